@@ -117,7 +117,7 @@ codes! {
         "Take another address, or let an operator create the inbox; `smtp.reserved` lists the names.";
     /// Another team has the name.
     TeamExists = "team_exists", 409, Never, "A team of this name exists already",
-        "Take another name, or make another key for that team with `mailonce keys create --team NAME`.";
+        "Take another name, or make another key for that team with `mailonce api-keys create --team NAME`.";
     /// The code or link was consumed for another purpose.
     AlreadyConsumed = "already_consumed", 409, Never, "This was already taken",
         "Do not use it: it was taken for what `consumed_for` names. Ask for a fresh one, or take it with the same `for`.";
@@ -258,7 +258,7 @@ impl From<Vec<FieldError>> for Problem {
         let list: Vec<Value> =
             faults.iter().map(|fault| serde_json::json!({ "field": fault.path, "message": fault.message })).collect();
         Self::for_field(first.code, first.path.clone(), format!("{} {}", first.path, first.message))
-            .with_extension("faults", list)
+            .with_extension("errors", list)
     }
 }
 

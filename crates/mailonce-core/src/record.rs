@@ -87,7 +87,7 @@ impl Record {
             Some(was) if was.state == is.state => return None,
             Some(_) => EventKind::EscalationResolved,
         };
-        let decided = is.decided.as_ref().map(|decided| decided.decision);
+        let decided = is.decision.as_ref().map(|decided| decided.decision);
         Some((kind, json!({ "reason": is.reason, "state": is.state, "about": is.about, "as": decided })))
     }
 
@@ -104,11 +104,11 @@ impl Record {
     fn transport_event(&self, before: Option<&Self>) -> Option<(EventKind, Value)> {
         let (is, was) = (self.parse_json::<TransportState>()?, before.and_then(Self::parse_json::<TransportState>));
         let kind = match (was.is_some_and(|was| was.rests), is.rests) {
-            (false, true) => EventKind::TransportOpened,
-            (true, false) => EventKind::TransportClosed,
+            (false, true) => EventKind::TransportBreakerOpened,
+            (true, false) => EventKind::TransportBreakerClosed,
             _ => return None,
         };
-        Some((kind, json!({ "transport": self.name, "why": is.why })))
+        Some((kind, json!({ "transport": self.name, "reason": is.reason })))
     }
 
     fn parse_json<T: DeserializeOwned>(&self) -> Option<T> {
@@ -122,7 +122,7 @@ pub struct TransportState {
     /// Whether its circuit breaker is open, so that its email waits.
     pub rests: bool,
     /// The reply of the next hop that opened it.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// Since when email of this team waits for it although no node has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<Time>,

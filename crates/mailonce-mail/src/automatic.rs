@@ -1,61 +1,61 @@
-//! Why a machine must not answer a mail: RFC 3834 and what grew around it.
+//! Detects mail that must not be answered automatically: RFC 3834 and common practice.
 //!
-//! A hard stop is a mail that a machine wrote or that has nobody to answer; a soft one is a sign that policy may
-//! overrule. Whether a mail is our own is not decided here: only the ledger knows what we sent.
+//! A hard reason means that a machine wrote the mail or that nobody can receive a reply. A soft reason is a sign that
+//! policy may override. Whether a mail is our own is not decided here: only the ledger knows what we sent.
 
 use crate::{parse::ParsedMail, string_enum::string_enum};
 
 string_enum! {
-    /// Why.
+    /// Why a mail must not be answered automatically.
     Why {
-        /// Nobody is there to get an answer (RFC 5321 §4.5.5).
+        /// The return path is null, so a reply cannot be delivered (RFC 5321 §4.5.5).
         NullReturnPath = "null_return_path",
-        /// `Auto-Submitted` says something else than `no` (RFC 3834 §5).
+        /// `Auto-Submitted` has a value other than `no` (RFC 3834 §5).
         AutoSubmitted = "auto_submitted",
-        /// A report about another mail: delivery, reading, abuse.
+        /// A report about another mail: delivery status, read receipt, abuse report.
         Report = "report",
-        /// A mail system wrote it.
+        /// The sender is a mail system, such as MAILER-DAEMON.
         MailSystem = "mail_system",
-        /// It has been passed on too often to be anything but a loop.
+        /// It has too many hops, so it is in a mail loop.
         TooManyHops = "too_many_hops",
-        /// It answers so many mails that machines must be talking.
+        /// Its thread is so long that machines must be replying to each other.
         LongThread = "long_thread",
-        /// The sender asks responders to be silent.
+        /// The sender asks for no automatic replies.
         Suppressed = "suppressed",
-        /// A list sent it.
+        /// It comes from a mailing list.
         List = "list",
-        /// `Precedence: bulk` and its kin.
+        /// `Precedence: bulk` or similar.
         Precedence = "precedence",
-        /// A home-made field of automatic replies.
+        /// A non-standard header of automatic replies.
         AutoReply = "auto_reply",
-        /// A field that says it went round.
+        /// A header that marks a mail loop.
         Loop = "loop",
-        /// A calendar's answer to an invitation (RFC 5546 §3.2.3).
+        /// A calendar reply to an invitation (RFC 5546 §3.2.3).
         CalendarReply = "calendar_reply",
-        /// Answers go to an address that nobody reads.
+        /// Replies go to a no-reply address.
         NoReply = "no_reply",
-        /// Answers go to a list's robot.
+        /// Replies go to a mailing list manager.
         Robot = "robot",
-        /// The subject of an absence.
+        /// The subject looks like an out-of-office notice.
         Absence = "absence",
     }
 }
 
-/// A reason, and whether policy may overrule it.
+/// A reason, and whether policy may override it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutomaticMatch {
-    /// Which one.
+    /// The reason.
     pub reason: Why,
-    /// Never answered, whatever the policy.
+    /// Whether the mail must never be answered, whatever the policy.
     pub is_hard: bool,
 }
 
-/// Hops after which a mail goes in circles.
+/// More hops than this mean a mail loop.
 const LOOP_HOPS: usize = 50;
-/// Ids in `References` after which machines must be talking.
+/// More ids in `References` than this mean that machines are replying to each other.
 const LOOP_REFERENCES: usize = 100;
 
-/// How an automatic reply begins its subject, in lower case.
+/// Subject prefixes of automatic replies, in lower case.
 const ABSENCE_SUBJECT_PREFIXES: &[&str] = &[
     "automatic reply",
     "auto reply",
@@ -133,7 +133,7 @@ const ABSENCE_SUBJECT_PREFIXES: &[&str] = &[
     "automatikus válasz",
 ];
 
-/// Local parts behind which nobody reads, without their separators.
+/// Local parts of no-reply addresses, without separators.
 const NO_REPLY_LOCAL_PARTS: &[&str] = &[
     "noreply",
     "donotreply",
@@ -148,31 +148,34 @@ const NO_REPLY_LOCAL_PARTS: &[&str] = &[
 /// Local parts of mail systems.
 const MAIL_SYSTEM_LOCAL_PARTS: &[&str] = &["mailer-daemon", "mailerdaemon", "mail-daemon", "postmaster-bounces"];
 
-/// Says why not, the hardest reason first. `envelope` is the sender of the envelope, empty for the null one; without
-/// it the `Return-Path` that some hop wrote is believed.
-pub fn detect(mail: &ParsedMail, envelope: Option<&str>) -> Option<AutomaticMatch> {
+/// The strongest reason against an automatic reply. `envelope_sender` is empty for the null sender; if it is `None`,
+/// the `Return-Path` header is used instead.
+pub fn detect(mail: &ParsedMail, envelope_sender: Option<&str>) -> Option<AutomaticMatch> {
     let hard = |reason| AutomaticMatch { reason, is_hard: true };
     let soft = |reason| AutomaticMatch { reason, is_hard: false };
-    hard_reason(mail, envelope).map(hard).or_else(|| soft_reason(mail).map(soft))
+    hard_reason(mail, envelope_sender).map(hard).or_else(|| soft_reason(mail).map(soft))
 }
 
-fn hard_reason(mail: &ParsedMail, envelope: Option<&str>) -> Option<Why> {
+fn hard_reason(mail: &ParsedMail, envelope_sender: Option<&str>) -> Option<Why> {
     let signs = &mail.signs;
-    let path = envelope.or(signs.return_path.as_deref()).map(|path| path.trim().trim_matches(['<', '>']));
-    let report = signs.content_type == "multipart/report"
+    let return_path =
+        envelope_sender.or(signs.return_path.as_deref()).map(|return_path| return_path.trim().trim_matches(['<', '>']));
+    let is_report = signs.content_type == "multipart/report"
         || signs.report_type.is_some()
         || matches!(
             signs.content_type.as_str(),
             "message/delivery-status" | "message/disposition-notification" | "message/feedback-report"
         );
-    let system = |address: &str| MAIL_SYSTEM_LOCAL_PARTS.contains(&local_part(address).as_str());
-    if path.is_some_and(str::is_empty) {
+    let is_mail_system = |address: &str| MAIL_SYSTEM_LOCAL_PARTS.contains(&local_part(address).as_str());
+    if return_path.is_some_and(str::is_empty) {
         Some(Why::NullReturnPath)
-    } else if signs.auto_submitted.as_deref().is_some_and(|word| word != "no" && !word.is_empty()) {
+    } else if signs.auto_submitted.as_deref().is_some_and(|keyword| keyword != "no" && !keyword.is_empty()) {
         Some(Why::AutoSubmitted)
-    } else if report {
+    } else if is_report {
         Some(Why::Report)
-    } else if path.is_some_and(system) || mail.from.iter().chain(&mail.sender).any(|from| system(&from.address)) {
+    } else if return_path.is_some_and(is_mail_system)
+        || mail.from.iter().chain(&mail.sender).any(|from| is_mail_system(&from.address))
+    {
         Some(Why::MailSystem)
     } else if signs.received > LOOP_HOPS {
         Some(Why::TooManyHops)
@@ -185,16 +188,16 @@ fn hard_reason(mail: &ParsedMail, envelope: Option<&str>) -> Option<Why> {
 
 fn soft_reason(mail: &ParsedMail) -> Option<Why> {
     let signs = &mail.signs;
-    let answers_to = if mail.reply_to.is_empty() { &mail.from } else { &mail.reply_to };
-    let goes_to = |test: fn(&str) -> bool| answers_to.iter().any(|mailbox| test(&local_part(&mailbox.address)));
-    // `None` asks for nothing; `DR` and `RN` are about receipts, not about answers.
-    let silence = signs.suppress.iter().any(|word| matches!(word.as_str(), "all" | "autoreply" | "oof"));
-    let bulk = |word: &str| ["bulk", "junk", "list", "auto_reply"].iter().any(|kind| word.starts_with(kind));
-    if silence {
+    let reply_addresses = if mail.reply_to.is_empty() { &mail.from } else { &mail.reply_to };
+    let replies_to = |test: fn(&str) -> bool| reply_addresses.iter().any(|mailbox| test(&local_part(&mailbox.address)));
+    // The value `None` asks for nothing; `DR` and `RN` concern receipts, not replies.
+    let is_suppressed = signs.suppress.iter().any(|word| matches!(word.as_str(), "all" | "autoreply" | "oof"));
+    let is_bulk = |word: &str| ["bulk", "junk", "list", "auto_reply"].iter().any(|kind| word.starts_with(kind));
+    if is_suppressed {
         Some(Why::Suppressed)
     } else if signs.list.is_some() {
         Some(Why::List)
-    } else if signs.precedence.as_deref().is_some_and(bulk) {
+    } else if signs.precedence.as_deref().is_some_and(is_bulk) {
         Some(Why::Precedence)
     } else if signs.auto_reply.is_some() {
         Some(Why::AutoReply)
@@ -202,9 +205,9 @@ fn soft_reason(mail: &ParsedMail) -> Option<Why> {
         Some(Why::Loop)
     } else if signs.calendar_reply {
         Some(Why::CalendarReply)
-    } else if goes_to(is_no_reply) {
+    } else if replies_to(is_no_reply) {
         Some(Why::NoReply)
-    } else if goes_to(is_list_manager) {
+    } else if replies_to(is_list_manager) {
         Some(Why::Robot)
     } else {
         let subject = mail.subject.trim_start_matches(['[', ' ']).to_lowercase();
@@ -218,15 +221,16 @@ fn local_part(address: &str) -> String {
 
 fn is_no_reply(local: &str) -> bool {
     let parts: Vec<&str> = local.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    // At the end it begins with a part or lies in the last one: `anno.reply` is a name.
-    let ends = |name: &str| {
-        parts.last().is_some_and(|last| last.ends_with(name)) || (0..parts.len()).any(|at| parts[at..].concat() == name)
+    // A match at the end must start at a part boundary or lie in the last part: `anno.reply` is a person's name.
+    let ends_with_name = |name: &str| {
+        parts.last().is_some_and(|last| last.ends_with(name))
+            || (0..parts.len()).any(|start| parts[start..].concat() == name)
     };
-    let plain = parts.concat();
-    NO_REPLY_LOCAL_PARTS.iter().any(|name| plain.starts_with(name) || ends(name))
+    let joined = parts.concat();
+    NO_REPLY_LOCAL_PARTS.iter().any(|name| joined.starts_with(name) || ends_with_name(name))
 }
 
-/// RFC 3834 §2: names by which lists and their managers are known.
+/// Whether the local part is that of a mailing list manager (RFC 3834 §2).
 fn is_list_manager(local: &str) -> bool {
     local.starts_with("owner-")
         || local.ends_with("-request")
@@ -242,13 +246,13 @@ mod tests {
     use crate::parse::parse;
 
     #[track_caller]
-    fn check(header: &str, envelope: Option<&str>, expected: Option<(Why, bool)>) {
+    fn check(header: &str, envelope_sender: Option<&str>, expected: Option<(Why, bool)>) {
         let mail = parse(format!("{header}\n\nhello").as_bytes());
-        assert_eq!(detect(&mail, envelope).map(|reason| (reason.reason, reason.is_hard)), expected, "{header}");
+        assert_eq!(detect(&mail, envelope_sender).map(|reason| (reason.reason, reason.is_hard)), expected, "{header}");
     }
 
     #[test]
-    fn machines_are_not_answered() {
+    fn machine_generated_mail_has_a_hard_reason() {
         check("Return-Path: <>", None, Some((Why::NullReturnPath, true)));
         check("From: a@x.example", Some(""), Some((Why::NullReturnPath, true)));
         check("From: a@x.example", Some("<>"), Some((Why::NullReturnPath, true)));
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_that_policy_may_overrule_are_soft() {
+    fn weaker_signs_are_soft_reasons() {
         check("X-Auto-Response-Suppress: DR, OOF, AutoReply", None, Some((Why::Suppressed, false)));
         check("List-Unsubscribe: <mailto:x@y.example>", None, Some((Why::List, false)));
         check("Precedence: bulk", None, Some((Why::Precedence, false)));
@@ -308,7 +312,7 @@ mod tests {
         }
     }
 
-    /// The head of a mail that says the same as a text and as something else.
+    /// The header of a mail with a text part and an alternative part of another type.
     fn beside_a_text(other: &str) -> String {
         format!(
             "Subject: Accepted: Lunch\nContent-Type: multipart/alternative; boundary=b\n\n--b\n\nYes\n--b\nContent-Type: {other}"
@@ -316,11 +320,11 @@ mod tests {
     }
 
     #[test]
-    fn people_are_answered() {
+    fn mail_of_people_has_no_reason() {
         check("Subject: Accepted: Lunch", None, None);
         check("Content-Type: text/calendar; method=REQUEST", None, None);
         check(&beside_a_text("text/calendar; method=REQUEST"), None, None);
-        // A person passes one on as a file.
+        // A calendar reply as an attachment was forwarded by a person.
         check(&beside_a_text("text/calendar; method=REPLY\nContent-Disposition: attachment"), None, None);
         check("From: ada@x.example\nSubject: Re: Out of office policy", Some("ada@x.example"), None);
         check("Auto-Submitted: no", None, None);
@@ -329,7 +333,7 @@ mod tests {
         check("Precedence: first-class", None, None);
         check("From: no-reply@x.example\nReply-To: ticket+9@x.example", None, None);
         check("From: norepl@x.example", None, None);
-        // The letters of a robot's name, across the parts of a person's.
+        // `noreply` across the parts of a person's name does not count.
         for local in ["anno.reply", "casino-reply", "bruno_reply"] {
             check(&format!("From: {local}@x.example"), None, None);
         }

@@ -1,31 +1,31 @@
-//! Hostile bytes to values and back: composing mail, signing it, reading it, and the addresses that bounces come
-//! back to.
+//! Converts between untrusted bytes and typed values: composing, signing and parsing mail, and the return paths that
+//! identify bounces.
 //!
-//! Pure, like the core: no IO, no clock, no chance. The same input gives the same bytes at every call and on every
-//! machine, because a mail that is handed over again must be the same mail.
+//! Pure, like the core: no IO, no clock, no randomness. The same input yields the same bytes on every call and every
+//! machine, because a mail that is handed off again must be identical.
 //!
-//! Mail that goes out:
+//! Outbound mail:
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`compose`] | a mail's content as RFC 5322 bytes |
 //! | [`dkim`] | keys, their DNS records, and signatures |
-//! | [`hook`] | what mail providers tell us, proven and read |
-//! | [`return_path`] | the address and the envelope id that name a handoff and an attempt |
+//! | [`hooks`] | webhooks of mail providers, verified and parsed |
+//! | [`return_path`] | the return path and envelope id that identify a handoff and an attempt |
 //!
-//! Mail that comes in. Nothing in it is followed, fetched or obeyed, and everything has a limit:
+//! Inbound mail. Nothing in it is followed, fetched or obeyed, and everything has a limit:
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`parse`] | bytes as values, and the digest of what a mail says |
-//! | [`html`] | what a reader of HTML sees, and what was hidden |
+//! | [`parse`] | parses mail, and computes the digest of its content |
+//! | [`html`] | what a reader of HTML sees, and what is hidden |
 //! | [`link`] | every link with a verdict |
-//! | [`artifact`] | codes and links that an agent waits for |
-//! | [`minimise`] | the view that a model is shown |
+//! | [`artifact`] | the codes and links that an agent waits for |
+//! | [`minimise`] | the view of a mail that is shown to a model |
 //! | [`thread`] | which thread a mail belongs to |
-//! | [`automatic`] | why a machine must not answer |
-//! | [`bounce`] | what became of our own mail |
-//! | [`glyph`] | single characters |
+//! | [`automatic`] | reasons against an automatic reply |
+//! | [`bounce`] | bounces of our own mail |
+//! | [`unicode`] | properties of single characters |
 
 pub mod artifact;
 pub mod automatic;

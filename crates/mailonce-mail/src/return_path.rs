@@ -1,25 +1,25 @@
-//! The envelope's sender and its ENVID: addresses and ids that name a handoff and an attempt, and prove that we made
-//! them.
+//! The return path and the ENVID of an attempt. Both encode handoff and attempt, and prove that mailonce created them.
 //!
-//! The proof is a MAC over [`Tag::claim`]. Its secret lives with the caller, who also compares it, in constant time.
+//! The proof is a MAC over [`AttemptTag::mac_payload`]. The caller holds the secret and compares the MAC in constant
+//! time.
 
 use mailonce_core::id::EmailId;
 
-/// What stands before the tag in a return path.
+/// The prefix of the tag in a return path.
 const RETURN_PATH_PREFIX: &str = "bounce+";
-/// What stands before the tag in an ENVID. No `+` and no `=`, so that it is its own xtext (RFC 3461 §4).
+/// The prefix of the tag in an ENVID. It has no `+` and no `=`, so xtext encoding does not change it (RFC 3461 §4).
 const ENVID_PREFIX: &str = "mo1-";
-/// Octets of what a tag claims: email, handoff, attempt.
+/// Size of the payload: email, handoff, attempt.
 const PAYLOAD_BYTES: usize = 16 + 2 + 4;
-/// Octets of the MAC. Together with the claim exactly 56 letters, so that each tag has one spelling, and 63 octets of
-/// local part, of the 64 that RFC 5321 §4.5.3.1.1 grants.
+/// Size of the MAC. Payload and MAC together are exactly 56 base32 characters, so that each tag has one spelling. The
+/// local part then has 63 octets; RFC 5321 §4.5.3.1.1 allows 64.
 pub const MAC_BYTES: usize = 13;
-/// Letters of a tag.
+/// Length of an encoded tag.
 const ENCODED_CHARS: usize = (PAYLOAD_BYTES + MAC_BYTES) / 5 * 8;
-/// RFC 4648 base32 in lower case, since some hops fold local parts.
+/// RFC 4648 base32 in lower case, because some hops lower-case local parts.
 const BASE32_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Which attempt at which handoff, with its proof.
+/// Identifies one attempt of one handoff, with a MAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptTag {
     /// The email.
@@ -28,18 +28,18 @@ pub struct AttemptTag {
     pub handoff: u16,
     /// The attempt's number.
     pub attempt: u32,
-    /// The start of the MAC over [`Tag::claim`].
+    /// The first bytes of the MAC over [`AttemptTag::mac_payload`].
     pub mac: [u8; MAC_BYTES],
 }
 
 impl AttemptTag {
-    /// What the MAC is computed over.
+    /// The bytes that the MAC covers.
     pub fn mac_payload(email: EmailId, handoff: u16, attempt: u32) -> [u8; PAYLOAD_BYTES] {
-        let mut claim = [0; PAYLOAD_BYTES];
-        claim[..16].copy_from_slice(email.0.as_bytes());
-        claim[16..18].copy_from_slice(&handoff.to_be_bytes());
-        claim[18..].copy_from_slice(&attempt.to_be_bytes());
-        claim
+        let mut payload = [0; PAYLOAD_BYTES];
+        payload[..16].copy_from_slice(email.0.as_bytes());
+        payload[16..18].copy_from_slice(&handoff.to_be_bytes());
+        payload[18..].copy_from_slice(&attempt.to_be_bytes());
+        payload
     }
 
     /// A tag with the first bytes of an HMAC-SHA-256.
@@ -49,50 +49,50 @@ impl AttemptTag {
         Self { email, handoff, attempt, mac }
     }
 
-    /// The address to which bounces of this attempt come back.
+    /// The address that receives the bounces of this attempt.
     pub fn return_path(&self, domain: &str) -> String {
         format!("{RETURN_PATH_PREFIX}{}@{domain}", self.encode())
     }
 
-    /// The ENVID of this attempt, fit for `MAIL FROM` as it is.
+    /// The ENVID of this attempt. It needs no encoding in `MAIL FROM`.
     pub fn envelope_id(&self) -> String {
         format!("{ENVID_PREFIX}{}", self.encode())
     }
 
-    /// Reads a return path, whatever its domain and case. Whether we made it is for the MAC to say.
+    /// Parses a return path, with any domain and in any case. The caller must verify the MAC.
     pub fn from_return_path(address: &str) -> Option<Self> {
         let (local, _domain) = address.rsplit_once('@')?;
         Self::parse_prefixed(RETURN_PATH_PREFIX, local)
     }
 
-    /// Reads an ENVID as a bounce returns it (`Original-Envelope-Id`).
+    /// Parses an ENVID as a bounce returns it (`Original-Envelope-Id`).
     pub fn from_envelope_id(text: &str) -> Option<Self> {
         Self::parse_prefixed(ENVID_PREFIX, text.trim())
     }
 
     fn parse_prefixed(prefix: &str, text: &str) -> Option<Self> {
-        let (head, letters) = text.split_at_checked(prefix.len())?;
-        if head.eq_ignore_ascii_case(prefix) { Self::decode(letters) } else { None }
+        let (head, encoded) = text.split_at_checked(prefix.len())?;
+        if head.eq_ignore_ascii_case(prefix) { Self::decode(encoded) } else { None }
     }
 
     fn encode(&self) -> String {
         let mut bytes = [0; PAYLOAD_BYTES + MAC_BYTES];
         bytes[..PAYLOAD_BYTES].copy_from_slice(&Self::mac_payload(self.email, self.handoff, self.attempt));
         bytes[PAYLOAD_BYTES..].copy_from_slice(&self.mac);
-        let five = |five: &[u8]| five.iter().fold(0_u64, |bits, &b| bits << 8 | u64::from(b));
+        let to_bits = |chunk: &[u8]| chunk.iter().fold(0_u64, |bits, &b| bits << 8 | u64::from(b));
         let letter = |bits: u64, place: u32| char::from(BASE32_ALPHABET[(bits >> (5 * place) & 31) as usize]);
-        bytes.chunks(5).map(five).flat_map(|bits| (0..8).rev().map(move |place| letter(bits, place))).collect()
+        bytes.chunks(5).map(to_bits).flat_map(|bits| (0..8).rev().map(move |place| letter(bits, place))).collect()
     }
 
-    fn decode(letters: &str) -> Option<Self> {
-        if letters.len() != ENCODED_CHARS {
+    fn decode(encoded: &str) -> Option<Self> {
+        if encoded.len() != ENCODED_CHARS {
             return None;
         }
         let value = |letter: u8| BASE32_ALPHABET.iter().position(|&known| known == letter.to_ascii_lowercase());
         let mut bytes = [0; PAYLOAD_BYTES + MAC_BYTES];
-        for (five, eight) in bytes.chunks_mut(5).zip(letters.as_bytes().chunks(8)) {
-            let bits = eight.iter().try_fold(0_u64, |bits, &letter| Some(bits << 5 | value(letter)? as u64))?;
-            five.copy_from_slice(&bits.to_be_bytes()[3..]);
+        for (chunk, chars) in bytes.chunks_mut(5).zip(encoded.as_bytes().chunks(8)) {
+            let bits = chars.iter().try_fold(0_u64, |bits, &letter| Some(bits << 5 | value(letter)? as u64))?;
+            chunk.copy_from_slice(&bits.to_be_bytes()[3..]);
         }
         let (email, rest) = bytes.split_first_chunk::<16>()?;
         let (handoff, rest) = rest.split_first_chunk::<2>()?;
@@ -118,15 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn the_spelling_does_not_change() {
-        // A bounce may come weeks after an upgrade: the form is kept for good.
+    fn the_encoding_never_changes() {
+        // A bounce may arrive weeks after an upgrade, so the format must stay stable forever.
         let text = "agj2dmwd2r7f7ctlbqos4p2klmaagaaaaad2ljnfuws2ljnfuws2ljnf";
         assert_eq!(tag().return_path("m.example"), format!("bounce+{text}@m.example"));
         assert_eq!(tag().envelope_id(), format!("mo1-{text}"));
     }
 
     #[test]
-    fn what_is_no_tag_is_none() {
+    fn invalid_tags_are_rejected() {
         let path = tag().return_path("m.example");
         for text in ["", "@", "bounce+@x", "bounce+ü@x", "user@m.example", &path[..62], &path.replace('+', "-")] {
             assert_eq!(AttemptTag::from_return_path(text), None, "{text}");
@@ -140,7 +140,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn tags_come_back_in_any_case(email: u128, handoff: u16, attempt: u32, hmac: [u8; 32]) {
+        fn tags_survive_a_round_trip_in_any_case(email: u128, handoff: u16, attempt: u32, hmac: [u8; 32]) {
             let tag = AttemptTag::new(EmailId(uuid::Uuid::from_u128(email)), handoff, attempt, &hmac);
             let path = tag.return_path("mail.example.com");
             let (local, _) = path.split_once('@').unwrap();

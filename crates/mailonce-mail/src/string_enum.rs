@@ -1,4 +1,4 @@
-//! Closed sets of words: an enum whose variants have one spelling on the wire, in the ledger and in the docs.
+//! A macro for enums whose variants have one string each, the same on the wire, in the ledger and in the docs.
 
 macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
@@ -7,10 +7,10 @@ macro_rules! string_enum {
         pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant),* }
 
         impl $name {
-            /// Every one of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The word for it, everywhere.
+            /// Its string form.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }

@@ -1,45 +1,46 @@
-//! Which thread a mail belongs to. Ids decide; a subject alone never does, since strangers share subjects.
+//! Which thread a mail belongs to. Message ids decide; the subject alone never does, because unrelated mails share
+//! subjects.
 
 use crate::parse::{MAX_REFERENCES, ParsedMail};
 
-/// Where a mail belongs.
+/// The thread of a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadMatch<T> {
-    /// To a thread that is known, by this id.
+    /// An existing thread.
     Existing {
         /// The thread.
         thread: T,
-        /// The id that decided.
+        /// The message id that matched.
         matched_id: String,
     },
-    /// To none that is known.
+    /// No known thread.
     New,
 }
 
-/// The ids that may name a mail's thread, nearest first: what it answers, then `References` from the newest back.
+/// The message ids that may identify the thread, nearest first: `In-Reply-To`, then `References` from newest to oldest.
 pub fn ancestors(mail: &ParsedMail) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for id in mail.in_reply_to.iter().chain(mail.references.iter().rev()) {
-        // A mail that claims to answer itself answers nothing.
-        let own = mail.message_id.as_ref() == Some(id);
-        if !own && !ids.contains(id) && ids.len() < MAX_REFERENCES {
+        // A mail that claims to reply to itself has no parent.
+        let is_own_id = mail.message_id.as_ref() == Some(id);
+        if !is_own_id && !ids.contains(id) && ids.len() < MAX_REFERENCES {
             ids.push(id.clone());
         }
     }
     ids
 }
 
-/// Decides with what is known about the [`ancestors`]. The nearest known one wins.
-pub fn find_thread<T>(mail: &ParsedMail, known: impl Fn(&str) -> Option<T>) -> ThreadMatch<T> {
-    for by in ancestors(mail) {
-        if let Some(thread) = known(&by) {
-            return ThreadMatch::Existing { thread, matched_id: by };
+/// Finds the thread through `lookup`, which maps a message id to its thread. The nearest of the [`ancestors`] wins.
+pub fn find_thread<T>(mail: &ParsedMail, lookup: impl Fn(&str) -> Option<T>) -> ThreadMatch<T> {
+    for id in ancestors(mail) {
+        if let Some(thread) = lookup(&id) {
+            return ThreadMatch::Existing { thread, matched_id: id };
         }
     }
     ThreadMatch::New
 }
 
-/// What mail programs put before a subject, in lower case, without the colon.
+/// Subject prefixes of replies and forwards, in lower case, without the colon.
 const SUBJECT_PREFIXES: &[&str] = &[
     "re",
     "aw",
@@ -92,7 +93,7 @@ const SUBJECT_PREFIXES: &[&str] = &[
     "réponse automatique",
 ];
 
-/// The subject without what answers and forwards put before it, with single blanks and in lower case.
+/// The subject without reply and forward prefixes, in lower case and with single spaces.
 pub fn base_subject(subject: &str) -> String {
     let folded: String =
         subject.chars().filter(|c| !crate::unicode::is_invisible(*c)).map(crate::unicode::fold_to_ascii).collect();
@@ -105,7 +106,7 @@ pub fn base_subject(subject: &str) -> String {
     rest.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What answers put before a subject; the rest of [`PREFIXES`] is of forwards.
+/// Subject prefixes of replies. The other [`SUBJECT_PREFIXES`] belong to forwards.
 const REPLY_PREFIXES: &[&str] = &[
     "re",
     "aw",
@@ -131,20 +132,20 @@ const REPLY_PREFIXES: &[&str] = &[
     "회신",
     "رد",
 ];
-/// What forwards put before it, where it is sure.
+/// Subject prefixes that certainly belong to forwards.
 const FORWARD_PREFIXES: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "doorst", "转发", "轉寄", "転送", "전달"];
 
-/// The subject of an answer: `Re: ` once, whatever stood there before.
+/// The subject of a reply: exactly one `Re: `.
 pub fn reply_subject(subject: &str) -> String {
     format!("Re: {}", strip_prefixes(subject, REPLY_PREFIXES)).trim_end().to_owned()
 }
 
-/// The subject of a mail that is passed on: `Fwd: ` once.
+/// The subject of a forward: exactly one `Fwd: `.
 pub fn forward_subject(subject: &str) -> String {
     format!("Fwd: {}", strip_prefixes(subject, FORWARD_PREFIXES)).trim_end().to_owned()
 }
 
-/// The subject without these prefixes, as it was written otherwise.
+/// The subject without these prefixes, otherwise unchanged.
 fn strip_prefixes<'a>(subject: &'a str, prefixes: &[&str]) -> &'a str {
     let mut rest = subject.trim();
     while let Some((head, tail)) = rest.split_once([':', '：']) {
@@ -158,7 +159,7 @@ fn strip_prefixes<'a>(subject: &'a str, prefixes: &[&str]) -> &'a str {
     rest
 }
 
-/// `re: `, `re[2]: `, `re (3): `, `re^2: `.
+/// Removes one prefix such as `re: `, `re[2]: `, `re (3): ` or `re^2: `.
 fn strip_one_prefix(text: &str) -> Option<&str> {
     let (head, rest) = text.split_once(':')?;
     let head = head.trim_end();
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_re_once_and_a_forward_fwd() {
+    fn a_reply_has_one_re_and_a_forward_one_fwd() {
         for (subject, answer, forward) in [
             ("Hello", "Re: Hello", "Fwd: Hello"),
             ("RE: AW: Re[2]: Hello", "Re: Hello", "Fwd: RE: AW: Re[2]: Hello"),

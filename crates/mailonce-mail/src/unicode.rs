@@ -1,7 +1,7 @@
-//! Single characters as strangers use them: what nobody sees, and digits and letters of every width and script.
+//! Character properties against obfuscated text: invisible characters, and digits and letters of every script.
 
-/// Whether a character shows nothing, or changes how its neighbours are shown: zero-width, bidirectional controls,
-/// tag characters, variation selectors, fillers.
+/// Whether a character is invisible or changes how its neighbours are displayed: zero-width characters, bidirectional
+/// controls, tag characters, variation selectors, fillers.
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
@@ -10,12 +10,12 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
-/// Whether a character turns the direction of text.
+/// Whether a character changes the direction of text.
 pub fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The zeros of the decimal digits that Unicode has; nine more follow each.
+/// The zeros of all Unicode decimal digits. The digits 1 to 9 follow each of them.
 const DECIMAL_ZEROS: &[u32] = &[
     0x0030, 0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0DE6,
     0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40,
@@ -23,7 +23,7 @@ const DECIMAL_ZEROS: &[u32] = &[
     0x1D7F6, 0x1FBF0,
 ];
 
-/// The ASCII form of a digit, of a full-width letter or sign, and of the many dashes and blanks. Anything else stays.
+/// The ASCII form of digits, full-width characters, dashes and spaces. Other characters stay unchanged.
 pub fn fold_to_ascii(c: char) -> char {
     if c.is_ascii() {
         return c;
@@ -40,12 +40,12 @@ pub fn fold_to_ascii(c: char) -> char {
     }
 }
 
-/// Whether a character is part of a word. Signs of Chinese and Japanese stand for whole words and end one.
+/// Whether a character is part of a word. Characters of unspaced scripts, such as Chinese, are not: they end a word.
 pub(crate) fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() && !is_unspaced_script(c)
 }
 
-/// Scripts that are written without blanks between words.
+/// Whether a character belongs to a script without spaces between words.
 pub(crate) fn is_unspaced_script(c: char) -> bool {
     matches!(c, '\u{2E80}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}'
         | '\u{F900}'..='\u{FAFF}' | '\u{0E00}'..='\u{0E7F}')
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_known() {
+    fn invisible_characters_are_recognized() {
         for c in ['\u{200B}', '\u{202E}', '\u{FEFF}', '\u{E0041}', '\u{00AD}', '\u{2063}'] {
             assert!(is_invisible(c), "{c:?}");
         }

@@ -1,17 +1,17 @@
-//! Development only: what drives the real binary from outside and judges it.
+//! Development only: drives the real binary from outside and checks it.
 //!
-//! - [`crash`] kills and stops the real binary at named points and judges what it kept (binary `mailonce-crash`,
+//! - [`crash`] kills and stops the real binary at failpoints and under load, and checks what it kept (`mailonce-crash`,
 //!   `tests/crash`).
 //! - [`failover`] fails over to a synchronous standby under load (`mailonce-failover`, `tests/faults`).
-//! - [`load`] is the load generator of the benches (`scripts/bench`, binary `mailonce-bench`) and of the rigs.
-//! - [`proof`] judges what rigs saw by the promises P1 to P16.
-//! - [`fuzz`] bends bytes for every reader of outside bytes (`mailonce-fuzz`, `tests/fuzz`, `fuzz/`).
-//! - [`model`] plays every order of events that a small world can have (`mailonce-model`, `tests/model`).
-//! - [`protocol`] plays protocols that others recommend, until they break (`docs/protocols.md`).
-//! - [`report`] is what rigs found, and the page that tells it (`docs/proof.md`).
-//! - [`harness`] starts the real binary, injects faults, and checks what it kept (`tests/it`).
-//! - [`world`] simulates worlds: the real engine, and everything around it made from a seed (`tests/worlds`).
-//! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`,
+//! - [`load`] is the load generator of the benchmarks (`scripts/bench`, `mailonce-bench`) and tests.
+//! - [`proof`] checks recorded histories against the invariants P1 to P16.
+//! - [`fuzz`] mutates the input of every parser of outside bytes (`mailonce-fuzz`, `tests/fuzz`, `fuzz/`).
+//! - [`model`] explores every order of events of a small system (`mailonce-model`, `tests/model`).
+//! - [`protocol`] is an example: recommended protocols that a model checker breaks (`docs/protocols.md`).
+//! - [`report`] saves test results and renders `docs/proof.md` from them.
+//! - [`harness`] starts the real binary, injects faults, and reads its state (`tests/it`).
+//! - [`world`] simulates the real engine in a seeded environment (`mailonce-worlds`, `tests/worlds`).
+//! - [`sink`] is a next hop that accepts mail and injects faults on command (`mailonce-sink`, `tests/smtp`,
 //!   `tests/providers`).
 
 pub mod crash;

@@ -1,7 +1,7 @@
 //! The only module that opens connections: name resolution, TCP, and TLS with rustls.
 //!
-//! A filter checks every resolved address, and exactly the checked addresses are dialled. This prevents DNS rebinding: a
-//! name cannot resolve to something else between check and connect.
+//! A filter checks every resolved address, and exactly the checked addresses are dialled. This prevents DNS rebinding:
+//! a name cannot resolve to something else between check and connect.
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -77,7 +77,7 @@ pub async fn open_tcp(
 ) -> Result<TcpStream, DialError> {
     let deadline = Instant::now() + timeout;
     let timed_out = || DialError::TimedOut(format!("{host}:{port}"));
-    let found = timeout_at(deadline, resolve(host, port)).await.map_err(|_elapsed| late())??;
+    let found = timeout_at(deadline, resolve(host, port)).await.map_err(|_elapsed| timed_out())??;
     let allowed: Vec<_> = found.into_iter().filter(|at| filter.is_none_or(|filter| filter.0(at.ip()))).collect();
     if allowed.is_empty() {
         return Err(DialError::Forbidden(host.to_owned()));
@@ -86,27 +86,31 @@ pub async fn open_tcp(
 }
 
 /// Connects to the first of these addresses that answers. `host` is used in the error text only.
-pub(crate) async fn connect_first(addresses: &[SocketAddr], host: &str, deadline: Instant) -> Result<TcpStream, DialError> {
+pub(crate) async fn connect_first(
+    addresses: &[SocketAddr],
+    host: &str,
+    deadline: Instant,
+) -> Result<TcpStream, DialError> {
     let timed_out = || DialError::TimedOut(host.to_owned());
-    let mut error_so_far = late();
+    let mut last_error = timed_out();
     for (tried, address) in addresses.iter().enumerate() {
         // Each address gets an equal share of the remaining time, so that one silent address cannot use it up.
         let share = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - tried) as u32;
-        error_so_far = match timeout_at(Instant::now() + share, connect_tcp(*address)).await {
+        last_error = match timeout_at(Instant::now() + share, connect_tcp(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => DialError::Refused(*address, error),
-            Err(_elapsed) => late(),
+            Err(_elapsed) => timed_out(),
         };
     }
-    Err(error_so_far)
+    Err(last_error)
 }
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
     let unresolved = |why: String| DialError::Unresolved { host: host.to_owned(), why };
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    let found = tokio::net::lookup_host((host, port)).await.map_err(|error| nowhere(error.to_string()))?;
+    let found = tokio::net::lookup_host((host, port)).await.map_err(|error| unresolved(error.to_string()))?;
     let found: Vec<_> = found.take(MAX_ADDRESSES).collect();
-    if found.is_empty() { Err(nowhere("the lookup returned none".to_owned())) } else { Ok(found) }
+    if found.is_empty() { Err(unresolved("the lookup returned none".to_owned())) } else { Ok(found) }
 }
 
 async fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {

@@ -1,5 +1,5 @@
-//! A guarded GET: https on its usual port, hosts of a short list, public addresses, no redirects, bounded in size and
-//! time.
+//! A restricted GET: https on port 443, an allowlist of hosts, public addresses only, no redirects, with limits on size
+//! and time.
 
 use async_trait::async_trait;
 use http_body_util::Full;
@@ -15,12 +15,12 @@ use crate::{
     http_exchange::send_once,
 };
 
-/// The largest page.
+/// The largest response body that is accepted.
 const MAX_PAGE_BYTES: usize = 64 * 1024;
-/// From the first look-up to the last byte.
+/// The timeout from name resolution to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Fetches pages of a few hosts.
+/// Fetches documents from an allowlist of hosts.
 #[derive(Clone, Debug)]
 pub struct AllowlistFetcher {
     host_suffixes: Vec<String>,
@@ -29,45 +29,45 @@ pub struct AllowlistFetcher {
 }
 
 impl AllowlistFetcher {
-    /// Fetches from hosts with these endings, each of which begins with a dot.
-    pub fn new(endings: &[&str]) -> Result<Self, rustls::Error> {
+    /// Allows hosts with these suffixes. Each suffix begins with a dot.
+    pub fn new(host_suffixes: &[&str]) -> Result<Self, rustls::Error> {
         Ok(Self {
-            host_suffixes: endings.iter().map(ToString::to_string).collect(),
+            host_suffixes: host_suffixes.iter().map(ToString::to_string).collect(),
             tls_config: dial::tls_client_config(&[])?,
-            // Nothing is fetched from inside, whatever the operator allows for webhooks.
+            // Internal addresses are never fetched, even if the operator allows them for webhooks.
             egress: EgressPolicy::new(Vec::new(), false),
         })
     }
 
-    /// An address that may be fetched: of a listed host, by its usual port, written plainly.
+    /// The parsed URL if it may be fetched: https, an allowed host, the default port and no unusual spelling.
     fn allowed_url(&self, url: &str) -> Option<TargetUrl> {
-        let place = self.egress.check_url(url).ok()?;
-        let listed = self.host_suffixes.iter().any(|ending| place.host.ends_with(ending.as_str()));
-        let plain = place.is_https && place.authority == place.host && url.ends_with(&place.path_and_query);
-        (listed && plain).then_some(place)
+        let target = self.egress.check_url(url).ok()?;
+        let listed = self.host_suffixes.iter().any(|suffix| target.host.ends_with(suffix.as_str()));
+        let plain = target.is_https && target.authority == target.host && url.ends_with(&target.path_and_query);
+        (listed && plain).then_some(target)
     }
 
-    async fn fetch_url(&self, place: &TargetUrl) -> Result<Vec<u8>, String> {
-        let stream = self.egress.open_tcp(place, FETCH_TIMEOUT).await.map_err(|error| error.to_string())?;
-        let stream = dial::open_tls(stream, &place.host, &self.tls_config, FETCH_TIMEOUT)
+    async fn fetch_url(&self, target: &TargetUrl) -> Result<Vec<u8>, String> {
+        let stream = self.egress.open_tcp(target, FETCH_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let stream = dial::open_tls(stream, &target.host, &self.tls_config, FETCH_TIMEOUT)
             .await
             .map_err(|error| error.to_string())?;
-        get_page(stream, &place.host, &place.path_and_query).await
+        get_page(stream, &target.host, &target.path_and_query).await
     }
 }
 
 #[async_trait]
 impl HttpFetcher for AllowlistFetcher {
     async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        let place = self.allowed_url(url).ok_or("this address may not be fetched")?;
-        match tokio::time::timeout(FETCH_TIMEOUT, self.fetch_url(&place)).await {
+        let target = self.allowed_url(url).ok_or("this URL is not on the allowlist")?;
+        match tokio::time::timeout(FETCH_TIMEOUT, self.fetch_url(&target)).await {
             Ok(fetched) => fetched,
-            Err(_elapsed) => Err(format!("{} took longer than {} s", place.host, FETCH_TIMEOUT.as_secs())),
+            Err(_elapsed) => Err(format!("{} took longer than {} s", target.host, FETCH_TIMEOUT.as_secs())),
         }
     }
 }
 
-/// One page over a connection of its own.
+/// Sends one GET over a connection of its own and returns the body of a 200.
 async fn get_page(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,
@@ -75,14 +75,14 @@ async fn get_page(
 ) -> Result<Vec<u8>, String> {
     let request = Request::get(path).header(header::HOST, host).header(header::CONNECTION, "close");
     let request = request.body(Full::default()).map_err(|error| error.to_string())?;
-    let answer = send_once(stream, request, MAX_PAGE_BYTES).await?;
-    if answer.status != 200 {
-        return Err(format!("{host} answered {}", answer.status));
+    let response = send_once(stream, request, MAX_PAGE_BYTES).await?;
+    if response.status != 200 {
+        return Err(format!("{host} answered {}", response.status));
     }
-    if !answer.is_complete {
-        return Err(format!("{host} sent more than {MAX_PAGE_BYTES} bytes, or broke off"));
+    if !response.is_complete {
+        return Err(format!("{host} sent more than {MAX_PAGE_BYTES} bytes, or closed the connection early"));
     }
-    Ok(answer.body.to_vec())
+    Ok(response.body.to_vec())
 }
 
 #[cfg(test)]
@@ -94,8 +94,11 @@ mod tests {
     fn only_listed_hosts_are_fetched_by_plain_https() {
         let fetch = AllowlistFetcher::new(&[".amazonaws.com"]).unwrap();
         let good = "https://sns.eu-west-1.amazonaws.com/x.pem?a=b";
-        let place = fetch.allowed_url(good).unwrap();
-        assert_eq!((place.host.as_str(), place.path_and_query.as_str()), ("sns.eu-west-1.amazonaws.com", "/x.pem?a=b"));
+        let target = fetch.allowed_url(good).unwrap();
+        assert_eq!(
+            (target.host.as_str(), target.path_and_query.as_str()),
+            ("sns.eu-west-1.amazonaws.com", "/x.pem?a=b")
+        );
         for bad in [
             "http://sns.eu-west-1.amazonaws.com/x.pem",
             "https://evil.test/x.pem",
@@ -110,19 +113,19 @@ mod tests {
         }
     }
 
-    /// A server that reads a request and says this.
-    async fn served(says: Vec<u8>) -> Result<Vec<u8>, String> {
-        let (ours, theirs): (DuplexStream, DuplexStream) = duplex(256 * 1024);
+    /// Fetches from a server that reads one request and sends `response`.
+    async fn served(response: Vec<u8>) -> Result<Vec<u8>, String> {
+        let (client, server_stream): (DuplexStream, DuplexStream) = duplex(256 * 1024);
         let server = tokio::spawn(async move {
-            let mut theirs = theirs;
+            let mut server_stream = server_stream;
             let mut head = [0; 1024];
-            let read = theirs.read(&mut head).await.unwrap();
-            theirs.write_all(&says).await.ok();
+            let read = server_stream.read(&mut head).await.unwrap();
+            server_stream.write_all(&response).await.ok();
             String::from_utf8_lossy(&head[..read]).into_owned()
         });
-        let answer = get_page(ours, "host.test", "/page?x=y").await;
+        let result = get_page(client, "host.test", "/page?x=y").await;
         assert!(server.await.unwrap().starts_with("GET /page?x=y HTTP/1.1\r\nhost: host.test\r\n"));
-        answer
+        result
     }
 
     fn page(status: &str, body: &[u8]) -> Vec<u8> {
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plain_success_is_read_and_nothing_else_is() {
+    async fn only_a_200_is_accepted() {
         assert_eq!(served(page("200 OK", b"pem")).await.unwrap(), b"pem");
         assert!(served(page("302 Found", b"")).await.unwrap_err().contains("302"));
         assert!(served(page("500 Oops", b"")).await.is_err());
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_over_the_limit_is_not_read() {
+    async fn a_body_over_the_limit_is_rejected() {
         assert_eq!(served(page("200 OK", &vec![7; MAX_PAGE_BYTES])).await.unwrap().len(), MAX_PAGE_BYTES);
         assert!(served(page("200 OK", &vec![7; MAX_PAGE_BYTES + 1])).await.is_err());
     }

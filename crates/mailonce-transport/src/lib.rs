@@ -9,7 +9,7 @@
 //! | [`collect`] | lists and fetches received mail that a provider stores |
 //! | [`fetch`] | GET requests to an allowlist of hosts |
 //! | [`webhook`] | signed webhooks to applications |
-//! | [`names`] | a DNS resolver for TXT records |
+//! | [`dns`] | a DNS resolver for TXT and MX records |
 //! | [`authenticate`] | SPF, DKIM and DMARC checks of received mail |
 //! | [`sandbox`] | test addresses that fail on purpose, without any network |
 
@@ -17,11 +17,11 @@ pub mod authenticate;
 mod boot_instant;
 pub mod collect;
 pub mod dial;
+pub mod dns;
 pub mod egress;
 pub mod fetch;
 pub mod http;
 mod http_exchange;
-pub mod names;
 pub mod sandbox;
 pub mod smtp;
 pub mod webhook;

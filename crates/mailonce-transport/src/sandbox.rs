@@ -1,7 +1,7 @@
-//! The addresses that misbehave on purpose, for demos and tests: `unknown@`, `bounce@`, `complain@`, `defer@`,
+//! Addresses that fail on purpose, for demos and tests: `unknown@`, `bounce@`, `complain@`, `defer@`,
 //! `refuse@` and `slow@sandbox.mailonce.test`. Nothing leaves the machine.
 //!
-//! Bounces and complaints come after a mail was taken, so that here they are taken like any other.
+//! Bounces and complaints arrive after acceptance, so this transport accepts `bounce@` and `complain@` like any other.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -15,14 +15,14 @@ use mailonce_core::{
 use serde_json::json;
 use std::time::Duration;
 
-/// Where the addresses that misbehave live.
+/// The domain of the addresses that fail on purpose.
 pub const SANDBOX_DOMAIN: &str = "sandbox.mailonce.test";
-/// Attempts that `defer@` puts off.
+/// How many attempts `defer@` defers before it accepts.
 const DEFERRED_ATTEMPTS: u32 = 2;
-/// What the engine's patience has above the slow address.
+/// Margin between the engine's timeout and the delay of `slow@`.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(5);
 
-/// The way out to the addresses that misbehave.
+/// A transport without a network that simulates failures by recipient address.
 #[derive(Clone, Debug)]
 pub struct SandboxTransport {
     slow_delay: Duration,
@@ -35,13 +35,13 @@ impl Default for SandboxTransport {
 }
 
 impl SandboxTransport {
-    /// With the time that `slow@` takes.
-    pub fn new(slow: Duration) -> Self {
-        Self { slow_delay: slow }
+    /// `slow_delay` is how long `slow@` takes to answer.
+    pub fn new(slow_delay: Duration) -> Self {
+        Self { slow_delay }
     }
 }
 
-/// How an address misbehaves.
+/// What the sandbox simulates for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SandboxBehavior {
     Accept,
@@ -79,15 +79,21 @@ impl PreparedHandoff for PreparedSandboxHandoff {
     async fn hand_over(self: Box<Self>) -> TransportReply {
         let reply = |meaning, code, text| TransportReply::new(meaning, AttemptPhase::Final, code, text);
         match self.behavior {
-            SandboxBehavior::Unknown => return reply(ReplyMeaning::Unknown, None, "the sandbox does not tell"),
+            SandboxBehavior::Unknown => {
+                return reply(ReplyMeaning::Unknown, None, "the sandbox simulates a lost reply");
+            }
             SandboxBehavior::Defer if self.parcel.attempt <= DEFERRED_ATTEMPTS => {
-                return reply(ReplyMeaning::Deferred, Some(451), "4.7.1 the sandbox asks to come again");
+                return reply(
+                    ReplyMeaning::Deferred,
+                    Some(451),
+                    "4.7.1 the sandbox simulates a deferral, try again later",
+                );
             }
             SandboxBehavior::Slow => tokio::time::sleep(self.slow_delay).await,
             SandboxBehavior::Accept | SandboxBehavior::Defer | SandboxBehavior::Refuse => {}
         }
         let id = format!("sandbox-{}-{}", self.parcel.email, self.parcel.handoff);
-        reply(ReplyMeaning::Accepted, Some(250), "2.0.0 taken by the sandbox").with_remote_id(Some(id))
+        reply(ReplyMeaning::Accepted, Some(250), "2.0.0 accepted by the sandbox").with_remote_id(Some(id))
     }
 }
 
@@ -119,17 +125,17 @@ impl Transport for SandboxTransport {
         Ok(json!({ "id": mail.id, "message_id": mail.message_id }).to_string().into_bytes())
     }
 
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        let [recipient] = &parcel.recipients[..] else {
+    async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        let [recipient] = &envelope.recipients[..] else {
             return Err(TransportReply::new(
                 ReplyMeaning::Refused,
                 AttemptPhase::Rcpt,
                 None,
-                "an envelope of the sandbox has one recipient",
+                "the sandbox takes one recipient per envelope",
             ));
         };
-        let manner = SandboxBehavior::for_address(recipient);
-        if manner == SandboxBehavior::Refuse {
+        let behavior = SandboxBehavior::for_address(recipient);
+        if behavior == SandboxBehavior::Refuse {
             return Err(TransportReply::new(
                 ReplyMeaning::Refused,
                 AttemptPhase::Rcpt,
@@ -137,11 +143,11 @@ impl Transport for SandboxTransport {
                 "5.1.1 the sandbox refuses this address",
             ));
         }
-        Ok(Box::new(PreparedSandboxHandoff { behavior: manner, parcel, slow_delay: self.slow_delay }))
+        Ok(Box::new(PreparedSandboxHandoff { behavior, parcel: envelope, slow_delay: self.slow_delay }))
     }
 
     async fn look_up(&self, _asked: LookUpRequest) -> LookUpResult {
-        LookUpResult::Unavailable("the sandbox cannot be asked".to_owned())
+        LookUpResult::Unavailable("the sandbox has no lookup".to_owned())
     }
 }
 
@@ -152,7 +158,7 @@ mod tests {
     use std::sync::Arc;
     use tokio::time::Instant;
 
-    fn parcel(to: &str, attempt: u32) -> FrozenEnvelope {
+    fn frozen_envelope(to: &str, attempt: u32) -> FrozenEnvelope {
         let id = "00000000-0000-0000-0000-000000000001";
         FrozenEnvelope {
             team: id.parse::<TeamId>().unwrap(),
@@ -168,14 +174,14 @@ mod tests {
     }
 
     async fn send(to: &str, attempt: u32) -> TransportReply {
-        match SandboxTransport::default().prepare(parcel(to, attempt)).await {
+        match SandboxTransport::default().prepare(frozen_envelope(to, attempt)).await {
             Ok(ready) => ready.hand_over().await,
             Err(reply) => reply,
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_address_misbehaves_in_its_own_way() {
+    async fn each_address_has_its_own_behavior() {
         for (to, attempt, meaning, code) in [
             ("refuse@sandbox.mailonce.test", 1, ReplyMeaning::Refused, Some(550)),
             ("refuse@sandbox.mailonce.test", 9, ReplyMeaning::Refused, Some(550)),
@@ -197,7 +203,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_slow_is_slow_and_only_after_the_point_of_no_return() {
         let begun = Instant::now();
-        let ready = SandboxTransport::default().prepare(parcel("slow@sandbox.mailonce.test", 1)).await.unwrap();
+        let ready =
+            SandboxTransport::default().prepare(frozen_envelope("slow@sandbox.mailonce.test", 1)).await.unwrap();
         assert_eq!(begun.elapsed(), Duration::ZERO);
         ready.hand_over().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(10));

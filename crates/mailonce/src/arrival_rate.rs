@@ -1,20 +1,20 @@
-//! The minimum rate at which a client must send a request body or the text of a mail.
+//! The minimum rate at which a client must send a request body or the data of a mail.
 //!
-//! Without it a client could hold a connection and its buffers by sending a byte now and then. The rate is an average,
-//! because honest links pause: a phone in a tunnel, a busy mail server.
+//! Without it, a client could hold a connection and its buffers by sending a byte now and then. The rate is an average,
+//! because honest clients pause too: a phone in a tunnel, a busy mail server.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes a second, on average. Half of what GPRS carries, so that the slowest honest link is fast enough.
+/// The minimum average rate in bytes per second. Half of what GPRS carries, so the slowest honest link is fast enough.
 pub(crate) const MIN_RATE: u64 = 1024;
 
 /// How far a client is ahead of the minimum rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalRate {
-    /// Until when what has arrived is enough.
+    /// Until when the bytes received so far satisfy the minimum rate.
     sufficient_until: Instant,
-    /// How far ahead a client can get. Without a bound, a fast beginning pays for hours of single bytes.
+    /// How far ahead a client can get. Without this bound, a fast start would allow hours of single bytes.
     max_ahead: Duration,
 }
 
@@ -24,13 +24,13 @@ impl ArrivalRate {
         Self { sufficient_until: Instant::now() + head_start, max_ahead }
     }
 
-    /// Counts bytes that arrived.
+    /// Counts received bytes.
     pub(crate) fn record(&mut self, bytes: usize) {
-        let paid = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / MIN_RATE);
-        self.sufficient_until = (self.sufficient_until + paid).min(Instant::now() + self.max_ahead);
+        let credit = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / MIN_RATE);
+        self.sufficient_until = (self.sufficient_until + credit).min(Instant::now() + self.max_ahead);
     }
 
-    /// Excludes time in which the server did not read.
+    /// Excludes time during which the server did not read.
     pub(crate) fn exclude(&mut self, waited: Duration) {
         self.sufficient_until += waited;
     }

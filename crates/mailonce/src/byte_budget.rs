@@ -1,5 +1,5 @@
-//! Byte budgets for what is being received, in memory and on disk: one for all connections, and a share of it for each
-//! network.
+//! Byte budgets for data that is being received, in memory and on disk: one for all connections, and a share of it for
+//! each network.
 
 use std::sync::Arc;
 use tokio::{
@@ -10,9 +10,9 @@ use tokio::{
 /// Octets per semaphore permit. A semaphore hands out at most `u32::MAX` permits at once.
 const OCTETS_PER_PERMIT: usize = 1024;
 
-/// A semaphore over so many octets.
-pub(crate) fn semaphore_for(number: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(number.div_ceil(OCTETS_PER_PERMIT).clamp(1, u32::MAX as usize)))
+/// A semaphore for this number of octets.
+pub(crate) fn semaphore_for(octets: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(octets.div_ceil(OCTETS_PER_PERMIT).clamp(1, u32::MAX as usize)))
 }
 
 /// The budget of one connection: the octets of all connections, and the share of its network.
@@ -46,7 +46,7 @@ impl ByteLease {
         Self { budget, octets: 0, total: None, share: None }
     }
 
-    /// Permits that so many more octets need.
+    /// The permits needed for this many more octets.
     fn permits_for(&self, octets: usize) -> u32 {
         let more = (self.octets + octets).div_ceil(OCTETS_PER_PERMIT) - self.octets.div_ceil(OCTETS_PER_PERMIT);
         u32::try_from(more).unwrap_or(u32::MAX)
@@ -54,33 +54,33 @@ impl ByteLease {
 
     /// Waits for more octets. The share is acquired first, so that a network that has used up its share does not queue
     /// for the total and block others there.
-    pub(crate) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
-        let until = Instant::now() + patience;
-        let pieces = self.permits_for(octets);
+    pub(crate) async fn grow(&mut self, octets: usize, timeout: Duration) -> Result<(), Shortage> {
+        let deadline = Instant::now() + timeout;
+        let permits = self.permits_for(octets);
         let share = match self.budget.share.clone() {
-            Some(share) => Some(acquire(share, pieces, until).await.ok_or(Shortage::Share)?),
+            Some(share) => Some(acquire(share, permits, deadline).await.ok_or(Shortage::Share)?),
             None => None,
         };
-        let total = acquire(Arc::clone(&self.budget.total), pieces, until).await.ok_or(Shortage::Total)?;
+        let total = acquire(Arc::clone(&self.budget.total), permits, deadline).await.ok_or(Shortage::Total)?;
         self.octets += octets;
         merge_permits(&mut self.total, Some(total));
         merge_permits(&mut self.share, share);
         Ok(())
     }
 
-    /// Takes more octets if there are any.
+    /// Acquires more octets without waiting.
     pub(crate) fn try_grow(&mut self, octets: usize) -> Result<(), Shortage> {
-        let pieces = self.permits_for(octets);
-        let take = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(pieces);
-        let share = self.budget.share.as_ref().map(take).transpose().map_err(|_none_left| Shortage::Share)?;
-        let total = take(&self.budget.total).map_err(|_none_left| Shortage::Total)?;
+        let permits = self.permits_for(octets);
+        let try_acquire = |semaphore: &Arc<Semaphore>| Arc::clone(semaphore).try_acquire_many_owned(permits);
+        let share = self.budget.share.as_ref().map(try_acquire).transpose().map_err(|_none_left| Shortage::Share)?;
+        let total = try_acquire(&self.budget.total).map_err(|_none_left| Shortage::Total)?;
         self.octets += octets;
         merge_permits(&mut self.total, Some(total));
         merge_permits(&mut self.share, share);
         Ok(())
     }
 
-    /// Releases everything above so many octets.
+    /// Releases everything above this number of octets.
     pub(crate) fn shrink_to(&mut self, octets: usize) {
         self.octets = self.octets.min(octets);
         release_permits(&mut self.total, octets.div_ceil(OCTETS_PER_PERMIT));
@@ -88,8 +88,8 @@ impl ByteLease {
     }
 }
 
-async fn acquire(from: Arc<Semaphore>, pieces: u32, until: Instant) -> Option<OwnedSemaphorePermit> {
-    timeout_at(until, from.acquire_many_owned(pieces)).await.ok()?.ok()
+async fn acquire(semaphore: Arc<Semaphore>, permits: u32, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+    timeout_at(deadline, semaphore.acquire_many_owned(permits)).await.ok()?.ok()
 }
 
 fn merge_permits(held: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>) {
@@ -99,12 +99,12 @@ fn merge_permits(held: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSema
     }
 }
 
-fn release_permits(held: &mut Option<OwnedSemaphorePermit>, pieces: usize) {
+fn release_permits(held: &mut Option<OwnedSemaphorePermit>, keep: usize) {
     let Some(permit) = held else { return };
-    if pieces == 0 {
+    if keep == 0 {
         *held = None;
-    } else if let Some(above) = permit.num_permits().checked_sub(pieces) {
-        drop(permit.split(above));
+    } else if let Some(excess) = permit.num_permits().checked_sub(keep) {
+        drop(permit.split(excess));
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
         let (mut first, mut second) = (ByteLease::new(of(&greedy)), ByteLease::new(of(&greedy)));
         assert_eq!(first.grow(20 * OCTETS_PER_PERMIT, PATIENCE).await, Ok(()));
         assert_eq!(second.grow(6 * OCTETS_PER_PERMIT, PATIENCE).await, Err(Shortage::Share), "25 in all");
-        assert_eq!((total.available_permits(), greedy.available_permits()), (80, 5), "who got nothing holds nothing");
+        assert_eq!((total.available_permits(), greedy.available_permits()), (80, 5), "a failed grow holds nothing");
         let mut third = ByteLease::new(of(&other));
         assert_eq!(third.grow(80 * OCTETS_PER_PERMIT, PATIENCE).await, Ok(()), "the rest is for others");
         assert_eq!(second.grow(OCTETS_PER_PERMIT, PATIENCE).await, Err(Shortage::Total));
@@ -155,7 +155,7 @@ mod tests {
             tokio::time::sleep(PATIENCE / 2).await;
             drop(first);
         };
-        let (got, ()) = tokio::join!(second.grow(10 * OCTETS_PER_PERMIT, PATIENCE), freed);
-        assert_eq!(got, Ok(()));
+        let (grown, ()) = tokio::join!(second.grow(10 * OCTETS_PER_PERMIT, PATIENCE), freed);
+        assert_eq!(grown, Ok(()));
     }
 }

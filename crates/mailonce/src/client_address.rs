@@ -1,10 +1,10 @@
-//! The address of the caller: the peer of the connection, or the address that a trusted proxy reports in
+//! The address of the client: the peer of the connection, or the address that a trusted proxy reports in
 //! `X-Forwarded-For`.
 //!
 //! [`ClientAddress`] is an extension of every request that came through the HTTP listener. Read it with
-//! [`ClientAddress::of`]. Calls of the router within the process (tests, rigs) have none.
+//! [`ClientAddress::of`]. Requests that tests pass to the router directly have none.
 //!
-//! Only proxies in `http.trusted_proxies` are believed, because any caller can write the header. Each proxy appends the
+//! Only proxies in `http.trusted_proxies` are trusted, because any client can send the header. Each proxy appends the
 //! address of its own peer, so the list is read from the right, past trusted proxies, up to the first other address.
 
 use anyhow::Context as _;
@@ -12,15 +12,15 @@ use axum::http::{Extensions, HeaderMap};
 use mailonce_transport::egress::Cidr;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The header in which proxies name their callers.
+/// The header in which proxies report their clients.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address of the caller. IPv4-mapped IPv6 addresses are written as IPv4.
+/// The address of the client. IPv4-mapped IPv6 addresses are converted to IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
 impl ClientAddress {
-    /// The caller's address, if the request came through the listener.
+    /// The client's address, if the request came through the listener.
     pub fn of(extensions: &Extensions) -> Option<IpAddr> {
         extensions.get::<Self>().map(|address| address.0)
     }
@@ -31,20 +31,20 @@ impl ClientAddress {
 pub struct TrustedProxies(Vec<Cidr>);
 
 impl TrustedProxies {
-    /// Reads blocks such as `10.0.0.0/8`; an address alone is a block of one.
+    /// Parses blocks such as `10.0.0.0/8`. A single address is a block of one.
     pub fn parse(blocks: &[String]) -> anyhow::Result<Self> {
         let blocks = blocks.iter().map(|block| block.parse::<Cidr>().context("http.trusted_proxies"));
         Ok(Self(blocks.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Whether an address is that of a trusted proxy.
+    /// Whether an address belongs to a trusted proxy.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.0.iter().any(|block| block.contains_ip(ip))
     }
 
-    /// The caller behind a peer: the rightmost address in `X-Forwarded-For` that is not a trusted proxy. The peer itself
-    /// if it is not trusted. Where the list ends or cannot be read, the last trusted hop is the caller.
+    /// The client behind a peer: the rightmost address in `X-Forwarded-For` that is not a trusted proxy. An untrusted
+    /// peer is itself the client. If the list ends or cannot be parsed, the last trusted hop is the client.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
         let mut client = peer.to_canonical();
         if !self.contains(client) {
@@ -62,7 +62,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address as proxies write it: alone, in brackets, or with a port.
+/// Parses an address as proxies write it: bare, in brackets, or with a port.
 fn parse_hop(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
@@ -70,7 +70,7 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(bracketed).or_else(with_port).map(|ip: IpAddr| ip.to_canonical())
 }
 
-/// The network of one caller, for limits: an IPv4 address, or the first 64 bits of an IPv6 address.
+/// The network of a client, for limits: an IPv4 address, or the first 64 bits of an IPv6 address.
 pub(crate) fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {

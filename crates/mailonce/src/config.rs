@@ -1,4 +1,5 @@
-//! Configuration: flags and environment over `mailonce.toml` over defaults. Unknown fields are refused.
+//! Configuration: flags and the environment override `mailonce.toml`, which overrides the defaults. Unknown fields are
+//! errors.
 
 use anyhow::{Context as _, bail};
 use mailonce_core::problem::nearest_name;
@@ -15,7 +16,7 @@ use crate::{
     secrets::{SecretsConfig, SecretsFile},
 };
 
-/// The file as it is written.
+/// The configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
@@ -33,17 +34,17 @@ struct ConfigFile {
     secrets: Option<SecretsFile>,
 }
 
-/// Webhooks to applications.
+/// The section `[webhooks]`: webhooks to applications.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhooksFile {
-    /// Blocks of addresses that endpoints may lie in although they are not public.
+    /// CIDR blocks in which endpoints are allowed although the addresses are not public.
     pub(crate) allow: Option<Vec<String>>,
     /// Certificate authorities trusted besides the public ones.
     pub(crate) ca_file: Option<PathBuf>,
 }
 
-/// One way out, as it is written. Which fields a kind takes is checked in `outside`.
+/// One entry of `[[transports]]`. `engine_deps` checks which fields belong to which kind.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransportFile {
@@ -58,8 +59,8 @@ pub(crate) struct TransportFile {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
-    pub(crate) hello: Option<String>,
-    pub(crate) connections: Option<usize>,
+    pub(crate) helo_name: Option<String>,
+    pub(crate) max_connections: Option<usize>,
     pub(crate) ca_file: Option<PathBuf>,
     // providers
     pub(crate) base_url: Option<String>,
@@ -67,7 +68,7 @@ pub(crate) struct TransportFile {
     pub(crate) api_key_file: Option<PathBuf>,
     pub(crate) domain: Option<String>,
     pub(crate) message_stream: Option<String>,
-    pub(crate) lookup: Option<bool>,
+    pub(crate) activity_lookup: Option<bool>,
     pub(crate) access_key_id: Option<String>,
     pub(crate) secret_access_key: Option<String>,
     pub(crate) secret_access_key_file: Option<PathBuf>,
@@ -79,11 +80,11 @@ pub(crate) struct TransportFile {
     pub(crate) method: Option<String>,
     pub(crate) headers: Option<BTreeMap<String, String>>,
     pub(crate) body: Option<String>,
-    pub(crate) key_header: Option<String>,
-    pub(crate) key_window: Option<String>,
-    pub(crate) accepted: Option<Vec<u16>>,
-    pub(crate) id_pointer: Option<String>,
-    pub(crate) repeated: Option<Vec<u16>>,
+    pub(crate) idempotency_header: Option<String>,
+    pub(crate) idempotency_window: Option<String>,
+    pub(crate) accepted_statuses: Option<Vec<u16>>,
+    pub(crate) message_id_pointer: Option<String>,
+    pub(crate) duplicate_statuses: Option<Vec<u16>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -99,7 +100,7 @@ pub(crate) struct RoutingFile {
 pub(crate) struct RoutingRuleFile {
     pub(crate) from_domain: Option<String>,
     pub(crate) tag: Option<String>,
-    pub(crate) to: Vec<String>,
+    pub(crate) transports: Vec<String>,
     #[serde(default)]
     pub(crate) weights: Vec<u32>,
 }
@@ -111,8 +112,8 @@ pub(crate) struct DefaultsFile {
     pub(crate) verify_domains: Option<bool>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) give_up_after: Option<String>,
-    pub(crate) in_flight: Option<usize>,
-    pub(crate) per_domain: Option<usize>,
+    pub(crate) max_in_flight: Option<usize>,
+    pub(crate) max_in_flight_per_domain: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -121,7 +122,7 @@ struct ClockFile {
     trusted: Option<bool>,
 }
 
-/// What was said on the command line, or in the environment under the flag's own name.
+/// Command-line flags, each with an environment variable of the same name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     /// Data directory
@@ -141,7 +142,7 @@ pub struct Flags {
     pub config: Option<PathBuf>,
 }
 
-/// Where the ledger is.
+/// Where the ledger is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreLocation {
     /// A file in the data directory.
@@ -150,28 +151,28 @@ pub enum StoreLocation {
     Postgres(String),
 }
 
-/// What an operator wants.
+/// The merged configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Data directory.
     pub data: PathBuf,
-    /// Where the ledger is.
+    /// Where the ledger is stored.
     pub store: StoreLocation,
-    /// Where HTTP listens.
+    /// The listen address of HTTP.
     pub http: SocketAddr,
-    /// How others reach us, when it is not that address.
+    /// The URL under which clients reach the server, if it differs from the listen address.
     pub public_url: Option<String>,
-    /// How the HTTP listener treats its callers.
+    /// Further settings of the HTTP listener.
     pub http_options: HttpOptions,
-    /// Whether mail is handed on. Paused, it is accepted and waits.
+    /// Whether hand-off is running. If false, emails are accepted and stay queued.
     pub handoff: bool,
-    /// Whether the clock is believed at the start, however long we were away. `dev` believes it unless told otherwise.
+    /// Whether the clock is trusted at startup, however long the server was down. None: only `dev` trusts it.
     pub clock_trusted: Option<bool>,
-    /// Domains that are local without being configured: those of `dev`.
+    /// The domains of `dev`, which are local without being configured. Empty otherwise.
     pub dev_domains: Vec<String>,
-    /// Where and how mail comes in.
+    /// Settings of the SMTP listener.
     pub smtp: SmtpConfig,
-    /// How secrets are kept.
+    /// How secrets are protected.
     pub secrets: SecretsConfig,
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
@@ -180,7 +181,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Puts flags, environment, file and defaults together. `env` looks a variable up.
+    /// Merges flags, environment, file and defaults. `env` returns the value of an environment variable.
     pub fn load(flags: &Flags, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let file = load_file(flags.config.as_deref()).unwrap_or_else(|| Ok(ConfigFile::default()))?;
         let mut http = file.http.unwrap_or_default();
@@ -211,40 +212,40 @@ impl Config {
         })
     }
 
-    /// The ways out of mail that no rule speaks of, in the order of fail-over. One that is configured is meant to be
-    /// used; none is the sandbox.
+    /// The transports of emails that match no routing rule, in failover order. Without `routing.default`, the first
+    /// configured transport; with no transport at all, empty, which means the sandbox.
     pub fn default_transports(&self) -> Vec<String> {
         let first = || self.transports.first().map(|file| file.name.clone()).into_iter().collect();
         self.routing.default.clone().unwrap_or_else(first)
     }
 
-    /// How callers reach the API.
+    /// The URL of the API.
     pub fn url(&self) -> String {
         self.url_at(self.http)
     }
 
-    /// The same when the listener got this address, which differs where the configured port is 0.
+    /// The URL of the API for the bound address, which differs from the configured one if its port is 0.
     pub fn url_at(&self, address: SocketAddr) -> String {
         let scheme = if self.http_options.tls_files.is_some() { "https" } else { "http" };
         self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"))
     }
 }
 
-/// The defaults of the file, with what the environment says instead.
+/// Overrides the section `[defaults]` with environment variables.
 fn apply_defaults_env(mut file: DefaultsFile, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<DefaultsFile> {
-    if let Some(word) = env("MAILONCE_DEFAULTS_ON_UNKNOWN") {
-        file.on_unknown = Some(word);
+    if let Some(text) = env("MAILONCE_DEFAULTS_ON_UNKNOWN") {
+        file.on_unknown = Some(text);
     }
-    if let Some(word) = env("MAILONCE_DEFAULTS_VERIFY_DOMAINS") {
-        let verify = word
+    if let Some(text) = env("MAILONCE_DEFAULTS_VERIFY_DOMAINS") {
+        let verify = text
             .parse()
-            .with_context(|| format!("MAILONCE_DEFAULTS_VERIFY_DOMAINS is `true` or `false`, not `{word}`"));
+            .with_context(|| format!("MAILONCE_DEFAULTS_VERIFY_DOMAINS must be `true` or `false`, not `{text}`"));
         file.verify_domains = Some(verify?);
     }
     Ok(file)
 }
 
-/// What the file says of webhooks, with what the environment says instead.
+/// Overrides the section `[webhooks]` with environment variables.
 fn apply_webhooks_env(mut file: WebhooksFile, env: impl Fn(&str) -> Option<String>) -> WebhooksFile {
     if let Some(blocks) = env("MAILONCE_WEBHOOKS_ALLOW") {
         file.allow = Some(blocks.split(',').map(|block| block.trim().to_owned()).collect());
@@ -255,8 +256,8 @@ fn apply_webhooks_env(mut file: WebhooksFile, env: impl Fn(&str) -> Option<Strin
     file
 }
 
-fn parse_clock_trusted(word: Option<String>) -> anyhow::Result<Option<bool>> {
-    match word.as_deref() {
+fn parse_clock_trusted(text: Option<String>) -> anyhow::Result<Option<bool>> {
+    match text.as_deref() {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
         Some("false") => Ok(Some(false)),
@@ -264,11 +265,11 @@ fn parse_clock_trusted(word: Option<String>) -> anyhow::Result<Option<bool>> {
     }
 }
 
-fn parse_handoff(word: Option<&str>) -> anyhow::Result<bool> {
-    match word {
+fn parse_handoff(text: Option<&str>) -> anyhow::Result<bool> {
+    match text {
         None | Some("running") => Ok(true),
         Some("paused") => Ok(false),
-        Some(other) => bail!("handoff is `running` or `paused`, not `{other}`"),
+        Some(other) => bail!("handoff must be `running` or `paused`, not `{other}`"),
     }
 }
 
@@ -279,50 +280,50 @@ fn parse_store(text: &str) -> anyhow::Result<StoreLocation> {
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
         return Ok(StoreLocation::Postgres(text.to_owned()));
     }
-    bail!("store is `sqlite` or a `postgres://…` URL")
+    bail!("store must be `sqlite` or a `postgres://…` URL")
 }
 
-/// Where the data is when nobody says.
+/// The default data directory.
 const DEFAULT_DATA_DIR: &str = "./mailonce-data";
 
-/// The data directory that the configuration file names, for verbs that look for a running `dev` there. A file that
-/// cannot be read stops no verb that does not need it.
+/// The data directory of the configuration file, for commands that look for a running `dev` there. An unreadable file
+/// is ignored, because these commands may not need it.
 pub(crate) fn default_data_dir() -> PathBuf {
-    let named = std::env::var_os("MAILONCE_CONFIG").map(PathBuf::from);
-    let file = load_file(named.as_deref()).and_then(Result::ok);
+    let config_path = std::env::var_os("MAILONCE_CONFIG").map(PathBuf::from);
+    let file = load_file(config_path.as_deref()).and_then(Result::ok);
     file.and_then(|file| file.data).unwrap_or_else(|| DEFAULT_DATA_DIR.into())
 }
 
-/// The file that was named, else the one that lies here.
-fn load_file(named: Option<&Path>) -> Option<anyhow::Result<ConfigFile>> {
-    let usual = Path::new("mailonce.toml");
-    named.or_else(|| usual.exists().then_some(usual)).map(read_file)
+/// Reads the given file, else `mailonce.toml` in the current directory, if it exists.
+fn load_file(config_path: Option<&Path>) -> Option<anyhow::Result<ConfigFile>> {
+    let default_path = Path::new("mailonce.toml");
+    config_path.or_else(|| default_path.exists().then_some(default_path)).map(read_file)
 }
 
 fn read_file(path: &Path) -> anyhow::Result<ConfigFile> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let told =
+    let describe =
         |error: toml::de::Error| anyhow::anyhow!("{}: {}", error_location(&text, &error), describe_error(&error));
-    toml::from_str(&text).map_err(told).with_context(|| format!("in {}", path.display()))
+    toml::from_str(&text).map_err(describe).with_context(|| format!("in {}", path.display()))
 }
 
-/// The line of a mistake.
+/// The line of an error.
 fn error_location(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!("line {}", before.matches('\n').count() + 1)
 }
 
-/// What is wrong, on one line, with the nearest right name of a field that does not exist.
+/// The error message on one line. For an unknown field it suggests the nearest known name.
 fn describe_error(error: &toml::de::Error) -> String {
     let text = error.message();
     let mut names = text.split('`').skip(1).step_by(2);
-    let Some(wrong) = names.next().filter(|_| text.starts_with("unknown field")) else {
+    let Some(unknown) = names.next().filter(|_| text.starts_with("unknown field")) else {
         return text.trim_end().replace('\n', ", ");
     };
     let known: Vec<&str> = names.collect();
-    match nearest_name(wrong, known.iter().copied()) {
-        Some(near) => format!("unknown field `{wrong}`; did you mean `{near}`?"),
-        None => format!("unknown field `{wrong}`; known are {}", known.join(", ")),
+    match nearest_name(unknown, known.iter().copied()) {
+        Some(nearest) => format!("unknown field `{unknown}`; did you mean `{nearest}`?"),
+        None => format!("unknown field `{unknown}`; known fields are {}", known.join(", ")),
     }
 }
 
@@ -362,14 +363,14 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told_on_one_line_with_its_place() {
-        for (file, said) in [
+        for (file, expected) in [
             ("data = 5", "line 1: invalid type: integer `5`"),
             ("store = \"sqlite\"\n\n[defaults]\nmax_attempts = \"many\"", "line 4: invalid type: string \"many\""),
             ("store = \"sqlite\"\nstor = 1", "line 2: unknown field `stor`"),
             ("store = ", "line 1: "),
         ] {
-            let told = format!("{:#}", load(file, &[]).unwrap_err());
-            assert!(told.contains(said) && !told.contains('\n'), "{file}\n{told}");
+            let error = format!("{:#}", load(file, &[]).unwrap_err());
+            assert!(error.contains(expected) && !error.contains('\n'), "{file}\n{error}");
         }
     }
 }

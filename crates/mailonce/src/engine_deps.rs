@@ -1,4 +1,5 @@
-//! The ways out that an operator configured, checked and built before anything starts.
+//! Builds the engine's dependencies from the configuration: transports, routing, DNS, webhooks. Every mistake in the
+//! configuration is reported before anything starts.
 
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{
@@ -15,10 +16,10 @@ use mailonce_transport::{
     authenticate::DnsSenderAuthenticator,
     collect::HttpMailCollector,
     dial::AddressFilter,
+    dns::Resolver,
     egress::{Cidr, EgressPolicy},
     fetch::AllowlistFetcher,
     http::{HttpTransportConfig, Secret, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
-    names::Resolver,
     sandbox::SandboxTransport,
     smtp::{RelayConfig, SmtpTransport, TlsMode},
     webhook::HttpWebhookSender,
@@ -31,23 +32,23 @@ use crate::{
     wall_clock::WallClock,
 };
 
-/// The kinds of transport there are.
+/// All values of `kind` in `[[transports]]`.
 const KINDS: [&str; 10] =
     ["sandbox", "smtp", "resend", "postmark", "mailgun", "sendgrid", "ses", "usesend", "brevo", "http"];
-/// A longer time to give up would outlast the memory of a key.
+/// The maximum of `defaults.give_up_after`. A longer time would outlast the memory of an idempotency key.
 const MAX_GIVE_UP_MS: i64 = 7 * 86_400_000;
 
-/// What the engine is wired to.
+/// Builds the dependencies of the engine.
 pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
     let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::new(SandboxTransport::default())];
     let mut names: BTreeSet<&str> = BTreeSet::from(["local", "sandbox", "sandbox-faults"]);
     for file in &config.transports {
         if file.kind != "sandbox" && !names.insert(&file.name) {
-            bail!("there are two transports named `{}`", file.name);
+            bail!("two transports are named `{}`; each needs its own name", file.name);
         }
         transports.extend(transport(file).with_context(|| format!("transport `{}`", file.name))?);
     }
-    let usual = EngineDeps::default();
+    let engine_defaults = EngineDeps::default();
     let resolver = Resolver::system();
     let defaults = &config.defaults;
     let give_up = defaults.give_up_after.as_deref().map(parse_give_up_after).transpose()?;
@@ -55,16 +56,20 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         routing: routing(config, &names)?,
         transports,
         on_unknown: match defaults.on_unknown.as_deref() {
-            Some(word) => OnUnknown::parse(word).context("defaults.on_unknown is `hold` or `resend`")?,
-            None => usual.on_unknown,
+            Some(text) => OnUnknown::parse(text).context("defaults.on_unknown must be `hold` or `resend`")?,
+            None => engine_defaults.on_unknown,
         },
-        max_in_flight: check_range("defaults.in_flight", defaults.in_flight, 1..=10_000)?
-            .unwrap_or(usual.max_in_flight),
-        max_in_flight_per_domain: check_range("defaults.per_domain", defaults.per_domain, 1..=10_000)?,
+        max_in_flight: check_range("defaults.max_in_flight", defaults.max_in_flight, 1..=10_000)?
+            .unwrap_or(engine_defaults.max_in_flight),
+        max_in_flight_per_domain: check_range(
+            "defaults.max_in_flight_per_domain",
+            defaults.max_in_flight_per_domain,
+            1..=10_000,
+        )?,
         max_attempts: check_range("defaults.max_attempts", defaults.max_attempts, 1..=100)?
-            .unwrap_or(usual.max_attempts),
-        max_age_ms: give_up.unwrap_or(usual.max_age_ms),
-        // A service asks unless it is told not to; `dev` tells it so.
+            .unwrap_or(engine_defaults.max_attempts),
+        max_age_ms: give_up.unwrap_or(engine_defaults.max_age_ms),
+        // On by default. `dev` turns it off.
         verify_domains: defaults.verify_domains.unwrap_or(true),
         bounce_domain: config.smtp.domains.first().cloned(),
         local_domains: config
@@ -74,11 +79,9 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
             .chain(&config.dev_domains)
             .map(|name| name.to_ascii_lowercase())
             .collect(),
-        reserved_names: config
-            .smtp
-            .reserved
-            .as_ref()
-            .map_or(usual.reserved_names, |names| names.iter().map(|name| name.to_ascii_lowercase()).collect()),
+        reserved_names: config.smtp.reserved.as_ref().map_or(engine_defaults.reserved_names, |names| {
+            names.iter().map(|name| name.to_ascii_lowercase()).collect()
+        }),
         authenticator: authenticator(config, &resolver)?,
         dns: Arc::new(resolver),
         mail_collector: Arc::new(collector(config)?),
@@ -89,64 +92,66 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
     })
 }
 
-/// Who asks whether a mail's sender is who it says. `dev` has nobody for it.
+/// The authenticator for senders of received mail. `dev` uses no DNS and trusts loopback.
 fn authenticator(config: &Config, resolver: &Resolver) -> anyhow::Result<Option<Arc<dyn Authenticator>>> {
     if !config.dev_domains.is_empty() {
         return Ok(Some(Arc::new(TrustLoopback)));
     }
-    if !config.smtp.authenticate {
+    if !config.smtp.verify_senders {
         return Ok(None);
     }
-    let check =
-        DnsSenderAuthenticator::new(resolver).map_err(|why| anyhow::anyhow!("the resolver cannot be used: {why}"))?;
+    let check = DnsSenderAuthenticator::new(resolver)
+        .map_err(|why| anyhow::anyhow!("the DNS resolver cannot be used: {why}"))?;
     Ok(Some(Arc::new(check)))
 }
 
-/// Who asks providers for mail. A team may name the address of an API, so it is dialled as warily as an endpoint.
+/// The collector that polls providers for mail. A team may set the API's address, so the egress policy of webhook
+/// endpoints applies.
 fn collector(config: &Config) -> anyhow::Result<HttpMailCollector> {
-    let reach = dial_guard(config)?;
-    Ok(HttpMailCollector::new(Some(AddressFilter::new(move |ip| reach.allows(ip))), !config.dev_domains.is_empty()))
+    let egress = dial_guard(config)?;
+    Ok(HttpMailCollector::new(Some(AddressFilter::new(move |ip| egress.allows(ip))), !config.dev_domains.is_empty()))
 }
 
-/// What may be dialled on a tenant's word.
+/// The egress policy for addresses that a team can set.
 fn dial_guard(config: &Config) -> anyhow::Result<EgressPolicy> {
     let blocks = config.webhooks.allow.iter().flatten().map(|block| block.parse::<Cidr>().context("webhooks.allow"));
     Ok(EgressPolicy::new(blocks.collect::<anyhow::Result<_>>()?, !config.dev_domains.is_empty()))
 }
 
-/// What endpoints may be, and how they are reached.
+/// The sender of webhooks, with its egress policy and trusted certificates.
 fn webhooks(config: &Config) -> anyhow::Result<HttpWebhookSender> {
-    let reach = dial_guard(config)?;
+    let egress = dial_guard(config)?;
     let roots = load_ca_file(config.webhooks.ca_file.as_deref()).context("webhooks.ca_file")?;
-    Ok(HttpWebhookSender::new(reach, &roots)?)
+    Ok(HttpWebhookSender::new(egress, &roots)?)
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
-    let known = |list: &[String]| {
+    let check_names = |list: &[String]| {
         for name in list {
             if !names.contains(name.as_str()) {
-                let hint = nearest_name(name, names.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
-                bail!("routing names the transport `{name}`, which is not configured{}", hint.unwrap_or_default());
+                let hint =
+                    nearest_name(name, names.iter().copied()).map(|nearest| format!("; did you mean `{nearest}`?"));
+                bail!("routing uses the transport `{name}`, which is not configured{}", hint.unwrap_or_default());
             }
         }
         Ok(())
     };
     let file = &config.routing;
     let default = config.default_transports();
-    known(&default)?;
+    check_names(&default)?;
     let mut rules = Vec::new();
     for rule in &file.rules {
-        known(&rule.to)?;
-        if rule.to.is_empty() {
-            bail!("a rule of the routing names no transport in `to`");
+        check_names(&rule.transports)?;
+        if rule.transports.is_empty() {
+            bail!("a routing rule names no transport in `transports`");
         }
-        if !rule.weights.is_empty() && rule.weights.len() != rule.to.len() {
-            bail!("a rule of the routing has {} weights for {} transports", rule.weights.len(), rule.to.len());
+        if !rule.weights.is_empty() && rule.weights.len() != rule.transports.len() {
+            bail!("a routing rule has {} weights for {} transports", rule.weights.len(), rule.transports.len());
         }
         rules.push(RoutingRule {
             from_domain: rule.from_domain.clone(),
             tag: rule.tag.clone(),
-            to: rule.to.clone(),
+            to: rule.transports.clone(),
             weights: rule.weights.clone(),
         });
     }
@@ -174,19 +179,21 @@ fn transport(file: &TransportFile) -> anyhow::Result<Option<Arc<dyn Transport>>>
             mailgun::transport(provider_config(file)?, mailgun::MailgunConfig { api_key: key()?, domain })?
         }
         "sendgrid" => {
-            let config = sendgrid::SendGridConfig { api_key: key()?, can_read_activity: file.lookup.unwrap_or(false) };
+            let config =
+                sendgrid::SendGridConfig { api_key: key()?, can_read_activity: file.activity_lookup.unwrap_or(false) };
             sendgrid::transport(provider_config(file)?, config)?
         }
         "ses" => ses(file)?,
         "http" => http_template(file)?,
         other => {
-            let hint = nearest_name(other, KINDS).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            bail!("there is no kind `{other}`{hint} Known are {}.", KINDS.join(", "))
+            let hint =
+                nearest_name(other, KINDS).map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default();
+            bail!("unknown kind `{other}`{hint} (known kinds: {})", KINDS.join(", "))
         }
     }))
 }
 
-/// A field that another kind knows is a mistake here, not a wish to be ignored.
+/// Rejects a field that belongs to another kind of transport, because ignoring it would hide a mistake.
 fn check_fields(file: &TransportFile) -> anyhow::Result<()> {
     const SMTP: &[&str] = &["smtp"];
     const KEYED: &[&str] = &["resend", "usesend", "brevo", "postmark", "mailgun", "sendgrid"];
@@ -198,14 +205,14 @@ fn check_fields(file: &TransportFile) -> anyhow::Result<()> {
         ("username", file.username.is_some(), SMTP),
         ("password", file.password.is_some(), SMTP),
         ("password_file", file.password_file.is_some(), SMTP),
-        ("hello", file.hello.is_some(), SMTP),
-        ("connections", file.connections.is_some(), SMTP),
+        ("helo_name", file.helo_name.is_some(), SMTP),
+        ("max_connections", file.max_connections.is_some(), SMTP),
         ("base_url", file.base_url.is_some(), PROVIDERS),
         ("api_key", file.api_key.is_some(), KEYED),
         ("api_key_file", file.api_key_file.is_some(), KEYED),
         ("domain", file.domain.is_some(), &["mailgun"]),
         ("message_stream", file.message_stream.is_some(), &["postmark"]),
-        ("lookup", file.lookup.is_some(), &["sendgrid"]),
+        ("activity_lookup", file.activity_lookup.is_some(), &["sendgrid"]),
         ("access_key_id", file.access_key_id.is_some(), &["ses"]),
         ("secret_access_key", file.secret_access_key.is_some(), &["ses"]),
         ("secret_access_key_file", file.secret_access_key_file.is_some(), &["ses"]),
@@ -216,13 +223,13 @@ fn check_fields(file: &TransportFile) -> anyhow::Result<()> {
         ("method", file.method.is_some(), &["http"]),
         ("headers", file.headers.is_some(), &["http"]),
         ("body", file.body.is_some(), &["http"]),
-        ("key_header", file.key_header.is_some(), &["http"]),
-        ("key_window", file.key_window.is_some(), &["http"]),
-        ("accepted", file.accepted.is_some(), &["http"]),
-        ("id_pointer", file.id_pointer.is_some(), &["http"]),
-        ("repeated", file.repeated.is_some(), &["http"]),
+        ("idempotency_header", file.idempotency_header.is_some(), &["http"]),
+        ("idempotency_window", file.idempotency_window.is_some(), &["http"]),
+        ("accepted_statuses", file.accepted_statuses.is_some(), &["http"]),
+        ("message_id_pointer", file.message_id_pointer.is_some(), &["http"]),
+        ("duplicate_statuses", file.duplicate_statuses.is_some(), &["http"]),
     ];
-    match fields.iter().find(|(_, given, kinds)| *given && !kinds.contains(&file.kind.as_str())) {
+    match fields.iter().find(|(_, is_set, kinds)| *is_set && !kinds.contains(&file.kind.as_str())) {
         Some((field, _, kinds)) if KINDS.contains(&file.kind.as_str()) => {
             bail!("`{field}` belongs to the kind {}, not to `{}`", kinds.join(", "), file.kind)
         }
@@ -230,15 +237,15 @@ fn check_fields(file: &TransportFile) -> anyhow::Result<()> {
     }
 }
 
-/// What must be said.
+/// The value of a required field.
 fn require<'a>(field: &str, value: Option<&'a String>) -> anyhow::Result<&'a str> {
     value.map(String::as_str).filter(|text| !text.is_empty()).with_context(|| format!("`{field}` is missing"))
 }
 
-/// A secret said in the file, or in a file of its own.
+/// A secret from the configuration, or from a file that the configuration names.
 fn secret(field: &str, value: Option<&String>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
     match (value, file) {
-        (Some(_), Some(_)) => bail!("`{field}` and `{field}_file` are both given"),
+        (Some(_), Some(_)) => bail!("`{field}` and `{field}_file` are both given; set only one"),
         (Some(text), None) => Ok(Some(text.clone())),
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -248,30 +255,30 @@ fn secret(field: &str, value: Option<&String>, file: Option<&Path>) -> anyhow::R
     }
 }
 
-/// A span such as `30s`, in milliseconds.
+/// Parses a duration such as `30s`, in milliseconds.
 fn parse_duration_ms(field: &str, text: &str) -> anyhow::Result<i64> {
-    parse_span(text).with_context(|| format!("{field} is a span such as `30s` or `24h`, not `{text}`"))
+    parse_span(text).with_context(|| format!("{field} must be a duration such as `30s` or `24h`, not `{text}`"))
 }
 
-/// A number within its bounds. Another one than was said would be a surprise in the night.
+/// Rejects a number out of bounds. Silently clamping it would surprise the operator later.
 fn check_range<T: PartialOrd + Display>(
     field: &str,
     value: Option<T>,
     bounds: RangeInclusive<T>,
 ) -> anyhow::Result<Option<T>> {
     if let Some(value) = value.as_ref().filter(|value| !bounds.contains(value)) {
-        bail!("{field} is from {} to {}, not {value}", bounds.start(), bounds.end());
+        bail!("{field} must be from {} to {}, not {value}", bounds.start(), bounds.end());
     }
     Ok(value)
 }
 
 fn parse_give_up_after(text: &str) -> anyhow::Result<i64> {
     let ms = parse_duration_ms("defaults.give_up_after", text)?;
-    ensure!((1_000..=MAX_GIVE_UP_MS).contains(&ms), "defaults.give_up_after is from 1s to 7d, not `{text}`");
+    ensure!((1_000..=MAX_GIVE_UP_MS).contains(&ms), "defaults.give_up_after must be from 1s to 7d, not `{text}`");
     Ok(ms)
 }
 
-/// What every provider's transport has.
+/// The settings that all provider transports share.
 fn provider_config(file: &TransportFile) -> anyhow::Result<HttpTransportConfig> {
     let mut setting = HttpTransportConfig::new(&file.name);
     setting.base_url.clone_from(&file.base_url);
@@ -286,7 +293,7 @@ fn provider_config(file: &TransportFile) -> anyhow::Result<HttpTransportConfig> 
 fn timeout(file: &TransportFile) -> anyhow::Result<Option<Duration>> {
     let Some(text) = file.timeout.as_deref() else { return Ok(None) };
     let ms = parse_duration_ms("timeout", text)?;
-    ensure!((1_000..=600_000).contains(&ms), "timeout is from 1s to 10m, not `{text}`");
+    ensure!((1_000..=600_000).contains(&ms), "timeout must be from 1s to 10m, not `{text}`");
     Ok(Some(Duration::from_millis(ms.unsigned_abs())))
 }
 
@@ -296,7 +303,7 @@ pub(crate) fn load_ca_file(file: Option<&Path>) -> anyhow::Result<Vec<Certificat
     let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = found.with_context(|| format!("reading certificates from {}", path.display()))?;
     if found.is_empty() {
-        bail!("{} holds no certificate", path.display());
+        bail!("{} contains no certificate", path.display());
     }
     Ok(found)
 }
@@ -315,20 +322,21 @@ fn ses(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     Ok(ses::transport(provider_config(file)?, config)?)
 }
 
-/// A provider that nobody wrote a transport for.
+/// A provider without a built-in transport, described by an HTTP request template.
 fn http_template(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
-    let window = file.key_window.as_deref().map(|text| parse_duration_ms("key_window", text)).transpose()?;
+    let window =
+        file.idempotency_window.as_deref().map(|text| parse_duration_ms("idempotency_window", text)).transpose()?;
     let headers = file.headers.clone().unwrap_or_default();
     let config = template::TemplateConfig {
         url: require("url", file.url.as_ref())?.to_owned(),
         method: file.method.clone().unwrap_or_else(|| "POST".into()),
         headers: headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
         body: require("body", file.body.as_ref())?.to_owned(),
-        key_header: file.key_header.clone(),
+        key_header: file.idempotency_header.clone(),
         key_window: window.map(|ms| Duration::from_millis(ms.max(0) as u64)),
-        accepted_statuses: file.accepted.clone().unwrap_or_else(|| vec![200, 201, 202]),
-        id_pointer: file.id_pointer.clone(),
-        duplicate_statuses: file.repeated.clone().unwrap_or_default(),
+        accepted_statuses: file.accepted_statuses.clone().unwrap_or_else(|| vec![200, 201, 202]),
+        id_pointer: file.message_id_pointer.clone(),
+        duplicate_statuses: file.duplicate_statuses.clone().unwrap_or_default(),
     };
     Ok(template::transport(provider_config(file)?, config)?)
 }
@@ -339,7 +347,7 @@ fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
         None | Some("starttls") => TlsMode::Starttls,
         Some("tls") => TlsMode::Tls,
         Some("none") => TlsMode::None,
-        Some(other) => bail!("tls is `none`, `starttls` or `tls`, not `{other}`"),
+        Some(other) => bail!("tls must be `none`, `starttls` or `tls`, not `{other}`"),
     };
     let usual_port = if tls == TlsMode::Tls { 465 } else { 587 };
     let mut config = RelayConfig::new(&file.name, host, file.port.unwrap_or(usual_port));
@@ -347,10 +355,10 @@ fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     config.username.clone_from(&file.username);
     config.password = secret("password", file.password.as_ref(), file.password_file.as_deref())?;
     config.account.clone_from(&file.account);
-    if let Some(hello) = &file.hello {
-        config.ehlo_name.clone_from(hello);
+    if let Some(helo_name) = &file.helo_name {
+        config.ehlo_name.clone_from(helo_name);
     }
-    if let Some(connections) = check_range("connections", file.connections, 1..=1_000)? {
+    if let Some(connections) = check_range("max_connections", file.max_connections, 1..=1_000)? {
         config.max_connections = connections;
     }
     if let Some(timeout) = timeout(file)? {
@@ -378,7 +386,7 @@ mod tests {
     fn what_is_wrong_with_a_way_out_is_said_before_anything_starts() {
         let one = |fields: &str| format!("[[transports]]\nname = \"out\"\n{fields}\n");
         let relay = one("kind = \"smtp\"\nhost = \"h\"");
-        for (file, said) in [
+        for (file, expected) in [
             (one("kind = \"smpt\""), "did you mean `smtp`?"),
             (one("kind = \"smtp\""), "`host` is missing"),
             (one("kind = \"smtp\"\nhost = \"h\"\ntls = \"yes\""), "`none`, `starttls` or `tls`"),
@@ -388,39 +396,48 @@ mod tests {
             (one("kind = \"mailgun\"\napi_key = \"k\""), "`domain` is missing"),
             (one("kind = \"ses\"\nregion = \"eu-west-1\""), "is missing"),
             (one("kind = \"http\"\nurl = \"https://x.test\""), "`body` is missing"),
-            (one("kind = \"postmark\"\napi_key = \"k\"\ntimeout = \"soon\""), "is a span such as"),
-            (format!("{relay}{relay}"), "two transports named `out`"),
+            (one("kind = \"postmark\"\napi_key = \"k\"\ntimeout = \"soon\""), "must be a duration such as"),
+            (format!("{relay}{relay}"), "two transports are named `out`"),
             (format!("{relay}[routing]\ndefault = [\"oot\"]"), "did you mean `out`?"),
-            (format!("{relay}[[routing.rules]]\nto = [\"out\"]\nweights = [1, 2]"), "2 weights for 1 transports"),
-            (format!("{relay}[[routing.rules]]\nto = []"), "names no transport"),
+            (
+                format!("{relay}[[routing.rules]]\ntransports = [\"out\"]\nweights = [1, 2]"),
+                "2 weights for 1 transports",
+            ),
+            (format!("{relay}[[routing.rules]]\ntransports = []"), "names no transport"),
             ("webhooks.allow = [\"10.0.0.0/99\"]".to_owned(), "webhooks.allow"),
             ("[defaults]\non_unknown = \"guess\"".to_owned(), "`hold` or `resend`"),
-            ("[defaults]\nmax_attempts = 101".to_owned(), "defaults.max_attempts is from 1 to 100, not 101"),
-            ("[defaults]\nmax_attempts = 0".to_owned(), "defaults.max_attempts is from 1 to 100, not 0"),
-            ("[defaults]\ngive_up_after = \"8d\"".to_owned(), "defaults.give_up_after is from 1s to 7d, not `8d`"),
-            ("[defaults]\nin_flight = 0".to_owned(), "defaults.in_flight is from 1 to 10000, not 0"),
-            ("[defaults]\nper_domain = 0".to_owned(), "defaults.per_domain is from 1 to 10000, not 0"),
-            (one("kind = \"smtp\"\nhost = \"h\"\nconnections = 0"), "connections is from 1 to 1000, not 0"),
-            (one("kind = \"smtp\"\nhost = \"h\"\ntimeout = \"11m\""), "timeout is from 1s to 10m, not `11m`"),
+            ("[defaults]\nmax_attempts = 101".to_owned(), "defaults.max_attempts must be from 1 to 100, not 101"),
+            ("[defaults]\nmax_attempts = 0".to_owned(), "defaults.max_attempts must be from 1 to 100, not 0"),
+            ("[defaults]\ngive_up_after = \"8d\"".to_owned(), "defaults.give_up_after must be from 1s to 7d, not `8d`"),
+            ("[defaults]\nmax_in_flight = 0".to_owned(), "defaults.max_in_flight must be from 1 to 10000, not 0"),
+            (
+                "[defaults]\nmax_in_flight_per_domain = 0".to_owned(),
+                "defaults.max_in_flight_per_domain must be from 1 to 10000, not 0",
+            ),
+            (
+                one("kind = \"smtp\"\nhost = \"h\"\nmax_connections = 0"),
+                "max_connections must be from 1 to 1000, not 0",
+            ),
+            (one("kind = \"smtp\"\nhost = \"h\"\ntimeout = \"11m\""), "timeout must be from 1s to 10m, not `11m`"),
         ] {
-            let told = built(&file).err().unwrap_or_else(|| panic!("taken: {file}"));
-            assert!(told.contains(said), "{file}\n{told}");
+            let error = built(&file).err().unwrap_or_else(|| panic!("accepted: {file}"));
+            assert!(error.contains(expected), "{file}\n{error}");
         }
     }
 
     #[test]
     fn senders_are_checked_unless_that_is_switched_off_or_it_is_dev() {
         assert!(built("").unwrap().authenticator.is_some());
-        assert!(built("[smtp]\nauthenticate = false").unwrap().authenticator.is_none());
+        assert!(built("[smtp]\nverify_senders = false").unwrap().authenticator.is_none());
         let mut dev = Config::load(&Flags::default(), |_| None).unwrap();
         dev.dev_domains.push("mailonce.test".to_owned());
-        assert!(engine_deps(&dev).unwrap().authenticator.is_some(), "dev believes this machine");
+        assert!(engine_deps(&dev).unwrap().authenticator.is_some(), "dev trusts loopback");
     }
 
     #[test]
     fn one_transport_that_is_configured_is_used() {
-        let outside = built("[[transports]]\nname = \"out\"\nkind = \"smtp\"\nhost = \"h\"").unwrap();
-        assert_eq!(outside.routing.default, ["out"]);
+        let deps = built("[[transports]]\nname = \"out\"\nkind = \"smtp\"\nhost = \"h\"").unwrap();
+        assert_eq!(deps.routing.default, ["out"]);
         assert!(built("").unwrap().routing.default.is_empty(), "the sandbox");
     }
 }

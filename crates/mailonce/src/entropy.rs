@@ -1,4 +1,5 @@
-//! The machine's own randomness, behind the engine's port, and its wall clock for what no engine runs.
+//! The operating system's randomness as the engine's `Entropy` port, and the wall clock for code that runs without an
+//! engine.
 
 use mailonce_core::{ports::Entropy, time::Time};
 use std::{
@@ -22,50 +23,50 @@ thread_local! {
 
 const POOL_BYTES: usize = 512;
 
-/// Randomness of the operating system, fetched for many ids at once: each fetch is a system call.
+/// Random bytes for many ids, fetched at once, because each fetch is a system call.
 struct EntropyPool {
     bytes: [u8; POOL_BYTES],
     used: usize,
 }
 
 impl EntropyPool {
-    fn fill(&mut self, wanted: &mut [u8]) {
-        if wanted.len() > POOL_BYTES / 8 {
-            return fill_from_os(wanted);
+    fn fill(&mut self, out: &mut [u8]) {
+        if out.len() > POOL_BYTES / 8 {
+            return fill_from_os(out);
         }
-        if wanted.len() > POOL_BYTES - self.used {
+        if out.len() > POOL_BYTES - self.used {
             fill_from_os(&mut self.bytes);
             self.used = 0;
         }
         let (_, fresh) = self.bytes.split_at_mut(self.used);
-        for (wanted, fresh) in wanted.iter_mut().zip(fresh) {
-            // Given once, and not kept to be found in memory afterwards.
-            *wanted = std::mem::take(fresh);
+        for (out, fresh) in out.iter_mut().zip(fresh) {
+            // Cleared, so that each byte is used once and does not stay in memory.
+            *out = std::mem::take(fresh);
         }
-        self.used += wanted.len();
+        self.used += out.len();
     }
 }
 
 fn fill_from_os(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
-        // Without randomness no id is safe to hand out. There is nothing sensible left to do.
-        tracing::error!(%error, "the operating system gives no randomness");
+        // Without randomness no id or secret is safe, so the process cannot continue.
+        tracing::error!(%error, "the operating system returned no random bytes; aborting");
         std::process::abort();
     }
 }
 
-/// Now, by the wall clock as it is.
+/// The current time of the wall clock.
 pub(crate) fn wall_time() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
 }
 
-/// A short name that nobody else has, of twelve hexadecimal digits.
+/// A random name of twelve hexadecimal digits.
 pub(crate) fn random_name() -> String {
     let number = fresh_secret().iter().take(6).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
     format!("{number:012x}")
 }
 
-/// Thirty-two unpredictable bytes, for the secret of a new installation.
+/// Thirty-two random bytes, for the secret of a new installation.
 pub(crate) fn fresh_secret() -> [u8; 32] {
     let mut secret = [0; 32];
     OsEntropy.fill(&mut secret);

@@ -1,4 +1,4 @@
-//! The binary, as a library so that tests can drive it without a socket.
+//! The mailonce binary as a library, so that tests can call it without a socket.
 //!
 //! This is the only crate that listens. [`api`] translates HTTP requests to calls of the engine and back, `dialects`
 //! does the same in the formats of other services, and [`mcp`] offers tools to models. [`intake`] receives mail by

@@ -1,4 +1,4 @@
-//! The binary. Everything is in the library: what is compiled there is not compiled a second time here.
+//! The binary. All code is in the library, so that it is compiled once.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The key encryption key (KEK) as it is configured: from a file, the environment or a command.
+//! Reads the configured key encryption key (KEK): from a file, an environment variable or a command.
 
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{
@@ -32,12 +32,12 @@ use crate::{
 
 /// How long a command may take to print the KEK.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes that are read of a file, and of each output of a command.
+/// Bytes read from a file, and from each output stream of a command.
 const READ_MAX: u64 = 4_096;
-/// Characters of a command's stderr that are shown.
+/// Characters of a command's stderr shown in an error.
 const SHOWN_CHARS: usize = 500;
 
-/// The section `[secrets]` as it is written.
+/// The section `[secrets]` of the configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SecretsFile {
@@ -47,17 +47,17 @@ pub(crate) struct SecretsFile {
     seal_bodies: Option<bool>,
 }
 
-/// How secrets are kept.
+/// How secrets are protected.
 #[derive(Clone, Debug, Default)]
 pub struct SecretsConfig {
-    /// Where the KEK is. None: the install secret lies in the ledger as it is.
+    /// Where the KEK is. None: the install secret is stored in the ledger without encryption.
     pub kek: Option<KekSource>,
-    /// Whether bodies of mail are sealed in the ledger.
+    /// Whether email bodies are encrypted in the ledger.
     pub seal_bodies: bool,
 }
 
 impl SecretsConfig {
-    /// Checks what the file says, with what the environment says instead.
+    /// Validates the file section. Environment variables override it.
     pub(crate) fn load(file: SecretsFile, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let seal_bodies = match env("MAILONCE_SECRETS_SEAL_BODIES").as_deref() {
             None => file.seal_bodies.unwrap_or(false),
@@ -80,7 +80,7 @@ impl SecretsConfig {
         Ok(Self { kek, seal_bodies })
     }
 
-    /// Reads the KEK, when one is configured.
+    /// Reads the KEK, if one is configured.
     pub async fn read_kek(&self) -> StoreResult<Option<Kek>> {
         let Some(source) = &self.kek else { return Ok(None) };
         source.read().await.map(Some).map_err(|error| StoreError::Locked(format!("{error:#}")))
@@ -90,11 +90,11 @@ impl SecretsConfig {
 /// Where a KEK is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KekSource {
-    /// In a file that its owner alone can read.
+    /// In a file that only its owner can read.
     File(PathBuf),
-    /// In this variable of the environment.
+    /// In this environment variable.
     Env(String),
-    /// On the standard output of this program.
+    /// On the standard output of this command.
     Command(Vec<String>),
 }
 
@@ -110,31 +110,35 @@ impl fmt::Display for KekSource {
 }
 
 impl KekSource {
-    /// The one place that is named. More than one is a mistake, because nobody could tell which is meant.
+    /// The one source that is set. More than one is an error, because the choice would be ambiguous.
     pub(crate) fn one_of(
         file: Option<PathBuf>,
         env: Option<String>,
         command: Option<Vec<String>>,
     ) -> anyhow::Result<Option<Self>> {
-        let mut named: Vec<Self> = file.map(Self::File).into_iter().collect();
-        named.extend(env.map(Self::Env));
-        named.extend(command.map(Self::Command));
-        ensure!(named.len() <= 1, "exactly one of kek_file, kek_env and kek_command may be set, not {}", named.len());
-        match named.first() {
+        let mut sources: Vec<Self> = file.map(Self::File).into_iter().collect();
+        sources.extend(env.map(Self::Env));
+        sources.extend(command.map(Self::Command));
+        ensure!(
+            sources.len() <= 1,
+            "exactly one of kek_file, kek_env and kek_command may be set, not {}",
+            sources.len()
+        );
+        match sources.first() {
             Some(Self::Command(words)) if words.first().is_none_or(String::is_empty) => {
                 bail!(
                     "kek_command must name a program and its arguments, such as [\"/usr/local/bin/kek\", \"--print\"]"
                 )
             }
-            _ => Ok(named.pop()),
+            _ => Ok(sources.pop()),
         }
     }
 
-    /// Reads the KEK. No error quotes what was read.
+    /// Reads the KEK. Errors never quote its content.
     pub(crate) async fn read(&self) -> anyhow::Result<Kek> {
         let text = match self {
             Self::File(path) => read_file(path),
-            Self::Env(name) => std::env::var(name).with_context(|| format!("{name} is not set, or is no text")),
+            Self::Env(name) => std::env::var(name).with_context(|| format!("{name} is not set, or is not valid UTF-8")),
             Self::Command(words) => run_command(words).await,
         };
         let kek = text.and_then(|text| Kek::parse(&text).map_err(|why| anyhow::anyhow!("its content {why}")));
@@ -142,7 +146,8 @@ impl KekSource {
     }
 }
 
-/// Links are followed, because secrets are often mounted through them; what they lead to is checked.
+/// Reads a file, whose permissions must be private. Symbolic links are followed, because secrets are often mounted
+/// through them; the permissions of the target count.
 fn read_file(path: &Path) -> anyhow::Result<String> {
     let file = std::fs::File::open(path)?;
     if let Some(why) = private_file::exposure(&file.metadata()?) {
@@ -153,29 +158,29 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What a program prints.
-async fn run_command(words: &[String]) -> anyhow::Result<String> {
-    let (program, arguments) = words.split_first().context("no program is named")?;
+/// Runs a command and returns its standard output.
+async fn run_command(argv: &[String]) -> anyhow::Result<String> {
+    let (program, arguments) = argv.split_first().context("kek_command names no program")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().context("it cannot be started")?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let ended = async { tokio::join!(read_bounded(out), read_bounded(err), child.wait()) };
-    let ended = timeout(COMMAND_TIMEOUT, ended).await;
-    let (out, err, status) = ended.with_context(|| format!("it did not end within {COMMAND_TIMEOUT:?}"))?;
+    let finished = async { tokio::join!(read_bounded(out), read_bounded(err), child.wait()) };
+    let finished = timeout(COMMAND_TIMEOUT, finished).await;
+    let (out, err, status) = finished.with_context(|| format!("it did not end within {COMMAND_TIMEOUT:?}"))?;
     let (out, err, status) = (out?, err?, status?);
     ensure!(out.len() < READ_MAX as usize, "it printed {READ_MAX} bytes or more");
     if !status.success() {
-        // A program may repeat the key in its complaint.
+        // A program may repeat the key in its error message.
         let secret = out.trim();
-        let said = if secret.is_empty() { err } else { err.replace(secret, "…") };
-        let said: String = said.trim().chars().take(SHOWN_CHARS).collect();
-        bail!("it ended with {status}: {said}");
+        let message = if secret.is_empty() { err } else { err.replace(secret, "…") };
+        let message: String = message.trim().chars().take(SHOWN_CHARS).collect();
+        bail!("it ended with {status}: {message}");
     }
     Ok(out)
 }
 
-/// The start of what comes, as text. The rest is not read, so a program that goes on printing ends by itself.
+/// Reads the start of a stream as text. The rest is not read, so a program that prints more gets SIGPIPE and ends.
 async fn read_bounded(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
@@ -184,7 +189,7 @@ async fn read_bounded(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<S
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The install secret as the configured ledger keeps it. `None` when there is no ledger yet.
+/// The install secret as stored in the configured ledger. `None` if there is no ledger yet.
 pub(crate) async fn stored_secret(config: &Config) -> StoreResult<Option<StoredSecret>> {
     match &config.store {
         StoreLocation::Sqlite => Sqlite::stored_secret(&config.data),
@@ -192,16 +197,16 @@ pub(crate) async fn stored_secret(config: &Config) -> StoreResult<Option<StoredS
     }
 }
 
-/// How the secrets of a ledger are kept, for `doctor` and `secrets status`.
+/// How the secrets of a ledger are protected, for `doctor` and `secrets status`.
 pub(crate) struct KekStatus {
-    /// The configured place of the KEK, and its fingerprint unless it cannot be read.
+    /// The configured source of the KEK, and the KEK or the error from reading it.
     pub(crate) configured: Option<(KekSource, anyhow::Result<Kek>)>,
-    /// What the ledger keeps.
+    /// The install secret as stored in the ledger.
     pub(crate) stored: Option<StoredSecret>,
 }
 
 impl KekStatus {
-    /// Looks at configuration and ledger, and changes neither.
+    /// Reads the configuration and the ledger, and changes neither.
     pub(crate) async fn inspect(config: &Config) -> StoreResult<Self> {
         let configured = match &config.secrets.kek {
             Some(source) => Some((source.clone(), source.read().await)),
@@ -230,11 +235,11 @@ impl KekStatus {
     }
 }
 
-/// What to do about a ledger that is locked.
+/// What to do about a locked ledger.
 pub(crate) const UNLOCK_HINT: &str = "set [secrets] kek_file, kek_env or kek_command to the KEK that wraps this ledger; \
     `mailonce secrets status` compares fingerprints. Without that KEK the ledger cannot be opened";
 
-/// Whether an error says that the KEK is missing or wrong.
+/// Whether an error means that the KEK is missing or wrong.
 pub(crate) fn is_locked(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref::<StoreError>(), Some(StoreError::Locked(_))))
 }

@@ -1,7 +1,7 @@
-//! TLS of the HTTP and the SMTP listener: a certificate from PEM files, read again when they change, or a self-signed one.
+//! TLS for the HTTP and SMTP listeners: a certificate from PEM files, reloaded when they change, or a self-signed one.
 //!
-//! A new certificate is used for new handshakes; connections that are open keep theirs. A pair that cannot be used is
-//! logged, and the last good one stays.
+//! A new certificate is used for new handshakes; open connections keep theirs. If a new pair cannot be used, the error
+//! is logged and the last good pair stays in use.
 
 use anyhow::{Context as _, bail};
 use rustls::{
@@ -21,7 +21,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
-/// How often the files are compared with what was read. SIGHUP reads them at once.
+/// How often the files are checked for changes. SIGHUP reloads them at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The certificate for the next handshake.
@@ -34,11 +34,11 @@ impl ResolvesServerCert for CurrentCertificate {
     }
 }
 
-/// What tells two versions of a file apart: time of the last change, size, device and inode. A link that leads elsewhere
-/// is another version.
+/// Identifies a version of a file: modification time, size, device and inode. A symbolic link with a new target is a
+/// new version.
 type FileVersion = Option<(SystemTime, u64, u64, u64)>;
 
-/// Two files of PEM.
+/// The PEM files of a certificate and its key.
 #[derive(Clone, Debug)]
 struct PemFiles {
     certificate: PathBuf,
@@ -48,8 +48,8 @@ struct PemFiles {
 impl PemFiles {
     fn versions(&self) -> [FileVersion; 2] {
         [&self.certificate, &self.key].map(|path| {
-            let about = std::fs::metadata(path).ok()?;
-            Some((about.modified().ok()?, about.len(), about.dev(), about.ino()))
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), metadata.dev(), metadata.ino()))
         })
     }
 
@@ -59,11 +59,13 @@ impl PemFiles {
             CertificateDer::pem_file_iter(&self.certificate).with_context(|| reading(&self.certificate))?.collect();
         let chain = chain.with_context(|| reading(&self.certificate))?;
         if chain.is_empty() {
-            bail!("there is no certificate in {}", self.certificate.display());
+            bail!("{} contains no certificate", self.certificate.display());
         }
         let key = PrivateKeyDer::from_pem_file(&self.key).with_context(|| reading(&self.key))?;
         let pair = CertifiedKey::from_der(chain, key, &crypto_provider());
-        pair.with_context(|| format!("{} and {} do not fit", self.certificate.display(), self.key.display()))
+        pair.with_context(|| {
+            format!("{} and {} do not belong together", self.certificate.display(), self.key.display())
+        })
     }
 }
 
@@ -81,25 +83,25 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// From two files of PEM: the certificate with those that signed it, and its key.
+    /// Loads two PEM files: the certificate chain and its key.
     pub fn from_files(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
         Self::with_alpn(certificate, key, &[])
     }
 
-    /// The same for a listener that speaks these protocols, the preferred one first.
+    /// The same, with ALPN protocols, preferred one first.
     pub fn with_alpn(certificate: &Path, key: &Path, protocols: &[&str]) -> anyhow::Result<Self> {
         let files = PemFiles { certificate: certificate.to_owned(), key: key.to_owned() };
-        // Before reading, so that what is written meanwhile is read again.
+        // Taken before reading, so that a change during the read is noticed afterwards.
         let versions = files.versions();
         Self::build(files.read()?, Some((files, versions)), protocols)
     }
 
-    /// With a self-signed certificate. Good against eavesdroppers, and for trying things out.
+    /// Creates a self-signed certificate. It protects against eavesdropping, and is meant for trying things out.
     pub fn self_signed(hostname: &str) -> anyhow::Result<Self> {
         let names = [hostname.to_owned(), "localhost".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        Self::build(CertifiedKey::from_der(vec![made.cert.der().clone()], key, &crypto_provider())?, None, &[])
+        let generated = rcgen::generate_simple_self_signed(names).context("creating a self-signed certificate")?;
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(generated.signing_key.serialize_der()));
+        Self::build(CertifiedKey::from_der(vec![generated.cert.der().clone()], key, &crypto_provider())?, None, &[])
     }
 
     fn build(
@@ -120,12 +122,12 @@ impl Tls {
         &self.acceptor
     }
 
-    /// Reads the files again whenever they change or SIGHUP arrives. Never returns.
+    /// Reloads the files whenever they change or SIGHUP arrives. Never returns.
     pub(crate) async fn reload_on_change(self: Arc<Self>) {
         let Some((files, versions)) = self.files.clone() else { return std::future::pending().await };
         let mut reload =
             CertificateReloader { tls: self, files, loaded_versions: versions, reported_versions: versions };
-        // Only a server with certificate files takes SIGHUP: elsewhere it ends the process, as a closed terminal should.
+        // Only a server with certificate files handles SIGHUP. Elsewhere it ends the process when a terminal closes.
         let mut hangup = signal(SignalKind::hangup());
         loop {
             tokio::select! {
@@ -136,7 +138,7 @@ impl Tls {
     }
 }
 
-/// Waits for a signal; for ever if the process cannot listen for it.
+/// Waits for a signal, forever if the process cannot listen for it.
 async fn wait_for_signal(signal: &mut io::Result<Signal>) {
     match signal {
         Ok(signal) => drop(signal.recv().await),
@@ -155,7 +157,7 @@ struct CertificateReloader {
 }
 
 impl CertificateReloader {
-    /// Takes up a new pair. `forced` reads the files although they look the same.
+    /// Loads a new pair. With `forced`, reads the files even if they look unchanged.
     async fn run(&mut self, forced: bool) {
         let (files, in_use) = (self.files.clone(), self.loaded_versions);
         let reading = tokio::task::spawn_blocking(move || {
@@ -167,7 +169,7 @@ impl CertificateReloader {
             Ok(pair) => {
                 *self.tls.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
                 (self.loaded_versions, self.reported_versions) = (versions, versions);
-                tracing::info!(certificate = %self.files.certificate.display(), "a new certificate is in use");
+                tracing::info!(certificate = %self.files.certificate.display(), "using a new certificate");
             }
             Err(error) if forced || self.reported_versions != versions => {
                 self.reported_versions = versions;

@@ -1,5 +1,5 @@
-//! How the machine's two clocks stood to each other when somebody last looked, kept beside the ledger: a wall clock that
-//! is set while nothing runs is noticed at the next start, unless the machine started anew in between.
+//! The wall clock, and a file in the data directory with the last readings of the wall clock and the boot clock. If the
+//! wall clock is set while mailonce is stopped, the next start detects it, unless the machine rebooted in between.
 
 use mailonce_core::{
     ports::Clock,
@@ -16,19 +16,19 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How often the clocks are looked at.
+/// How often the clocks are recorded.
 const RECORD_INTERVAL: Duration = Duration::from_secs(10);
-/// Names this start of the machine; there is none where it cannot be told.
+/// Identifies the current boot of the machine. Exists only on Linux.
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The wall clock.
+/// The system's wall clock and boot clock.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
     was_set: bool,
 }
 
 impl WallClock {
-    /// The clock, and whether it was set since somebody last looked at it with this data directory.
+    /// Opens the clock, and detects whether it was set since the last reading in this data directory.
     pub(crate) fn open(data: &Path) -> Self {
         let (before, now) = (ClockReading::read(&reading_path(data)), ClockReading::now());
         Self { was_set: before.zip(now).is_some_and(|(before, now)| now.was_set_since(&before)) }
@@ -37,7 +37,7 @@ impl WallClock {
 
 impl Clock for WallClock {
     fn now(&self) -> Time {
-        // A clock before 1970 is broken; ledger time does not follow it back.
+        // A clock before 1970 is broken. Ledger time never moves backwards, so 0 does no harm.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(since.as_millis() as i64 + rigged::offset_ms())
     }
@@ -56,11 +56,11 @@ impl Clock for WallClock {
     }
 }
 
-/// Whether a time service keeps the kernel's clock. The kernel withdraws this when somebody sets the clock by hand.
+/// Whether a time service synchronizes the kernel's clock. The kernel clears this state when the clock is set by hand.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "adjtimex has no safe wrapper; with no mode set it only reads")]
 pub(crate) fn is_kernel_clock_synchronized() -> bool {
-    // SAFETY: all fields of `timex` are integers, for which zero is a value; the pointer is to a live local.
+    // SAFETY: all fields of `timex` are integers, for which zero is valid; the pointer is to a live local.
     let state = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         libc::adjtimex(&raw mut timex)
@@ -68,13 +68,13 @@ pub(crate) fn is_kernel_clock_synchronized() -> bool {
     (libc::TIME_OK..libc::TIME_ERROR).contains(&state)
 }
 
-/// Elsewhere nobody can tell.
+/// On other systems the state is not known.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn kernel_keeps_time() -> bool {
     false
 }
 
-/// Clocks that a rig bends: an offset of this process's wall clock, and what the kernel says of it.
+/// Test overrides: an offset of this process's wall clock, and the kernel's synchronization state.
 #[cfg(feature = "failpoints")]
 mod rigged {
     use std::sync::LazyLock;
@@ -106,7 +106,7 @@ mod rigged {
     }
 }
 
-/// What both clocks said at one moment.
+/// Both clocks at one moment, and the boot id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ClockReading {
     boot: String,
@@ -121,22 +121,22 @@ impl ClockReading {
         Some(Self { boot, even: clock.boot_clock_ms(), wall: clock.now().0 })
     }
 
-    /// What was left by whoever looked last. A file that cannot be read says nothing.
+    /// Reads the last recorded reading. A missing or damaged file counts as no reading.
     fn read(path: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 
     fn was_set_since(&self, before: &Self) -> bool {
-        let ahead = |look: &Self| look.wall - look.even;
-        self.boot == before.boot && (ahead(self) - ahead(before)).abs() > CLOCK_JUMP_MS
+        let offset = |reading: &Self| reading.wall - reading.even;
+        self.boot == before.boot && (offset(self) - offset(before)).abs() > CLOCK_JUMP_MS
     }
 
-    /// Leaves it for whoever starts next: whole, or what was there before.
+    /// Saves the reading for the next start. The rename makes the change atomic.
     fn save(&self, path: &Path) -> std::io::Result<()> {
-        let fresh = path.with_extension("fresh");
-        let mut file = std::fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        let temporary = path.with_extension("fresh");
+        let mut file = std::fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
         file.write_all(&serde_json::to_vec(self)?)?;
-        std::fs::rename(fresh, path)
+        std::fs::rename(temporary, path)
     }
 }
 
@@ -144,20 +144,20 @@ fn reading_path(data: &Path) -> PathBuf {
     data.join("clock.json")
 }
 
-/// Remembers how the clocks stand, as long as time is sure: what was not confirmed is still to be confirmed after the
-/// next start. Where there is no data directory nothing is remembered.
+/// Records the clocks while time is trusted. An unconfirmed jump is not recorded, so it still needs confirmation after
+/// the next start. Without a data directory nothing is recorded.
 pub(crate) async fn record_readings(engine: Arc<Engine>, data: PathBuf, mut ended: watch::Receiver<bool>) {
-    let place = reading_path(&data);
+    let path = reading_path(&data);
     while data.is_dir() && !*ended.borrow() {
-        // The look comes first and the engine's own after it: a jump before the look is noticed before it is left.
-        let look = ClockReading::now();
+        // The reading comes first, then the engine reads the clock. So the engine notices a jump before it is recorded.
+        let reading = ClockReading::now();
         engine.now();
-        if let Some(look) = look.filter(|_| engine.is_time_trusted())
-            && let Err(error) = look.save(&place)
+        if let Some(reading) = reading.filter(|_| engine.is_time_trusted())
+            && let Err(error) = reading.save(&path)
         {
-            tracing::warn!(%error, file = %place.display(), "remembering how the clock stands");
+            tracing::warn!(%error, file = %path.display(), "recording the clock reading failed");
         }
-        // An error is the end of whoever would say it.
+        // An error means that the sender is gone, so the server has ended.
         if let Ok(Err(_)) = tokio::time::timeout(RECORD_INTERVAL, ended.changed()).await {
             return;
         }
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_while_nothing_runs_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let now = ClockReading::now().expect("this machine says when it started");
-        assert!(!WallClock::open(folder.path()).was_wall_clock_set(), "nobody looked before");
+        let now = ClockReading::now().expect("this machine has a boot id");
+        assert!(!WallClock::open(folder.path()).was_wall_clock_set(), "no earlier reading");
         for (wall, boot, was_set) in [
             (now.wall, now.boot.as_str(), false),
             (now.wall + CLOCK_JUMP_MS / 2, &now.boot, false),

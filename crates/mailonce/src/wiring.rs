@@ -1,4 +1,4 @@
-//! Wiring: a store, an engine, its loops and the listener, from configuration to shutdown.
+//! Wiring: builds the store, the engine, its background loops and the listeners, and runs them until shutdown.
 
 use anyhow::{Context as _, bail};
 use mailonce_core::{
@@ -35,10 +35,10 @@ use crate::{
 
 /// How long running requests may take to finish when the server shuts down.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often we look whether the ledger can still be trusted.
+/// How often the server checks the store for a fatal error.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Opens the ledger that the configuration names, with the KEK that it names.
+/// Opens the configured ledger with the configured KEK.
 pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     let kek = config.secrets.read_kek().await?;
     let unlock = SecretUnlocker { kek: kek.as_ref(), entropy: &OsEntropy, now: wall_time() };
@@ -49,19 +49,19 @@ pub async fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
     Ok(store)
 }
 
-/// An engine over a ledger, with this machine's clock and randomness and the ways out that are configured.
+/// Opens the ledger and builds an engine with this machine's clock, its randomness and the configured transports.
 pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
-    let outside = crate::engine_deps::engine_deps(config)?;
+    let deps = crate::engine_deps::engine_deps(config)?;
     let store = open_store(config).await?;
     let clock = Arc::new(WallClock::open(&config.data));
-    let engine = Engine::new(store, clock, Arc::new(OsEntropy), outside).await?;
+    let engine = Engine::new(store, clock, Arc::new(OsEntropy), deps).await?;
     if config.clock_trusted == Some(true) {
         engine.confirm_time();
     }
     Ok(engine)
 }
 
-/// A credential without restrictions.
+/// The details of an API key with these scopes and no other restrictions.
 pub fn unrestricted_key(name: &str, scopes: Vec<ApiKeyScope>) -> ApiKeyDetails {
     ApiKeyDetails {
         name: name.to_owned(),
@@ -75,7 +75,7 @@ pub fn unrestricted_key(name: &str, scopes: Vec<ApiKeyScope>) -> ApiKeyDetails {
     }
 }
 
-/// The doors. Bound before anything is printed, so that what is printed is true.
+/// The bound listeners. They are bound before the addresses are printed, so that the printed addresses are correct.
 pub struct BoundListeners {
     http: TcpListener,
     tls: Option<Arc<Tls>>,
@@ -83,22 +83,22 @@ pub struct BoundListeners {
 }
 
 impl BoundListeners {
-    /// Where the API is.
+    /// The address of the HTTP listener.
     pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.http.local_addr()?)
     }
 
-    /// Where mail comes in, unless that is off.
+    /// The address of the SMTP listener, unless it is off.
     pub fn smtp_address(&self) -> anyhow::Result<Option<SocketAddr>> {
         Ok(self.smtp.as_ref().map(TcpListener::local_addr).transpose()?)
     }
 }
 
-/// Binds the addresses and reads the certificate of HTTP that the configuration names.
+/// Binds the configured addresses and reads the HTTP certificate.
 pub async fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     let tls = read_certificate(&config.http_options)?;
     if tls.is_some() || config.smtp.tls_files.is_some() {
-        // From now on SIGHUP does not end the process: it means that certificates are to be read again.
+        // From now on SIGHUP does not end the process; it reloads the certificates.
         drop(signal(SignalKind::hangup())?);
     }
     let http = TcpListener::bind(config.http).await;
@@ -112,11 +112,11 @@ pub async fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     Ok(BoundListeners { http, tls, smtp })
 }
 
-/// Serves until `stop` resolves, then finishes what runs and closes the ledger. Fails when the ledger cannot be
-/// trusted any more.
+/// Serves until `stop` resolves, then drains running requests and closes the ledger. Fails if the store reports a fatal
+/// error.
 pub async fn serve(
     engine: Arc<Engine>,
-    doors: BoundListeners,
+    listeners: BoundListeners,
     config: &Config,
     echo: bool,
     stop: impl Future<Output = ()>,
@@ -124,7 +124,7 @@ pub async fn serve(
     if let Some(note) = engine.clock_state().warning() {
         tracing::warn!("{note}");
     }
-    let lanes = ConnectionThreads::open().context("starting a thread for each core")?;
+    let threads = ConnectionThreads::open().context("starting a thread for each core")?;
     let (ending, ended) = watch::channel(false);
     let upkeep = Arc::clone(&engine).restart_on_panic("upkeep", ended.clone(), Engine::run_maintenance);
     let mut loops = vec![tokio::spawn(upkeep)];
@@ -132,61 +132,61 @@ pub async fn serve(
     let hold =
         (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
     if hold.is_some() {
-        tracing::warn!("this ledger was restored with --hold: nothing is handed over until `mailonce resume`");
+        tracing::warn!("this ledger was restored with --hold: hand-off is paused until `mailonce resume`");
     }
     engine.set_handoff_paused(!config.handoff || hold.is_some());
     let recovered = engine.heartbeat_and_recover().await?;
     if recovered != RecoveryCounts::default() {
         let RecoveryCounts { queued, unknown, deliveries, notices } = recovered;
-        tracing::warn!(queued, unknown, deliveries, notices, "found work of a process that ended");
+        tracing::warn!(queued, unknown, deliveries, notices, "recovered work of a process that ended");
     }
     loops.push(tokio::spawn(Arc::clone(&engine).run_handoff(ended.clone())));
     loops.push(tokio::spawn(Arc::clone(&engine).restart_on_panic(
-        "read_mail",
+        "inbound",
         ended.clone(),
         Engine::run_inbound_worker,
     )));
     loops.push(tokio::spawn(Arc::clone(&engine).restart_on_panic("poll_sources", ended.clone(), Engine::poll_sources)));
     loops.push(tokio::spawn(Arc::clone(&engine).restart_on_panic("notify", ended.clone(), Engine::run_notifier)));
-    let revoked = Arc::clone(&engine).restart_on_panic("open_keys", ended.clone(), Engine::run_revocation_checks);
+    let revoked = Arc::clone(&engine).restart_on_panic("revoked_keys", ended.clone(), Engine::run_revocation_checks);
     loops.push(tokio::spawn(revoked));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));
-    let BoundListeners { http, tls, smtp } = doors;
+    let BoundListeners { http, tls, smtp } = listeners;
     let (closing, closed) = watch::channel(false);
-    let post = smtp.map(|listener| start_smtp(&engine, listener, config, closed)).transpose()?;
-    let (post, tally) = post.unzip();
+    let smtp_task = smtp.map(|listener| start_smtp(&engine, listener, config, closed)).transpose()?;
+    let (smtp_task, smtp_metrics) = smtp_task.unzip();
     let url = config.url_at(http.local_addr()?);
     let failures = FailureLimit::new(config.http_options.trusted_proxies.clone());
     let router = api::router_with_options(
         Arc::clone(&engine),
         echo,
-        api::RouterOptions { smtp_metrics: tally, public_url: url, auth_failures: failures },
+        api::RouterOptions { smtp_metrics, public_url: url, auth_failures: failures },
     );
-    let callers = HttpListener::new(router, tls, config)?;
+    let http_listener = HttpListener::new(router, tls, config)?;
     let outcome = tokio::select! {
         () = stop => Ok(()),
-        error = callers.run(http, &lanes) => Err(error),
+        error = http_listener.run(http, &threads) => Err(error),
         error = watch_store(&engine, hold) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
     engine.end_streams();
-    if tokio::time::timeout(DRAIN_TIMEOUT, callers.drain()).await.is_err() {
-        tracing::warn!("some requests did not end in time");
+    if tokio::time::timeout(DRAIN_TIMEOUT, http_listener.drain()).await.is_err() {
+        tracing::warn!("some requests did not finish within the drain timeout");
     }
-    loops.extend(post);
+    loops.extend(smtp_task);
     ending.send_replace(true);
     for task in loops {
         if let Err(error) = task.await {
-            tracing::error!(%error, "a loop ended");
+            tracing::error!(%error, "a background loop failed");
         }
     }
     engine.store().close().await;
-    // Calls may have left work behind that was still on its way.
-    drop(lanes);
+    // Dropped last, because requests may have left tasks behind that still ran.
+    drop(threads);
     outcome
 }
 
-/// Lets mail come in. In `dev` with a certificate made on the spot, so that STARTTLS can be tried.
+/// Starts the SMTP listener. In `dev` it gets a self-signed certificate, so that STARTTLS can be tried.
 fn start_smtp(
     engine: &Arc<Engine>,
     listener: TcpListener,
@@ -195,30 +195,32 @@ fn start_smtp(
 ) -> anyhow::Result<(tokio::task::JoinHandle<()>, Arc<smtp::SmtpMetrics>)> {
     let spool = Arc::new(spool_dir(&config.data)?);
     let settings = smtp::SmtpSettings { spool, ..config.smtp.settings(!config.dev_domains.is_empty())? };
-    let desk = Arc::new(EngineReceiver(Arc::clone(engine)));
-    let tally = Arc::clone(&settings.metrics);
-    Ok((tokio::spawn(smtp::run(listener, desk, settings, closed)), tally))
+    let receiver = Arc::new(EngineReceiver(Arc::clone(engine)));
+    let metrics = Arc::clone(&settings.metrics);
+    Ok((tokio::spawn(smtp::run(listener, receiver, settings, closed)), metrics))
 }
 
-/// Where large mails wait while they come in: in the data directory or, where PostgreSQL needs none, in that of temporary
-/// files. Tried now, since nobody sees the first large mail fail.
+/// The directory for the spool of large mails: the data directory or, if PostgreSQL needs none, the temporary
+/// directory. Creates a file at startup, so that a failure is noticed before the first large mail.
 fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
     let dir = smtp::SpoolDir(if data.is_dir() { data.to_owned() } else { std::env::temp_dir() });
-    let made = smtp::SpoolFiles::create(&dir);
-    made.with_context(|| format!("no file for large mails can be made in {}; set TMPDIR or `data`", dir.0.display()))?;
+    let created = smtp::SpoolFiles::create(&dir);
+    created.with_context(|| {
+        format!("cannot create a spool file for large mails in {}; set TMPDIR or `data`", dir.0.display())
+    })?;
     Ok(dir)
 }
 
-/// The file that keeps hand-off at rest over restarts.
+/// The file that keeps hand-off paused across restarts.
 const HOLD_FILE: &str = "hold";
 
-/// Makes a folder that its owner alone can look into. One that is there stays as it is.
+/// Creates a directory with mode 700. An existing directory stays as it is.
 pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Keeps the hand-off of a data directory at rest over restarts, until somebody lets it go on.
+/// Pauses the hand-off of a data directory across restarts, until it is resumed.
 pub fn hold_handoff(data: &Path) -> std::io::Result<()> {
     create_private_dir(data)?;
     let file = File::create(data.join(HOLD_FILE))?;
@@ -226,25 +228,25 @@ pub fn hold_handoff(data: &Path) -> std::io::Result<()> {
     File::open(data)?.sync_all()
 }
 
-/// Whether hand-off rests over restarts.
+/// Whether hand-off is paused across restarts.
 pub fn is_handoff_held(data: &Path) -> bool {
     data.join(HOLD_FILE).exists()
 }
 
-/// Lets it go on.
+/// Deletes the hold file, so that hand-off runs after the next start.
 pub fn release_handoff(data: &Path) -> std::io::Result<()> {
     std::fs::remove_file(data.join(HOLD_FILE))
 }
 
-/// Ends when the ledger cannot be trusted any more. Everything else passes by itself. Takes the mark of a hold away
-/// once somebody let hand-off go on: until it is gone, a restart rests again, which is the safe side.
+/// Returns when the store reports a fatal error. Also deletes the hold file once hand-off was resumed. Until then a
+/// restart is paused again, which is the safe side.
 async fn watch_store(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         if let Some(file) = hold.take_if(|_| !engine.is_handoff_paused())
             && let Err(error) = std::fs::remove_file(&file)
         {
-            tracing::error!(%error, file = %file.display(), "taking the hold away: the next start rests again");
+            tracing::error!(%error, file = %file.display(), "deleting the hold file failed; a restart pauses again");
         }
         if let Some(error) = engine.store().fatal_error() {
             return error;
@@ -252,8 +254,8 @@ async fn watch_store(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError {
     }
 }
 
-/// Listens for Ctrl-C and SIGTERM from now on; what it returns resolves when one came. It listens before it is waited
-/// for: a server that is told to stop while it starts ends as one that ran, and leaves nothing behind.
+/// Installs handlers for Ctrl-C and SIGTERM; the returned future resolves when one arrives. The handlers are active at
+/// once, so a signal during startup also leads to an orderly shutdown.
 pub fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
@@ -264,7 +266,7 @@ pub fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Refuses a `serve` that nobody could call.
+/// Fails if there is no team, because then no client could authenticate.
 pub async fn require_api_key(engine: &Engine) -> anyhow::Result<()> {
     if engine.teams().await.map_err(|problem| anyhow::anyhow!(problem.detail))?.is_empty() {
         bail!("there is no API key yet");

@@ -1,4 +1,4 @@
-//! A connection that is cut when the other side takes nothing for a while, so that nobody keeps an answer lying here.
+//! A stream that fails when the peer stops reading, so that a client cannot make the server buffer a response forever.
 
 use std::{
     io,
@@ -14,28 +14,28 @@ use tokio::{
 /// How long a write may make no progress.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A stream with a limit on how long a write may stand still.
+/// A stream with a limit on how long a write may make no progress.
 pub(crate) struct WriteTimeout<S> {
     inner: S,
     timeout: Duration,
-    /// Runs while a write stands still.
+    /// Runs while a write makes no progress.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    pub(crate) fn new(inner: S, patience: Duration) -> Self {
-        Self { inner, timeout: patience, timer: None }
+    pub(crate) fn new(inner: S, timeout: Duration) -> Self {
+        Self { inner, timeout, timer: None }
     }
 
-    /// Passes on what came of a write, or cuts when too many in a row came to nothing.
-    fn check_progress<T>(&mut self, cx: &mut Context<'_>, came: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if came.is_ready() {
+    /// Returns the result of a write, or `TimedOut` if writes have made no progress for the whole timeout.
+    fn check_progress<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
             self.timer = None;
-            return came;
+            return result;
         }
-        let patience = self.timeout;
-        let alarm = self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
-        match alarm.as_mut().poll(cx) {
+        let timeout = self.timeout;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout)));
+        match timer.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
@@ -43,24 +43,24 @@ impl<S> WriteTimeout<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, into)
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let came = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.check_progress(cx, came)
+        let result = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.check_progress(cx, result)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        all: &[io::IoSlice<'_>],
+        buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let came = Pin::new(&mut self.inner).poll_write_vectored(cx, all);
-        self.check_progress(cx, came)
+        let result = Pin::new(&mut self.inner).poll_write_vectored(cx, buffers);
+        self.check_progress(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -68,13 +68,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let came = Pin::new(&mut self.inner).poll_flush(cx);
-        self.check_progress(cx, came)
+        let result = Pin::new(&mut self.inner).poll_flush(cx);
+        self.check_progress(cx, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let came = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.check_progress(cx, came)
+        let result = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.check_progress(cx, result)
     }
 }
 

@@ -153,7 +153,7 @@ class Adapters(unittest.TestCase):
                 ]
                 answers = run(double, turns, 4, None)
                 expect_sent_once(double, to="ada@example.com", intent={"entity": "order_4821"})
-                expect_sent_once(double, answers=message)
+                expect_sent_once(double, reply_to_message=message)
                 self.assertEqual(len(double.mails), 2)
                 self.assertEqual(len({answer["id"] for answer in answers[:4]}), 1)
                 statuses = sorted(answer["status"] for answer in answers)

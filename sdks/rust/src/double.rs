@@ -188,10 +188,10 @@ impl Desk {
         self.accept(key, &mode, mail.clone(), None)
     }
 
-    fn accept(&mut self, key: Option<String>, mode: &str, body: Value, answers: Option<String>) -> Said {
+    fn accept(&mut self, key: Option<String>, mode: &str, body: Value, reply_to_message: Option<String>) -> Said {
         let Some(name) = key.clone().filter(|key| self.keys.contains_key(key)) else {
             let id = self.id();
-            self.mails.push(Gone { id, key: key.clone(), answers, call: self.call.clone(), body });
+            self.mails.push(Gone { id, key: key.clone(), reply_to_message, call: self.call.clone(), body });
             let number = self.mails.len() - 1;
             if let Some(key) = key {
                 self.keys.insert(key, (number, 0));
@@ -207,7 +207,7 @@ impl Desk {
             .collect();
         if !differs.is_empty() && (mode == "reject" || differs.iter().any(|field| !WORDS.contains(field))) {
             let detail = format!("the key belongs to email {}, which differs in: {}", first.id, differs.join(", "));
-            let more = json!({ "differs": differs, "original": first.id, "key": name });
+            let more = json!({ "differing_fields": differs, "original_email": first.id, "key": name });
             return Err(refused(422, "key_mismatch", &detail, &more));
         }
         Ok((200, told(first, suppressed + 1, "replayed", !differs.is_empty())))
@@ -385,7 +385,7 @@ impl Desk {
             "rev": 1, "recipient": mail.to, "subject": mail.subject, "text": mail.text, "preview": mail.text,
             "from": { "address": from }, "received_at": NOW, "state": "unanswered", "read": false, "size": 0,
             "auth": { "spf": "none", "dkim": "none", "dmarc": "none", "verdict": "none" }, "view": "min",
-            "reply": { "to": [from], "flags": [] },
+            "reply_target": { "to": [from], "flags": [] },
         });
         message["has"] = if artifacts.is_empty() { json!([]) } else { json!(["code"]) };
         message["artifacts"] = json!(artifacts);
@@ -393,13 +393,13 @@ impl Desk {
             "to",
             "cc",
             "reply_to",
-            "answers",
+            "replies",
             "flags",
             "labels",
             "rules",
             "attachments",
             "links",
-            "injection",
+            "injection_flags",
             "candidates",
         ];
         for name in lists {
@@ -411,9 +411,11 @@ impl Desk {
 
     fn blank_inbox(&mut self, address: &str) -> Value {
         json!({
-            "id": self.id(), "address": address, "rev": 1, "created_at": NOW, "catch_all": false, "link_domains": [],
-            "caps": { "per_window": 3, "window_s": 300, "per_day": 20, "per_person": 20 }, "answers_soft": false,
-            "says_automatic": false, "metadata": {}, "messages": 0, "cursor": "1-0",
+            "id": self.id(), "address": address, "rev": 1, "created_at": NOW, "catch_all": false,
+            "allowed_link_domains": [],
+            "caps": { "per_window": 3, "window_s": 300, "per_thread_per_day": 20, "per_recipient_per_day": 20 },
+            "reply_to_likely_automatic": false,
+            "mark_auto_submitted": false, "metadata": {}, "message_count": 0, "cursor": "1-0",
         })
     }
 
@@ -436,7 +438,7 @@ impl Desk {
 fn artifact(id: &str, message: &str, inbox: &str, from: &str, code: &str) -> Value {
     json!({
         "id": id, "type": "code", "rev": 1, "value": code, "masked": "******", "confidence": 100, "reasons": [],
-        "message": message, "inbox_id": inbox, "sender": from, "found_at": NOW, "authenticated": false,
+        "message": message, "inbox_id": inbox, "sender": from, "found_at": NOW, "sender_authenticated": false,
     })
 }
 

@@ -36,7 +36,7 @@ pub struct Fault {
     pub next: String,
     /// The field at fault, if one is.
     pub field: Option<String>,
-    /// All members of the answer, by code also `differs`, `original`, `holder` …
+    /// All members of the answer, by code also `differing_fields`, `original_email`, `holder` …
     pub details: Map<String, Value>,
     /// What lies beneath, where there is something.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,

@@ -29,7 +29,7 @@ pub struct Gone {
     /// The key that it was accepted under.
     pub key: Option<String>,
     /// The message it answers.
-    pub answers: Option<String>,
+    pub reply_to_message: Option<String>,
     /// The `call_id` that it was sent with.
     pub call: Option<String>,
     /// What was sent, in the words of the wire.
@@ -63,7 +63,7 @@ pub struct Like {
     /// The entity of its intent.
     pub entity: Option<String>,
     /// The message it answers.
-    pub answers: Option<String>,
+    pub reply_to_message: Option<String>,
 }
 
 /// A server in memory. Clones are the same server.
@@ -205,7 +205,7 @@ impl Like {
         let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|one| found == Some(one));
         let intent = |name: &str| mail.body["intent"][name].as_str();
         is(&self.key, mail.key.as_deref())
-            && is(&self.answers, mail.answers.as_deref())
+            && is(&self.reply_to_message, mail.reply_to_message.as_deref())
             && is(&self.kind, intent("type"))
             && is(&self.entity, intent("entity"))
             && self.to.as_deref().is_none_or(|to| mail.to().contains(&to))

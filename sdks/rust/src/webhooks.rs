@@ -217,7 +217,7 @@ impl Webhooks {
         Call::new(&self.caller, path.map(|path| Parts::new(Method::DELETE, path, Naming::Nature)))
     }
 
-    /// Another secret; those before sign beside it for `overlap`.
+    /// Another secret; those before sign beside it for `previous_secret_ttl`.
     pub fn rotate(&self, id: &str, body: &RotateEndpoint) -> Call<Endpoint> {
         Call::new(&self.caller, Self::posted(id, "/rotate").and_then(|parts| parts.body(body)))
     }

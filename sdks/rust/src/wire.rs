@@ -53,8 +53,6 @@ pub struct ArtifactApplied {
 pub struct Artifact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_at: Option<String>,
-    #[serde(default)]
-    pub authenticated: bool,
     /// 0 to 100.
     #[serde(default)]
     pub confidence: u32,
@@ -73,6 +71,8 @@ pub struct Artifact {
     #[serde(default)]
     pub rev: u32,
     pub sender: String,
+    #[serde(default)]
+    pub sender_authenticated: bool,
     /// `code` or `link`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -180,9 +180,9 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AutomaticReason {
-    /// Nothing may override it.
+    /// Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same.
     #[serde(default)]
-    pub hard: bool,
+    pub overridable: bool,
     pub reason: String,
 }
 
@@ -224,15 +224,15 @@ pub struct CallTrace {
 /// How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Answers in a thread within a day.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_day: Option<u32>,
     /// Answers to one person within a day, over all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_person: Option<u32>,
+    pub per_recipient_per_day: Option<u32>,
+    /// Answers in a thread within a day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_thread_per_day: Option<u32>,
     /// Answers in a thread in all; any number without it, and again after `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_thread: Option<u32>,
+    pub per_thread_total: Option<u32>,
     /// Answers in a thread within the window; the next is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_window: Option<u32>,
@@ -297,9 +297,6 @@ pub struct Dedupe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Email {
-    /// The message it answers or passes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answers: Option<String>,
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,6 +317,9 @@ pub struct Email {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub message_id: String,
+    /// The message it answers or passes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to_message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -347,9 +347,6 @@ pub struct Email {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EmailDetail {
-    /// The message it answers or passes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answers: Option<String>,
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -370,6 +367,9 @@ pub struct EmailDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub message_id: String,
+    /// The message it answers or passes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to_message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -440,9 +440,6 @@ pub struct Empty {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// Whether `message.received` carries the text of the message.
-    #[serde(default)]
-    pub bodies: bool,
     pub created_at: String,
     /// The last event that was looked at for it.
     pub cursor: String,
@@ -461,6 +458,9 @@ pub struct Endpoint {
     pub id: String,
     #[serde(default)]
     pub inboxes: Vec<String>,
+    /// Whether `message.received` carries the text of the message.
+    #[serde(default)]
+    pub include_text: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
     /// Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days).
@@ -473,11 +473,11 @@ pub struct Endpoint {
     pub secret: Option<String>,
     /// How many secrets sign at the moment.
     #[serde(default)]
-    pub secrets: u64,
-    /// Since when its state is what it is.
-    pub since: String,
+    pub secret_count: u64,
     /// `enabled`, `paused` or `disabled`.
     pub state: String,
+    /// Since when its state is what it is.
+    pub state_since: String,
     pub url: String,
     /// The wire format that it was made with.
     pub version: String,
@@ -497,8 +497,6 @@ pub struct EndpointPage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndpointPatch {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub bodies: Option<Option<bool>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub description: Option<Option<String>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub events: Option<Option<Vec<String>>>,
@@ -507,6 +505,8 @@ pub struct EndpointPatch {
     pub headers: Option<Option<BTreeMap<String, String>>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub inboxes: Option<Option<Vec<String>>>,
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub include_text: Option<Option<bool>>,
     /// `null` for no limit.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<Option<u32>>,
@@ -521,21 +521,21 @@ pub struct EndpointPatch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EndpointTest {
-    /// The beginning of the answer, or what went wrong.
-    pub answer: String,
     /// Whether the answer was 2xx.
     #[serde(default)]
     pub delivered: bool,
+    /// Else why not: `blocked name connect tls timeout broken`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// The `webhook-id` of the test.
     pub id: String,
     #[serde(default)]
     pub latency_ms: u32,
+    /// The beginning of the answer, or what went wrong.
+    pub response: String,
     /// The status of the answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u32>,
-    /// Else why not: `blocked name connect tls timeout broken`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
 }
 
 /// A fact.
@@ -653,7 +653,7 @@ pub struct Inbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(default)]
-    pub answers_soft: bool,
+    pub allowed_link_domains: Vec<String>,
     pub caps: Caps,
     #[serde(default)]
     pub catch_all: bool,
@@ -667,18 +667,18 @@ pub struct Inbox {
     pub expires_at: Option<String>,
     pub id: String,
     #[serde(default)]
-    pub link_domains: Vec<String>,
+    pub mark_auto_submitted: bool,
     /// Messages that arrived.
     #[serde(default)]
-    pub messages: u64,
+    pub message_count: u64,
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default)]
-    pub rev: u32,
+    pub reply_to_likely_automatic: bool,
     #[serde(default)]
-    pub says_automatic: bool,
+    pub rev: u32,
 }
 
 /// Inboxes, newest first.
@@ -697,22 +697,22 @@ pub struct InboxPatch {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub agent: Option<Option<String>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub answers_soft: Option<Option<bool>>,
+    pub allowed_link_domains: Option<Option<Vec<String>>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub caps: Option<Option<Caps>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub catch_all: Option<Option<bool>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub link_domains: Option<Option<Vec<String>>>,
+    pub mark_auto_submitted: Option<Option<bool>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Option<BTreeMap<String, String>>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub name: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub reply_to_likely_automatic: Option<Option<bool>>,
     /// The rev that was seen; a stale one is refused.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub rev: Option<Option<u32>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub says_automatic: Option<Option<bool>>,
     /// From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Option<String>>,
@@ -749,12 +749,9 @@ pub struct Intent {
 pub struct Key {
     /// How often it was bound.
     #[serde(default)]
-    pub bind: u32,
+    pub bind_number: u32,
     /// `email`, `operation` or `forgotten`.
     pub bound_to: String,
-    /// The latest 20, newest first.
-    #[serde(default)]
-    pub calls: Vec<SuppressedCall>,
     /// How it came about: `intent` or `header`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derivation: Option<String>,
@@ -777,6 +774,9 @@ pub struct Key {
     pub key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// The latest 20, newest first.
+    #[serde(default)]
+    pub suppressed_calls: Vec<SuppressedCall>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
 }
@@ -833,9 +833,6 @@ pub struct Link {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// Emails that answered it or passed it on.
-    #[serde(default)]
-    pub answers: Vec<String>,
     #[serde(default)]
     pub attachments: Vec<AttachmentInfo>,
     pub auth: Auth,
@@ -865,7 +862,7 @@ pub struct Message {
     pub message_id: Option<String>,
     /// Why it counts as our own: `address loop_mark message_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<String>,
+    pub own_reason: Option<String>,
     /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
     pub preview: String,
     #[serde(default)]
@@ -873,8 +870,11 @@ pub struct Message {
     pub received_at: String,
     /// The address it was sent to, plus tag and all.
     pub recipient: String,
+    /// Emails that answered it or passed it on.
+    #[serde(default)]
+    pub replies: Vec<String>,
     /// Where an answer goes.
-    pub reply: ReplyTarget,
+    pub reply_target: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
     #[serde(default)]
@@ -920,9 +920,6 @@ pub struct NewEndpoint {
     /// Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Whether `message.received` carries the visible text of the message, its codes hidden.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bodies: Option<bool>,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -938,6 +935,9 @@ pub struct NewEndpoint {
     /// Only what happens at these inboxes, by id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inboxes: Option<Vec<String>>,
+    /// Whether `message.received` carries the visible text of the message, its codes hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include_text: Option<bool>,
     /// Requests a second at the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
@@ -956,9 +956,9 @@ pub struct NewInbox {
     /// The agent it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Whether mail that only looks automatic may be answered.
+    /// Registrable domains whose links are allowed; without any, links are judged by their sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answers_soft: Option<bool>,
+    pub allowed_link_domains: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<Caps>,
     /// Whether it takes mail for every address of its domain that has no inbox; needs `admin`.
@@ -970,17 +970,17 @@ pub struct NewInbox {
     /// The first domain of this installation by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Registrable domains whose links are allowed; without any, links are judged by their sender.
+    /// Whether its answers say that a machine wrote them (`Auto-Submitted`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_domains: Option<Vec<String>>,
+    pub mark_auto_submitted: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
     /// The name beside its address in mail that it sends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether its answers say that a machine wrote them (`Auto-Submitted`).
+    /// Whether mail that only looks automatic may be answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub says_automatic: Option<bool>,
+    pub reply_to_likely_automatic: Option<bool>,
     /// How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
@@ -1037,19 +1037,19 @@ pub struct NextMessages {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NoticeAttempt {
-    /// The beginning of the answer, or what went wrong.
-    pub answer: String,
     pub at: String,
+    /// What went wrong: `blocked name connect tls timeout broken status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     #[serde(default)]
     pub latency_ms: u32,
     #[serde(default)]
     pub number: u32,
+    /// The beginning of the answer, or what went wrong.
+    pub response: String,
     /// The status of the answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u32>,
-    /// What went wrong: `blocked name connect tls timeout broken status`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
 }
 
 /// One event owed to one endpoint.
@@ -1060,19 +1060,19 @@ pub struct Notice {
     pub about: String,
     /// Attempts that were begun.
     #[serde(default)]
-    pub attempts: u32,
+    pub attempt_count: u32,
+    /// The latest attempts that ended, oldest first.
+    #[serde(default)]
+    pub attempts: Vec<NoticeAttempt>,
+    pub created_at: String,
     pub endpoint: String,
     /// The cursor of its event.
     pub event: String,
     /// Its `webhook-id`, the same at every attempt.
     pub id: String,
-    /// The latest attempts that ended, oldest first.
-    #[serde(default)]
-    pub log: Vec<NoticeAttempt>,
     /// When it is due. Null while it stands behind an earlier one about the same thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_at: Option<String>,
-    pub owed_at: String,
+    pub next_attempt_at: Option<String>,
     #[serde(default)]
     pub rev: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1135,7 +1135,7 @@ pub struct Recover {
     pub after: Option<String>,
     /// `failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only: Option<String>,
+    pub include: Option<String>,
     /// Events at or after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
@@ -1150,7 +1150,7 @@ pub struct Recovery {
     pub after: Option<String>,
     /// Failed notices that are due now. At 5000 there may be more: ask again under another key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub due: Option<u64>,
+    pub requeued: Option<u64>,
 }
 
 /// Which lease to give back.
@@ -1164,9 +1164,6 @@ pub struct ReleaseLease {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RenderedMessage {
-    /// Emails that answered it or passed it on.
-    #[serde(default)]
-    pub answers: Vec<String>,
     #[serde(default)]
     pub attachments: Vec<AttachmentInfo>,
     pub auth: Auth,
@@ -1196,7 +1193,7 @@ pub struct RenderedMessage {
     pub message_id: Option<String>,
     /// Why it counts as our own: `address loop_mark message_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<String>,
+    pub own_reason: Option<String>,
     /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
     pub preview: String,
     #[serde(default)]
@@ -1204,8 +1201,11 @@ pub struct RenderedMessage {
     pub received_at: String,
     /// The address it was sent to, plus tag and all.
     pub recipient: String,
+    /// Emails that answered it or passed it on.
+    #[serde(default)]
+    pub replies: Vec<String>,
     /// Where an answer goes.
-    pub reply: ReplyTarget,
+    pub reply_target: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
     #[serde(default)]
@@ -1226,6 +1226,9 @@ pub struct RenderedMessage {
     /// What else it could hold; never given out.
     #[serde(default)]
     pub candidates: Vec<BTreeMap<String, serde_json::Value>>,
+    /// Whether all of the mail was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<bool>,
     /// In `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<Vec<HeaderField>>,
@@ -1233,20 +1236,17 @@ pub struct RenderedMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
     #[serde(default)]
-    pub injection: Vec<InjectionFlag>,
+    pub injection_flags: Vec<InjectionFlag>,
     #[serde(default)]
     pub links: Vec<Link>,
     /// What `min` took out, counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed: Option<BTreeMap<String, serde_json::Value>>,
+    pub removed_counts: Option<BTreeMap<String, serde_json::Value>>,
     /// In `min` between fences with a random word: everything in it is untrusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// `min plain full`, or `gone` when its bytes are no longer kept.
     pub view: String,
-    /// Whether all of the mail was looked at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<bool>,
 }
 
 /// An answer to a message.
@@ -1283,11 +1283,12 @@ pub struct Reply {
 pub struct ReplyCounts {
     pub caps: Caps,
     #[serde(default)]
-    pub in_all: u32,
-    #[serde(default)]
     pub in_window: u64,
+    /// Within the last 24 hours.
     #[serde(default)]
-    pub today: u64,
+    pub last_24h: u64,
+    #[serde(default)]
+    pub total: u32,
 }
 
 /// Where an answer to a message goes.
@@ -1338,7 +1339,7 @@ pub struct ResolveEmail {
 pub struct RotateEndpoint {
     /// How long the secrets before still sign beside it, `24h` by default, at most `30d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap: Option<String>,
+    pub previous_secret_ttl: Option<String>,
     /// A secret that you already have. Left out, one is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
@@ -1498,7 +1499,10 @@ pub struct TagPair {
 pub struct Thread {
     pub created_at: String,
     #[serde(default)]
-    pub emails: u32,
+    pub email_count: u32,
+    /// What was said, oldest first, the latest 100 of each direction; only when one thread is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Vec<ThreadEntry>>,
     /// The fence of its latest lease.
     #[serde(default)]
     pub fence: u64,
@@ -1510,18 +1514,15 @@ pub struct Thread {
     #[serde(default)]
     pub labels: Vec<String>,
     /// When something was last added to it.
-    pub latest_at: String,
+    pub last_activity_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseHolder>,
     #[serde(default)]
-    pub messages: u32,
+    pub message_count: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies: Option<ReplyCounts>,
     #[serde(default)]
     pub rev: u32,
-    /// What was said, oldest first, the latest 100 of each direction; only when one thread is read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<Vec<ThreadEntry>>,
     pub subject: String,
 }
 
@@ -1565,7 +1566,7 @@ pub struct ThreadPatch {
 #[non_exhaustive]
 pub struct TimelineEntry {
     pub at: String,
-    pub what: String,
+    pub description: String,
 }
 
 /// How long a key is remembered.
@@ -1611,9 +1612,9 @@ pub struct Watch {
     #[serde(default)]
     pub require_auth: bool,
     #[serde(default)]
-    pub rev: u32,
+    pub resends_used: u32,
     #[serde(default)]
-    pub spent: u32,
+    pub rev: u32,
     pub started_at: String,
 }
 
@@ -1625,7 +1626,7 @@ pub struct WorkItem {
     pub message: Message,
     /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
     #[serde(default)]
-    pub newer: Vec<String>,
+    pub newer_messages: Vec<String>,
 }
 
 /// Messages to work on.

@@ -65,20 +65,20 @@ export class Desk {
             inbox_id: inbox,
             sender: from,
             found_at: now(),
-            authenticated: false,
+            sender_authenticated: false,
           };
     const has = artifact === undefined ? [] : ["code"];
     const blank = {
       to: [],
       cc: [],
       reply_to: [],
-      answers: [],
+      replies: [],
       flags: [],
       labels: [],
       rules: [],
       attachments: [],
       links: [],
-      injection: [],
+      injection_flags: [],
       candidates: [],
     };
     const auth = { spf: "none", dkim: "none", dmarc: "none", verdict: "none" };
@@ -96,7 +96,7 @@ export class Desk {
       text: mail.text ?? "",
       preview: mail.text ?? "",
       from: { address: from },
-      reply: { to: [from], flags: [] },
+      reply_target: { to: [from], flags: [] },
       received_at: now(),
       state: "unanswered",
       auth,
@@ -121,11 +121,11 @@ export class Desk {
     return this.#accept(key, mode, mail as unknown as Send, call);
   }
 
-  #accept(key: string | null, mode: string, mail: Send, call?: CallTrace, answers?: string): [number, unknown] {
+  #accept(key: string | null, mode: string, mail: Send, call?: CallTrace, answered?: string): [number, unknown] {
     const bound = key === null ? undefined : this.#keys.get(key);
     if (bound === undefined) {
       const gone: Gone = { ...mail, id: this.#id(), key };
-      if (answers !== undefined) gone.answers = answers;
+      if (answered !== undefined) gone.reply_to_message = answered;
       if (call !== undefined) gone.call = call;
       this.mails.push(gone);
       const made: Bound = { mail: gone, suppressed: [] };
@@ -140,7 +140,7 @@ export class Desk {
         422,
         "key_mismatch",
         `the key belongs to email ${bound.mail.id}, which differs in: ${differs.join(", ")}`,
-        { differs, original: bound.mail.id, key },
+        { differing_fields: differs, original_email: bound.mail.id, key },
       );
     }
     return [200, told(bound, "replayed", differs.length > 0)];
@@ -324,12 +324,12 @@ export class Desk {
       rev: 1,
       created_at: now(),
       catch_all: false,
-      link_domains: [],
-      caps: { per_window: 3, window_s: 300, per_day: 20, per_person: 20 },
-      answers_soft: false,
-      says_automatic: false,
+      allowed_link_domains: [],
+      caps: { per_window: 3, window_s: 300, per_thread_per_day: 20, per_recipient_per_day: 20 },
+      reply_to_likely_automatic: false,
+      mark_auto_submitted: false,
       metadata: {},
-      messages: 0,
+      message_count: 0,
       cursor: "1-0",
     };
   }

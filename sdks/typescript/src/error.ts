@@ -17,7 +17,7 @@ export class MailonceError extends Error {
   readonly next: string;
   /** The field at fault, if one is. */
   readonly field: string | undefined;
-  /** Further members of the answer, by code: `differs`, `original`, `holder` … */
+  /** Further members of the answer, by code: `differing_fields`, `original_email`, `holder` … */
   readonly details: Readonly<Record<string, unknown>>;
 
   constructor(problem: {

@@ -12,7 +12,7 @@ export interface Gone extends Send {
   id: string;
   key: string | null;
   /** The message it answers. */
-  answers?: string;
+  reply_to_message?: string;
   /** What the caller calls the call that made it: `callId`, or the id that a framework gave its tool call. */
   call?: CallTrace;
 }
@@ -116,12 +116,12 @@ export class Double {
 /** Fails unless exactly one mail that fits went out. Without `like`, exactly one mail at all. */
 export function expectSentOnce(
   double: Double,
-  like: { key?: string; to?: string; intent?: Partial<Intent>; answers?: string } = {},
+  like: { key?: string; to?: string; intent?: Partial<Intent>; reply_to_message?: string } = {},
 ): void {
   const found = double.mails.filter(
     (mail) =>
       (like.key === undefined || mail.key === like.key) &&
-      (like.answers === undefined || mail.answers === like.answers) &&
+      (like.reply_to_message === undefined || mail.reply_to_message === like.reply_to_message) &&
       (like.to === undefined || [mail.to].flat().includes(like.to)) &&
       Object.entries(like.intent ?? {}).every(
         ([name, value]) => (mail.intent as Record<string, unknown> | null | undefined)?.[name] === value,

@@ -74,7 +74,7 @@ export class Webhooks {
     return this.#call.json({ method: "DELETE", path: `/v1/endpoints/${at(id)}` }, options);
   }
 
-  /** Another secret; those before sign beside it for `overlap`. */
+  /** Another secret; those before sign beside it for `previous_secret_ttl`. */
   rotate(id: string, body: RotateEndpoint = {}, options?: CallOptions): Promise<Endpoint> {
     return this.#post(id, "rotate", body, options);
   }

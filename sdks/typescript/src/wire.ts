@@ -27,7 +27,6 @@ export interface ArtifactApplied {
 /** A code or link. */
 export interface Artifact {
   applied_at?: string | null;
-  authenticated: boolean;
   /** 0 to 100. */
   confidence: number;
   consumed_at?: string | null;
@@ -41,6 +40,7 @@ export interface Artifact {
   reasons: string[];
   rev: number;
   sender: string;
+  sender_authenticated: boolean;
   /** `code` or `link`. */
   type: string;
   /** Only for whoever took it, and with the scope `secrets`. */
@@ -114,8 +114,8 @@ export interface Auth {
 
 /** Why a message counts as automatic. */
 export interface AutomaticReason {
-  /** Nothing may override it. */
-  hard: boolean;
+  /** Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same. */
+  overridable: boolean;
   reason: string;
 }
 
@@ -144,12 +144,12 @@ export interface CallTrace {
 
 /** How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person. */
 export interface Caps {
-  /** Answers in a thread within a day. */
-  per_day?: number | null;
   /** Answers to one person within a day, over all threads. */
-  per_person?: number | null;
+  per_recipient_per_day?: number | null;
+  /** Answers in a thread within a day. */
+  per_thread_per_day?: number | null;
   /** Answers in a thread in all; any number without it, and again after `null`. */
-  per_thread?: number | null;
+  per_thread_total?: number | null;
   /** Answers in a thread within the window; the next is held. */
   per_window?: number | null;
   /** Seconds, at most a day. */
@@ -194,8 +194,6 @@ export interface Dedupe {
 
 /** One email in a list. */
 export interface Email {
-  /** The message it answers or passes on. */
-  answers?: string | null;
   bcc?: string[];
   call?: CallTrace | null;
   cc?: string[];
@@ -209,6 +207,8 @@ export interface Email {
   id: string;
   key?: string | null;
   message_id: string;
+  /** The message it answers or passes on. */
+  reply_to_message?: string | null;
   resend_of?: string | null;
   resent_as?: string | null;
   rev: number;
@@ -225,8 +225,6 @@ export interface Email {
 
 /** Everything about one email. */
 export interface EmailDetail {
-  /** The message it answers or passes on. */
-  answers?: string | null;
   bcc?: string[];
   call?: CallTrace | null;
   cc?: string[];
@@ -240,6 +238,8 @@ export interface EmailDetail {
   id: string;
   key?: string | null;
   message_id: string;
+  /** The message it answers or passes on. */
+  reply_to_message?: string | null;
   resend_of?: string | null;
   resent_as?: string | null;
   rev: number;
@@ -283,8 +283,6 @@ export interface Empty {
 
 /** An endpoint. */
 export interface Endpoint {
-  /** Whether `message.received` carries the text of the message. */
-  bodies: boolean;
   created_at: string;
   /** The last event that was looked at for it. */
   cursor: string;
@@ -298,6 +296,8 @@ export interface Endpoint {
   headers: string[];
   id: string;
   inboxes: string[];
+  /** Whether `message.received` carries the text of the message. */
+  include_text: boolean;
   rate_per_s?: number | null;
   /** Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days). */
   reason?: string | null;
@@ -305,11 +305,11 @@ export interface Endpoint {
   /** `whsec_…`, when it was just made. */
   secret?: string | null;
   /** How many secrets sign at the moment. */
-  secrets: number;
-  /** Since when its state is what it is. */
-  since: string;
+  secret_count: number;
   /** `enabled`, `paused` or `disabled`. */
   state: string;
+  /** Since when its state is what it is. */
+  state_since: string;
   url: string;
   /** The wire format that it was made with. */
   version: string;
@@ -323,12 +323,12 @@ export interface EndpointPage {
 
 /** What to change. What is left out stays. */
 export interface EndpointPatch {
-  bodies?: boolean | null;
   description?: string | null;
   events?: string[] | null;
   /** All of them: what is not named goes. */
   headers?: Record<string, string> | null;
   inboxes?: string[] | null;
+  include_text?: boolean | null;
   /** `null` for no limit. */
   rate_per_s?: number | null;
   /** The rev that was seen, if it must still be that. */
@@ -338,17 +338,17 @@ export interface EndpointPatch {
 
 /** How a test went. */
 export interface EndpointTest {
-  /** The beginning of the answer, or what went wrong. */
-  answer: string;
   /** Whether the answer was 2xx. */
   delivered: boolean;
+  /** Else why not: `blocked name connect tls timeout broken`. */
+  error?: string | null;
   /** The `webhook-id` of the test. */
   id: string;
   latency_ms: number;
+  /** The beginning of the answer, or what went wrong. */
+  response: string;
   /** The status of the answer, if there was one. */
   status?: number | null;
-  /** Else why not: `blocked name connect tls timeout broken`. */
-  trouble?: string | null;
 }
 
 /** A fact. */
@@ -430,7 +430,7 @@ export interface HeaderField {
 export interface Inbox {
   address: string;
   agent?: string | null;
-  answers_soft: boolean;
+  allowed_link_domains: string[];
   caps: Caps;
   catch_all: boolean;
   client_id?: string | null;
@@ -440,13 +440,13 @@ export interface Inbox {
   /** From then on it refuses mail; its history stays. */
   expires_at?: string | null;
   id: string;
-  link_domains: string[];
+  mark_auto_submitted: boolean;
   /** Messages that arrived. */
-  messages: number;
+  message_count: number;
   metadata: Record<string, string>;
   name?: string | null;
+  reply_to_likely_automatic: boolean;
   rev: number;
-  says_automatic: boolean;
 }
 
 /** Inboxes, newest first. */
@@ -458,15 +458,15 @@ export interface InboxPage {
 /** What to change. Absent members stay; `null` takes away. */
 export interface InboxPatch {
   agent?: string | null;
-  answers_soft?: boolean | null;
+  allowed_link_domains?: string[] | null;
   caps?: Caps | null;
   catch_all?: boolean | null;
-  link_domains?: string[] | null;
+  mark_auto_submitted?: boolean | null;
   metadata?: Record<string, string> | null;
   name?: string | null;
+  reply_to_likely_automatic?: boolean | null;
   /** The rev that was seen; a stale one is refused. */
   rev?: number | null;
-  says_automatic?: boolean | null;
   /** From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent. */
   ttl?: string | null;
 }
@@ -492,11 +492,9 @@ export interface Intent {
 /** A key as it is now. */
 export interface Key {
   /** How often it was bound. */
-  bind: number;
+  bind_number: number;
   /** `email`, `operation` or `forgotten`. */
   bound_to: string;
-  /** The latest 20, newest first. */
-  calls: SuppressedCall[];
   /** How it came about: `intent` or `header`. */
   derivation?: string | null;
   /** The versioned hash of the email's meaning. */
@@ -511,6 +509,8 @@ export interface Key {
   intent?: Intent | null;
   key: string;
   state?: string | null;
+  /** The latest 20, newest first. */
+  suppressed_calls: SuppressedCall[];
   ttl?: string | null;
 }
 
@@ -551,8 +551,6 @@ export interface Link {
 
 /** A message, without what it says. */
 export interface Message {
-  /** Emails that answered it or passed it on. */
-  answers: string[];
   attachments: AttachmentInfo[];
   auth: Auth;
   automatic?: AutomaticReason | null;
@@ -571,15 +569,17 @@ export interface Message {
   labels: string[];
   message_id?: string | null;
   /** Why it counts as our own: `address loop_mark message_id`. */
-  own?: string | null;
+  own_reason?: string | null;
   /** The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences. */
   preview: string;
   read: boolean;
   received_at: string;
   /** The address it was sent to, plus tag and all. */
   recipient: string;
+  /** Emails that answered it or passed it on. */
+  replies: string[];
   /** Where an answer goes. */
-  reply: ReplyTarget;
+  reply_target: ReplyTarget;
   reply_to: Party[];
   rev: number;
   /** Rules that matched, in the order in which they were asked. */
@@ -611,8 +611,6 @@ export interface MessagePage {
 export interface NewEndpoint {
   /** Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event. */
   after?: string | null;
-  /** Whether `message.received` carries the visible text of the message, its codes hidden. */
-  bodies?: boolean | null;
   /** For people. */
   description?: string | null;
   /** In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told. */
@@ -623,6 +621,8 @@ export interface NewEndpoint {
   headers?: Record<string, string> | null;
   /** Only what happens at these inboxes, by id. */
   inboxes?: string[] | null;
+  /** Whether `message.received` carries the visible text of the message, its codes hidden. */
+  include_text?: boolean | null;
   /** Requests a second at the most. */
   rate_per_s?: number | null;
   /** A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made. */
@@ -636,8 +636,8 @@ export interface NewInbox {
   address?: string | null;
   /** The agent it is for. */
   agent?: string | null;
-  /** Whether mail that only looks automatic may be answered. */
-  answers_soft?: boolean;
+  /** Registrable domains whose links are allowed; without any, links are judged by their sender. */
+  allowed_link_domains?: string[];
   caps?: Caps | null;
   /** Whether it takes mail for every address of its domain that has no inbox; needs `admin`. */
   catch_all?: boolean;
@@ -645,13 +645,13 @@ export interface NewInbox {
   client_id?: string | null;
   /** The first domain of this installation by default. */
   domain?: string | null;
-  /** Registrable domains whose links are allowed; without any, links are judged by their sender. */
-  link_domains?: string[];
+  /** Whether its answers say that a machine wrote them (`Auto-Submitted`). */
+  mark_auto_submitted?: boolean;
   metadata?: Record<string, string>;
   /** The name beside its address in mail that it sends. */
   name?: string | null;
-  /** Whether its answers say that a machine wrote them (`Auto-Submitted`). */
-  says_automatic?: boolean;
+  /** Whether mail that only looks automatic may be answered. */
+  reply_to_likely_automatic?: boolean;
   /** How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent. */
   ttl?: string | null;
   username?: string | null;
@@ -691,15 +691,15 @@ export interface NextMessages {
 
 /** An attempt to tell. */
 export interface NoticeAttempt {
-  /** The beginning of the answer, or what went wrong. */
-  answer: string;
   at: string;
+  /** What went wrong: `blocked name connect tls timeout broken status`. */
+  error?: string | null;
   latency_ms: number;
   number: number;
+  /** The beginning of the answer, or what went wrong. */
+  response: string;
   /** The status of the answer, if there was one. */
   status?: number | null;
-  /** What went wrong: `blocked name connect tls timeout broken status`. */
-  trouble?: string | null;
 }
 
 /** One event owed to one endpoint. */
@@ -707,17 +707,17 @@ export interface Notice {
   /** The id of what the event is about. */
   about: string;
   /** Attempts that were begun. */
-  attempts: number;
+  attempt_count: number;
+  /** The latest attempts that ended, oldest first. */
+  attempts: NoticeAttempt[];
+  created_at: string;
   endpoint: string;
   /** The cursor of its event. */
   event: string;
   /** Its `webhook-id`, the same at every attempt. */
   id: string;
-  /** The latest attempts that ended, oldest first. */
-  log: NoticeAttempt[];
   /** When it is due. Null while it stands behind an earlier one about the same thing. */
-  next_at?: string | null;
-  owed_at: string;
+  next_attempt_at?: string | null;
   rev: number;
   settled_at?: string | null;
   /** `pending delivered dead dropped`. */
@@ -762,7 +762,7 @@ export interface Recover {
   /** Events after this cursor; `0` for all. */
   after?: string | null;
   /** `failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered. */
-  only?: string | null;
+  include?: string | null;
   /** Events at or after this time. */
   since?: string | null;
 }
@@ -772,7 +772,7 @@ export interface Recovery {
   /** The cursor behind which events are told again. Null when this was asked before. */
   after?: string | null;
   /** Failed notices that are due now. At 5000 there may be more: ask again under another key. */
-  due?: number | null;
+  requeued?: number | null;
 }
 
 /** Which lease to give back. */
@@ -783,8 +783,6 @@ export interface ReleaseLease {
 
 /** A message with what it says. */
 export interface RenderedMessage {
-  /** Emails that answered it or passed it on. */
-  answers: string[];
   attachments: AttachmentInfo[];
   auth: Auth;
   automatic?: AutomaticReason | null;
@@ -803,15 +801,17 @@ export interface RenderedMessage {
   labels: string[];
   message_id?: string | null;
   /** Why it counts as our own: `address loop_mark message_id`. */
-  own?: string | null;
+  own_reason?: string | null;
   /** The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences. */
   preview: string;
   read: boolean;
   received_at: string;
   /** The address it was sent to, plus tag and all. */
   recipient: string;
+  /** Emails that answered it or passed it on. */
+  replies: string[];
   /** Where an answer goes. */
-  reply: ReplyTarget;
+  reply_target: ReplyTarget;
   reply_to: Party[];
   rev: number;
   /** Rules that matched, in the order in which they were asked. */
@@ -825,20 +825,20 @@ export interface RenderedMessage {
   artifacts: Artifact[];
   /** What else it could hold; never given out. */
   candidates: Record<string, unknown>[];
+  /** Whether all of the mail was looked at. */
+  complete?: boolean | null;
   /** In `full`. */
   headers?: HeaderField[] | null;
   /** In `full`: without anything that acts or loads. */
   html?: string | null;
-  injection: InjectionFlag[];
+  injection_flags: InjectionFlag[];
   links: Link[];
   /** What `min` took out, counted. */
-  removed?: Record<string, unknown> | null;
+  removed_counts?: Record<string, unknown> | null;
   /** In `min` between fences with a random word: everything in it is untrusted. */
   text?: string | null;
   /** `min plain full`, or `gone` when its bytes are no longer kept. */
   view: string;
-  /** Whether all of the mail was looked at. */
-  whole?: boolean | null;
 }
 
 /** An answer to a message. */
@@ -863,9 +863,10 @@ export interface Reply {
 /** How often a thread was answered, and how often it may be. */
 export interface ReplyCounts {
   caps: Caps;
-  in_all: number;
   in_window: number;
-  today: number;
+  /** Within the last 24 hours. */
+  last_24h: number;
+  total: number;
 }
 
 /** Where an answer to a message goes. */
@@ -903,7 +904,7 @@ export interface ResolveEmail {
 /** Another secret. */
 export interface RotateEndpoint {
   /** How long the secrets before still sign beside it, `24h` by default, at most `30d`. */
-  overlap?: string | null;
+  previous_secret_ttl?: string | null;
   /** A secret that you already have. Left out, one is made. */
   secret?: string | null;
 }
@@ -1007,7 +1008,9 @@ export interface TagPair {
 /** Messages and emails that answer each other. */
 export interface Thread {
   created_at: string;
-  emails: number;
+  email_count: number;
+  /** What was said, oldest first, the latest 100 of each direction; only when one thread is read. */
+  entries?: ThreadEntry[] | null;
   /** The fence of its latest lease. */
   fence: number;
   /** When somebody said that nothing is left to do; a new message takes that back. */
@@ -1016,13 +1019,11 @@ export interface Thread {
   inbox_id: string;
   labels: string[];
   /** When something was last added to it. */
-  latest_at: string;
+  last_activity_at: string;
   lease?: LeaseHolder | null;
-  messages: number;
+  message_count: number;
   replies?: ReplyCounts | null;
   rev: number;
-  /** What was said, oldest first, the latest 100 of each direction; only when one thread is read. */
-  said?: ThreadEntry[] | null;
   subject: string;
 }
 
@@ -1052,7 +1053,7 @@ export interface ThreadPatch {
 /** Something that happened to an email. */
 export interface TimelineEntry {
   at: string;
-  what: string;
+  description: string;
 }
 
 /** How long a key is remembered. */
@@ -1083,8 +1084,8 @@ export interface Watch {
   inbox_id: string;
   /** Whether only mail whose sender is authenticated counts. */
   require_auth: boolean;
+  resends_used: number;
   rev: number;
-  spent: number;
   started_at: string;
 }
 
@@ -1093,7 +1094,7 @@ export interface WorkItem {
   lease: Lease;
   message: Message;
   /** What people wrote in the thread since. Read it, and name it in `seen` when you answer. */
-  newer: string[];
+  newer_messages: string[];
 }
 
 /** Messages to work on. */

@@ -124,7 +124,7 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     const answers = await run(double.client(), turnsFor(message));
     assert.equal(answers.length, 7);
     expectSentOnce(double, { to: "ada@example.com", intent: { entity: "order_4821" } });
-    expectSentOnce(double, { answers: message });
+    expectSentOnce(double, { reply_to_message: message });
     assert.equal(double.mails.length, 2);
     assert.equal(new Set(answers.slice(0, 4).map((answer) => answer.id)).size, 1);
     assert.deepEqual(answers.map((answer) => answer.status).sort(), [

@@ -111,13 +111,13 @@ pub struct Escalation {
     pub expiry: Option<(Time, Decision)>,
     /// The decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decided: Option<DecisionRecord>,
+    pub decision: Option<DecisionRecord>,
     /// When the decision was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done_at: Option<Time>,
+    pub executed_at: Option<Time>,
     /// The API key that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<ApiKeyId>,
+    pub opened_by: Option<ApiKeyId>,
 }
 
 /// The subject of a question.
@@ -202,8 +202,8 @@ impl EmailEdit {
 
 impl Escalation {
     /// A new question.
-    pub fn open(reason: EscalationReason, about: EscalationSubject, asked_by: Option<ApiKeyId>) -> Self {
-        Self { reason, state: EscalationState::Open, about, expiry: None, decided: None, done_at: None, asked_by }
+    pub fn open(reason: EscalationReason, about: EscalationSubject, opened_by: Option<ApiKeyId>) -> Self {
+        Self { reason, state: EscalationState::Open, about, expiry: None, decision: None, executed_at: None, opened_by }
     }
 
     /// The deduplication name. The same question has the same name, so it is asked once.
@@ -230,13 +230,13 @@ impl Escalation {
             return false;
         }
         self.state = if decided.by.is_some() { EscalationState::Resolved } else { EscalationState::Expired };
-        self.decided = Some(decided);
+        self.decision = Some(decided);
         true
     }
 
     /// Whether a decision is still to be carried out.
     pub fn has_pending_decision(&self) -> bool {
-        self.decided.is_some() && self.done_at.is_none()
+        self.decision.is_some() && self.executed_at.is_none()
     }
 }
 
@@ -295,6 +295,6 @@ mod tests {
         assert!(!escalation.decide(decided(Decision::Release)));
         assert!(escalation.decide(decided(Decision::Abandon)) && escalation.has_pending_decision());
         assert!(!escalation.decide(decided(Decision::Sent)));
-        assert_eq!(escalation.decided.map(|decided| decided.decision), Some(Decision::Abandon));
+        assert_eq!(escalation.decision.map(|decided| decided.decision), Some(Decision::Abandon));
     }
 }

@@ -82,7 +82,7 @@ impl Message {
         }
         self.annotations.turn.dead = true;
         self.state = MessageState::Skipped;
-        Some(self.to_event(EventKind::MessageSkipped, json!({ "why": "offered_in_vain" }), now))
+        Some(self.to_event(EventKind::MessageSkipped, json!({ "reason": "max_offers_reached" }), now))
     }
 
     /// Records a reply.
@@ -105,7 +105,7 @@ impl Message {
         }
         self.rev += 1;
         self.state = MessageState::Skipped;
-        Some(self.to_event(EventKind::MessageSkipped, json!({ "why": "handled" }), now))
+        Some(self.to_event(EventKind::MessageSkipped, json!({ "reason": "handled" }), now))
     }
 
     /// Postpones it.

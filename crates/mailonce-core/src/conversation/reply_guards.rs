@@ -252,7 +252,7 @@ impl NewReply {
         if counts {
             ground.recipient_tally.record(now);
         } else if email.guard == Some(Guard::Cap) {
-            events.push(ground.thread.to_event(EventKind::ThreadCap, json!({ "email": email.id }), now));
+            events.push(ground.thread.to_event(EventKind::ThreadCapReached, json!({ "email": email.id }), now));
         }
         events
     }

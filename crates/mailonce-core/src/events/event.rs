@@ -75,7 +75,7 @@ string_enum! {
         /// An agent leased a thread.
         ThreadLeased = "thread.leased",
         /// A reply exceeded a cap of its thread and is held.
-        ThreadCap = "thread.cap",
+        ThreadCapReached = "thread.cap_reached",
         /// A question for a person was opened.
         EscalationOpened = "escalation.opened",
         /// A question was answered, expired or became moot.
@@ -91,9 +91,9 @@ string_enum! {
         /// A key was forgotten on request.
         KeyForgotten = "key.forgotten",
         /// The circuit breaker of a transport opened: its email waits.
-        TransportOpened = "transport.opened",
+        TransportBreakerOpened = "transport.breaker_opened",
         /// The circuit breaker of a transport closed.
-        TransportClosed = "transport.closed",
+        TransportBreakerClosed = "transport.breaker_closed",
     }
 }
 
@@ -108,13 +108,13 @@ impl EventKind {
             | Self::MessageReopened
             | Self::MessageSkipped
             | Self::ReplyRefused => "message",
-            Self::ThreadLeased | Self::ThreadCap => "thread",
+            Self::ThreadLeased | Self::ThreadCapReached => "thread",
             Self::EscalationOpened | Self::EscalationResolved => "escalation",
             Self::DeliveryDuplicate | Self::DeliveryRefused | Self::DeliveryFailed => "delivery",
             Self::ArtifactFound | Self::ArtifactConsumed | Self::ArtifactApplied => "artifact",
             Self::DomainVerified | Self::DomainFailed => "domain",
             Self::EndpointDisabled => "endpoint",
-            Self::TransportOpened | Self::TransportClosed => "transport",
+            Self::TransportBreakerOpened | Self::TransportBreakerClosed => "transport",
             _ => "email",
         }
     }

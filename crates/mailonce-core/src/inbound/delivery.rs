@@ -235,9 +235,9 @@ impl Delivery {
                 "recipient": self.details.recipient,
                 "intake": self.details.intake,
                 "reason": self.suppressed,
-                "of": self.duplicate_of,
+                "duplicate_of": self.duplicate_of,
                 "message": self.message,
-                "trouble": self.last_error,
+                "last_error": self.last_error,
             }),
         })
     }

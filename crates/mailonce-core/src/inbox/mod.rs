@@ -51,16 +51,16 @@ pub struct InboxSettings {
     pub catch_all: bool,
     /// Registrable domains whose links are allowed. When empty, links are judged by their sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub link_domains: Vec<String>,
+    pub allowed_link_domains: Vec<String>,
     /// The limits on its replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<ReplyCaps>,
     /// Whether replies to mail that only looks automatic are allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub answers_soft: bool,
+    pub reply_to_likely_automatic: bool,
     /// Whether its replies are marked as automatic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub says_automatic: bool,
+    pub mark_auto_submitted: bool,
     /// The caller's metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,

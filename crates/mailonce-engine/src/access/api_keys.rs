@@ -141,7 +141,7 @@ fn check_restrictions(key: &ApiKey, about: &ApiKeyDetails) -> Result<(), Problem
     if !key.details.senders.is_empty() && !senders {
         return Err(Problem::for_field(
             Code::SenderNotAllowed,
-            "senders",
+            "allowed_senders",
             "the new key could send from more addresses than this one",
         ));
     }

@@ -105,9 +105,11 @@ impl SettingsPatch {
         let Some(Some(notify)) = &self.notify else { return Ok(()) };
         let fault = |path: &str, message: String| Err(Problem::from(vec![FieldError::new(path, message)]));
         if notify.to.is_empty() || notify.to.len() > MAX_NOTIFY_RECIPIENTS {
-            return fault("notify.to", format!("names 1 to {MAX_NOTIFY_RECIPIENTS} people"));
+            return fault("escalation_email.to", format!("names 1 to {MAX_NOTIFY_RECIPIENTS} people"));
         }
-        for (path, text) in notify.to.iter().map(|to| ("notify.to", to)).chain([("notify.from", &notify.from)]) {
+        for (path, text) in
+            notify.to.iter().map(|to| ("escalation_email.to", to)).chain([("escalation_email.from", &notify.from)])
+        {
             if let Err(error) = NamedAddress::parse(text) {
                 return fault(path, error.to_string());
             }

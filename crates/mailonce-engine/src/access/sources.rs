@@ -108,7 +108,7 @@ impl SourceScope {
         let has = |word: &str| words.iter().any(|given| given == word);
         let takes = Self { events: has("events"), inbound: has("inbound") };
         if words.is_empty() || takes.names().len() != words.len() {
-            return Err(invalid_field("takes", "is a list of events, inbound or both"));
+            return Err(invalid_field("accepts", "is a list of events, inbound or both"));
         }
         Ok(takes)
     }
@@ -116,10 +116,10 @@ impl SourceScope {
     /// Checks that a provider can deliver this, with this credential.
     fn check(self, kind: Kind, proof: &SourceCredential) -> Result<(), Problem> {
         if self.events && !kind.sends_events() {
-            return Err(invalid_field("takes", format!("{kind} tells of no events")));
+            return Err(invalid_field("accepts", format!("{kind} tells of no events")));
         }
         if self.inbound && !kind.delivers_mail() {
-            return Err(invalid_field("takes", format!("{kind} brings no mail")));
+            return Err(invalid_field("accepts", format!("{kind} brings no mail")));
         }
         if self.events && kind == Kind::Sendgrid && !matches!(proof, SourceCredential::Key(_)) {
             return Err(invalid_field(
@@ -166,7 +166,7 @@ pub(crate) struct SourceDetails {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
     #[serde(default = "SourceScope::events")]
-    takes: SourceScope,
+    accepts: SourceScope,
     /// The credentials, newest first, as sealed JSON.
     sealed: String,
     live: usize,
@@ -180,7 +180,7 @@ pub(crate) struct SourceDetails {
 impl SourceDetails {
     /// The polling interval, if it polls.
     pub(crate) fn poll_ms(&self) -> Option<i64> {
-        self.collecting.as_ref().and_then(|collecting| collecting.poll_ms).filter(|_| self.takes.inbound)
+        self.collecting.as_ref().and_then(|collecting| collecting.poll_ms).filter(|_| self.accepts.inbound)
     }
 
     /// Whether it polls.
@@ -227,7 +227,7 @@ fn view(record: &Record) -> Result<SourceView, Problem> {
         created_at: record.created_at,
         kind: about.kind.as_str(),
         transport: about.transport,
-        scope: about.takes,
+        scope: about.accepts,
         live_credentials: about.live,
         rotated_at: about.rotated_at,
         poll_ms,
@@ -261,7 +261,7 @@ impl Engine {
             self.check_transport(takes, new.transport.as_deref())?;
         }
         let mut about = self.seal_source((team, id), kind, &[new.credential])?;
-        about.takes = takes;
+        about.accepts = takes;
         about.transport = new.transport;
         about.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
         if about.collecting.is_some() && !takes.inbound {
@@ -330,7 +330,7 @@ impl Engine {
             _ => proofs.len(),
         };
         let takes = SourceScope::default_for(kind);
-        Ok(SourceDetails { kind, transport: None, takes, sealed, live, rotated_at: None, collecting: None })
+        Ok(SourceDetails { kind, transport: None, accepts: takes, sealed, live, rotated_at: None, collecting: None })
     }
 
     fn open_credentials(&self, record: &Record, about: &SourceDetails) -> Result<Vec<SourceCredential>, Problem> {
@@ -386,12 +386,12 @@ impl Engine {
         let place = (record.team, record.id);
         if let Some(proof) = &rotation.credential {
             let proofs = rotate(self.open_credentials(record, &about)?, proof.clone(), rotation.keep);
-            about.takes.check(about.kind, proof)?;
+            about.accepts.check(about.kind, proof)?;
             let SourceDetails { sealed, live, .. } = self.seal_source(place, about.kind, &proofs)?;
             about = SourceDetails { sealed, live, rotated_at: Some(now), ..about };
         }
         if rotation.collection != CollectionConfig::default() {
-            if !about.takes.inbound {
+            if !about.accepts.inbound {
                 return Err(invalid_field("api_key", "is for mail, which this source does not take"));
             }
             let CollectionConfig { api_key, base_url, poll_ms } = rotation.collection.clone();
@@ -458,7 +458,7 @@ impl Engine {
         let proofs = self.open_credentials(&record, &about)?;
         let secrets = to_secrets(about.kind, &proofs)
             .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
-        let SourceDetails { kind, transport, takes, .. } = about;
-        Ok(LiveSource { id, team: record.team, kind, transport, scope: takes, secrets })
+        let SourceDetails { kind, transport, accepts, .. } = about;
+        Ok(LiveSource { id, team: record.team, kind, transport, scope: accepts, secrets })
     }
 }

@@ -39,7 +39,7 @@ impl Engine {
             }
             self.apply_decision(&record, &escalation).await?;
             let now = self.now();
-            escalation.done_at = Some(now);
+            escalation.executed_at = Some(now);
             let about = serde_json::to_string(&escalation).map_err(|error| unreadable(&record, &error))?;
             match self.store.change_record(record.edit(about), None, now).await? {
                 IdempotentResult::Done(RecordChangeResult::Stale(current)) => record = current,
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     async fn apply_decision(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
-        let (Some(decided), Some(email)) = (&escalation.decided, escalation.about.email) else { return Ok(()) };
+        let (Some(decided), Some(email)) = (&escalation.decision, escalation.about.email) else { return Ok(()) };
         // Of a question that an agent asked, or a thread that goes round, nothing waits.
         if matches!(
             escalation.reason,

@@ -139,7 +139,7 @@ impl Engine {
 
     /// Whether a caller may see a question: one tied to inboxes sees theirs and its own.
     async fn may_see_escalation(&self, caller: &Caller, escalation: &Escalation) -> Result<bool, Problem> {
-        if escalation.asked_by == Some(caller.key.id) {
+        if escalation.opened_by == Some(caller.key.id) {
             return Ok(true);
         }
         let Some(ties) = &caller.inbox_restriction else { return Ok(true) };

@@ -218,7 +218,7 @@ fn reply_to_refused(target: &ReplyTarget) -> Problem {
     let detail = format!("the answer would go to {}, for which the sender does not vouch", target.to.join(", "));
     let problem = Problem::new(Code::ReplyTo, detail)
         .with_extension("to", target.to.clone())
-        .with_extension("why", target.flags.clone());
+        .with_extension("reason", target.flags.clone());
     problem.with_extension("guard", Guard::ReplyTo.as_str())
 }
 
@@ -592,7 +592,7 @@ impl Engine {
             slot: terms.slot,
             lease_token_hash: terms.lease.as_deref().map(lease_token_hash),
             seen: terms.seen,
-            may_answer_soft_automatic: inbox.settings.answers_soft,
+            may_answer_soft_automatic: inbox.settings.reply_to_likely_automatic,
             is_to_own_team: terms.is_to_self,
             caps: inbox.settings.caps.unwrap_or_default(),
             recipient_hash: terms.person_hash,
@@ -668,7 +668,7 @@ impl Engine {
         let request = SendRequest { sender_name: sender_name(inbox), ..request };
         let mut named = identify_send(caller, request, None);
         named.answers = Some(message.id);
-        if inbox.settings.says_automatic {
+        if inbox.settings.mark_auto_submitted {
             let stamps = [("Auto-Submitted", "auto-replied"), ("X-Auto-Response-Suppress", "OOF, AutoReply")];
             let stamps = stamps.map(|(name, value)| (name.to_owned(), value.to_owned()));
             named.request.content.headers.extend(stamps);
@@ -753,12 +753,12 @@ fn guard_problem(guard: Guard, newer: Option<MessageId>, message: &Message, thre
                     ("recipients", format!("an answer to the message {} would go to nobody but yourself", message.id))
                 }
             };
-            Problem::new(Code::Itself, detail).with_extension("why", why)
+            Problem::new(Code::Itself, detail).with_extension("reason", why)
         }
         Guard::Automatic => {
             let (why, hard) = message.head.automatic.clone().unwrap_or_default();
             let detail = format!("the message {} is automatic ({why})", message.id);
-            Problem::new(Code::Automatic, detail).with_extension("why", why).with_extension("hard", hard)
+            Problem::new(Code::Automatic, detail).with_extension("reason", why).with_extension("overridable", !hard)
         }
         Guard::NewerMessage => {
             let newer = newer.map(|id| id.to_string()).unwrap_or_default();

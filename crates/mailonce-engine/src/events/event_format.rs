@@ -129,5 +129,5 @@ impl Engine {
 /// An attempt at a notice that nobody is told of.
 pub(crate) fn skipped_attempt(owed: &LeasedNotice, why: String, at: Time) -> (NoticeAttempt, WebhookVerdict) {
     let number = owed.notice.attempts;
-    (NoticeAttempt { number, at, status: None, latency_ms: 0, answer: why, trouble: None }, WebhookVerdict::Dropped)
+    (NoticeAttempt { number, at, status: None, latency_ms: 0, response: why, error: None }, WebhookVerdict::Dropped)
 }

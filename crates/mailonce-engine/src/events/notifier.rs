@@ -303,7 +303,7 @@ impl Engine {
             Err(why) => skipped_attempt(&owed, why, at),
         };
         desk.adjust_concurrency(matches!(answer, WebhookVerdict::Delivered | WebhookVerdict::Dropped));
-        self.metrics.record_notice_attempt(answer, attempt.trouble);
+        self.metrics.record_notice_attempt(answer, attempt.error);
         let settle = NoticeOutcome {
             team: owed.notice.team,
             id: owed.notice.id,
@@ -348,7 +348,7 @@ impl Engine {
                 let answer = classify_response(Some(reply.status), |name| reply.header(name), self.now());
                 let trouble = (answer != WebhookVerdict::Delivered).then_some(WebhookError::Status);
                 let (status, latency_ms) = (Some(reply.status), told.latency_ms);
-                (NoticeAttempt { number, at, status, latency_ms, answer: reply.excerpt, trouble }, answer)
+                (NoticeAttempt { number, at, status, latency_ms, response: reply.excerpt, error: trouble }, answer)
             }
             Err((trouble, why)) => {
                 let attempt = NoticeAttempt {
@@ -356,8 +356,8 @@ impl Engine {
                     at,
                     status: None,
                     latency_ms: told.latency_ms,
-                    answer: why,
-                    trouble: Some(trouble),
+                    response: why,
+                    error: Some(trouble),
                 };
                 (attempt, classify_response(None, |_| None, self.now()))
             }

@@ -23,9 +23,9 @@ impl Engine {
         if is_sandbox_internal(&view.name) {
             return;
         }
-        let is = TransportState { rests: view.breaker != "closed", why: view.why, ..TransportState::default() };
+        let is = TransportState { rests: view.breaker != "closed", reason: view.why, ..TransportState::default() };
         if is.rests {
-            tracing::warn!(transport = view.name, why = is.why, "the breaker opened");
+            tracing::warn!(transport = view.name, reason = is.reason, "the breaker opened");
         }
         if let Err(error) = self.publish_breaker_state_to_teams(&view.name, &is).await {
             tracing::warn!(%error, transport = view.name, "telling that a breaker moved");
@@ -59,7 +59,7 @@ impl Engine {
         };
         let was = serde_json::from_str::<TransportState>(&record.json).unwrap_or_default();
         if was.rests != is.rests {
-            let is = TransportState { rests: is.rests, why: is.why.clone(), ..was };
+            let is = TransportState { rests: is.rests, reason: is.reason.clone(), ..was };
             let _changed_or_raced =
                 self.store.change_record(record.edit(transport_state_json(&is)?), None, now).await?;
         }

@@ -92,7 +92,7 @@ impl Engine {
         let worker = Box::pin(Arc::clone(self).recover_unknown(email.clone(), number));
         if let Err(why) = catch_panic(worker).await {
             tracing::error!(why, email = %email.id, handoff = number, "looking after an unknown outcome panicked");
-            self.metrics.record_panic("doubt");
+            self.metrics.record_panic("unknown_outcome");
             self.postpone_unknown(&email, number, None, Some(self.now().plus(PANIC_DELAY_MS))).await;
         }
     }

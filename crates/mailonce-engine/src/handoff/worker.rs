@@ -307,7 +307,7 @@ impl Engine {
         self.metrics.record_handoff_attempt(way.transport.name(), reply.meaning);
         let accepted = matches!(reply.meaning, ReplyMeaning::Accepted | ReplyMeaning::Repeated);
         if accepted && try_.handoff.is_in_window_retry() {
-            self.metrics.record_resolved("window");
+            self.metrics.record_resolved("idempotent_retry");
             self.metrics.record_provider_deduplicated();
         }
         let act = HandoffAction::RecordOutcome {

@@ -125,7 +125,7 @@ impl Engine {
             self.unknown_wakeup.notify_one();
             let learnt =
                 matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _)));
-            self.metrics.record_provider_event("bounce", if learnt { "learnt" } else { "repeated" });
+            self.metrics.record_provider_event("bounce", if learnt { "recorded" } else { "already_known" });
             if learnt && says == EvidenceFinding::Bounced {
                 self.suppress_bounced(delivery, fate, about.email, &handoff.recipients).await;
             }

@@ -164,7 +164,7 @@ impl Engine {
             return match (base_url, poll_ms) {
                 (None, None) => Ok(None),
                 (Some(_), _) => Err(invalid_field("base_url", "is where mail is fetched, which needs an api_key")),
-                (None, Some(_)) => Err(invalid_field("poll", "needs an api_key to ask with")),
+                (None, Some(_)) => Err(invalid_field("poll_interval", "needs an api_key to ask with")),
             };
         };
         if !kind.can_fetch_mail() {
@@ -174,10 +174,10 @@ impl Engine {
             return Err(invalid_field("api_key", "is printable ASCII without spaces"));
         }
         if poll_ms.is_some() && !kind.can_list_mail() {
-            return Err(invalid_field("poll", format!("is not for {kind}, which is not asked for a list")));
+            return Err(invalid_field("poll_interval", format!("is not for {kind}, which is not asked for a list")));
         }
         if poll_ms.is_some_and(|ms| !POLL_INTERVAL_MS.contains(&ms)) {
-            return Err(invalid_field("poll", "is a span between 10s and 1d"));
+            return Err(invalid_field("poll_interval", "is a span between 10s and 1d"));
         }
         let account = ProviderAccount { provider: kind.as_str(), api_key, base_url };
         self.deps.mail_collector.check_account(&account).map_err(|why| invalid_field("base_url", why))?;

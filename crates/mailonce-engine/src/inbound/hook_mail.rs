@@ -75,7 +75,7 @@ impl Engine {
             let arrived = self.receive_mail(incoming).await?;
             for one in arrived {
                 let (count, word) = match one {
-                    Arrived::Stored(_) => (&mut received.accepted, "kept"),
+                    Arrived::Stored(_) => (&mut received.accepted, "accepted"),
                     Arrived::Duplicate { .. } => (&mut received.duplicate, "duplicate"),
                     Arrived::Refused(_) => (&mut received.refused, "refused"),
                 };

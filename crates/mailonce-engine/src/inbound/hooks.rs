@@ -254,22 +254,22 @@ impl Engine {
         let outcome = match to_evidence(report.reported_status) {
             None => "ignored",
             Some(says) => match self.find_reported_handoff(source, report).await? {
-                None => "unknown",
+                None => "unmatched",
                 Some((email, number)) => {
                     received.suppressed +=
                         usize::from(self.suppress_if_permanent(source, report, &email, number).await?);
                     if self.record_report(source, report, (&email, number), says).await? {
-                        "learnt"
+                        "recorded"
                     } else {
-                        "repeated"
+                        "already_known"
                     }
                 }
             },
         };
         match outcome {
             "ignored" => received.ignored += 1,
-            "unknown" => received.unknown += 1,
-            "learnt" => received.recorded += 1,
+            "unmatched" => received.unknown += 1,
+            "recorded" => received.recorded += 1,
             _ => received.repeated += 1,
         }
         self.metrics.record_provider_event(source.kind.as_str(), outcome);

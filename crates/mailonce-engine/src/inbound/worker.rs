@@ -99,7 +99,7 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
     let links = link::check_links(
         &parsed,
         page.as_ref(),
-        &LinkPolicy { allowed_domains: inbox.settings.link_domains.clone(), sender_domain: sender },
+        &LinkPolicy { allowed_domains: inbox.settings.allowed_link_domains.clone(), sender_domain: sender },
     );
     let found = artifact::extract(&parsed, page.as_ref(), &links);
     let envelope = delivery.details.sender.as_deref();
@@ -200,7 +200,9 @@ fn is_checked_sender_shown(report: &AuthReport, parsed: &ParsedMail) -> bool {
         (None, Some(_)) if report.is_domain_checked => domains.all(str::is_empty),
         // Without a check there is still only one domain that somebody may ask for.
         (None, Some(first)) => domains.all(|domain| domain == first),
-        (Some(_) | None, None) => true,
+        // The authenticator found a sender where the parser found none.
+        (Some(_), None) => false,
+        (None, None) => true,
     }
 }
 
@@ -466,7 +468,7 @@ impl Engine {
         let team = inbox.team;
         let ParsedDelivery { mut head, content_hash: content, thread_names: names, artifacts: found, .. } = drafted;
         head.preview = self.packer.storable_preview(head.preview);
-        let stopped = |(_, hard): &(String, bool)| *hard || !inbox.settings.answers_soft;
+        let stopped = |(_, hard): &(String, bool)| *hard || !inbox.settings.reply_to_likely_automatic;
         let no_answer = head.own.is_some()
             || head.automatic.as_ref().is_some_and(stopped)
             || !self.has_reply_recipient(inbox, &head).await?;

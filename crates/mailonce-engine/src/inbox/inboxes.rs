@@ -93,13 +93,13 @@ pub struct InboxPatch {
     /// Whether it takes the rest of its domain.
     pub catch_all: Option<bool>,
     /// Domains whose links are allowed.
-    pub link_domains: Option<Vec<String>>,
+    pub allowed_link_domains: Option<Vec<String>>,
     /// How many answers are too many.
     pub caps: Option<Option<CapsPatch>>,
     /// Whether mail that only looks automatic may be answered.
-    pub answers_soft: Option<bool>,
+    pub reply_to_likely_automatic: Option<bool>,
     /// Whether its answers say that a machine wrote them.
-    pub says_automatic: Option<bool>,
+    pub mark_auto_submitted: Option<bool>,
     /// The caller's own words.
     pub metadata: Option<BTreeMap<String, String>>,
 }
@@ -112,10 +112,10 @@ impl InboxPatch {
             name: self.name.unwrap_or(old.name),
             expires_at: self.expires_at.unwrap_or(old.expires_at),
             catch_all: self.catch_all.unwrap_or(old.catch_all),
-            link_domains: self.link_domains.unwrap_or(old.link_domains),
+            allowed_link_domains: self.allowed_link_domains.unwrap_or(old.allowed_link_domains),
             caps: self.caps.map_or(old.caps, |patch| patch.map(|patch| patch.apply_to(old.caps.unwrap_or_default()))),
-            answers_soft: self.answers_soft.unwrap_or(old.answers_soft),
-            says_automatic: self.says_automatic.unwrap_or(old.says_automatic),
+            reply_to_likely_automatic: self.reply_to_likely_automatic.unwrap_or(old.reply_to_likely_automatic),
+            mark_auto_submitted: self.mark_auto_submitted.unwrap_or(old.mark_auto_submitted),
             metadata: self.metadata.unwrap_or(old.metadata),
             changed_at: old.changed_at,
         }
@@ -179,7 +179,11 @@ impl Engine {
         require_unrestricted(caller)?;
         // An agent that could loosen its own guards would have none.
         let about = &new.about;
-        if about.catch_all || about.caps.is_some() || about.answers_soft || !about.link_domains.is_empty() {
+        if about.catch_all
+            || about.caps.is_some()
+            || about.reply_to_likely_automatic
+            || !about.allowed_link_domains.is_empty()
+        {
             caller.require_scope(ApiKeyScope::Admin)?;
         }
         let again = self.is_repeated_call(caller, asked.as_ref()).await?;
@@ -367,9 +371,9 @@ impl Engine {
     ) -> Result<Inbox, Problem> {
         require_unrestricted(caller)?;
         let loosens = patch.caps.is_some()
-            || patch.answers_soft.is_some()
-            || patch.says_automatic.is_some()
-            || patch.link_domains.is_some();
+            || patch.reply_to_likely_automatic.is_some()
+            || patch.mark_auto_submitted.is_some()
+            || patch.allowed_link_domains.is_some();
         if loosens || patch.catch_all == Some(true) {
             caller.require_scope(ApiKeyScope::Admin)?;
         }

@@ -166,7 +166,7 @@ impl Engine {
                         && !artifacts.iter().all(|one| may_see_value(caller, one))
                 };
                 let hidden = view == MessageView::Model || unseen();
-                let domains = self.inbox(caller, message.inbox).await?.settings.link_domains;
+                let domains = self.inbox(caller, message.inbox).await?.settings.allowed_link_domains;
                 let nonce = self.new_nonce();
                 let drawn = tokio::task::spawn_blocking(move || render_body(&raw, view, hidden, domains, &nonce)).await;
                 drawn.map_err(|_panicked| Problem::new(Code::Internal, "this message cannot be shown; read it raw"))?

@@ -233,11 +233,11 @@ impl Engine {
         let own = email.head.key.as_ref().map(|name| name.hash(team));
         if named.key_hash.is_some() && named.key_hash != own {
             let detail = format!("the token belongs to email {id}, which has another key or none");
-            return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original", id.to_string()));
+            return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original_email", id.to_string()));
         }
         if email.head.answers != named.answers {
             let detail = format!("the token belongs to email {id}, which does not answer the same message");
-            return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original", id.to_string()));
+            return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original_email", id.to_string()));
         }
         // Without a key, different content means a different email, and releasing would send the held content instead.
         if !fields.is_empty() && (named.email_key.is_none() || !named.may_differ_in(&fields)) {
@@ -609,7 +609,7 @@ fn find_batch_conflict(named: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Pro
             let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
             let detail =
                 format!("an earlier item of this batch has the same key and differs in: {}", fields.join(", "));
-            return Some((*index, Problem::new(Code::KeyMismatch, detail).with_extension("differs", fields)));
+            return Some((*index, Problem::new(Code::KeyMismatch, detail).with_extension("differing_fields", fields)));
         }
     }
     None
@@ -660,8 +660,8 @@ fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[D
     let key = name.map(EmailKey::display_name).unwrap_or_default();
     let detail = format!("the key `{key}` belongs to email {}, which differs in: {}", original.id, fields.join(", "));
     Problem::new(Code::KeyMismatch, detail)
-        .with_extension("differs", fields)
-        .with_extension("original", original.id.to_string())
+        .with_extension("differing_fields", fields)
+        .with_extension("original_email", original.id.to_string())
         .with_extension("key", key)
 }
 
@@ -671,14 +671,16 @@ fn token_mismatch(held: &CachedEmail, fields: &[DigestField]) -> Problem {
     let detail =
         format!("the token belongs to another mail: email {}, which differs in: {}", held.id, fields.join(", "));
     Problem::new(Code::KeyMismatch, detail)
-        .with_extension("differs", fields)
-        .with_extension("original", held.id.to_string())
+        .with_extension("differing_fields", fields)
+        .with_extension("original_email", held.id.to_string())
 }
 
 fn key_used_elsewhere(name: Option<&EmailKey>) -> Problem {
     let key = name.map(EmailKey::display_name).unwrap_or_default();
     let detail = format!("the key `{key}` was used for another operation or batch");
-    Problem::new(Code::KeyMismatch, detail).with_extension("differs", vec!["operation"]).with_extension("key", key)
+    Problem::new(Code::KeyMismatch, detail)
+        .with_extension("differing_fields", vec!["operation"])
+        .with_extension("key", key)
 }
 
 /// The problem for a batch item whose key was meanwhile bound to something else. `place` counts only the valid items.
@@ -698,12 +700,12 @@ fn batch_mismatch(bound: &KeyBinding) -> Problem {
     match bound {
         KeyBinding::Email(email) => {
             Problem::new(Code::KeyMismatch, format!("this key belongs to the single email {}", email.id))
-                .with_extension("differs", vec!["operation"])
-                .with_extension("original", email.id.to_string())
+                .with_extension("differing_fields", vec!["operation"])
+                .with_extension("original_email", email.id.to_string())
         }
         KeyBinding::Operation { .. } => {
             Problem::new(Code::KeyMismatch, "this key was used for a batch or call with another body")
-                .with_extension("differs", vec!["body"])
+                .with_extension("differing_fields", vec!["body"])
         }
     }
 }

@@ -45,7 +45,7 @@ struct DeduplicationLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HandoffLabels {
     transport: String,
-    meaning: &'static str,
+    result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,15 +64,15 @@ struct ProviderEventLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CollectLabels {
     provider: &'static str,
-    what: &'static str,
+    operation: &'static str,
     outcome: &'static str,
 }
 
 fn withheld_label(why: &FetchError) -> &'static str {
     match why {
-        FetchError::Temporary { .. } => "later",
+        FetchError::Temporary { .. } => "retry",
         FetchError::NotFound(_) => "gone",
-        FetchError::Permanent(_) => "never",
+        FetchError::Permanent(_) => "failed",
     }
 }
 
@@ -110,7 +110,7 @@ struct PanicLabels {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RecoveryLabels {
-    what: &'static str,
+    kind: &'static str,
 }
 
 /// All metrics and their registry.
@@ -173,7 +173,7 @@ impl Metrics {
     /// Registers every metric under its name.
     fn build_registry(&self) -> Registry {
         let (metrics, mut registry) = (self, Registry::with_prefix("mailonce"));
-        registry.register("send_attempted", "Sends asked for", metrics.attempted.clone());
+        registry.register("send_requests", "Send requests", metrics.attempted.clone());
         registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
         registry.register(
             "key_mismatches",
@@ -183,7 +183,7 @@ impl Metrics {
         registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
         registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
         registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
-        registry.register("handoff_attempts", "Attempts by transport and meaning", metrics.handoff_attempts.clone());
+        registry.register("handoff_attempts", "Attempts by transport and result", metrics.handoff_attempts.clone());
         registry.register("handoff_resolved", "Unknown outcomes that were settled, by how", metrics.resolved.clone());
         registry.register(
             "handoff_stale_markers",
@@ -197,7 +197,7 @@ impl Metrics {
             metrics.provider_deduplicated.clone(),
         );
         registry.register(
-            "collected",
+            "provider_fetches",
             "Questions to providers that hold mail, by what came of them",
             metrics.collected.clone(),
         );
@@ -219,12 +219,12 @@ impl Metrics {
         );
         registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
         registry.register(
-            "recovered",
+            "recovered_work",
             "Work taken over from processes that ended, by what became of it",
             metrics.recovered.clone(),
         );
         registry.register(
-            "key_twins",
+            "key_concurrent_replays",
             "Replays within 100 ms of the first call: callers that raced",
             metrics.key_races.clone(),
         );
@@ -246,26 +246,26 @@ impl Metrics {
     pub(crate) fn record_recovered(&self, recovered: &RecoveryCounts) {
         let RecoveryCounts { queued, unknown, deliveries, notices } = *recovered;
         let all = [("queued", queued), ("unknown", unknown), ("deliveries", deliveries), ("notices", notices)];
-        for (what, count) in all {
-            self.recovered.get_or_create(&RecoveryLabels { what }).inc_by(count as u64);
+        for (kind, count) in all {
+            self.recovered.get_or_create(&RecoveryLabels { kind }).inc_by(count as u64);
         }
     }
 
     pub(crate) fn record_fetch(&self, provider: &'static str, given: &Result<FetchedMail, FetchError>) {
-        let outcome = given.as_ref().map_or_else(withheld_label, |_| "given");
-        self.collected.get_or_create(&CollectLabels { provider, what: "fetch", outcome }).inc();
+        let outcome = given.as_ref().map_or_else(withheld_label, |_| "fetched");
+        self.collected.get_or_create(&CollectLabels { provider, operation: "fetch", outcome }).inc();
     }
 
     pub(crate) fn record_poll(&self, provider: &'static str, page: &Result<MailListPage, FetchError>) {
-        let outcome = page.as_ref().map_or_else(withheld_label, |_| "given");
-        self.collected.get_or_create(&CollectLabels { provider, what: "list", outcome }).inc();
+        let outcome = page.as_ref().map_or_else(withheld_label, |_| "fetched");
+        self.collected.get_or_create(&CollectLabels { provider, operation: "list", outcome }).inc();
     }
 
     /// Counts the results of one arrival's deliveries. Both slices have the same order.
     pub(crate) fn record_deliveries(&self, intake: Intake, parcels: &[NewDelivery], received: &[ReceiveResult]) {
         for (parcel, received) in parcels.iter().zip(received) {
             let (outcome, reason) = match received {
-                ReceiveResult::Stored(_) => ("kept", "new"),
+                ReceiveResult::Stored(_) => ("accepted", "new"),
                 ReceiveResult::Duplicate { .. } => ("duplicate", DeliverySuppression::SameDelivery.as_str()),
                 // Only the store refuses a delivery that passed the earlier checks: its inbox was removed before the
                 // commit.
@@ -281,7 +281,7 @@ impl Metrics {
         let (layer, reason) = match filed {
             FileMessageResult::New(..) => ("message", "new"),
             FileMessageResult::Duplicate(_, why) => ("message", why.as_str()),
-            FileMessageResult::AlreadyFinished | FileMessageResult::Missing => ("delivery", "settled"),
+            FileMessageResult::AlreadyFinished | FileMessageResult::Missing => ("delivery", "already_processed"),
         };
         self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer, reason }).inc();
     }
@@ -290,7 +290,7 @@ impl Metrics {
         let reason = match settle {
             DeliveryOutcome::Done => "done",
             DeliveryOutcome::Refused(why) => why.as_str(),
-            DeliveryOutcome::Retry(..) => "later",
+            DeliveryOutcome::Retry(..) => "retry",
             DeliveryOutcome::Dead(_) => "dead",
         };
         self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer: "delivery", reason }).inc();
@@ -335,7 +335,7 @@ impl Metrics {
     }
 
     pub(crate) fn record_handoff_attempt(&self, transport: &str, meaning: ReplyMeaning) {
-        let label = HandoffLabels { transport: transport.to_owned(), meaning: meaning.as_str() };
+        let label = HandoffLabels { transport: transport.to_owned(), result: meaning.as_str() };
         self.handoff_attempts.get_or_create(&label).inc();
     }
 
@@ -421,15 +421,15 @@ fn render_store_metrics(text: &mut String, gauges: &Gauges) {
 fn render_queue_metrics(text: &mut String, backlog: &Backlog, now: Time) {
     writeln!(
         text,
-        "# HELP mailonce_outbox_depth Handoffs that wait, by transport.\n# TYPE mailonce_outbox_depth gauge"
+        "# HELP mailonce_handoff_queue_depth Handoffs that wait, by transport.\n# TYPE mailonce_handoff_queue_depth gauge"
     )
     .ok();
     for (transport, count) in &backlog.waiting {
-        writeln!(text, "mailonce_outbox_depth{{transport=\"{transport}\"}} {count}").ok();
+        writeln!(text, "mailonce_handoff_queue_depth{{transport=\"{transport}\"}} {count}").ok();
     }
     let age = backlog.oldest_due_at.map_or(0, |oldest| now.since(oldest).max(0)) as f64 / 1000.0;
     for (name, help, value) in [
-        ("outbox_oldest_seconds", "How long the handoff has been due that waits longest", age),
+        ("handoff_queue_oldest_seconds", "How long the handoff has been due that waits longest", age),
         ("handoff_unknown", "Handoffs whose outcome is unknown", backlog.unknown as f64),
     ] {
         writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
@@ -440,7 +440,11 @@ fn render_queue_metrics(text: &mut String, backlog: &Backlog, now: Time) {
 pub(crate) fn render_clock_metrics(text: &mut String, clock: ClockState) {
     let ahead = clock.ahead_of_database_ms.map(|ms| ms as f64 / 1000.0);
     for (name, help, value) in [
-        ("clock_sure", "Whether dates may decide anything on this node", Some(f64::from(u8::from(clock.is_trusted)))),
+        (
+            "clock_trusted",
+            "Whether dates may decide anything on this node",
+            Some(f64::from(u8::from(clock.is_trusted))),
+        ),
         (
             "clock_confirmed",
             "Whether this node may forget keys",
@@ -485,7 +489,11 @@ pub(crate) fn render_endpoint_metrics(text: &mut String, gauges: &[EndpointGauge
     let sum = |figure: fn(&EndpointGauge) -> u64| gauges.iter().map(figure).sum::<u64>();
     let live = gauges.iter().filter(|gauge| gauge.state == EndpointState::Enabled);
     for (name, help, value) in [
-        ("notice_lag", "Events that the endpoint furthest behind was not looked at for", live.map(|g| g.lag).max()),
+        (
+            "notice_lag_events",
+            "Events that the endpoint furthest behind was not looked at for",
+            live.map(|g| g.lag).max(),
+        ),
         ("notice_pending", "Notices that are owed", Some(sum(|gauge| gauge.pending))),
         ("notice_dead", "Notices that were given up", Some(sum(|gauge| gauge.dead))),
     ] {

@@ -35,9 +35,9 @@ pub(crate) fn refusal_problem(refusal: EmailChangeRefusal, email: &Email) -> Pro
 pub(crate) fn key_mismatch(bound: &KeyBinding) -> Problem {
     match bound {
         KeyBinding::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to email {}", email.id))
-            .with_extension("differs", vec!["operation"])
-            .with_extension("original", email.id.to_string()),
+            .with_extension("differing_fields", vec!["operation"])
+            .with_extension("original_email", email.id.to_string()),
         KeyBinding::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for another call")
-            .with_extension("differs", vec!["operation, path or body"]),
+            .with_extension("differing_fields", vec!["operation, path or body"]),
     }
 }

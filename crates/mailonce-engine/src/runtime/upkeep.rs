@@ -61,7 +61,7 @@ impl Engine {
     pub async fn run_handoff(self: Arc<Self>, stop: watch::Receiver<bool>) {
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).restart_on_panic("capture", stop.clone(), Self::run_sandbox_capture));
-        loops.spawn(Arc::clone(&self).restart_on_panic("doubts", stop.clone(), Self::run_unknown_worker));
+        loops.spawn(Arc::clone(&self).restart_on_panic("unknown_outcomes", stop.clone(), Self::run_unknown_worker));
         loops.spawn(Arc::clone(&self).restart_on_panic("heartbeat", stop.clone(), Self::run_heartbeat));
         loops.spawn(Arc::clone(&self).restart_on_panic("orphans", stop.clone(), Self::run_orphan_worker));
         for way in self.transports.iter() {

@@ -1,4 +1,4 @@
-//! Which words name a number.
+//! Finds the phrase that labels a number.
 
 use super::{
     cue::{CueKind, CueMatch},
@@ -6,25 +6,25 @@ use super::{
 };
 use crate::artifact::search_text::SearchText;
 
-/// How far a label reaches forward, in characters.
+/// How far ahead a label may precede its number, in characters.
 const LABEL_REACH_FORWARD: usize = 120;
-/// How far back.
+/// How far a label may follow its number, in characters.
 const LABEL_REACH_BACKWARD: usize = 70;
 
-/// The words that name a shape, what stands between, and whether they stand behind it.
+/// The phrase that labels a shape, the text in between, and whether the phrase follows the shape.
 pub(super) fn find_label(
-    script: &SearchText,
+    search_text: &SearchText,
     hits: &[CueMatch],
     shapes: &[CodeShape],
     shape: &CodeShape,
 ) -> Option<(CueMatch, String, bool)> {
-    let stand = shape.position;
-    let text = |from: usize, to: usize| script.slice(from, to).iter().collect::<String>();
+    let position = shape.position;
+    let text = |from: usize, to: usize| search_text.slice(from, to).iter().collect::<String>();
     let between = |from: usize, to: usize| {
         let mut inner = shapes.iter().filter(|other| other.start >= from && other.end <= to && !other.has_letters);
-        // In a list of codes none uses up the words above the list.
-        let listed = |other: &CodeShape| stand == LinePosition::Alone && other.position == LinePosition::Alone;
-        // "Your code for order 4471 is 731904": the order has its own word, and only a verb follows it.
+        // In a list of codes, the label above the list applies to all of them.
+        let listed = |other: &CodeShape| position == LinePosition::Alone && other.position == LinePosition::Alone;
+        // "Your code for order 4471 is 731904": the order number has its own label, and only a verb follows it.
         let passed = |other: &CodeShape| {
             is_labelled_as_other(hits, other)
                 && other.end < shape.start
@@ -37,12 +37,12 @@ pub(super) fn find_label(
         hit.end <= shape.start && shape.start - hit.end <= LABEL_REACH_FORWARD && hit.kind != CueKind::Mention
     }) {
         let gap = text(hit.end, shape.start);
-        let breaks = breaks_label(&gap, stand);
-        // A label that has its own number names that one.
-        let spent = between(hit.end, shape.start)
+        let breaks = breaks_label(&gap, position);
+        // A label that is followed by its own number labels that one.
+        let has_own_number = between(hit.end, shape.start)
             || hit.kind == CueKind::Other && gap.chars().filter(char::is_ascii_digit).count() >= 3;
         if !breaks
-            && !spent
+            && !has_own_number
             && before.as_ref().is_none_or(|(known, _)| rank(hit) >= rank(known) || hit.kind != CueKind::Hint)
         {
             before = Some((*hit, gap));
@@ -54,18 +54,18 @@ pub(super) fn find_label(
             && !matches!(hit.kind, CueKind::Mention | CueKind::Hint)
     });
     let after = behind.map(|hit| (*hit, text(shape.end, hit.start))).filter(|(hit, gap)| {
-        let line = gap.matches('\n').count() <= usize::from(stand == LinePosition::Alone);
+        let line = gap.matches('\n').count() <= usize::from(position == LinePosition::Alone);
         line && !ends_sentence(gap) && !between(shape.end, hit.start) && !gap.contains([':', '：'])
     });
     match (before, after) {
         (Some((hit, gap)), Some((other, behind))) => {
             let forward = gap.chars().count();
-            // "482913 is your code" says it better than whatever stood before.
+            // "482913 is your code" is a better label than the phrase before the number.
             let better = hit.kind != CueKind::Code
                 && other.kind == CueKind::Code
                 && !(hit.kind == CueKind::Other && is_adjacent(&gap));
             if better
-                || stand != LinePosition::Inline && other.kind == CueKind::Code && behind.chars().count() < forward
+                || position != LinePosition::Inline && other.kind == CueKind::Code && behind.chars().count() < forward
             {
                 Some((other, behind, true))
             } else {
@@ -78,7 +78,8 @@ pub(super) fn find_label(
     }
 }
 
-/// Whether words right before a number call it something else than a code: then it cannot use up another label.
+/// Whether the phrase right before a number calls it something else than a code. Such a number does not use up another
+/// label.
 fn is_labelled_as_other(hits: &[CueMatch], shape: &CodeShape) -> bool {
     let last = hits.iter().rfind(|hit| hit.end <= shape.start && shape.start - hit.end <= 12);
     last.is_some_and(|hit| hit.kind == CueKind::Other)
@@ -93,11 +94,11 @@ fn rank(hit: &CueMatch) -> usize {
     usize::from(hit.kind != CueKind::Hint)
 }
 
-/// Whether a label before cannot reach over what stands between.
-fn breaks_label(gap: &str, stand: LinePosition) -> bool {
+/// Whether the text in between ends the reach of a preceding label.
+fn breaks_label(gap: &str, position: LinePosition) -> bool {
     let lines = gap.split('\n').skip(1).filter(|line| line.chars().any(char::is_alphanumeric)).count();
-    match stand {
-        // A number that stands for itself is named by the paragraph before it.
+    match position {
+        // A number alone on its line is labelled by the paragraph before it.
         LinePosition::Alone => lines > 2,
         LinePosition::LineStart => lines > 1,
         LinePosition::Inline => ends_sentence(gap) || gap.contains("\n\n") || lines > 1,
@@ -113,7 +114,7 @@ fn ends_sentence(gap: &str) -> bool {
     })
 }
 
-/// Whether only a few joining words stand between, or a colon ends them.
+/// Whether the text in between has only a few connecting words, or ends in a colon.
 pub(super) fn is_adjacent(gap: &str) -> bool {
     let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
     let colon = gap.trim_end_matches([' ', '*', '"', '\n', '[', '「', '【', '“']).ends_with([':', '：', '>', '=']);
@@ -121,7 +122,7 @@ pub(super) fn is_adjacent(gap: &str) -> bool {
     (short || colon && gap.chars().count() <= 100) && !gap.trim_start_matches(['\n', ' ', ':']).contains("\n\n")
 }
 
-/// Whether nothing but a verb or a colon stands between.
+/// Whether the text in between is only a verb or a colon.
 pub(super) fn is_direct(gap: &str) -> bool {
     let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
     let colon = gap.trim_end_matches([' ', '*', '"', '[', '「', '【', '“']).ends_with([':', '：']);

@@ -1,4 +1,4 @@
-//! Values made unreadable, for everybody but the one who consumes them.
+//! Masks values, so that only the caller who consumes them can read them.
 
 use super::{ExtractedArtifact, ExtractedArtifacts, Kind};
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     unicode,
 };
 
-/// What may stand between two characters of a code.
+/// Characters that may separate two characters of a code.
 const CODE_SEPARATORS: &str = " -\u{a0}·.\n|";
 
-/// A value as others may see it.
+/// The masked value, safe to show to others.
 pub fn masked_value(artifact: &ExtractedArtifact) -> String {
     match artifact.kind {
         Kind::Code => "•".repeat(artifact.value.chars().count()),
@@ -17,15 +17,15 @@ pub fn masked_value(artifact: &ExtractedArtifact) -> String {
     }
 }
 
-/// The link without what is behind its host.
+/// The link up to its host.
 fn origin_only(url: &str) -> String {
     let from = url.find("://").map_or(0, |at| at + 3);
     let end = url[from..].find(['/', '?', '#']).map_or(url.len(), |at| from + at);
     format!("{}/…", &url[..end])
 }
 
-/// A text in which no code that was found, decided or not, and no secret of a link can be read.
-pub fn redact_text(text: &str, found: &ExtractedArtifacts) -> String {
+/// Masks all codes that were found, decided or not, and the secrets of links.
+pub fn redact_text(text: &str, artifacts: &ExtractedArtifacts) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
     for (start, end) in link::link_spans(text) {
@@ -40,7 +40,7 @@ pub fn redact_text(text: &str, found: &ExtractedArtifacts) -> String {
     }
     out.push_str(&text[from..]);
     let mut chars: Vec<char> = out.chars().collect();
-    let codes = found.decided.iter().chain(&found.candidates).filter(|artifact| artifact.kind == Kind::Code);
+    let codes = artifacts.decided.iter().chain(&artifacts.candidates).filter(|artifact| artifact.kind == Kind::Code);
     for code in codes {
         mask_code(&mut chars, &code.value);
     }
@@ -51,20 +51,20 @@ fn mask_code(chars: &mut [char], code: &str) {
     let code: Vec<char> = code.chars().collect();
     let mut at = 0;
     while at < chars.len() {
-        let places = code_positions(chars, at, &code);
-        at = places.last().map_or(at + 1, |last| last + 1);
-        for place in places {
-            chars[place] = '•';
+        let positions = code_positions(chars, at, &code);
+        at = positions.last().map_or(at + 1, |last| last + 1);
+        for position in positions {
+            chars[position] = '•';
         }
     }
 }
 
-/// Where the code's characters stand from `at` on; empty when it is not there.
+/// The positions of the code's characters from `at` on. Empty if the code is not there.
 fn code_positions(chars: &[char], at: usize, code: &[char]) -> Vec<usize> {
-    let mut places = Vec::with_capacity(code.len());
+    let mut positions = Vec::with_capacity(code.len());
     let mut next = at;
-    for wanted in code {
-        let skip = if places.is_empty() {
+    for expected in code {
+        let skip = if positions.is_empty() {
             0
         } else {
             chars[next.min(chars.len())..]
@@ -75,10 +75,10 @@ fn code_positions(chars: &[char], at: usize, code: &[char]) -> Vec<usize> {
         };
         next += skip;
         match chars.get(next) {
-            Some(c) if unicode::fold_to_ascii(*c) == *wanted => places.push(next),
+            Some(c) if unicode::fold_to_ascii(*c) == *expected => positions.push(next),
             _ => return Vec::new(),
         }
         next += 1;
     }
-    places
+    positions
 }

@@ -1,16 +1,16 @@
-//! What an agent waits for in a mail: one-time codes and links that carry a secret.
+//! Finds what an agent waits for in a mail: one-time codes and links that carry a secret.
 //!
-//! Deterministic and modest: a value is decided only when the mail names it and nothing else could be meant. All else
-//! is a candidate, with the reasons, for somebody to choose from.
+//! Deterministic and conservative: a value is decided only if the mail labels it and no other value could be meant. All
+//! other values are candidates, with reasons, for a person or an agent to choose from.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `script` | the text as it is searched: folded, links and addresses taken out |
-//! | `cue` | words that say what a number is; the list is `cues.txt` |
-//! | `shape`, `unit` | what could be a code by its form, and what is an amount |
-//! | `label` | which words name a number |
-//! | `score` | how sure, and why |
-//! | `mask` | values made unreadable |
+//! | `search_text` | the text that is searched: folded, with links and addresses replaced |
+//! | `cue` | phrases that say what a number is; the list is `cues.txt` |
+//! | `shape`, `unit` | what has the form of a code, and what is an amount |
+//! | `label` | which phrase labels a number |
+//! | `score` | the confidence and its reasons |
+//! | `mask` | masks values in text |
 
 mod cue;
 mod label;
@@ -32,17 +32,17 @@ use crate::{
 
 pub use mask::{masked_value, redact_text};
 
-/// From here on a value is decided.
+/// Minimum confidence of a decided value.
 pub const MIN_DECIDED_CONFIDENCE: u8 = 70;
-/// Below this a value is not even a candidate.
+/// Minimum confidence of a candidate.
 pub const MIN_CANDIDATE_CONFIDENCE: u8 = 35;
-/// By how much the best must lead before another is passed over.
+/// The lead that the best value needs over a second value that could also be decided.
 const MIN_LEAD: u8 = 20;
-/// Candidates kept of one mail.
+/// Maximum candidates kept per mail.
 pub const MAX_CANDIDATES: usize = 20;
 
 string_enum! {
-    /// What it is.
+    /// The type of an artifact.
     Kind {
         /// A one-time code.
         Code = "code",
@@ -52,113 +52,114 @@ string_enum! {
 }
 
 string_enum! {
-    /// Why it is thought to be one, or not.
+    /// A reason for or against a value.
     Reason {
-        /// A line `@host #code`.
+        /// The last line has the form `@host #code`.
         OriginBound = "origin_bound",
-        /// Words before it call it a code.
+        /// A phrase before it calls it a code.
         LabelBefore = "label_before",
-        /// Words behind it call it a code.
+        /// A phrase after it calls it a code.
         LabelAfter = "label_after",
-        /// Words near it speak of signing in.
+        /// A phrase near it is about signing in.
         WeakLabel = "weak_label",
-        /// Nothing stands between it and those words.
+        /// It is adjacent to its label.
         Adjacent = "adjacent",
-        /// It stands alone in its line.
+        /// It is alone on its line.
         OwnLine = "own_line",
-        /// It begins its line.
+        /// It starts its line.
         LineStart = "line_start",
         /// Six digits.
         SixDigits = "six_digits",
-        /// Written in groups.
+        /// The digits are written in groups.
         Grouped = "grouped",
-        /// Written with a prefix.
+        /// Written with a prefix, such as `G-553201`.
         Prefixed = "prefixed",
-        /// Has letters.
+        /// Contains letters.
         Letters = "letters",
-        /// The subject speaks of a code.
+        /// The subject mentions a code.
         SubjectLabel = "subject_label",
-        /// Stands in subject and text.
+        /// Occurs in both subject and text.
         SubjectAndText = "subject_and_text",
-        /// Words near it call it something else.
+        /// A phrase near it calls it something else.
         OtherLabel = "other_label",
         /// Looks like a year or a date.
         DateLike = "date_like",
-        /// A word with a number behind it.
+        /// A word followed by a number, such as `SAVE20`.
         WordLike = "word_like",
-        /// A number sign stands before it.
+        /// A number sign precedes it.
         NumberSign = "number_sign",
-        /// Stands in an older mail that is quoted.
+        /// Occurs in a quoted, older mail.
         Quoted = "quoted",
-        /// Stands only in a link.
+        /// Occurs only in a link.
         InLink = "in_link",
-        /// Another value is as likely.
+        /// Another value is equally likely.
         Ambiguous = "ambiguous",
-        /// What the link says, or where it leads.
+        /// The text or URL of the link indicates its purpose.
         Purpose = "purpose",
         /// The link must not be followed.
         BlockedLink = "blocked_link",
-        /// The mail is about a code; the link is beside the point.
+        /// The mail has a decided code, and the link only resets a password.
         BesideCode = "beside_code",
     }
 }
 
-/// A value with how sure it is.
+/// A value with its confidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractedArtifact {
-    /// What it is.
+    /// The type of the artifact.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// ASCII without separators or prefixes; a link as a browser would read it.
+    /// A code in ASCII without separators or prefix, or a link as a browser parses it.
     pub value: String,
-    /// 0 to 100.
+    /// The confidence, from 0 to 100.
     pub confidence: u8,
-    /// Why.
+    /// The reasons for the confidence.
     pub reasons: Vec<Reason>,
 }
 
-/// What a mail holds.
+/// The artifacts of a mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractedArtifacts {
-    /// Decided values, best first; at most one code and one link.
+    /// Decided values, most certain first. At most one code and one link.
     pub decided: Vec<ExtractedArtifact>,
-    /// What else it could be, best first.
+    /// Other possible values, most certain first.
     pub candidates: Vec<ExtractedArtifact>,
 }
 
 impl ExtractedArtifacts {
-    /// The decided value of a kind.
+    /// The decided value of a type.
     pub fn decided(&self, kind: Kind) -> Option<&ExtractedArtifact> {
         self.decided.iter().find(|artifact| artifact.kind == kind)
     }
 }
 
-/// Finds codes and links. `page` is the mail's HTML, read; `links` are the mail's links, judged.
+/// Finds codes and links. `page` is the parsed HTML of the mail, and `links` are its checked links.
 pub fn extract(mail: &ParsedMail, page: Option<&HtmlPage>, links: &[CheckedLink]) -> ExtractedArtifacts {
-    let mut found = ExtractedArtifacts::default();
-    decide(extract_codes(mail, page, links), &mut found);
-    let about_code = found.decided(Kind::Code).is_some();
-    decide(extract_links(links, about_code), &mut found);
+    let mut artifacts = ExtractedArtifacts::default();
+    decide(extract_codes(mail, page, links), &mut artifacts);
+    let about_code = artifacts.decided(Kind::Code).is_some();
+    decide(extract_links(links, about_code), &mut artifacts);
     let by_confidence = |a: &ExtractedArtifact, b: &ExtractedArtifact| b.confidence.cmp(&a.confidence);
-    found.decided.sort_by(by_confidence);
-    found.candidates.sort_by(by_confidence);
-    found.candidates.truncate(MAX_CANDIDATES);
-    found
+    artifacts.decided.sort_by(by_confidence);
+    artifacts.candidates.sort_by(by_confidence);
+    artifacts.candidates.truncate(MAX_CANDIDATES);
+    artifacts
 }
 
 fn extract_codes(mail: &ParsedMail, page: Option<&HtmlPage>, links: &[CheckedLink]) -> Vec<ExtractedArtifact> {
     let html =
         page.map(|page| page.text.as_str()).filter(|text| text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
     let plain = minimise::split_quotes(mail.text.as_deref().unwrap_or_default());
-    let shown = html.map_or_else(|| plain.clone(), minimise::split_quotes);
-    let mut found = score::score_codes(&mail.subject, &shown.own_text);
+    let visible = html.map_or_else(|| plain.clone(), minimise::split_quotes);
+    let mut found = score::score_codes(&mail.subject, &visible.own_text);
     if !found.iter().any(|code| code.confidence >= MIN_DECIDED_CONFIDENCE) && html.is_some() {
-        // What the plain text says is worth less than what the reader sees, so it counts only where that says nothing.
+        // The reader sees the HTML, so the plain text counts only if the HTML has no decided code.
         found.extend(score::score_codes(&mail.subject, &plain.own_text));
     }
     if found.iter().all(|code| code.confidence < MIN_CANDIDATE_CONFIDENCE) {
-        found
-            .extend(score::score_codes("", &shown.quoted_text).into_iter().map(|code| downgrade(code, Reason::Quoted)));
+        found.extend(
+            score::score_codes("", &visible.quoted_text).into_iter().map(|code| downgrade(code, Reason::Quoted)),
+        );
         found.extend(
             links.iter().filter_map(|link| score::code_in_link(&link.url)).map(|code| downgrade(code, Reason::InLink)),
         );
@@ -192,8 +193,8 @@ fn extract_links(links: &[CheckedLink], about_code: bool) -> Vec<ExtractedArtifa
     links.iter().filter(|link| link.purpose.is_some()).map(artifact).collect()
 }
 
-/// Decides on one value of a kind, or on none.
-fn decide(mut values: Vec<ExtractedArtifact>, found: &mut ExtractedArtifacts) {
+/// Decides on at most one value of a type. The others become candidates.
+fn decide(mut values: Vec<ExtractedArtifact>, artifacts: &mut ExtractedArtifacts) {
     values.retain(|value| value.confidence >= MIN_CANDIDATE_CONFIDENCE);
     values.sort_by_key(|value| std::cmp::Reverse(value.confidence));
     let mut seen: Vec<String> = Vec::new();
@@ -204,16 +205,16 @@ fn decide(mut values: Vec<ExtractedArtifact>, found: &mut ExtractedArtifacts) {
     });
     let best = values.first().map_or(0, |value| value.confidence);
     let next = values.get(1).map_or(0, |value| value.confidence);
-    let clear = next < MIN_DECIDED_CONFIDENCE || best - next >= MIN_LEAD;
+    let is_clear = next < MIN_DECIDED_CONFIDENCE || best - next >= MIN_LEAD;
     for (rank, mut value) in values.into_iter().enumerate() {
-        if rank == 0 && best >= MIN_DECIDED_CONFIDENCE && clear {
-            found.decided.push(value);
+        if rank == 0 && best >= MIN_DECIDED_CONFIDENCE && is_clear {
+            artifacts.decided.push(value);
             continue;
         }
-        if value.confidence >= MIN_DECIDED_CONFIDENCE && !clear {
+        if value.confidence >= MIN_DECIDED_CONFIDENCE && !is_clear {
             value.reasons.push(Reason::Ambiguous);
         }
-        found.candidates.push(value);
+        artifacts.candidates.push(value);
     }
 }
 

@@ -1,4 +1,4 @@
-//! How sure it is that a number is the code, and why.
+//! Computes the confidence that a number is the code, and the reasons.
 
 use super::{
     ExtractedArtifact, Kind, Reason,
@@ -8,22 +8,22 @@ use super::{
 };
 use crate::artifact::search_text::SearchText;
 
-/// Codes of a subject and a text, each value once.
+/// Scores the codes in a subject and a text, each value once.
 pub(super) fn score_codes(subject: &str, text: &str) -> Vec<ExtractedArtifact> {
     let subject = SearchText::new(subject);
     let body = SearchText::new(text);
     let subject_hits = cue::find_cues(&subject);
-    let about = |says: CueKind| subject_hits.iter().any(|hit| hit.kind == says);
-    let topic = if about(CueKind::Code) {
+    let subject_has = |kind: CueKind| subject_hits.iter().any(|hit| hit.kind == kind);
+    let subject_score = if subject_has(CueKind::Code) {
         10
-    } else if about(CueKind::Hint) && !about(CueKind::Other) {
+    } else if subject_has(CueKind::Hint) && !subject_has(CueKind::Other) {
         5
     } else {
         0
     };
     let mut found: Vec<ExtractedArtifact> = origin_bound_code(&body).into_iter().collect();
     let in_subject = score_all(&subject, &subject_hits, 0);
-    let in_body = score_all(&body, &cue::find_cues(&body), topic);
+    let in_body = score_all(&body, &cue::find_cues(&body), subject_score);
     for code in in_body.into_iter().chain(in_subject) {
         if let Some(known) = found.iter_mut().find(|known| known.value == code.value) {
             known.confidence = (known.confidence.max(code.confidence)).saturating_add(8).min(99);
@@ -37,9 +37,9 @@ pub(super) fn score_codes(subject: &str, text: &str) -> Vec<ExtractedArtifact> {
     found
 }
 
-/// A last line `@host #code`, as text messages bind a code to a site.
-fn origin_bound_code(script: &SearchText) -> Option<ExtractedArtifact> {
-    let text: String = script.chars.iter().collect();
+/// The code in a last line `@host #code`, the format that binds codes in text messages to a site.
+fn origin_bound_code(search_text: &SearchText) -> Option<ExtractedArtifact> {
+    let text: String = search_text.chars.iter().collect();
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let (host, code) = line.trim().strip_prefix('@')?.split_once(" #")?;
     let code = code.split([' ', '@', '%']).next().unwrap_or_default();
@@ -52,7 +52,7 @@ fn origin_bound_code(script: &SearchText) -> Option<ExtractedArtifact> {
     })
 }
 
-/// The code in a link's query, which its reader may never have seen.
+/// The code in a link's query, which the reader may never have seen.
 pub(super) fn code_in_link(url: &str) -> Option<ExtractedArtifact> {
     let (_, query) = url.split_once('?')?;
     let value = query.split(['&', '#']).find_map(|pair| {
@@ -62,11 +62,11 @@ pub(super) fn code_in_link(url: &str) -> Option<ExtractedArtifact> {
     fits.then(|| ExtractedArtifact { kind: Kind::Code, value: value.to_owned(), confidence: 40, reasons: Vec::new() })
 }
 
-fn score_all(script: &SearchText, hits: &[CueMatch], topic: i32) -> Vec<ExtractedArtifact> {
-    let shapes = shape::find_shapes(script);
+fn score_all(search_text: &SearchText, hits: &[CueMatch], subject_score: i32) -> Vec<ExtractedArtifact> {
+    let shapes = shape::find_shapes(search_text);
     let mut found: Vec<ExtractedArtifact> = Vec::new();
     for shape in &shapes {
-        let Some((score, reasons)) = score_shape(script, hits, &shapes, shape, topic) else { continue };
+        let Some((score, reasons)) = score_shape(search_text, hits, &shapes, shape, subject_score) else { continue };
         let confidence = score.clamp(0, 99) as u8;
         let new = ExtractedArtifact { kind: Kind::Code, value: shape.value.clone(), confidence, reasons };
         match found.iter_mut().find(|known| known.value == new.value) {
@@ -79,17 +79,17 @@ fn score_all(script: &SearchText, hits: &[CueMatch], topic: i32) -> Vec<Extracte
 }
 
 fn score_shape(
-    script: &SearchText,
+    search_text: &SearchText,
     hits: &[CueMatch],
     shapes: &[CodeShape],
     shape: &CodeShape,
-    topic: i32,
+    subject_score: i32,
 ) -> Option<(i32, Vec<Reason>)> {
-    let stand = shape.position;
-    let (hit, gap, after) = find_label(script, hits, shapes, shape)?;
-    let near = is_adjacent(&gap);
+    let position = shape.position;
+    let (hit, gap, after) = find_label(search_text, hits, shapes, shape)?;
+    let adjacent = is_adjacent(&gap);
     let mut reasons = Vec::new();
-    let mut score = topic;
+    let mut score = subject_score;
     match hit.kind {
         CueKind::Code => {
             score += 55;
@@ -111,39 +111,40 @@ fn score_shape(
         }
     };
     let strong = hit.kind == CueKind::Code;
-    // Six digits are hardly ever anything else; other numbers must stand right beside the word.
+    // Six digits are rarely anything else. Other numbers must be right beside the label.
     let six = shape.value.len() == 6 && !shape.has_letters;
-    let beside = near && (six || shape.has_letters || stand != LinePosition::Inline || is_direct(&gap));
+    let beside = adjacent && (six || shape.has_letters || position != LinePosition::Inline || is_direct(&gap));
     add(beside && strong, 20, Reason::Adjacent);
-    add(stand == LinePosition::Alone, 25, Reason::OwnLine);
-    add(stand == LinePosition::LineStart && !near, 10, Reason::LineStart);
+    add(position == LinePosition::Alone, 25, Reason::OwnLine);
+    add(position == LinePosition::LineStart && !adjacent, 10, Reason::LineStart);
     add(six, 10, Reason::SixDigits);
-    add(topic == 10, 0, Reason::SubjectLabel);
+    add(subject_score == 10, 0, Reason::SubjectLabel);
     add(shape.is_grouped, 0, Reason::Grouped);
     add(shape.has_prefix, 5, Reason::Prefixed);
     add(shape.has_letters, 0, Reason::Letters);
     add(shape.has_number_sign, -25, Reason::NumberSign);
     add(shape.has_letters && is_promo_code(&shape.value), -30, Reason::WordLike);
-    let tight = strong && (is_direct(&gap) || stand == LinePosition::Alone);
+    let tight = strong && (is_direct(&gap) || position == LinePosition::Alone);
     add(is_date(&shape.value) && !tight, -35, Reason::DateLike);
-    // Letters and long runs could be anything: only a label right beside them makes them a code.
-    let odd = shape.has_letters || shape.value.len() > 8;
-    let close = strong && (near || stand == LinePosition::Alone);
-    if odd && !close || shape.is_grouped && !strong || shape.has_letters && !is_code_word(shape, stand, &gap) {
+    // Values with letters and long numbers could be anything, so they need a label right beside them.
+    let needs_label = shape.has_letters || shape.value.len() > 8;
+    let close = strong && (adjacent || position == LinePosition::Alone);
+    if needs_label && !close || shape.is_grouped && !strong || shape.has_letters && !is_code_word(shape, position, &gap)
+    {
         return None;
     }
     Some((score, reasons))
 }
 
-/// Words in capitals are codes only where nothing else could stand.
-fn is_code_word(shape: &CodeShape, stand: LinePosition, gap: &str) -> bool {
+/// Without digits, or with lower-case letters, a value is a code only if it is alone on its line or follows a colon.
+fn is_code_word(shape: &CodeShape, position: LinePosition, gap: &str) -> bool {
     let digits = shape.value.bytes().any(|b| b.is_ascii_digit());
     let lower = shape.value.bytes().any(|b| b.is_ascii_lowercase());
     let colon = gap.trim_end().ends_with([':', '：']);
-    if digits && !lower { true } else { stand == LinePosition::Alone || colon }
+    if digits && !lower { true } else { position == LinePosition::Alone || colon }
 }
 
-/// A word with a number behind it, such as `SAVE20`, was made to be remembered: shops do that.
+/// Whether a value is a word followed by a number, such as `SAVE20`: a memorable shop coupon.
 fn is_promo_code(value: &str) -> bool {
     let letters = value.bytes().take_while(u8::is_ascii_alphabetic).count();
     let rest = &value[letters..];

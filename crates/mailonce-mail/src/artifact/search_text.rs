@@ -1,14 +1,14 @@
-//! The text as it is searched: characters folded, and links and addresses replaced by a mark, since their digits mean
-//! nothing.
+//! The text that is searched for codes: characters folded to ASCII, and links and addresses replaced by a placeholder,
+//! since digits in them are not codes.
 
 use crate::{link, unicode};
 
-/// Characters that are searched.
+/// Maximum characters that are searched.
 const MAX_CHARS: usize = 50_000;
-/// What stands for a link or an address.
+/// The placeholder for a link or an address.
 const PLACEHOLDER: char = '\u{1}';
 
-/// A text, once as written and once in lower case, with one index for both.
+/// A text as written and in lower case. An index is valid in both.
 pub(super) struct SearchText {
     pub(super) chars: Vec<char>,
     pub(super) lower: Vec<char>,
@@ -28,7 +28,7 @@ impl SearchText {
         self.chars.get(index).copied()
     }
 
-    /// The character before.
+    /// The character before `index`.
     pub(super) fn char_before(&self, index: usize) -> Option<char> {
         index.checked_sub(1).and_then(|index| self.char_at(index))
     }
@@ -37,7 +37,7 @@ impl SearchText {
         self.chars.get(from..to.min(self.chars.len())).unwrap_or_default()
     }
 
-    /// Where the line of `index` begins and ends.
+    /// Start and end of the line that contains `index`.
     pub(super) fn line_bounds(&self, index: usize) -> (usize, usize) {
         let index = index.min(self.chars.len());
         let start = self.chars[..index].iter().rposition(|c| *c == '\n').map_or(0, |at| at + 1);
@@ -45,7 +45,7 @@ impl SearchText {
         (start, end)
     }
 
-    /// The words behind `index`, at most `max` characters of the same line.
+    /// The lower-case text after `index`: at most `max` characters, up to the end of the line.
     pub(super) fn text_after(&self, index: usize, max: usize) -> String {
         let line = self.lower.get(index..).unwrap_or_default().iter().take(max).take_while(|c| **c != '\n');
         line.collect()

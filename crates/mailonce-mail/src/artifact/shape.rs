@@ -1,12 +1,12 @@
-//! What could be a code by its form: runs and groups of digits, and runs with letters.
+//! Finds values with the form of a code: runs and groups of digits, and runs with letters.
 
 use super::unit::has_unit;
 use crate::artifact::search_text::SearchText;
 use crate::unicode;
 
-/// Something that could be a code.
+/// A value that could be a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a shape")]
 pub(super) struct CodeShape {
     pub(super) start: usize,
     pub(super) end: usize,
@@ -14,12 +14,12 @@ pub(super) struct CodeShape {
     pub(super) is_grouped: bool,
     pub(super) has_prefix: bool,
     pub(super) has_letters: bool,
-    /// A number sign stands before it.
+    /// Whether a number sign precedes it.
     pub(super) has_number_sign: bool,
     pub(super) position: LinePosition,
 }
 
-/// Where a shape stands in its line.
+/// The position of a shape on its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinePosition {
     Alone,
@@ -27,38 +27,39 @@ pub(super) enum LinePosition {
     Inline,
 }
 
-/// Shapes kept of one text.
+/// Maximum shapes kept per text.
 const MAX_SHAPES: usize = 500;
-/// Finds them, left to right.
-pub(super) fn find_shapes(script: &SearchText) -> Vec<CodeShape> {
+/// Finds shapes, left to right.
+pub(super) fn find_shapes(search_text: &SearchText) -> Vec<CodeShape> {
     let mut shapes = Vec::new();
     let mut at = 0;
-    while at < script.chars.len() && shapes.len() < MAX_SHAPES {
-        let c = script.chars[at];
+    while at < search_text.chars.len() && shapes.len() < MAX_SHAPES {
+        let c = search_text.chars[at];
         if !c.is_ascii_alphanumeric() {
             at += 1;
             continue;
         }
-        let end = run_end(script, at);
-        let digits = script.slice(at, end).iter().all(char::is_ascii_digit);
+        let end = run_end(search_text, at);
+        let digits = search_text.slice(at, end).iter().all(char::is_ascii_digit);
         if digits {
-            at = collect_numbers(script, at, &mut shapes);
+            at = collect_numbers(search_text, at, &mut shapes);
         } else {
-            let whole = dashed_run_end(script, at);
-            shapes.extend(alphanumeric_shape(script, at, whole));
+            let whole = dashed_run_end(search_text, at);
+            shapes.extend(alphanumeric_shape(search_text, at, whole));
             at = whole;
         }
     }
     for shape in &mut shapes {
-        shape.position = line_position(script, shape);
+        shape.position = line_position(search_text, shape);
     }
     shapes
 }
 
-/// Only punctuation counts as nothing; a link does not.
-fn line_position(script: &SearchText, shape: &CodeShape) -> LinePosition {
-    let (start, end) = script.line_bounds(shape.start);
-    let empty = |from: usize, to: usize| !script.slice(from, to).iter().any(|c| c.is_alphanumeric() || *c == '\u{1}');
+/// The position of a shape on its line. Punctuation around it is ignored, links are not.
+fn line_position(search_text: &SearchText, shape: &CodeShape) -> LinePosition {
+    let (start, end) = search_text.line_bounds(shape.start);
+    let empty =
+        |from: usize, to: usize| !search_text.slice(from, to).iter().any(|c| c.is_alphanumeric() || *c == '\u{1}');
     match (empty(start, shape.start), empty(shape.end, end)) {
         (true, true) => LinePosition::Alone,
         (true, false) => LinePosition::LineStart,
@@ -67,79 +68,82 @@ fn line_position(script: &SearchText, shape: &CodeShape) -> LinePosition {
 }
 
 /// The end of a run of letters and digits.
-fn run_end(script: &SearchText, at: usize) -> usize {
-    at + script.chars[at..].iter().take_while(|c| c.is_ascii_alphanumeric()).count()
+fn run_end(search_text: &SearchText, at: usize) -> usize {
+    at + search_text.chars[at..].iter().take_while(|c| c.is_ascii_alphanumeric()).count()
 }
 
-/// The end of runs that are held together by single dashes.
-fn dashed_run_end(script: &SearchText, at: usize) -> usize {
-    let mut end = run_end(script, at);
-    while script.char_at(end) == Some('-') && script.char_at(end + 1).is_some_and(|c| c.is_ascii_alphanumeric()) {
-        end = run_end(script, end + 1);
+/// The end of a chain of runs joined by single dashes.
+fn dashed_run_end(search_text: &SearchText, at: usize) -> usize {
+    let mut end = run_end(search_text, at);
+    while search_text.char_at(end) == Some('-')
+        && search_text.char_at(end + 1).is_some_and(|c| c.is_ascii_alphanumeric())
+    {
+        end = run_end(search_text, end + 1);
     }
     end
 }
 
-/// A chain of digit groups from `at`; its shapes are added, its end is the answer.
-fn collect_numbers(script: &SearchText, at: usize, shapes: &mut Vec<CodeShape>) -> usize {
-    let mut groups = vec![(at, run_end(script, at))];
+/// Adds the shapes of a chain of digit groups that starts at `at`. Returns the end of the chain.
+fn collect_numbers(search_text: &SearchText, at: usize, shapes: &mut Vec<CodeShape>) -> usize {
+    let mut groups = vec![(at, run_end(search_text, at))];
     let mut seps: Vec<char> = Vec::new();
     let mut end = groups[0].1;
     loop {
-        let blanks = script.chars[end..].iter().take(4).take_while(|c| **c == ' ').count();
-        let tight = script.char_at(end).filter(|c| "-.,:/".contains(*c));
+        let blanks = search_text.chars[end..].iter().take(4).take_while(|c| **c == ' ').count();
+        let tight = search_text.char_at(end).filter(|c| "-.,:/".contains(*c));
         let next = if let Some(c) = tight {
             Some((end + 1, c))
         } else {
             (1..=3).contains(&blanks).then_some((end + blanks, ' '))
         };
-        let Some((start, sep)) = next.filter(|(start, _)| script.char_at(*start).is_some_and(|c| c.is_ascii_digit()))
+        let Some((start, sep)) =
+            next.filter(|(start, _)| search_text.char_at(*start).is_some_and(|c| c.is_ascii_digit()))
         else {
             break;
         };
-        let stop = run_end(script, start);
-        if !script.slice(start, stop).iter().all(char::is_ascii_digit) {
+        let stop = run_end(search_text, start);
+        if !search_text.slice(start, stop).iter().all(char::is_ascii_digit) {
             break;
         }
         groups.push((start, stop));
         seps.push(sep);
         end = stop;
     }
-    let (front, back) = (script.char_before(at), script.char_at(end));
-    if !may_start_number(script, at, front)
+    let (front, back) = (search_text.char_before(at), search_text.char_at(end));
+    if !may_start_number(search_text, at, front)
         || back.is_some_and(|c| unicode::is_word_char(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
     {
         return end;
     }
-    let tight_letter = back == Some('-') && script.char_at(end + 1).is_some_and(char::is_alphanumeric);
-    if !tight_letter && !has_unit(script, end) {
-        shapes.extend(digit_group_shapes(script, &groups, &seps));
+    let tight_letter = back == Some('-') && search_text.char_at(end + 1).is_some_and(char::is_alphanumeric);
+    if !tight_letter && !has_unit(search_text, end) {
+        shapes.extend(digit_group_shapes(search_text, &groups, &seps));
     }
     end
 }
 
-/// Whether a number may begin here.
-fn may_start_number(script: &SearchText, at: usize, front: Option<char>) -> bool {
-    let Some(front) = front else { return true };
-    let earlier = at.checked_sub(2).and_then(|at| script.char_at(at));
+/// Whether a code may start here.
+fn may_start_number(search_text: &SearchText, at: usize, before: Option<char>) -> bool {
+    let Some(before) = before else { return true };
+    let earlier = at.checked_sub(2).and_then(|at| search_text.char_at(at));
     let money = |c: char| "$€£¥₹₽₩₺+".contains(c);
-    let joins = "-.,:/".contains(front) && earlier.is_some_and(char::is_alphanumeric) && front != ':';
-    let clock = front == ':' && earlier.is_some_and(|c| c.is_ascii_digit());
-    // One star is emphasis, several are a hidden card number.
-    let emphasis = front == '*' && earlier != Some('*');
-    let spaced_money = front == ' ' && earlier.is_some_and(money);
-    !(unicode::is_word_char(front)
-        || money(front)
+    let joins = "-.,:/".contains(before) && earlier.is_some_and(char::is_alphanumeric) && before != ':';
+    let clock = before == ':' && earlier.is_some_and(|c| c.is_ascii_digit());
+    // One star is emphasis, several stars are a masked card number.
+    let emphasis = before == '*' && earlier != Some('*');
+    let spaced_money = before == ' ' && earlier.is_some_and(money);
+    !(unicode::is_word_char(before)
+        || money(before)
         || joins
         || clock
         || spaced_money
-        || "*•_@\u{1}=&x×~".contains(front) && !emphasis)
+        || "*•_@\u{1}=&x×~".contains(before) && !emphasis)
 }
 
-fn digit_group_shapes(script: &SearchText, groups: &[(usize, usize)], seps: &[char]) -> Vec<CodeShape> {
+fn digit_group_shapes(search_text: &SearchText, groups: &[(usize, usize)], seps: &[char]) -> Vec<CodeShape> {
     let shape = |start: usize, end: usize, grouped: bool| {
-        let value: String = script.slice(start, end).iter().filter(|c| c.is_ascii_digit()).collect();
-        let sign = script.char_before(start) == Some('#') || script.char_before(start) == Some('№');
+        let value: String = search_text.slice(start, end).iter().filter(|c| c.is_ascii_digit()).collect();
+        let sign = search_text.char_before(start) == Some('#') || search_text.char_before(start) == Some('№');
         CodeShape {
             start,
             end,
@@ -167,7 +171,7 @@ fn digit_group_shapes(script: &SearchText, groups: &[(usize, usize)], seps: &[ch
     if one_sep && (seps[0] == ' ' || seps[0] == '-') && (singles || even) && !dated {
         return vec![shape(first, last, true)];
     }
-    // Two numbers side by side are two numbers; more of them are a telephone, a card or a table.
+    // Two numbers side by side are separate numbers. More are a telephone number, a card number or a table.
     if seps.iter().all(|sep| *sep == ' ') && groups.len() == 2 && total < 9 {
         return groups
             .iter()
@@ -178,18 +182,18 @@ fn digit_group_shapes(script: &SearchText, groups: &[(usize, usize)], seps: &[ch
     Vec::new()
 }
 
-/// A run with letters: `TF35D`, `84A-KMN`, `G-553201`.
-fn alphanumeric_shape(script: &SearchText, start: usize, end: usize) -> Option<CodeShape> {
-    let front = script.char_before(start);
-    let back = script.char_at(end);
+/// A shape with letters, or with a prefix: `TF35D`, `84A-KMN`, `G-553201`.
+fn alphanumeric_shape(search_text: &SearchText, start: usize, end: usize) -> Option<CodeShape> {
+    let front = search_text.char_before(start);
+    let back = search_text.char_at(end);
     let closed =
         |c: Option<char>| c.is_some_and(|c| unicode::is_word_char(c) || "_@\u{1}./\\=&".contains(c) && c != '.');
-    let dotted = back == Some('.') && script.char_at(end + 1).is_some_and(char::is_alphanumeric);
+    let dotted = back == Some('.') && search_text.char_at(end + 1).is_some_and(char::is_alphanumeric);
     let front_dotted = front == Some('.') || front == Some('-');
     if closed(front) || closed(back) || dotted || front_dotted {
         return None;
     }
-    let text: String = script.slice(start, end).iter().collect();
+    let text: String = search_text.slice(start, end).iter().collect();
     let groups: Vec<&str> = text.split('-').collect();
     let sign = front == Some('#');
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -216,7 +220,7 @@ fn alphanumeric_shape(script: &SearchText, start: usize, end: usize) -> Option<C
     let count = value.bytes().filter(u8::is_ascii_digit).count();
     let even = groups.len() > 1 && groups.iter().all(|group| (2..=5).contains(&group.len()));
     let fits = (4..=12).contains(&value.len()) && (groups.len() == 1 || even);
-    // Without a digit it is a word, unless it is all capitals in groups or alone.
+    // Without a digit it is a word, unless it is all capitals and of a typical length.
     let mixed = count >= 1 && count < value.len() && (upper || value.len() >= 5 && groups.len() == 1);
     let capitals = count == 0 && upper && (groups.len() > 1 && value.len() >= 6 || (5..=8).contains(&value.len()));
     let grouped = groups.len() > 1;

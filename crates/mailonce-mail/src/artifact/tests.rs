@@ -1,4 +1,4 @@
-//! Single rules, one by one. The corpus of whole mails is in `tests/artifacts`.
+//! Tests of single rules. The corpus of whole mails is in `tests/artifacts`.
 
 use super::*;
 use crate::{link::LinkPolicy, parse::parse};

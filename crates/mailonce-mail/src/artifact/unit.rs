@@ -1,8 +1,8 @@
-//! Units: what makes a number a span of time, an amount or a count.
+//! Units that turn a number into a duration, an amount or a count.
 
 use crate::artifact::search_text::SearchText;
 
-/// Units that make a number a span of time or an amount.
+/// Units that turn a number into a duration or an amount.
 const UNITS: &[&str] = &[
     "%",
     "€",
@@ -100,10 +100,10 @@ const UNITS: &[&str] = &[
     "x ",
 ];
 
-/// Whether a unit stands right behind a number that ends at `end`.
-pub(super) fn has_unit(script: &SearchText, end: usize) -> bool {
-    let behind = script.text_after(end, 12);
-    let behind = behind.trim_start_matches([' ', '-']);
-    let padded = format!("{behind} ");
+/// Whether a unit follows the number that ends at `end`.
+pub(super) fn has_unit(search_text: &SearchText, end: usize) -> bool {
+    let following = search_text.text_after(end, 12);
+    let following = following.trim_start_matches([' ', '-']);
+    let padded = format!("{following} ");
     UNITS.iter().any(|unit| padded.starts_with(unit))
 }

@@ -1,12 +1,12 @@
-//! Mail that tells what became of our mail: delivery reports, complaints, and the letters of old mail systems.
+//! Parses reports about our mail: delivery status notifications, complaints, and bounces in plain prose.
 //!
-//! A report is a claim by a stranger. What it is worth is decided by the [`Tag`], whose MAC the caller checks; the
-//! Message-ID and our own id are only hints where no tag came back.
+//! A report is an unverified claim. Only the [`AttemptTag`], whose MAC the caller checks, proves that it concerns our
+//! mail. The Message-ID and our email id are only hints if there is no tag.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `report` | RFC 3464 reports and RFC 5965 complaints |
-//! | `letter` | bounces in prose: qmail, Exim and the like |
+//! | `prose` | bounces in prose: qmail, Exim and similar |
 
 mod prose;
 mod report;
@@ -20,45 +20,47 @@ use crate::{
     return_path::AttemptTag,
 };
 
-/// Recipients of one report that are looked at.
+/// Maximum number of recipients per report.
 pub const MAX_RECIPIENTS: usize = 100;
 
-/// What a report says.
+/// A parsed report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounce {
-    /// Which attempt it is about. Only its MAC proves that we made it.
+    /// The attempt that the report concerns. Only its MAC proves that we created the tag.
     pub tag: Option<AttemptTag>,
-    /// Our email, as the returned header names it. A hint.
+    /// Our email id from the returned header. A hint.
     pub email: Option<EmailId>,
     /// The Message-ID of the returned mail, with angle brackets. A hint.
     pub message_id: Option<String>,
-    /// What became of each recipient.
+    /// The result for each recipient.
     pub recipients: Vec<RecipientResult>,
-    /// Whether it keeps to RFC 3464 or RFC 5965.
+    /// Whether it follows RFC 3464 or RFC 5965.
     pub is_standard: bool,
 }
 
-/// What became of one recipient.
+/// The result for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipientResult {
-    /// A bare address, as we wrote it where the report knows that, else as the last hop did. Empty when nobody says.
+    /// The bare address: the original recipient if the report has it, else the final one. Empty if unknown.
     pub recipient: String,
-    /// What became of it.
+    /// The reported status.
     pub reported_status: ReportedStatus,
     /// The enhanced status code, such as `5.1.1`.
     pub status: Option<String>,
-    /// In the words of the far end: one printable line, cut.
+    /// The remote server's explanation: one printable line, truncated.
     pub reason: String,
 }
 
-/// Reads a bounce. `recipient` is the address it came to: the return path of the mail it is about.
+/// Parses a bounce. `recipient` is the address that received it: the return path of the mail that bounced.
 ///
-/// `None` when the mail is none: an absence note that came to a return path is no bounce.
-pub fn parse_bounce(raw: &[u8], mail: &ParsedMail, envelope: Option<&str>, recipient: &str) -> Option<Bounce> {
+/// `None` if the mail is not a bounce, for example an out-of-office reply to a return path.
+pub fn parse_bounce(raw: &[u8], mail: &ParsedMail, envelope_sender: Option<&str>, recipient: &str) -> Option<Bounce> {
     let mut bounce = report::parse_report(raw, mail).or_else(|| {
-        let why = automatic::detect(mail, envelope)?.reason;
-        // Prose is believed only of those who write bounces: mail systems and the null return path.
-        matches!(why, Why::NullReturnPath | Why::MailSystem | Why::Report).then(|| prose::parse_prose(mail)).flatten()
+        let reason = automatic::detect(mail, envelope_sender)?.reason;
+        // Prose is trusted only from senders that write bounces: mail systems and the null return path.
+        matches!(reason, Why::NullReturnPath | Why::MailSystem | Why::Report)
+            .then(|| prose::parse_prose(mail))
+            .flatten()
     })?;
     let to = mail.to.iter().map(|to| to.address.as_str());
     let tag = std::iter::once(recipient).chain(to).find_map(AttemptTag::from_return_path);
@@ -68,7 +70,7 @@ pub fn parse_bounce(raw: &[u8], mail: &ParsedMail, envelope: Option<&str>, recip
 }
 
 impl Bounce {
-    /// Adds what the returned header says.
+    /// Adds the hints from the returned header.
     fn add_returned_headers(&mut self, raw: &[u8], mail: &ParsedMail) {
         let kinds = [
             "text/rfc822-headers",
@@ -93,7 +95,7 @@ impl Bounce {
     }
 }
 
-/// `5.1.1` of a text that has one.
+/// The first enhanced status code in a text, such as `5.1.1`.
 fn find_enhanced_status(text: &str) -> Option<String> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.')
         .take(2000)
@@ -108,7 +110,7 @@ fn is_enhanced_status(word: &str) -> bool {
         && parts[1..].iter().all(|part| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whether the address itself is at fault, now and later: such an address is not tried again.
+/// Whether the address itself is permanently invalid, so that it should not be used again.
 fn is_permanent(status: Option<&str>, reason: &str) -> bool {
     const DEAD: &[&str] = &["5.1.0", "5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1", "5.4.4"];
     const WORDS: &[&str] = &[
@@ -134,13 +136,13 @@ fn is_permanent(status: Option<&str>, reason: &str) -> bool {
         "unknown address",
         "not a valid recipient",
     ];
-    let temporary = status.is_some_and(|status| status.starts_with('4'));
+    let is_temporary = status.is_some_and(|status| status.starts_with('4'));
     let reason = reason.to_ascii_lowercase();
-    // Code 5.0.0 says nothing; then the words decide.
-    let vague = status.is_none_or(|status| matches!(status, "5.0.0" | "5.3.0" | "5.5.0"));
-    !temporary
+    // A vague code such as 5.0.0 says nothing, so the text decides.
+    let is_vague = status.is_none_or(|status| matches!(status, "5.0.0" | "5.3.0" | "5.5.0"));
+    !is_temporary
         && (status.is_some_and(|status| DEAD.contains(&status))
-            || vague && WORDS.iter().any(|words| reason.contains(words)))
+            || is_vague && WORDS.iter().any(|words| reason.contains(words)))
 }
 
 fn reason_line(text: &str) -> String {

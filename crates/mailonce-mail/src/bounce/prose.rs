@@ -1,4 +1,4 @@
-//! Bounces in prose. Read only of senders that write nothing else.
+//! Parses bounces in prose, for mail systems that send no standard report.
 
 use super::{Bounce, MAX_RECIPIENTS, RecipientResult, find_enhanced_status, is_permanent, reason_line};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     parse::{HeaderFields, ParsedMail, Truncation},
 };
 
-/// Where the returned mail begins.
+/// Lines that mark the start of the returned mail.
 const RETURNED_MAIL_MARKERS: &[&str] = &[
     "--- below this line is a copy of the message",
     "this is a copy of the message",
@@ -19,7 +19,7 @@ const RETURNED_MAIL_MARKERS: &[&str] = &[
     "the header of the original message",
     "included is a copy of the message header",
 ];
-/// Words of failure, in lower case.
+/// Phrases of a failure, in lower case.
 const FAILURE_PHRASES: &[&str] = &[
     "could not be delivered",
     "couldn't be delivered",
@@ -50,7 +50,7 @@ const FAILURE_PHRASES: &[&str] = &[
     "配信できません",
     "无法投递",
 ];
-/// Words of delay.
+/// Phrases of a delay, in lower case.
 const DELAY_PHRASES: &[&str] = &[
     "delayed",
     "will be retried",
@@ -65,19 +65,19 @@ pub(super) fn parse_prose(mail: &ParsedMail) -> Option<Bounce> {
     let text = mail.text.as_deref().unwrap_or_default();
     let lower = text.to_ascii_lowercase();
     let end = RETURNED_MAIL_MARKERS.iter().filter_map(|mark| lower.find(mark)).min().unwrap_or(text.len());
-    let (told, returned) = text.split_at(end);
+    let (notice, returned) = text.split_at(end);
     let subject = mail.subject.to_lowercase();
-    let lower = told.to_lowercase();
-    let said = |words: &[&str]| words.iter().any(|words| lower.contains(words) || subject.contains(words));
-    let says = if said(DELAY_PHRASES) {
+    let lower = notice.to_lowercase();
+    let mentions = |words: &[&str]| words.iter().any(|words| lower.contains(words) || subject.contains(words));
+    let reported_status = if mentions(DELAY_PHRASES) {
         ReportedStatus::Deferred
-    } else if said(FAILURE_PHRASES) || mail.headers.has("x-failed-recipients") {
-        let status = find_enhanced_status(told);
-        ReportedStatus::Bounced { permanent: is_permanent(status.as_deref(), told) }
+    } else if mentions(FAILURE_PHRASES) || mail.headers.has("x-failed-recipients") {
+        let status = find_enhanced_status(notice);
+        ReportedStatus::Bounced { permanent: is_permanent(status.as_deref(), notice) }
     } else {
         return None;
     };
-    let recipients = recipient_results(mail, told, says);
+    let recipients = recipient_results(mail, notice, reported_status);
     let mut bounce = Bounce { tag: None, email: None, message_id: None, recipients, is_standard: false };
     if let Some((_, header)) = returned.split_once('\n') {
         let (fields, _) =
@@ -87,7 +87,7 @@ pub(super) fn parse_prose(mail: &ParsedMail) -> Option<Bounce> {
     Some(bounce)
 }
 
-fn recipient_results(mail: &ParsedMail, told: &str, says: ReportedStatus) -> Vec<RecipientResult> {
+fn recipient_results(mail: &ParsedMail, notice: &str, reported_status: ReportedStatus) -> Vec<RecipientResult> {
     let listed: Vec<String> = mail
         .headers
         .all("x-failed-recipients")
@@ -96,29 +96,29 @@ fn recipient_results(mail: &ParsedMail, told: &str, says: ReportedStatus) -> Vec
         .take(MAX_RECIPIENTS)
         .collect();
     let mut addresses =
-        if listed.is_empty() { told.lines().filter_map(address_line).take(MAX_RECIPIENTS).collect() } else { listed };
+        if listed.is_empty() { notice.lines().filter_map(address_line).take(MAX_RECIPIENTS).collect() } else { listed };
     if addresses.is_empty() {
         addresses.push(String::new());
     }
     addresses.dedup();
-    let fate = |recipient: String| {
-        let reason = reason_for(told, &recipient);
+    let result = |recipient: String| {
+        let reason = reason_for(notice, &recipient);
         RecipientResult {
             recipient,
-            reported_status: says,
-            status: find_enhanced_status(&reason).or_else(|| find_enhanced_status(told)),
+            reported_status,
+            status: find_enhanced_status(&reason).or_else(|| find_enhanced_status(notice)),
             reason: reason_line(&reason),
         }
     };
-    addresses.into_iter().map(fate).collect()
+    addresses.into_iter().map(result).collect()
 }
 
-/// A line that is about one address: `<user@example.com>:` or the address alone.
+/// The address of a line such as `<user@example.com>:` or of a line with only an address.
 fn address_line(text: &str) -> Option<String> {
     let text = text.trim();
     let bracketed = text.strip_prefix('<').and_then(|rest| rest.split_once('>')).map(|(address, _)| address);
-    let alone = text.trim_end_matches(':');
-    parse_address(bracketed.unwrap_or(alone))
+    let bare = text.trim_end_matches(':');
+    parse_address(bracketed.unwrap_or(bare))
 }
 
 fn parse_address(text: &str) -> Option<String> {
@@ -126,11 +126,11 @@ fn parse_address(text: &str) -> Option<String> {
     mailonce_core::address::Address::parse(text).is_ok().then(|| text.to_owned())
 }
 
-/// What stands behind the address, up to an empty line.
-fn reason_for(told: &str, recipient: &str) -> String {
-    let behind = told.split_once(recipient).filter(|_| !recipient.is_empty()).map_or(told, |(_, behind)| behind);
-    let behind = behind.trim_start_matches(['>', ':', ' ']);
-    let lines: Vec<&str> = behind
+/// The text after the address, up to an empty line.
+fn reason_for(notice: &str, recipient: &str) -> String {
+    let after = notice.split_once(recipient).filter(|_| !recipient.is_empty()).map_or(notice, |(_, after)| after);
+    let after = after.trim_start_matches(['>', ':', ' ']);
+    let lines: Vec<&str> = after
         .lines()
         .map(str::trim)
         .skip_while(|line| line.is_empty())

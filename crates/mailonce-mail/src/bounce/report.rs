@@ -7,7 +7,7 @@ use crate::{
     return_path::AttemptTag,
 };
 
-/// Bytes of a report's machine-readable part that are looked at.
+/// Maximum size of the machine-readable part of a report.
 const MAX_REPORT_BYTES: usize = 256 * 1024;
 
 pub(super) fn parse_report(raw: &[u8], mail: &ParsedMail) -> Option<Bounce> {
@@ -23,15 +23,15 @@ pub(super) fn parse_report(raw: &[u8], mail: &ParsedMail) -> Option<Bounce> {
     part(&["message/feedback-report"]).map(|bytes| parse_complaint(&bytes))
 }
 
-/// Groups of fields, an empty line between them: the first is about the mail, each other about a recipient.
+/// Parses groups of fields, separated by empty lines. The first describes the mail, each other one a recipient.
 fn parse_delivery_status(bytes: &[u8]) -> Option<Bounce> {
     let mut groups: Vec<HeaderFields> = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() && groups.len() <= MAX_RECIPIENTS {
         let (fields, end) = HeaderFields::parse(rest, &mut Truncation::default());
-        // A line that begins no field is passed over as a whole: a long one must not be looked at once for each octet.
-        let line = || rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |n| n + 1);
-        rest = &rest[if end == 0 { line() } else { end }..];
+        // A line that is not a field is skipped as a whole. Otherwise a long line would be parsed once per octet.
+        let line_len = || rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |n| n + 1);
+        rest = &rest[if end == 0 { line_len() } else { end }..];
         if !fields.0.is_empty() {
             groups.push(fields);
         }
@@ -46,9 +46,9 @@ fn parse_delivery_status(bytes: &[u8]) -> Option<Bounce> {
 }
 
 fn recipient_result(fields: &HeaderFields) -> Option<RecipientResult> {
-    let named = fields.first("original-recipient").or(fields.first("final-recipient"));
+    let recipient = fields.first("original-recipient").or(fields.first("final-recipient"));
     let action = fields.first("action").map(str::to_ascii_lowercase);
-    if named.is_none() && action.is_none() {
+    if recipient.is_none() && action.is_none() {
         return None;
     }
     let status = fields
@@ -60,12 +60,12 @@ fn recipient_result(fields: &HeaderFields) -> Option<RecipientResult> {
         fields.first("diagnostic-code").map(|text| text.split_once(';').map_or(text, |(_, text)| text).trim());
     let reason = reason_line(diagnostic.or(status.as_deref()).unwrap_or("no reason given"));
     let bounced = ReportedStatus::Bounced { permanent: is_permanent(status.as_deref(), &reason) };
-    let says = match action.as_deref().map(|action| action.split([' ', '(']).next().unwrap_or_default()) {
+    let reported_status = match action.as_deref().map(|action| action.split([' ', '(']).next().unwrap_or_default()) {
         Some("failed") => bounced,
         Some("delayed") => ReportedStatus::Deferred,
         Some("delivered") => ReportedStatus::Delivered,
         Some("relayed" | "expanded") => ReportedStatus::Accepted,
-        // Some systems leave the action out; the class of the status says as much.
+        // Some systems omit the action; the class of the status code says the same.
         _ => match status.as_deref().and_then(|status| status.chars().next()) {
             Some('5') => bounced,
             Some('4') => ReportedStatus::Deferred,
@@ -73,29 +73,29 @@ fn recipient_result(fields: &HeaderFields) -> Option<RecipientResult> {
             _ => ReportedStatus::Other,
         },
     };
-    Some(RecipientResult { recipient: typed_address(named.unwrap_or_default()), reported_status: says, status, reason })
+    Some(RecipientResult { recipient: typed_address(recipient.unwrap_or_default()), reported_status, status, reason })
 }
 
 fn parse_complaint(bytes: &[u8]) -> Bounce {
     let (fields, _) = HeaderFields::parse(bytes, &mut Truncation::default());
-    let kind = fields.first("feedback-type").unwrap_or("abuse").to_ascii_lowercase();
-    let says = if kind == "not-spam" { ReportedStatus::Other } else { ReportedStatus::Complained };
+    let feedback_type = fields.first("feedback-type").unwrap_or("abuse").to_ascii_lowercase();
+    let reported_status = if feedback_type == "not-spam" { ReportedStatus::Other } else { ReportedStatus::Complained };
     let mut recipients: Vec<RecipientResult> = fields
         .all("original-rcpt-to")
         .take(MAX_RECIPIENTS)
         .map(|text| RecipientResult {
             recipient: typed_address(text),
-            reported_status: says,
+            reported_status,
             status: None,
-            reason: reason_line(&kind),
+            reason: reason_line(&feedback_type),
         })
         .collect();
     if recipients.is_empty() {
         recipients.push(RecipientResult {
             recipient: String::new(),
-            reported_status: says,
+            reported_status,
             status: None,
-            reason: reason_line(&kind),
+            reason: reason_line(&feedback_type),
         });
     }
     let tag = fields.first("original-envelope-id").and_then(AttemptTag::from_envelope_id);
@@ -105,7 +105,7 @@ fn parse_complaint(bytes: &[u8]) -> Bounce {
     Bounce { tag, email: None, message_id: None, recipients, is_standard: true }
 }
 
-/// The address of `rfc822; user@example.com`.
+/// The address in `rfc822; user@example.com`.
 fn typed_address(text: &str) -> String {
     let text = text.split_once(';').map_or(text, |(_, address)| address);
     one_line(text.trim().trim_matches(['<', '>', '"']), 320)

@@ -1,4 +1,4 @@
-//! Reports as mail systems write them.
+//! Reports in the formats of real mail systems.
 
 use super::*;
 use crate::parse::parse;
@@ -46,7 +46,7 @@ fn the_return_path_beats_the_envelope_id() {
 }
 
 #[test]
-fn what_happened_is_told_apart() {
+fn actions_map_to_reported_statuses() {
     for (action, status, says) in [
         ("failed", "5.2.2", ReportedStatus::Bounced { permanent: false }),
         ("failed", "5.7.1", ReportedStatus::Bounced { permanent: false }),
@@ -62,7 +62,7 @@ fn what_happened_is_told_apart() {
 }
 
 #[test]
-fn letters_of_old_mail_systems_are_read() {
+fn bounces_in_prose_are_parsed() {
     let qmail = format!(
         "From: MAILER-DAEMON@mx.example\nSubject: failure notice\n\nHi. This is the qmail-send program at mx.example.\n\
         I'm afraid I wasn't able to deliver your message to the following addresses.\n\n<ada@x.example>:\n550 5.1.1 user unknown\n\n\
@@ -92,7 +92,7 @@ fn letters_of_old_mail_systems_are_read() {
 }
 
 #[test]
-fn a_complaint_is_a_complaint() {
+fn complaints_are_recognized() {
     let arf = format!(
         "From: fbl@isp.example\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n--b\n\nspam\n--b\n\
         Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nOriginal-Mail-From: <{TAG}>\nOriginal-Rcpt-To: <ada@x.example>\n\n\
@@ -107,7 +107,7 @@ fn a_complaint_is_a_complaint() {
 }
 
 #[test]
-fn what_is_no_bounce_is_none() {
+fn other_mail_is_not_a_bounce() {
     for (raw, envelope) in [
         ("From: ada@x.example\nSubject: Automatic reply: hi\nAuto-Submitted: auto-replied\n\nI am away.", ""),
         ("From: ada@x.example\nSubject: undeliverable\n\nThe parcel could not be delivered.", "ada@x.example"),
@@ -121,7 +121,7 @@ fn what_is_no_bounce_is_none() {
 }
 
 #[test]
-fn a_long_line_that_says_nothing_is_passed_over() {
+fn a_long_line_without_a_field_is_skipped() {
     let junk = "m".repeat(40_000);
     let raw = format!(
         "From: MAILER-DAEMON@x.example\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nno\n--b\n\

@@ -1,27 +1,27 @@
-//! Bodies in 7 bits: as they are, quoted-printable or base64.
+//! Encodes bodies in 7 bits: plain, quoted-printable or base64.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::hex;
 
-/// The longest line of a body.
+/// Maximum length of a body line.
 const MAX_LINE_OCTETS: usize = 76;
-/// Bytes of one line of base64.
+/// How many bytes one line of base64 encodes.
 const BASE64_LINE_BYTES: usize = MAX_LINE_OCTETS / 4 * 3;
 
-/// How a body travels.
+/// The transfer encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEncoding {
-    /// As it is.
+    /// Unencoded.
     SevenBit,
-    /// Mostly readable.
+    /// Quoted-printable, mostly readable.
     QuotedPrintable,
-    /// Compact for anything else.
+    /// Base64, compact for everything else.
     Base64,
 }
 
 impl BodyEncoding {
-    /// The word for it in Content-Transfer-Encoding.
+    /// Its value in `Content-Transfer-Encoding`.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::SevenBit => "7bit",
@@ -30,7 +30,7 @@ impl BodyEncoding {
         }
     }
 
-    /// The most readable one that carries a text (lines ended by LF) unharmed.
+    /// The most readable encoding that transports a text (lines ended by LF) unchanged.
     pub(super) fn choose(text: &str) -> Self {
         if text.split('\n').all(is_plain) {
             return Self::SevenBit;
@@ -39,7 +39,7 @@ impl BodyEncoding {
         if text.len() + escaped * 2 <= base64_len(text.len()) { Self::QuotedPrintable } else { Self::Base64 }
     }
 
-    /// Writes a text (lines ended by LF), without a last line end of its own.
+    /// Writes a text (lines ended by LF) without adding a last line end.
     pub(super) fn write(self, out: &mut Vec<u8>, text: &str) {
         match self {
             Self::SevenBit => out.extend_from_slice(text.replace('\n', "\r\n").as_bytes()),
@@ -49,8 +49,8 @@ impl BodyEncoding {
     }
 }
 
-/// Whether no hop has a reason to touch a line: short, printable, no space at its end, not mistaken for the start of a
-/// mail in a mailbox file, for the end of DATA, or for one of our boundaries, which begin with `=_`.
+/// Whether hops leave a line unchanged. It must be short and printable, without trailing whitespace. It must not look
+/// like the start of a mail in an mbox file, the end of DATA, or one of our boundaries, which begin with `=_`.
 fn is_plain(line: &str) -> bool {
     line.len() <= MAX_LINE_OCTETS
         && line.bytes().all(is_printable)
@@ -68,7 +68,7 @@ fn is_literal(b: u8) -> bool {
     is_printable(b) && b != b'='
 }
 
-/// Octets of `bytes` as base64 with line ends.
+/// The length of `bytes` as base64 with line ends.
 pub(super) fn base64_len(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4 + bytes / BASE64_LINE_BYTES * 2
 }
@@ -76,7 +76,7 @@ pub(super) fn base64_len(bytes: usize) -> usize {
 /// Writes base64, without a last line end.
 pub(super) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
-    // Many lines at a time, so that neither each line nor the whole file is copied once more on the heap.
+    // Encodes many lines at a time: fewer allocations than per line, and no second copy of the whole file.
     for chunk in bytes.chunks(BASE64_LINE_BYTES * 1_024) {
         for line in STANDARD.encode(chunk).as_bytes().chunks(MAX_LINE_OCTETS) {
             if out.len() > start {
@@ -98,16 +98,16 @@ fn write_quoted_printable(out: &mut Vec<u8>, text: &str) {
 
 fn write_quoted_printable_line(out: &mut Vec<u8>, line: &[u8]) {
     let mut column = 0;
-    for (at, &b) in line.iter().enumerate() {
-        let last = at + 1 == line.len();
-        let mut literal = is_literal(b) && !(last && (b == b' ' || b == b'\t'));
-        // Room for a soft line break, unless the line ends here anyway.
-        let most = if last { MAX_LINE_OCTETS } else { MAX_LINE_OCTETS - 1 };
-        if column + if literal { 1 } else { 3 } > most {
+    for (index, &b) in line.iter().enumerate() {
+        let is_last = index + 1 == line.len();
+        let mut literal = is_literal(b) && !(is_last && (b == b' ' || b == b'\t'));
+        // Leaves room for a soft line break, unless the line ends here.
+        let limit = if is_last { MAX_LINE_OCTETS } else { MAX_LINE_OCTETS - 1 };
+        if column + if literal { 1 } else { 3 } > limit {
             out.extend_from_slice(b"=\r\n");
             column = 0;
         }
-        if column == 0 && (b == b'.' || line[at..].starts_with(b"From ")) {
+        if column == 0 && (b == b'.' || line[index..].starts_with(b"From ")) {
             literal = false;
         }
         if literal {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_readable_encoding_is_taken() {
+    fn the_most_readable_encoding_is_chosen() {
         check("", BodyEncoding::SevenBit, "");
         check("one\n\n\ttwo = 2\n", BodyEncoding::SevenBit, "one\r\n\r\n\ttwo = 2\r\n");
         check("schön = gut \n", BodyEncoding::QuotedPrintable, "sch=C3=B6n =3D gut=20\r\n");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_hops_touch_are_hidden_from_them() {
+    fn lines_that_hops_would_change_are_encoded() {
         check("From here", BodyEncoding::QuotedPrintable, "=46rom here");
         check(".\n..", BodyEncoding::QuotedPrintable, "=2E\r\n=2E.");
         check("-- \nAda", BodyEncoding::QuotedPrintable, "--=20\r\nAda");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_broken_softly() {
+    fn long_lines_get_soft_breaks() {
         let mut out = Vec::new();
         let text = format!("{}\n{}.{}From x", "a".repeat(76), "a".repeat(75), "b".repeat(74));
         write_quoted_printable(&mut out, &text);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_base64_is_known_beforehand() {
+    fn the_base64_length_is_predicted() {
         for bytes in [0, 1, 56, 57, 58, 113, 114, 115, 10_000] {
             let mut out = Vec::new();
             write_base64(&mut out, &vec![7; bytes]);

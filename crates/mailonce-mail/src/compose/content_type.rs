@@ -1,60 +1,60 @@
-//! The content type of an attachment: what its caller said if that is one, else what its name says.
+//! The content type of an attachment: the caller's if it is valid, else by file extension.
 
 use super::param;
 use crate::compose::header_writer::HeaderWriter;
 
-/// What is said of bytes about which nothing is known.
+/// The type of unknown bytes.
 const DEFAULT_TYPE: &str = "application/octet-stream";
-/// Characters of `type/subtype`.
+/// Maximum length of `type/subtype`.
 const MAX_ESSENCE_CHARS: usize = 127;
-/// Parameters kept.
+/// Maximum number of parameters.
 const MAX_PARAMS: usize = 10;
-/// Characters of a parameter's name.
+/// Maximum length of a parameter's name.
 const MAX_PARAM_NAME_CHARS: usize = 40;
 
-/// A content type, safe to write.
+/// A validated content type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AttachmentType {
     essence: String,
     params: Vec<(String, String)>,
 }
 
-/// The `type/subtype` under which an attachment travels.
-pub fn attachment_media_type(said: Option<&str>, filename: Option<&str>) -> String {
-    AttachmentType::for_attachment(said, filename).essence
+/// The `type/subtype` of an attachment in the composed mail.
+pub fn attachment_media_type(given_type: Option<&str>, filename: Option<&str>) -> String {
+    AttachmentType::for_attachment(given_type, filename).essence
 }
 
 impl AttachmentType {
-    /// Reads what the caller said. A type that is none, and one that would make bytes into structure, is replaced: an
-    /// accepted mail does not fail because a file was called something odd.
-    pub(super) fn for_attachment(said: Option<&str>, filename: Option<&str>) -> Self {
+    /// Parses the caller's type. An invalid type, or one that would turn bytes into MIME structure, is replaced: an
+    /// accepted mail must not fail because of an odd attachment type.
+    pub(super) fn for_attachment(given_type: Option<&str>, filename: Option<&str>) -> Self {
         let plain = |essence: &str| Self { essence: essence.to_owned(), params: Vec::new() };
-        match said.map(str::trim).filter(|said| !said.is_empty()) {
-            Some(said) => Self::parse(said).unwrap_or_else(|| plain(DEFAULT_TYPE)),
+        match given_type.map(str::trim).filter(|given_type| !given_type.is_empty()) {
+            Some(given_type) => Self::parse(given_type).unwrap_or_else(|| plain(DEFAULT_TYPE)),
             None => plain(filename.and_then(by_extension).unwrap_or(DEFAULT_TYPE)),
         }
     }
 
-    fn parse(said: &str) -> Option<Self> {
-        let (essence, rest) = said.split_once(';').unwrap_or((said, ""));
+    fn parse(given_type: &str) -> Option<Self> {
+        let (essence, rest) = given_type.split_once(';').unwrap_or((given_type, ""));
         let essence = essence.trim().to_ascii_lowercase();
         let (kind, subtype) = essence.split_once('/')?;
         if !is_token(kind) || !is_token(subtype) || essence.len() > MAX_ESSENCE_CHARS {
             return None;
         }
-        // RFC 2046 §5.2.1: these may not be encoded, and their bytes are not ours to read.
+        // RFC 2046 §5.2.1: these types may not be encoded, and their bytes are not parsed here.
         if kind == "multipart" || kind == "message" {
             return None;
         }
         Some(Self { params: parse_params(rest)?, essence })
     }
 
-    /// Writes the header. A name among the parameters gives way to the attachment's own.
-    pub(super) fn write(&self, out: &mut Vec<u8>, named: bool) {
+    /// Writes the header. If `has_filename` is true, a `name` parameter is dropped.
+    pub(super) fn write(&self, out: &mut Vec<u8>, has_filename: bool) {
         let mut field = HeaderWriter::begin(out, "Content-Type");
         field.push_word(&self.essence);
         for (name, value) in &self.params {
-            if !(named && name == "name") {
+            if !(has_filename && name == "name") {
                 param::write_param(&mut field, name, value);
             }
         }
@@ -62,7 +62,7 @@ impl AttachmentType {
     }
 }
 
-/// Reads `a=b; c="d e"`. `None` when it is anything else.
+/// Parses `a=b; c="d e"`. `None` for anything else.
 fn parse_params(mut rest: &str) -> Option<Vec<(String, String)>> {
     let mut list: Vec<(String, String)> = Vec::new();
     loop {
@@ -72,8 +72,8 @@ fn parse_params(mut rest: &str) -> Option<Vec<(String, String)>> {
         }
         let (name, after) = rest.split_once('=')?;
         let name = name.trim().to_ascii_lowercase();
-        let named = is_token(&name) && !name.contains(['*', '\'', '%']) && name.len() <= MAX_PARAM_NAME_CHARS;
-        if !named || list.len() == MAX_PARAMS || list.iter().any(|(known, _)| *known == name) {
+        let is_valid_name = is_token(&name) && !name.contains(['*', '\'', '%']) && name.len() <= MAX_PARAM_NAME_CHARS;
+        if !is_valid_name || list.len() == MAX_PARAMS || list.iter().any(|(known, _)| *known == name) {
             return None;
         }
         let (value, after) = if let Some(inner) = after.trim_start().strip_prefix('"') {
@@ -87,7 +87,7 @@ fn parse_params(mut rest: &str) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// The inside of a quoted string and what follows it.
+/// The content of a quoted string, and the rest.
 fn parse_quoted_string(inner: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = inner.char_indices();
@@ -105,7 +105,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&b))
 }
 
-/// The types that people attach, so that a picture or an invitation is shown as one.
+/// Common attachment types, so that an image or an invitation is displayed as such.
 fn by_extension(filename: &str) -> Option<&'static str> {
     let (_, extension) = filename.rsplit_once('.')?;
     Some(match extension.to_ascii_lowercase().as_str() {
@@ -130,14 +130,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(said: Option<&str>, filename: Option<&str>, expected: &str) {
+    fn check(given_type: Option<&str>, filename: Option<&str>, expected: &str) {
         let mut out = Vec::new();
-        AttachmentType::for_attachment(said, filename).write(&mut out, filename.is_some());
+        AttachmentType::for_attachment(given_type, filename).write(&mut out, filename.is_some());
         assert_eq!(String::from_utf8(out).unwrap(), format!("Content-Type: {expected}\r\n"));
     }
 
     #[test]
-    fn types_are_said_guessed_or_unknown() {
+    fn types_are_given_guessed_or_unknown() {
         check(Some("Image/PNG"), None, "image/png");
         check(
             Some("text/calendar;method=REQUEST; charset=utf-8"),
@@ -152,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_type_or_would_become_structure_is_just_bytes() {
-        for said in [
+    fn invalid_and_structural_types_become_octet_stream() {
+        for given_type in [
             "text",
             "text/",
             "/x",
@@ -166,7 +166,7 @@ mod tests {
             "message/rfc822",
             "texte/ünï",
         ] {
-            check(Some(said), None, DEFAULT_TYPE);
+            check(Some(given_type), None, DEFAULT_TYPE);
         }
     }
 }

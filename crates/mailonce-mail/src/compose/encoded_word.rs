@@ -1,15 +1,15 @@
-//! Encoded words (RFC 2047): UTF-8 text in pieces of ASCII, none of which breaks a character.
+//! Encoded words (RFC 2047): UTF-8 text as ASCII words that never split a character.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::hex;
 
-/// Octets of one encoded word at the most.
+/// Maximum length of an encoded word.
 const MAX_WORD_OCTETS: usize = 75;
-/// What surrounds the payload: `=?utf-8?Q?` and `?=`.
+/// Length of `=?utf-8?Q?` and `?=` around the payload.
 const WRAPPER_OCTETS: usize = 12;
 
-/// Text as encoded words. The first is at most `room` octets long, which is at least 40.
+/// Encodes text as encoded words. The first has at most `room` octets; `room` is at least 40.
 pub(super) fn encode(text: &str, room: usize) -> Vec<String> {
     let quoted: usize = text.chars().map(q_encoded_len).sum();
     let base64 = text.len().div_ceil(3) * 4;
@@ -18,32 +18,32 @@ pub(super) fn encode(text: &str, room: usize) -> Vec<String> {
     } else {
         ('B', char::len_utf8, |piece| STANDARD.encode(piece))
     };
-    let fits = |room: usize| {
+    let capacity = |room: usize| {
         let payload = room.min(MAX_WORD_OCTETS) - WRAPPER_OCTETS;
         if letter == 'Q' { payload } else { payload / 4 * 3 }
     };
-    split_by_cost(text, fits(room), fits(MAX_WORD_OCTETS), cost)
+    split_by_cost(text, capacity(room), capacity(MAX_WORD_OCTETS), cost)
         .into_iter()
         .map(|p| format!("=?utf-8?{letter}?{}?=", write(p)))
         .collect()
 }
 
-/// Cuts text between characters so that the first piece costs at most `first` and the others `rest`.
+/// Splits text between characters so that the first piece costs at most `first` and the others at most `rest`.
 fn split_by_cost(text: &str, first: usize, rest: usize, cost: fn(char) -> usize) -> Vec<&str> {
-    let mut cut = Vec::new();
-    let (mut start, mut used, mut most) = (0, 0, first);
-    for (at, c) in text.char_indices() {
-        if used + cost(c) > most {
-            cut.push(&text[start..at]);
-            (start, used, most) = (at, 0, rest);
+    let mut pieces = Vec::new();
+    let (mut start, mut used, mut limit) = (0, 0, first);
+    for (index, c) in text.char_indices() {
+        if used + cost(c) > limit {
+            pieces.push(&text[start..index]);
+            (start, used, limit) = (index, 0, rest);
         }
         used += cost(c);
     }
-    cut.push(&text[start..]);
-    cut
+    pieces.push(&text[start..]);
+    pieces
 }
 
-/// What may stand for itself anywhere, in a phrase too (RFC 2047 §5).
+/// Whether a byte needs no encoding anywhere, not even in a phrase (RFC 2047 §5).
 fn is_literal(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!*+-/".contains(&b)
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_short_and_break_no_character() {
+    fn words_are_short_and_split_no_character() {
         for text in ["ä".repeat(200), "日本語".repeat(100), "🎉".repeat(90), "a b=?".repeat(99)] {
             let words = encode(&text, 40);
             assert!(words.len() > 1);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_encoding_is_taken() {
+    fn the_shorter_encoding_is_chosen() {
         assert_eq!(encode("Jürgen", 75), ["=?utf-8?Q?J=C3=BCrgen?="]);
         assert_eq!(encode("日本", 75), ["=?utf-8?B?5pel5pys?="]);
     }

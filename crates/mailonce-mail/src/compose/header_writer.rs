@@ -1,13 +1,13 @@
-//! One header field, folded where it can be.
+//! Writes one header field with folding.
 
 use super::{MAX_HEADER_WORD_OCTETS, encoded_word};
 
-/// Where a line is folded, if it holds a space: RFC 5322 §2.1.1 says 78, and one is left for a comma or semicolon.
+/// Lines are folded at this length if they have a space. RFC 5322 §2.1.1 says 78; one is left for a comma or semicolon.
 const MAX_LINE_OCTETS: usize = 77;
-/// The least room worth starting an encoded word in.
+/// Minimum room on a line to start an encoded word.
 const MIN_ENCODED_WORD_ROOM: usize = 40;
 
-/// A header field while it is written.
+/// A header field in progress.
 pub(super) struct HeaderWriter<'a> {
     out: &'a mut Vec<u8>,
     column: usize,
@@ -15,7 +15,7 @@ pub(super) struct HeaderWriter<'a> {
 }
 
 impl<'a> HeaderWriter<'a> {
-    /// Begins a field. The name is one of ours or was checked.
+    /// Begins a field. The name must be valid.
     pub(super) fn begin(out: &'a mut Vec<u8>, name: &str) -> Self {
         out.extend_from_slice(name.as_bytes());
         out.push(b':');
@@ -61,7 +61,7 @@ impl<'a> HeaderWriter<'a> {
         encoded_word::encode(text, room).iter().for_each(|word| self.push_word(word));
     }
 
-    /// Adds plain text, which can be folded at each of its spaces and reads the same unfolded.
+    /// Adds plain text, folded at its spaces. Unfolding restores it exactly.
     pub(super) fn push_plain(&mut self, text: &str) {
         let mut spaces = 1;
         for word in text.split(' ') {
@@ -80,7 +80,7 @@ impl<'a> HeaderWriter<'a> {
     }
 
     fn push_spaced(&mut self, spaces: usize, word: &str) {
-        // Not right behind the colon: some readers then take the fold for a part of the value.
+        // No fold directly after the colon: some parsers would read it as part of the value.
         if !self.is_at_start && self.column + spaces + word.len() > MAX_LINE_OCTETS {
             self.out.extend_from_slice(b"\r\n");
             self.column = 0;
@@ -92,7 +92,7 @@ impl<'a> HeaderWriter<'a> {
     }
 }
 
-/// Whether text can stand in a header as it is: printable, not to be mistaken for an encoded word, and foldable.
+/// Whether text can be written unencoded: printable, foldable, and not parsed as an encoded word.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|b| (b' '..=b'~').contains(&b))
         && !text.contains("=?")
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_encoded() {
+    fn non_plain_text_is_encoded() {
         assert_eq!(text("Subject", ""), "Subject:\r\n");
         assert_eq!(text("Subject", "Für dich und mich"), "Subject: =?utf-8?Q?F=C3=BCr_dich_und_mich?=\r\n");
         assert_eq!(text("Subject", " x"), "Subject: =?utf-8?Q?_x?=\r\n");

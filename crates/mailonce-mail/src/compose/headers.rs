@@ -1,4 +1,4 @@
-//! The mail's own headers, from From to the caller's.
+//! Writes the headers of a mail, including the caller's custom headers.
 
 use jiff::{Timestamp, fmt::rfc2822, tz::TimeZone};
 use mailonce_core::{address::NamedAddress, limits, time::Time};
@@ -9,40 +9,40 @@ use super::{
 };
 use crate::compose::header_writer::{HeaderWriter, is_plain};
 
-/// A quoted name longer than this is encoded instead, since only then it can be folded.
+/// A longer quoted name is written as encoded words instead, because only those can be folded.
 const MAX_QUOTED_NAME_OCTETS: usize = 60;
 
-/// Writes everything but the Content-* headers.
-pub(super) fn write_headers(out: &mut Vec<u8>, letter: &ComposeInput<'_>) -> Result<(), ComposeError> {
-    let content = letter.content;
+/// Writes all headers except `Content-*`.
+pub(super) fn write_headers(out: &mut Vec<u8>, input: &ComposeInput<'_>) -> Result<(), ComposeError> {
+    let content = input.content;
     write_mailboxes(out, "From", std::slice::from_ref(&content.from))?;
     write_mailboxes(out, "To", &content.to)?;
     write_mailboxes(out, "Cc", &content.cc)?;
     write_mailboxes(out, "Reply-To", &content.reply_to)?;
     reject_control_characters("Subject", &content.subject)?;
     HeaderWriter::write_text(out, "Subject", &content.subject);
-    HeaderWriter::write_text(out, "Date", &format_date(letter.date)?);
-    if !is_message_id(letter.message_id) {
+    HeaderWriter::write_text(out, "Date", &format_date(input.date)?);
+    if !is_message_id(input.message_id) {
         return Err(ComposeError::MessageId("Message-ID"));
     }
-    HeaderWriter::write_words(out, "Message-ID", [letter.message_id]);
-    write_message_ids(out, "In-Reply-To", letter.in_reply_to)?;
-    write_message_ids(out, "References", letter.references)?;
-    match letter.auto_submitted {
+    HeaderWriter::write_words(out, "Message-ID", [input.message_id]);
+    write_message_ids(out, "In-Reply-To", input.in_reply_to)?;
+    write_message_ids(out, "References", input.references)?;
+    match input.auto_submitted {
         Some(AutoSubmitted::Generated) => HeaderWriter::write_text(out, "Auto-Submitted", "auto-generated"),
         Some(AutoSubmitted::Replied) => HeaderWriter::write_text(out, "Auto-Submitted", "auto-replied"),
         None => {}
     }
     HeaderWriter::write_text(out, "MIME-Version", "1.0");
-    HeaderWriter::write_text(out, "X-Mailonce-Id", &letter.id.to_string());
-    if let Some(mark) = letter.loop_marker {
-        reject_control_characters(LOOP_HEADER, mark)?;
-        HeaderWriter::write_text(out, LOOP_HEADER, mark);
+    HeaderWriter::write_text(out, "X-Mailonce-Id", &input.id.to_string());
+    if let Some(marker) = input.loop_marker {
+        reject_control_characters(LOOP_HEADER, marker)?;
+        HeaderWriter::write_text(out, LOOP_HEADER, marker);
     }
-    write_custom_headers(out, letter)
+    write_custom_headers(out, input)
 }
 
-/// Whether a text is a Message-ID with its angle brackets that can stand in a header.
+/// Whether a text is a valid Message-ID with angle brackets.
 pub fn is_message_id(text: &str) -> bool {
     let inner = text.strip_prefix('<').and_then(|text| text.strip_suffix('>'));
     inner.is_some_and(|inner| {
@@ -54,7 +54,7 @@ pub fn is_message_id(text: &str) -> bool {
 }
 
 fn format_date(at: Time) -> Result<String, ComposeError> {
-    // With a zone, since the printer writes an instant without one as -0000: "the zone is not known".
+    // With an explicit zone, because the printer writes a timestamp without one as -0000, "zone unknown".
     let at = Timestamp::from_millisecond(at.0).map(|at| at.to_zoned(TimeZone::UTC));
     let text = at.and_then(|at| rfc2822::DateTimePrinter::new().zoned_to_string(&at));
     text.map_err(|_range| ComposeError::Date)
@@ -75,7 +75,7 @@ fn write_mailboxes(out: &mut Vec<u8>, name: &'static str, list: &[NamedAddress])
     Ok(())
 }
 
-/// People as somebody else read them: an address that is none stands as far as it can.
+/// Writes mailboxes that a provider parsed. An invalid address is cleaned and kept as far as possible.
 pub(super) fn write_provider_mailboxes(out: &mut Vec<u8>, name: &'static str, list: &[NamedAddress]) {
     let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let cleaned = list.iter().map(|mailbox| NamedAddress {
@@ -104,7 +104,7 @@ fn write_mailbox(
     }
     let name = mailbox.name.as_deref().unwrap_or_default();
     reject_control_characters(header, name)?;
-    // Space around a name means nothing, and readers disagree about it.
+    // Whitespace around a name has no meaning, and parsers treat it differently.
     let name = name.trim();
     if name.is_empty() {
         field.push_word(&mailbox.address);
@@ -124,7 +124,7 @@ fn write_mailbox(
     Ok(())
 }
 
-/// Whether an address has nothing in it that a header would read as more than an address.
+/// Whether an address can be written into a header without being parsed as anything else.
 fn is_address(text: &str) -> bool {
     let local = |part: &str| part.split('.').all(is_local_atom) && !looks_encoded(part);
     let domain = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
@@ -132,14 +132,14 @@ fn is_address(text: &str) -> bool {
         && text.rsplit_once('@').is_some_and(|(l, d)| local(l) && domain(d) && !d.is_empty())
 }
 
-/// Whether some reader would take a part of the text for an encoded word, and what it decodes to for an address.
+/// Whether some parser would decode part of the text as an encoded word and get another address.
 fn looks_encoded(text: &str) -> bool {
     text.split_once("=?").is_some_and(|(_, rest)| rest.contains("?="))
 }
 
 fn is_local_atom(text: &str) -> bool {
-    let beyond = |c: char| !c.is_ascii() && !c.is_control() && !c.is_whitespace();
-    !text.is_empty() && text.chars().all(|c| u8::try_from(c).is_ok_and(is_atext) || beyond(c))
+    let is_international = |c: char| !c.is_ascii() && !c.is_control() && !c.is_whitespace();
+    !text.is_empty() && text.chars().all(|c| u8::try_from(c).is_ok_and(is_atext) || is_international(c))
 }
 
 fn is_atom(text: &str) -> bool {
@@ -160,25 +160,26 @@ fn write_message_ids(out: &mut Vec<u8>, name: &'static str, ids: &[String]) -> R
     Ok(())
 }
 
-/// The caller's headers, in the caller's order. The core has checked them; what could still break a mail is refused.
-fn write_custom_headers(out: &mut Vec<u8>, letter: &ComposeInput<'_>) -> Result<(), ComposeError> {
-    for (name, value) in &letter.content.headers {
-        let token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
-        if !token || name.len() > limits::HEADER_NAME_CHARS || is_reserved_header(name) {
+/// Writes the caller's headers in the given order. The core has checked them; what could still break a mail is
+/// rejected.
+fn write_custom_headers(out: &mut Vec<u8>, input: &ComposeInput<'_>) -> Result<(), ComposeError> {
+    for (name, value) in &input.content.headers {
+        let is_token = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+        if !is_token || name.len() > limits::HEADER_NAME_CHARS || is_reserved_header(name) {
             return Err(ComposeError::Header(name.clone()));
         }
         reject_control_characters(name, value)?;
-        // A reply knows its thread better than a header that its author copied.
-        let replaced = (name.eq_ignore_ascii_case("In-Reply-To") && !letter.in_reply_to.is_empty())
-            || (name.eq_ignore_ascii_case("References") && !letter.references.is_empty());
-        if !replaced {
+        // The thread ids of a reply take precedence over headers that the caller copied.
+        let is_replaced = (name.eq_ignore_ascii_case("In-Reply-To") && !input.in_reply_to.is_empty())
+            || (name.eq_ignore_ascii_case("References") && !input.references.is_empty());
+        if !is_replaced {
             HeaderWriter::write_text(out, name, value);
         }
     }
     Ok(())
 }
 
-/// Headers that are written here, or that would change how the mail is read or where it came from.
+/// Headers that mailonce writes itself, or that would change how the mail is parsed or where it seems to come from.
 fn is_reserved_header(name: &str) -> bool {
     const NAMES: [&str; 16] = [
         "from",

@@ -1,4 +1,4 @@
-//! The two digits of a byte, for the three encodings that write bytes as hex.
+//! Upper-case hex digits of a byte.
 
 const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
 

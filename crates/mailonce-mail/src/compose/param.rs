@@ -1,12 +1,12 @@
-//! Parameters of Content-Type and Content-Disposition, in any language (RFC 2231).
+//! Parameters of Content-Type and Content-Disposition in any charset (RFC 2231).
 
 use super::hex;
 use crate::compose::header_writer::HeaderWriter;
 
-/// Octets of one parameter with its name, so that it fits a line.
+/// Maximum length of a parameter with its name, so that it fits on a line.
 const MAX_PARAM_OCTETS: usize = 74;
 
-/// Adds `; name=value` to a field. The name is one of ours or was checked.
+/// Adds `; name=value` to a field. The name must be valid.
 pub(super) fn write_param(field: &mut HeaderWriter<'_>, name: &str, value: &str) {
     field.append(";");
     let quoted = format!("{name}=\"{value}\"");
@@ -27,7 +27,7 @@ pub(super) fn write_param(field: &mut HeaderWriter<'_>, name: &str, value: &str)
     }
 }
 
-/// Text that every reader takes literally between quotes.
+/// Whether every parser reads the text literally between quotes.
 fn is_quotable(value: &str) -> bool {
     value.bytes().all(|b| b.is_ascii_alphanumeric() || b" ._-()+@,/=".contains(&b))
         && !value.starts_with(' ')
@@ -35,7 +35,7 @@ fn is_quotable(value: &str) -> bool {
         && !value.contains("  ")
 }
 
-/// `name*0*=utf-8''…`, `name*1*=…`: cut between characters, since some readers decode each piece by itself.
+/// `name*0*=utf-8''…`, `name*1*=…`: split between characters, because some parsers decode each piece separately.
 fn continuations(name: &str, value: &str) -> Vec<String> {
     let mut list = Vec::new();
     let mut piece = format!("{name}*0*=utf-8''");
@@ -51,7 +51,7 @@ fn continuations(name: &str, value: &str) -> Vec<String> {
     list
 }
 
-/// Everything but letters, digits and a few marks as `%XX`.
+/// Percent-encodes everything except letters, digits and a few punctuation characters.
 pub(super) fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 3);
     for b in text.bytes() {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted_encoded_or_cut() {
+    fn names_are_quoted_encoded_or_split() {
         check("report (1).pdf", "X:; filename=\"report (1).pdf\"\r\n");
         check("Übersicht.pdf", "X:; filename*=utf-8''%C3%9Cbersicht.pdf\r\n");
         check("a\"; x=\"b", "X:; filename*=utf-8''a%22%3B%20x%3D%22b\r\n");

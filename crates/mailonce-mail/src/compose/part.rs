@@ -1,4 +1,4 @@
-//! The tree of parts: alternatives of one body, what belongs to its HTML, and the files beside it.
+//! The MIME tree: text and HTML alternatives, inline images of the HTML, and attachments.
 
 use mailonce_core::outbound::content::{Attachment, EmailContent};
 use sha2::{Digest as _, Sha256};
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::compose::header_writer::HeaderWriter;
 
-/// A part of a mail.
+/// A MIME part.
 pub(super) enum MimePart<'a> {
-    /// A body for people.
+    /// A text or HTML body.
     Text {
         /// `text/plain` or `text/html`.
         kind: &'static str,
@@ -25,16 +25,16 @@ pub(super) enum MimePart<'a> {
     Attachment(AttachmentPart<'a>),
     /// Several parts.
     Multipart {
-        /// `multipart/mixed`, say.
+        /// The type, such as `multipart/mixed`.
         kind: &'static str,
-        /// Stands between the parts.
+        /// The boundary between the parts.
         boundary: String,
-        /// At least two.
+        /// The parts, at least two.
         parts: Vec<MimePart<'a>>,
     },
 }
 
-/// An attachment with checked names.
+/// An attachment with validated names.
 pub(super) struct AttachmentPart<'a> {
     bytes: &'a [u8],
     content_type: AttachmentType,
@@ -43,25 +43,29 @@ pub(super) struct AttachmentPart<'a> {
     is_inline: bool,
 }
 
-/// Arranges a mail's content.
+/// Builds the MIME tree of a mail.
 pub(super) fn build_parts<'a>(content: &'a EmailContent, message_id: &str) -> Result<MimePart<'a>, ComposeError> {
-    let (mut pictures, mut files) = (Vec::new(), Vec::new());
+    let (mut inline_parts, mut attachments) = (Vec::new(), Vec::new());
     for (i, attachment) in content.attachments.iter().enumerate() {
-        let file = attachment_part(i, attachment, content.html.is_some())?;
-        if file.is_inline { pictures.push(MimePart::Attachment(file)) } else { files.push(MimePart::Attachment(file)) }
+        let part = attachment_part(i, attachment, content.html.is_some())?;
+        if part.is_inline {
+            inline_parts.push(MimePart::Attachment(part))
+        } else {
+            attachments.push(MimePart::Attachment(part))
+        }
     }
     let text = content.text.as_deref().map(|text| text_part("text/plain", text)).transpose()?;
     let html = content.html.as_deref().map(|html| text_part("text/html", html)).transpose()?;
-    let html = html.map(|html| wrap_multipart("multipart/related", message_id, html, pictures));
+    let html = html.map(|html| wrap_multipart("multipart/related", message_id, html, inline_parts));
     let body = match (text, html) {
         (Some(text), Some(html)) => wrap_multipart("multipart/alternative", message_id, text, vec![html]),
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => text_part("text/plain", "")?,
     };
-    Ok(wrap_multipart("multipart/mixed", message_id, body, files))
+    Ok(wrap_multipart("multipart/mixed", message_id, body, attachments))
 }
 
-/// The first part with what goes with it; alone if nothing does.
+/// Wraps the parts in a multipart. A single part stays unwrapped.
 fn wrap_multipart<'a>(
     kind: &'static str,
     message_id: &str,
@@ -76,7 +80,8 @@ fn wrap_multipart<'a>(
     MimePart::Multipart { kind, boundary: boundary(kind, message_id), parts }
 }
 
-/// Begins with `=_`, which no encoded body can contain (RFC 2045 §6.7), and is the same for the same mail.
+/// A boundary that is derived from the Message-ID. It begins with `=_`, which no encoded body can contain (RFC 2045
+/// §6.7).
 fn boundary(kind: &str, message_id: &str) -> String {
     let hash = Sha256::new().chain_update(kind).chain_update([0]).chain_update(message_id).finalize();
     let digits = hash.iter().take(16).flat_map(|&b| [hex::high(b), hex::low(b)]);
@@ -99,7 +104,7 @@ fn attachment_part(i: usize, attachment: &Attachment, has_html: bool) -> Result<
     for word in [&attachment.filename, &attachment.content_type, &attachment.content_id].into_iter().flatten() {
         reject_control_characters(&format!("attachment {i}"), word)?;
     }
-    // Space around a file's name means nothing, and readers disagree about it.
+    // Whitespace around a file name has no meaning, and parsers treat it differently.
     let name = attachment.filename.as_deref().map(str::trim).filter(|name| !name.is_empty());
     let id = attachment.content_id.as_deref().map(normalize_content_id).filter(|id| !id.is_empty());
     if id.as_ref().is_some_and(|id| id.len() > MAX_HEADER_WORD_OCTETS) {
@@ -114,16 +119,16 @@ fn attachment_part(i: usize, attachment: &Attachment, has_html: bool) -> Result<
     })
 }
 
-/// An id without its angle brackets, percent-encoded as in a `cid:` link (RFC 2392) where it is no plain word.
+/// A content id without angle brackets. Special characters are percent-encoded as in a `cid:` link (RFC 2392).
 fn normalize_content_id(text: &str) -> String {
     let text = text.trim();
     let text = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or(text);
-    let word = text.bytes().all(|b| b.is_ascii_graphic() && !b"<>()[]\\,;:\"".contains(&b)) && !text.contains("=?");
-    if word { text.to_owned() } else { param::percent_encode(text) }
+    let is_word = text.bytes().all(|b| b.is_ascii_graphic() && !b"<>()[]\\,;:\"".contains(&b)) && !text.contains("=?");
+    if is_word { text.to_owned() } else { param::percent_encode(text) }
 }
 
 impl MimePart<'_> {
-    /// About how many octets it will be.
+    /// An estimate of the encoded size.
     pub(super) fn estimated_octets(&self) -> usize {
         match self {
             Self::Text { text, .. } => text.len() + text.len() / 2 + 200,
@@ -132,7 +137,7 @@ impl MimePart<'_> {
         }
     }
 
-    /// Writes its headers, the empty line and its body, without a last line end.
+    /// Writes headers, empty line and body, without a last line end.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text { kind, text } => {
@@ -173,7 +178,7 @@ fn write_multipart(out: &mut Vec<u8>, kind: &str, boundary: &str, parts: &[MimeP
     let mut field = HeaderWriter::begin(out, "Content-Type");
     field.push_word(kind);
     if kind == "multipart/related" {
-        // RFC 2387 §3.1: says what its first part is.
+        // RFC 2387 §3.1: the type of the first part.
         param::write_param(&mut field, "type", "text/html");
     }
     field.append(";");

@@ -1,7 +1,7 @@
-//! A mail put together again from fields that a provider read out of it.
+//! Rebuilds a mail from the fields that a provider parsed out of it.
 //!
-//! It says what the mail said and is not its bytes: no signature can be checked on it, and nothing is refused. Whatever
-//! could end a header becomes a space.
+//! The result has the content of the mail but not its original bytes, so DKIM signatures cannot be verified. Unusual
+//! values are not rejected: control characters, which could inject a header, become spaces.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use super::{ComposeError, MAX_HEADER_WORD_OCTETS, part};
 use crate::compose::{header_writer::HeaderWriter, headers};
 
-/// What a provider read out of a mail.
+/// The fields that a provider parsed out of a mail.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderFields {
-    /// Headers as they stood in the mail. Those here win over the fields below.
+    /// The original headers. They take precedence over the fields below.
     pub headers: Vec<(String, String)>,
     /// From.
     pub from: Vec<NamedAddress>,
@@ -27,19 +27,19 @@ pub struct ProviderFields {
     pub reply_to: Vec<NamedAddress>,
     /// The subject, decoded.
     pub subject: Option<String>,
-    /// The Date, as it stood in the mail.
+    /// The original Date.
     pub date: Option<String>,
-    /// The Message-ID, as it stood in the mail.
+    /// The original Message-ID.
     pub message_id: Option<String>,
-    /// Plain text.
+    /// The plain text body.
     pub text: Option<String>,
-    /// HTML.
+    /// The HTML body.
     pub html: Option<String>,
-    /// Files.
+    /// The attachments.
     pub attachments: Vec<Attachment>,
 }
 
-/// The mail that says the same. `seed` makes its boundaries: the same for the same mail.
+/// Rebuilds the mail. The MIME boundaries are derived from `seed`, so the same mail gives the same bytes.
 pub fn rebuild_mail(mut fields: ProviderFields, seed: &str) -> Result<Vec<u8>, ComposeError> {
     let mut out = Vec::with_capacity(4_096);
     for (name, value) in &fields.headers {
@@ -47,12 +47,12 @@ pub fn rebuild_mail(mut fields: ProviderFields, seed: &str) -> Result<Vec<u8>, C
             write_raw_header(&mut out, name, value);
         }
     }
-    let has = |name: &str| fields.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-    for (name, people) in
+    let has = |name: &str| fields.headers.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
+    for (name, mailboxes) in
         [("From", &fields.from), ("To", &fields.to), ("Cc", &fields.cc), ("Reply-To", &fields.reply_to)]
     {
         if !has(name) {
-            headers::write_provider_mailboxes(&mut out, name, people);
+            headers::write_provider_mailboxes(&mut out, name, mailboxes);
         }
     }
     if let Some(subject) = fields.subject.as_deref().filter(|_| !has("Subject")) {
@@ -71,7 +71,7 @@ pub fn rebuild_mail(mut fields: ProviderFields, seed: &str) -> Result<Vec<u8>, C
     Ok(out)
 }
 
-/// Headers about the parts: the parts are new, so are these.
+/// Whether the header describes MIME parts. The parts are rebuilt, so these headers are written anew.
 fn is_mime_header(name: &str) -> bool {
     name.eq_ignore_ascii_case("mime-version")
         || name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"))
@@ -81,7 +81,7 @@ fn is_header_name(name: &str) -> bool {
     (1..=200).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic() && b != b':')
 }
 
-/// A header's own words, encoded ones included, folded anew.
+/// Writes a raw header value, including its encoded words, with new folding.
 fn write_raw_header(out: &mut Vec<u8>, name: &str, value: &str) {
     let value = one_line(value);
     HeaderWriter::write_words(out, name, value.split_whitespace());
@@ -91,7 +91,7 @@ fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The bodies and files, without what a composer of our own mail would refuse.
+/// The bodies and attachments, cleaned of what `compose` would reject.
 fn take_content(fields: &mut ProviderFields) -> EmailContent {
     let body = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| text.replace('\0', "\u{fffd}"));
     let mut attachments = std::mem::take(&mut fields.attachments);
@@ -100,7 +100,7 @@ fn take_content(fields: &mut ProviderFields) -> EmailContent {
         for word in words.into_iter().flatten() {
             *word = one_line(word);
         }
-        // Percent-encoded it can be three times as long.
+        // Percent-encoding can triple its length.
         if attachment.content_id.as_ref().is_some_and(|id| id.len() > MAX_HEADER_WORD_OCTETS / 3) {
             attachment.content_id = None;
         }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_in_is_read_again() {
+    fn the_fields_survive_a_round_trip() {
         let fields = ProviderFields {
             headers: vec![("Message-ID".into(), "<1@shop.test>".into()), ("References".into(), "<0@shop.test>".into())],
             from: vec![person("Zoë, of the shop", "zoe@shop.test")],
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_cannot_become_a_header() {
+    fn a_value_cannot_inject_a_header() {
         let fields = ProviderFields {
             headers: vec![
                 ("X-One".into(), "a\r\nBcc: b@c.test\r\n\r\nbody".into()),

@@ -1,4 +1,4 @@
-//! What a composed mail looks like, byte by byte, and what is refused.
+//! The exact bytes of composed mails, and rejected input.
 
 use super::*;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -43,7 +43,7 @@ fn file(filename: &str, content_id: Option<&str>, bytes: &[u8]) -> Attachment {
 }
 
 #[test]
-fn a_plain_mail_is_plain() {
+fn a_plain_mail_has_simple_headers_and_body() {
     let content = content(|raw| {
         raw.cc = vec!["\"Doe, Carol\" <carol@example.org>".into()];
         raw.bcc = vec!["hidden@example.org".into()];
@@ -98,7 +98,7 @@ fn a_content_id_without_html_is_an_attachment() {
 }
 
 #[test]
-fn boundaries_come_from_the_message_id_alone() {
+fn boundaries_are_derived_from_the_message_id() {
     let mut content = content(|_| {});
     content.attachments = vec![file("a", None, b"x")];
     let first = compose(&compose_input(&content)).unwrap();
@@ -110,7 +110,7 @@ fn boundaries_come_from_the_message_id_alone() {
 }
 
 #[test]
-fn a_body_cannot_play_a_boundary() {
+fn a_body_cannot_contain_a_boundary() {
     let boundary = {
         let mut content = content(|_| {});
         content.attachments = vec![file("a", None, b"x")];
@@ -122,7 +122,7 @@ fn a_body_cannot_play_a_boundary() {
 }
 
 #[test]
-fn threads_are_named_and_long_ones_are_cut_in_the_middle() {
+fn references_of_long_threads_are_truncated_in_the_middle() {
     let content = content(|raw| raw.headers = vec![("references".into(), "<copied@x>".into())]);
     let ids: Vec<String> = (0..500).map(|i| format!("<{i}@example.com>")).collect();
     let letter = ComposeInput {
@@ -157,7 +157,7 @@ fn an_international_address_needs_smtputf8_and_a_name_does_not() {
 }
 
 #[test]
-fn nothing_slips_into_the_headers() {
+fn header_injection_is_rejected() {
     let refused = |change: fn(&mut EmailContent)| {
         let mut content = content(|_| {});
         content.attachments = vec![file("a", None, b"")];
@@ -198,7 +198,7 @@ fn message_ids_are_checked() {
 }
 
 #[test]
-fn a_date_that_mail_cannot_say_is_refused() {
+fn a_date_out_of_range_is_rejected() {
     let content = content(|_| {});
     for date in [Time(i64::MAX), Time(i64::MIN)] {
         assert_eq!(compose(&ComposeInput { date, ..compose_input(&content) }), Err(ComposeError::Date));
@@ -211,9 +211,9 @@ fn large_attachments_are_composed_in_one_go() {
     let bytes: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ (i >> 8)) as u8).collect();
     content.attachments = vec![file("big.bin", None, &bytes)];
     let mail = compose(&compose_input(&content)).unwrap();
-    // The estimate spares growing, which would copy the mail again and again.
+    // The size estimate avoids reallocations, each of which would copy the mail.
     assert!(mail.capacity() < mail.len() + 10_000);
     let text = String::from_utf8(mail).unwrap();
     let body = text.split("filename=\"big.bin\"\r\n\r\n").nth(1).unwrap().split("\r\n--").next().unwrap();
-    assert!(STANDARD.decode(body.replace("\r\n", "")).unwrap() == bytes, "other bytes");
+    assert!(STANDARD.decode(body.replace("\r\n", "")).unwrap() == bytes, "the decoded bytes differ");
 }

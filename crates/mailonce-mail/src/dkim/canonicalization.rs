@@ -1,19 +1,20 @@
-//! Relaxed canonicalisation (RFC 6376 §3.4.2 and §3.4.4): what may change on the way without breaking a signature.
+//! Relaxed canonicalization (RFC 6376 §3.4.2 and §3.4.4): normalizes what may change in transit without breaking a
+//! signature.
 
 use sha2::{Digest as _, Sha256};
 
 use super::DkimError;
 
-/// A header field as it stands in the mail.
+/// A raw header field.
 #[derive(Clone, Copy)]
 pub(super) struct RawHeader<'a> {
     /// Its name.
     pub(super) name: &'a str,
-    /// What follows the colon, folds included, without the last line end.
+    /// The text after the colon, with folds, without the last line end.
     pub(super) value: &'a [u8],
 }
 
-/// Divides a mail into its header fields and its body.
+/// Splits a mail into header fields and body.
 pub(super) fn split_mail(mail: &[u8]) -> Result<(Vec<RawHeader<'_>>, &[u8]), DkimError> {
     let mut headers = Vec::new();
     let mut rest = mail;
@@ -29,7 +30,7 @@ pub(super) fn split_mail(mail: &[u8]) -> Result<(Vec<RawHeader<'_>>, &[u8]), Dki
     }
 }
 
-/// The first field with its folded lines, without its last line end, and what follows it.
+/// The first field with its folded lines but without its last line end, and the rest.
 fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = 0;
     loop {
@@ -41,7 +42,7 @@ fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// A header field: name in lower case, unfolded, each run of white space one space, none at the ends. No line end.
+/// A relaxed header field: name in lower case, unfolded, whitespace runs collapsed and trimmed. Without a line end.
 pub(super) fn relaxed_header(name: &str, value: &[u8]) -> Vec<u8> {
     let mut out = name.to_ascii_lowercase().into_bytes();
     out.push(b':');
@@ -54,8 +55,8 @@ pub(super) fn relaxed_header(name: &str, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The hash of a body: in each line runs of white space are one space and none ends it; empty lines at the end do not
-/// count.
+/// The hash of a relaxed body: whitespace runs are collapsed, whitespace at line ends and empty lines at the end are
+/// removed.
 pub(super) fn body_hash(body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut empty_lines = 0_usize;
@@ -84,7 +85,7 @@ pub(super) fn body_hash(body: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Appends bytes with each run of white space as one space, and none at the end.
+/// Appends bytes, with each whitespace run as one space and none at the end.
 fn collapse_whitespace(out: &mut Vec<u8>, bytes: impl Iterator<Item = u8>) {
     let mut space = false;
     for b in bytes {
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_alike() {
+    fn trailing_empty_lines_do_not_count() {
         for body in ["", "\r\n", "\r\n\r\n", " \r\n\t"] {
             assert_eq!(body_hash(body.as_bytes()), sha(""), "{body:?}");
         }
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_of_headers_is_no_mail() {
+    fn a_mail_without_a_complete_header_is_rejected() {
         for mail in ["", "From: a", "From: a\r\n", "no colon\r\n\r\n"] {
             assert!(split_mail(mail.as_bytes()).is_err(), "{mail:?}");
         }

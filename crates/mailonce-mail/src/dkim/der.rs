@@ -1,9 +1,9 @@
-//! The little DER that keys need: integers, sequences, and the wrappings of PKCS#8 and of public keys.
+//! A minimal DER encoder for keys: integers, sequences, PKCS#8 and public keys.
 
 /// `SEQUENCE { OID rsaEncryption, NULL }`.
 const RSA_ALGORITHM_ID: [u8; 15] =
     [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
-/// PKCS#8 of an Ed25519 seed (RFC 8410 §7), all but the seed.
+/// The fixed prefix of PKCS#8 with an Ed25519 seed (RFC 8410 §7).
 const ED25519_PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
@@ -11,7 +11,7 @@ const ED25519_PKCS8_PREFIX: [u8; 16] =
 pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
     let first = bytes.iter().position(|&b| b != 0).unwrap_or(bytes.len());
     let digits = &bytes[first..];
-    // A leading zero keeps it from being negative.
+    // A leading zero keeps the number positive.
     let sign: &[u8] = if digits.first().is_none_or(|&b| b >= 0x80) { &[0] } else { &[] };
     tagged(0x02, &[sign, digits])
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_short_and_never_negative() {
+    fn integers_are_minimal_and_never_negative() {
         assert_eq!(integer(&[0]), [2, 1, 0]);
         assert_eq!(integer(&[0, 0, 0x7f]), [2, 1, 0x7f]);
         assert_eq!(integer(&[0x80]), [2, 2, 0, 0x80]);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_grow() {
+    fn long_lengths_take_more_bytes() {
         assert_eq!(tagged(4, &[&[0; 0x7f]])[..2], [4, 0x7f]);
         assert_eq!(tagged(4, &[&[0; 0x80]])[..3], [4, 0x81, 0x80]);
         assert_eq!(tagged(4, &[&[0; 0x123]])[..4], [4, 0x82, 0x01, 0x23]);

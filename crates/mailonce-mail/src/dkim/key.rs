@@ -1,4 +1,4 @@
-//! A private key: made from a seed, kept as PKCS#8, and able to sign.
+//! A DKIM private key: generated from a seed, stored as PKCS#8.
 
 use ring::{
     rand::SystemRandom,
@@ -10,17 +10,17 @@ use std::fmt;
 use super::{DkimError, der};
 use crate::dkim::rsa_keygen;
 
-/// What a key is. RSA comes first, since every receiver knows it.
+/// The algorithm of a key. RSA comes first, because every receiver supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DkimAlgorithm {
-    /// RSA, 2048 bits when it is made here.
+    /// RSA. Generated keys have 2048 bits.
     Rsa,
     /// Ed25519.
     Ed25519,
 }
 
 impl DkimAlgorithm {
-    /// Its word in `k=`.
+    /// Its value in `k=`.
     pub fn key_type(self) -> &'static str {
         match self {
             Self::Rsa => "rsa",
@@ -28,7 +28,7 @@ impl DkimAlgorithm {
         }
     }
 
-    /// Its word in `a=`.
+    /// Its value in `a=`.
     pub fn signature_algorithm(self) -> &'static str {
         match self {
             Self::Rsa => "rsa-sha256",
@@ -49,19 +49,19 @@ enum DkimKeyPair {
 }
 
 impl DkimKey {
-    /// Makes a key. The seed is 32 secret random bytes, to be forgotten afterwards. RSA takes up to some seconds.
+    /// Generates a key from 32 secret random bytes, which must not be kept. RSA may take some seconds.
     pub fn generate(algorithm: DkimAlgorithm, seed: [u8; 32]) -> Result<Self, DkimError> {
         let pkcs8 = match algorithm {
             DkimAlgorithm::Rsa => rsa_keygen::generate_rsa_2048(seed).ok_or(DkimError::Sign)?,
             DkimAlgorithm::Ed25519 => der::ed25519_pkcs8(&seed),
         };
         let key = Self::from_pkcs8(&pkcs8)?;
-        // ring finds out only by signing whether the parts of an RSA key belong together.
+        // ring checks only when signing whether the parts of an RSA key are consistent.
         key.sign(b"")?;
         Ok(key)
     }
 
-    /// Reads PKCS#8, as [`DkimKey::to_pkcs8`] and OpenSSL write it.
+    /// Parses PKCS#8, as written by [`DkimKey::to_pkcs8`] and OpenSSL.
     pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, DkimError> {
         let pair = match Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8) {
             Ok(pair) => DkimKeyPair::Ed25519(pair),
@@ -73,12 +73,12 @@ impl DkimKey {
         Ok(Self { pkcs8: pkcs8.to_vec(), pair })
     }
 
-    /// The key as PKCS#8: a secret, to be kept sealed.
+    /// The key as PKCS#8. It is secret and must be stored encrypted.
     pub fn to_pkcs8(&self) -> &[u8] {
         &self.pkcs8
     }
 
-    /// What it is.
+    /// The algorithm.
     pub fn algorithm(&self) -> DkimAlgorithm {
         match self.pair {
             DkimKeyPair::Rsa(_) => DkimAlgorithm::Rsa,
@@ -86,7 +86,7 @@ impl DkimKey {
         }
     }
 
-    /// The public key as `p=` has it: `SubjectPublicKeyInfo` for RSA, 32 bytes for Ed25519 (RFC 8463 §4.2).
+    /// The public key in the format of `p=`: `SubjectPublicKeyInfo` for RSA, 32 bytes for Ed25519 (RFC 8463 §4.2).
     pub fn public_key(&self) -> Vec<u8> {
         match &self.pair {
             DkimKeyPair::Rsa(pair) => der::rsa_public(pair.public_key().as_ref()),
@@ -94,14 +94,15 @@ impl DkimKey {
         }
     }
 
-    /// The signature over some bytes, the same at every call.
+    /// Signs bytes. The signature is the same on every call.
     pub(super) fn sign(&self, bytes: &[u8]) -> Result<Vec<u8>, DkimError> {
         match &self.pair {
             DkimKeyPair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
-                // The chance only blinds the arithmetic against onlookers; it is not in the signature.
-                let blind = SystemRandom::new();
-                pair.sign(&RSA_PKCS1_SHA256, &blind, bytes, &mut signature).map_err(|_unspecified| DkimError::Sign)?;
+                // The randomness only blinds the computation against side channels, not the signature itself.
+                let blinding_rng = SystemRandom::new();
+                pair.sign(&RSA_PKCS1_SHA256, &blinding_rng, bytes, &mut signature)
+                    .map_err(|_unspecified| DkimError::Sign)?;
                 Ok(signature)
             }
             // RFC 8463 §3: Ed25519 signs the hash, not the bytes.
@@ -110,7 +111,7 @@ impl DkimKey {
     }
 }
 
-/// Never shows the secret.
+/// Hides the secret.
 impl fmt::Debug for DkimKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DkimKey({})", self.algorithm().key_type())

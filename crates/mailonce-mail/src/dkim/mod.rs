@@ -1,7 +1,7 @@
 //! DKIM (RFC 6376, RFC 8463): keys, the DNS records that publish them, and signatures.
 //!
-//! Canonicalisation is written here, a page of code; the signatures are ring's, which TLS links anyway. Everything is
-//! repeatable: `t=` is the mail's own Date, RSA signs with PKCS#1 v1.5 and Ed25519 needs no chance at all.
+//! Canonicalization is implemented here; the signatures come from ring, which TLS links anyway. Signing is
+//! deterministic: `t=` is the mail's own Date, RSA uses PKCS#1 v1.5, and Ed25519 needs no randomness.
 
 mod canonicalization;
 mod der;
@@ -14,24 +14,24 @@ pub use key::{DkimAlgorithm, DkimKey};
 pub use record::DkimDnsRecord;
 pub use sign::{DkimSigner, sign};
 
-/// Why there is no key, record or signature.
+/// Why a key, record or signature could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DkimError {
-    /// Bytes that are no key we can use.
-    #[error("private key is no PKCS#8 of RSA with 2048 to 4096 bits or of Ed25519: {0}")]
+    /// Not a usable private key.
+    #[error("the private key must be PKCS#8, RSA with 2048 to 4096 bits or Ed25519: {0}")]
     Key(String),
-    /// A domain or selector that cannot stand in a record or a signature.
-    #[error("{0:?} is no domain name")]
+    /// An invalid domain or selector.
+    #[error("{0:?} is not a valid domain name")]
     Name(String),
-    /// A mail without headers, an end to them, or a From.
-    #[error("mail has no headers with a From")]
+    /// The mail has no complete header, or no `From`.
+    #[error("the mail has no header with a From")]
     Mail,
-    /// The signing itself did not work, as when a key's parts do not belong together.
-    #[error("key cannot sign")]
+    /// Signing failed, for example because the parts of the key are inconsistent.
+    #[error("the key cannot sign")]
     Sign,
 }
 
-/// Whether a text is a domain name in ASCII, or a selector, which has the same form.
+/// Checks that a text is an ASCII domain name or a selector, which has the same syntax.
 fn check_name(text: &str) -> Result<(), DkimError> {
     let label = |label: &str| {
         !label.is_empty()

@@ -1,7 +1,7 @@
-//! A new RSA key, from primes to PKCS#8.
+//! Generates an RSA key as PKCS#8.
 //!
-//! ring signs with RSA and cannot make a key; the `rsa` crate can, and drags in a way of signing whose timing leaks.
-//! So the primes come from crypto-primes, and ring judges the result before anybody uses it.
+//! ring cannot generate RSA keys. The `rsa` crate can, but it includes signing code with a timing side channel. So the
+//! primes come from crypto-primes, and ring validates the key before it is used.
 
 use chacha20::{ChaCha20Rng, rand_core::SeedableRng as _};
 use crypto_bigint::{NonZero, Odd, U1024, U2048};
@@ -13,27 +13,28 @@ use crypto_primes::{
 
 use super::der;
 
-/// Bits of each prime.
+/// Size of each prime in bits.
 const PRIME_BITS: u32 = 1024;
 /// The public exponent.
 const EXPONENT: u32 = 65_537;
 
-/// PKCS#8 of a 2048-bit RSA key. The same seed gives the same key; `None` when crypto-primes gave up, which it does not.
+/// Generates a 2048-bit RSA key as PKCS#8. The same seed gives the same key. `None` if crypto-primes fails, which does
+/// not happen in practice.
 pub(super) fn generate_rsa_2048(seed: [u8; 32]) -> Option<Vec<u8>> {
-    let mut chance = ChaCha20Rng::from_seed(seed);
+    let mut rng = ChaCha20Rng::from_seed(seed);
     loop {
-        let (a, b) = (prime(&mut chance)?, prime(&mut chance)?);
-        // ring wants the larger one first. Equal primes, or a factor of the exponent in p-1, are drawn again.
+        let (a, b) = (prime(&mut rng)?, prime(&mut rng)?);
+        // ring expects the larger prime first. Equal primes, or a p-1 divisible by the exponent, are redrawn.
         if let Some(key) = encode_private_key(a.max(b), a.min(b)) {
             return Some(der::rsa_pkcs8(&key));
         }
     }
 }
 
-/// A prime whose two highest bits are set, so that the product of two has all its bits.
-fn prime(chance: &mut ChaCha20Rng) -> Option<U1024> {
+/// A prime with its two highest bits set, so that the product of two has the full length.
+fn prime(rng: &mut ChaCha20Rng) -> Option<U1024> {
     let sieve = SmallFactorsSieveFactory::new(Flavor::Any, PRIME_BITS, SetBits::TwoMsb).ok()?;
-    sieve_and_find(chance, sieve, |_, candidate| is_prime(Flavor::Any, candidate)).ok().flatten()
+    sieve_and_find(rng, sieve, |_, candidate| is_prime(Flavor::Any, candidate)).ok().flatten()
 }
 
 /// `RSAPrivateKey` (RFC 8017 A.1.2).

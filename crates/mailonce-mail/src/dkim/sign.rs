@@ -6,11 +6,11 @@ use mailonce_core::time::Time;
 use super::{DkimError, DkimKey, check_name};
 use crate::dkim::canonicalization::{self, RawHeader};
 
-/// What a reader sees or a reader's program goes by. Each is signed once more than it occurs, so that nobody can add
-/// another one in front without breaking the signature (RFC 6376 §8.15).
+/// Headers that readers see or mail programs rely on. Each is signed once more than it occurs (oversigning), so that
+/// adding another one breaks the signature (RFC 6376 §8.15).
 const OVERSIGNED_HEADERS: [&str; 8] =
     ["From", "To", "Cc", "Subject", "Date", "Reply-To", "MIME-Version", "Content-Type"];
-/// Signed as often as they occur. One-click unsubscribing counts only when it is signed (RFC 8058 §4).
+/// Headers that are signed as often as they occur. One-click unsubscribe is valid only if signed (RFC 8058 §4).
 const SIGNED_HEADERS: [&str; 8] = [
     "Content-Transfer-Encoding",
     "Message-ID",
@@ -21,15 +21,15 @@ const SIGNED_HEADERS: [&str; 8] = [
     "List-Unsubscribe",
     "List-Unsubscribe-Post",
 ];
-/// Where the lines of the header are folded.
+/// Header lines are folded at this length.
 const MAX_LINE_OCTETS: usize = 76;
 
-/// A key with the name under which receivers find its public half.
+/// A key with the name under which receivers find its public key.
 #[derive(Clone, Copy, Debug)]
 pub struct DkimSigner<'a> {
     /// The signing domain, as A-label.
     pub domain: &'a str,
-    /// The key's name in that domain.
+    /// The selector of the key in that domain.
     pub selector: &'a str,
     /// The key.
     pub key: &'a DkimKey,
@@ -42,13 +42,13 @@ pub fn sign(mail: &[u8], signers: &[DkimSigner<'_>], date: Time) -> Result<Vec<u
         return Err(DkimError::Mail);
     }
     let body_hash = STANDARD.encode(canonicalization::body_hash(body));
-    let (names, covered) = select_headers(&headers);
+    let (names, canonical_headers) = select_headers(&headers);
     let mut signers = signers.to_vec();
     signers.sort_by_key(|signer| signer.key.algorithm());
     let mut out = Vec::with_capacity(mail.len() + signers.len() * 1_200);
     for signer in signers {
         let unsigned = unsigned_value(&signer, date, &names, &body_hash)?;
-        let mut bytes = covered.clone();
+        let mut bytes = canonical_headers.clone();
         bytes.extend(canonicalization::relaxed_header("DKIM-Signature", unsigned.as_bytes()));
         let signature = STANDARD.encode(signer.key.sign(&bytes)?);
         out.extend_from_slice(format!("DKIM-Signature:{unsigned}{}\r\n", fold_signature(&signature)).as_bytes());
@@ -57,19 +57,19 @@ pub fn sign(mail: &[u8], signers: &[DkimSigner<'_>], date: Time) -> Result<Vec<u
     Ok(out)
 }
 
-/// The names for `h=` and the canonical headers they stand for.
+/// The names for `h=` and the canonical headers that they cover.
 fn select_headers(headers: &[RawHeader<'_>]) -> (Vec<&'static str>, Vec<u8>) {
     let (mut names, mut bytes) = (Vec::new(), Vec::new());
-    for (name, sealed) in
+    for (name, oversign) in
         OVERSIGNED_HEADERS.map(|name| (name, true)).into_iter().chain(SIGNED_HEADERS.map(|name| (name, false)))
     {
-        // RFC 6376 §5.4.2: of several the last comes first.
+        // RFC 6376 §5.4.2: of several headers with the same name, the last is signed first.
         for header in headers.iter().rev().filter(|header| header.name.eq_ignore_ascii_case(name)) {
             names.push(name);
             bytes.extend(canonicalization::relaxed_header(header.name, header.value));
             bytes.extend_from_slice(b"\r\n");
         }
-        if sealed {
+        if oversign {
             names.push(name);
         }
     }
@@ -84,11 +84,11 @@ fn unsigned_value(signer: &DkimSigner<'_>, date: Time, names: &[&str], body_hash
     let algorithm = key.algorithm().signature_algorithm();
     let seconds = date.0.div_euclid(1_000).max(0);
     let names = fold_names(names);
-    let who = format!(" v=1; a={algorithm}; c=relaxed/relaxed;\r\n d={domain};\r\n s={selector}; t={seconds};\r\n");
-    Ok(format!("{who} h={names};\r\n bh={body_hash};\r\n b="))
+    let prefix = format!(" v=1; a={algorithm}; c=relaxed/relaxed;\r\n d={domain};\r\n s={selector}; t={seconds};\r\n");
+    Ok(format!("{prefix} h={names};\r\n bh={body_hash};\r\n b="))
 }
 
-/// Names with colons between them, in lines that begin behind ` h=`.
+/// The names joined by colons and folded. The first line starts after ` h=`.
 fn fold_names(names: &[&str]) -> String {
     let mut out = String::new();
     let mut column = 3;
@@ -106,7 +106,7 @@ fn fold_names(names: &[&str]) -> String {
     out
 }
 
-/// Base64 in lines; the spaces do not count (RFC 6376 §3.2).
+/// Folds base64 into lines. The whitespace is ignored (RFC 6376 §3.2).
 fn fold_signature(signature: &str) -> String {
     let mut out = String::with_capacity(signature.len() + 32);
     for (i, c) in signature.chars().enumerate() {

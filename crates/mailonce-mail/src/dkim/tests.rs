@@ -1,4 +1,4 @@
-//! Keys, records and signatures. That others can verify them is for `tests/python.rs`.
+//! Keys, records and signatures. Verification by other implementations is tested in `tests/python`.
 
 use super::*;
 use mailonce_core::time::Time;
@@ -17,7 +17,7 @@ fn signed(mail: &[u8], keys: &[&DkimKey]) -> String {
 }
 
 #[test]
-fn a_key_comes_from_its_seed_and_survives_storage() {
+fn a_key_is_derived_from_its_seed_and_survives_storage() {
     for algorithm in [DkimAlgorithm::Rsa, DkimAlgorithm::Ed25519] {
         let key = DkimKey::generate(algorithm, [1; 32]).unwrap();
         let again = DkimKey::generate(algorithm, [1; 32]).unwrap();
@@ -42,7 +42,7 @@ fn the_ed25519_key_of_the_rfc_gives_its_record() {
 }
 
 #[test]
-fn a_long_record_is_cut_into_strings() {
+fn a_long_record_is_split_into_strings() {
     let key = DkimKey::generate(DkimAlgorithm::Rsa, [3; 32]).unwrap();
     let record = DkimDnsRecord::for_key(&key, "s1", "example.com").unwrap();
     assert!(record.value.starts_with("v=DKIM1; k=rsa; p=MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA"));
@@ -52,7 +52,7 @@ fn a_long_record_is_cut_into_strings() {
 }
 
 #[test]
-fn rsa_signs_first_and_the_mail_follows_untouched() {
+fn rsa_signs_first_and_the_mail_is_unchanged() {
     let (rsa, ed25519) = (DkimKey::generate(DkimAlgorithm::Rsa, [4; 32]).unwrap(), ed25519());
     let mail = signed(MAIL, &[&ed25519, &rsa]);
     let first = mail.find("a=rsa-sha256").unwrap();
@@ -63,21 +63,21 @@ fn rsa_signs_first_and_the_mail_follows_untouched() {
 }
 
 #[test]
-fn what_readers_see_is_sealed_against_additions() {
+fn visible_headers_are_oversigned() {
     let mail = signed(MAIL, &[&ed25519()]).replace("\r\n ", "");
     assert!(mail.contains("h=From:From:To:To:Cc:Subject:Subject:Date:Reply-To:MIME-Version:Content-Type;"), "{mail}");
     assert!(mail.contains("t=1731664800;") && !mail.contains("l="));
 }
 
 #[test]
-fn what_cannot_be_signed_is_refused() {
+fn invalid_input_is_not_signed() {
     let key = ed25519();
-    let by =
+    let sign_error =
         |domain, selector, mail: &[u8]| sign(mail, &[DkimSigner { domain, selector, key: &key }], DATE).unwrap_err();
-    assert_eq!(by("example.com", "s1", b"To: x\r\n\r\n"), DkimError::Mail);
-    assert_eq!(by("example.com", "s1", b"From: x"), DkimError::Mail);
-    assert_eq!(by("exa mple.com", "s1", MAIL), DkimError::Name("exa mple.com".into()));
-    assert_eq!(by("example.com", "s;1", MAIL), DkimError::Name("s;1".into()));
+    assert_eq!(sign_error("example.com", "s1", b"To: x\r\n\r\n"), DkimError::Mail);
+    assert_eq!(sign_error("example.com", "s1", b"From: x"), DkimError::Mail);
+    assert_eq!(sign_error("exa mple.com", "s1", MAIL), DkimError::Name("exa mple.com".into()));
+    assert_eq!(sign_error("example.com", "s;1", MAIL), DkimError::Name("s;1".into()));
     assert!(DkimDnsRecord::for_key(&key, "", "example.com").is_err());
     assert!(matches!(DkimKey::from_pkcs8(b"nonsense"), Err(DkimError::Key(_))));
 }

@@ -1,68 +1,68 @@
-//! What a provider says about a mail, in our words.
+//! Events of all providers in one common format.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use mailonce_core::{handoff::reply::TransportReply, id::EmailId, time::Time};
 use sha2::{Digest as _, Sha256};
 
-/// What became of a mail, as the provider tells it.
+/// The delivery status of a mail, as the provider reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReportedStatus {
-    /// The provider has it.
+    /// The provider accepted it.
     Accepted,
-    /// The recipient's server has it.
+    /// The recipient's server accepted it.
     Delivered,
-    /// Not yet; the provider keeps trying.
+    /// Delivery is delayed; the provider keeps trying.
     Deferred,
-    /// It came back, or will not be tried again.
+    /// It bounced, or the provider gave up.
     Bounced {
-        /// The address itself is at fault, now and later.
+        /// The address itself is at fault, so later mail would bounce too.
         permanent: bool,
     },
-    /// The recipient called it spam.
+    /// The recipient reported it as spam.
     Complained,
-    /// The provider had it and will not send it.
+    /// The provider accepted it but refuses to send it.
     Refused,
-    /// The provider had it and will not send it, because the recipient is on its list.
+    /// The provider did not send it because the recipient is on its suppression list.
     Suppressed,
-    /// Something else: an open, a click, a word we do not know.
+    /// Something else: an open, a click, an unknown event type.
     Other,
 }
 
-/// One event.
+/// One event about one mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookEvent {
-    /// The same for every repeat of this event and for no other event of the source.
+    /// Identifies the event: equal for every redelivery, and unique within the source.
     pub dedupe_key: String,
-    /// Our email, when the provider gave our value back.
+    /// Our email, if the event contains our correlation id.
     pub email: Option<EmailId>,
-    /// The provider's own name for the mail.
+    /// The provider's message id.
     pub remote_id: Option<String>,
-    /// A bare address, in the provider's spelling. None when the event does not tell which one it is about.
+    /// The recipient's bare address, as the provider spells it. `None` if the event does not name one.
     pub recipient: Option<String>,
-    /// What became of it.
+    /// The delivery status.
     pub reported_status: ReportedStatus,
-    /// In the provider's words: one printable line, cut.
+    /// The provider's explanation: one printable line, truncated.
     pub reason: String,
-    /// When, by the provider's clock.
+    /// The time of the event, by the provider's clock.
     pub occurred_at: Option<Time>,
-    /// Made by a test button, a test mode or a simulated mailbox.
+    /// Whether the event comes from a test button, a test mode or a simulated mailbox.
     pub is_test: bool,
 }
 
-/// Why a body could not be read.
+/// Why a body could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HookParseError {
-    /// Not JSON, or JSON with two values for one name.
-    #[error("not readable as JSON: {0}")]
+    /// Not JSON, or JSON with a duplicate name.
+    #[error("not valid JSON: {0}")]
     Json(String),
-    /// Not what this provider sends.
-    #[error("not what this provider sends: expected {0}")]
+    /// Not a format that this provider sends.
+    #[error("not a format that this provider sends: expected {0}")]
     Unexpected(&'static str),
-    /// Over the limit of events.
+    /// Too many events, fields or recipients.
     #[error("{0} events, fields or recipients in one request are too many")]
     TooMany(usize),
-    /// Over the limit of bytes.
-    #[error("the body is larger than is read")]
+    /// The body exceeds the size limit.
+    #[error("the body exceeds the size limit")]
     TooLarge,
 }
 
@@ -72,13 +72,13 @@ impl HookParseError {
     }
 }
 
-/// An event on its way to become a [`Report`].
+/// The parsed parts of an event. [`HookEventDraft::finish`] makes a [`HookEvent`] of them.
 pub(crate) struct HookEventDraft<'a> {
-    /// The provider's own id of the event, when it has one that is the same for every repeat.
+    /// The provider's event id, if it is the same for every redelivery.
     pub(crate) event_id: Option<String>,
-    /// What else tells two events of one mail apart, when there is no such id.
+    /// Distinguishes two events of one mail if there is no such id.
     pub(crate) discriminator: Option<String>,
-    /// The provider's word for what happened.
+    /// The provider's event type.
     pub(crate) event_type: &'a str,
     pub(crate) email: Option<EmailId>,
     pub(crate) remote_id: Option<&'a str>,
@@ -103,15 +103,15 @@ impl HookEventDraft<'_> {
         }
     }
 
-    /// The event's id where there is one, else a hash of what a repeat has in common with the first: never of the
-    /// body, in which attempt counters and signatures change.
+    /// The event id if there is one, else a hash of the fields that every redelivery shares. The body is not hashed,
+    /// because attempt counters and signatures change in it.
     fn dedupe_key(&self) -> String {
         if let Some(id) = self.event_id.as_deref().filter(|id| is_usable_id(id)) {
             return id.to_owned();
         }
         let at = self.occurred_at.map(|at| at.0.to_string());
-        let own = self.event_id.as_deref().or(self.discriminator.as_deref());
-        let parts = [own, Some(self.event_type), self.remote_id, self.recipient, at.as_deref()];
+        let id_or_discriminator = self.event_id.as_deref().or(self.discriminator.as_deref());
+        let parts = [id_or_discriminator, Some(self.event_type), self.remote_id, self.recipient, at.as_deref()];
         let mut hash = Sha256::new();
         for part in parts {
             let part = part.unwrap_or_default();
@@ -126,7 +126,7 @@ fn is_usable_id(id: &str) -> bool {
     (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Our own id as a provider gives it back. Anything else is none.
+/// Parses our email id as a provider returns it. `None` for anything else.
 pub(crate) fn parse_email_id(text: Option<&str>) -> Option<EmailId> {
     text?.trim().parse().ok()
 }
@@ -137,14 +137,14 @@ fn bare_address(address: &str) -> &str {
     inner.map_or(address, |(address, _)| address).trim()
 }
 
-/// Printable and at most `max` characters, or none: half an id names something else.
+/// The text if it is printable and has at most `max` characters. It is never truncated: half an id is another id.
 fn printable_or_none(text: &str, max: usize) -> Option<String> {
     let text = text.trim();
     let fits = !text.is_empty() && text.chars().count() <= max && !text.chars().any(char::is_control);
     fits.then(|| text.to_owned())
 }
 
-/// One printable line, cut.
+/// One printable line, truncated to `max` characters.
 fn printable_line(text: &str, max: usize) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(max).collect::<String>().trim().to_owned()

@@ -1,6 +1,7 @@
-//! JSON as providers send it, read strictly: one value for one name, a bound on depth, nothing after the end.
+//! A strict JSON parser for webhooks: no duplicate names, limited depth, nothing after the end.
 //!
-//! Two values for one name would let the reader of a proof and the reader of the facts see different ones.
+//! With duplicate names, the code that verifies a signature and the code that reads the event could see different
+//! values.
 
 use serde::{
     Deserialize, Deserializer,
@@ -13,7 +14,7 @@ use mailonce_core::{json_limits, time::Time};
 
 use super::{HookParseError, MAX_EVENTS};
 
-/// Reads a document, within the limits on depth, members, names and values.
+/// Parses a document, with limits on depth, members, names and values.
 pub(crate) fn parse(body: &[u8]) -> Result<Value, HookParseError> {
     json_limits::check(body).map_err(|excess| HookParseError::json(&format!("the body {excess}")))?;
     match serde_json::from_slice::<StrictJson>(body) {
@@ -22,41 +23,41 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, HookParseError> {
     }
 }
 
-/// Reads one object, or an array of objects.
+/// Parses one object or an array of objects.
 pub(crate) fn parse_objects(body: &[u8]) -> Result<Vec<Value>, HookParseError> {
-    let found = match parse(body)? {
+    let objects = match parse(body)? {
         Value::Array(items) => items,
         one => vec![one],
     };
-    if found.len() > MAX_EVENTS {
-        return Err(HookParseError::TooMany(found.len()));
+    if objects.len() > MAX_EVENTS {
+        return Err(HookParseError::TooMany(objects.len()));
     }
-    if found.iter().all(Value::is_object) {
-        Ok(found)
+    if objects.iter().all(Value::is_object) {
+        Ok(objects)
     } else {
         Err(HookParseError::Unexpected("an object or an array of them"))
     }
 }
 
-/// The text at a JSON pointer. Empty text is none.
+/// The string at a JSON pointer. `None` if it is empty.
 pub(crate) fn str_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// The first text of several places.
+/// The first non-empty string at one of the JSON pointers.
 pub(crate) fn first_str_at<'a>(value: &'a Value, pointers: &[&str]) -> Option<&'a str> {
     pointers.iter().find_map(|pointer| str_at(value, pointer))
 }
 
-/// An RFC 3339 instant.
+/// The RFC 3339 time at a JSON pointer.
 pub(crate) fn time_at(value: &Value, pointer: &str) -> Option<Time> {
     str_at(value, pointer).and_then(Time::parse)
 }
 
-/// Seconds since the epoch, whole or not.
+/// The time at a JSON pointer in seconds since the epoch, with or without a fraction.
 pub(crate) fn epoch_time_at(value: &Value, pointer: &str) -> Option<Time> {
     let seconds = value.pointer(pointer)?.as_f64()?;
-    // Year 9999 bounds it, so that the product is exact enough and no cast can wrap.
+    // Limited to the year 9999, so that the product is exact enough and the cast cannot overflow.
     (0.0..253_402_300_800.0).contains(&seconds).then(|| Time((seconds * 1000.0).round() as i64))
 }
 
@@ -65,8 +66,9 @@ pub(crate) fn entry_value<'a>(entries: Option<&'a Value>, name: &str) -> Option<
     match entries? {
         Value::Object(map) => map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?.1.as_str(),
         Value::Array(items) => {
-            let named = |item: &&Value| str_at(item, "/name").is_some_and(|given| given.eq_ignore_ascii_case(name));
-            items.iter().find(named).and_then(|item| str_at(item, "/value"))
+            let has_name =
+                |item: &&Value| str_at(item, "/name").is_some_and(|item_name| item_name.eq_ignore_ascii_case(name));
+            items.iter().find(has_name).and_then(|item| str_at(item, "/value"))
         }
         _ => None,
     }
@@ -125,7 +127,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         let mut found = Map::new();
         while let Some((name, StrictJson(value))) = entries.next_entry::<String, StrictJson>()? {
             if found.insert(name, value).is_some() {
-                return Err(A::Error::custom("two values for one name"));
+                return Err(A::Error::custom("duplicate name"));
             }
         }
         Ok(StrictJson(Value::Object(found)))

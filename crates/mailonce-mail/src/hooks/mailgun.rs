@@ -1,8 +1,9 @@
-//! Mailgun: one event in a request, with the proof inside the body.
+//! Mailgun: one event per request, with the signature inside the body.
 //!
-//! The proof covers a time and a token, not the event. Whoever gets hold of one triple can put any event beside it as
-//! long as the time is fresh. So the caller should remember each [`token`] that long, with the [`Report::once`] it came
-//! with: the same token beside another event is a forgery, beside the same event it is a repeat.
+//! The signature covers a timestamp and a token, not the event. An attacker who has one valid triple can attach any
+//! event to it while the timestamp is fresh. So the caller should remember each [`request_token`] for that long,
+//! together with the [`HookEvent::dedupe_key`]. The same token with another event is a forgery; with the same event it
+//! is a retry.
 
 use mailonce_core::time::Time;
 use serde_json::Value;
@@ -14,11 +15,12 @@ use crate::hooks::{
     verification,
 };
 
-/// How old the proof of a mail may be, in milliseconds. A route is tried again for eight hours, and whether the proof is
-/// made anew each time is not told: a mail must not be lost because we were away for longer than five minutes.
+/// How old the signature of a received mail may be, in milliseconds. Mailgun retries a route for eight hours and does
+/// not document whether it signs each retry anew. A mail must not be lost because we were down for more than five
+/// minutes.
 pub const ROUTE_TOLERANCE_MS: i64 = 9 * 3_600_000;
 
-/// The one-time token of a request. `None` when there is none.
+/// The one-time token of a request, if it has one.
 pub fn request_token(request: &HookRequest<'_>) -> Option<String> {
     if let Ok(Some(form)) = HookForm::from_request(request) {
         return form.text("token").map(Cow::into_owned);
@@ -44,16 +46,19 @@ pub(crate) fn verify(
     };
     let token = json::str_at(&body, "/signature/token").ok_or(HookRejection::MissingField("signature.token"))?;
     json::str_at(&body, "/signature/signature").ok_or(HookRejection::MissingField("signature.signature"))?;
-    // Events of a subaccount are also signed with the key of the account above it.
-    let places = ["/signature/signature", "/signature/parent-signature"];
-    let signatures: Vec<_> =
-        places.iter().filter_map(|place| json::str_at(&body, place)).filter_map(verification::decode_hex32).collect();
+    // Events of a subaccount are also signed with the key of the parent account.
+    let pointers = ["/signature/signature", "/signature/parent-signature"];
+    let signatures: Vec<_> = pointers
+        .iter()
+        .filter_map(|pointer| json::str_at(&body, pointer))
+        .filter_map(verification::decode_hex32)
+        .collect();
     let seconds = verification::parse_timestamp(&timestamp, "signature.timestamp")?;
     verification::verify_any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &signatures)?;
     verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
-/// A route's request, with the proof among its fields.
+/// Verifies the form that a route posts. The signature is among its fields.
 fn verify_form(keys: &[Vec<u8>], form: &HookForm<'_>, now: Time, tolerance_ms: i64) -> Result<(), HookRejection> {
     let field = |name: &'static str| form.text(name).ok_or(HookRejection::MissingField(name));
     let (timestamp, token, signature) = (field("timestamp")?, field("token")?, field("signature")?);
@@ -69,12 +74,12 @@ pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError
     let event = body.pointer("/event-data").filter(|event| event.is_object());
     let event = event.ok_or(HookParseError::Unexpected("an object with event-data"))?;
     let at = json::epoch_time_at(event, "/timestamp");
-    // Mailgun writes the Message-ID without its brackets here, and with them in its answer to a send.
+    // Mailgun writes the Message-ID without angle brackets here, and with them in the response to a send.
     let message_id = json::str_at(event, "/message/headers/message-id");
     let remote_id = message_id.map(|id| format!("<{}>", id.trim_start_matches('<').trim_end_matches('>')));
     let reasons = ["/delivery-status/message", "/delivery-status/description", "/reject/reason", "/reason"];
-    let report = HookEventDraft {
-        // Its ids are unique within a day only, so the time goes with them.
+    let draft = HookEventDraft {
+        // Mailgun's event ids are unique only within a day, so the timestamp is added.
         event_id: json::str_at(event, "/id").map(|id| format!("{id}@{}", at.map_or(0, |at| at.0))),
         discriminator: None,
         event_type: json::str_at(event, "/event").unwrap_or_default(),
@@ -86,7 +91,7 @@ pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError
         occurred_at: at,
         is_test: event.pointer("/flags/is-test-mode").and_then(Value::as_bool).unwrap_or_default(),
     };
-    Ok(vec![report.finish()])
+    Ok(vec![draft.finish()])
 }
 
 fn reported_status(event: &Value) -> ReportedStatus {
@@ -109,6 +114,6 @@ fn failed_status(event: &Value) -> ReportedStatus {
     if reason.starts_with("suppress-") {
         return ReportedStatus::Suppressed;
     }
-    // Given up after too many tries: the mail is lost, the address may be good.
+    // Mailgun gave up after too many retries: the mail is lost, but the address may be valid.
     ReportedStatus::Bounced { permanent: reason != "old" && !(400..500).contains(&code) }
 }

@@ -1,7 +1,7 @@
-//! Webhooks of mail providers, with events and with mail: proven, then read.
+//! Webhooks of mail providers, with delivery events or received mail: verified, then parsed.
 //!
 //! ```text
-//! request ─► ses::needs (SES only: which certificate?) ─► verify ─► parse_events ─► events
+//! request ─► ses::sns_urls (SES only: which certificate?) ─► verify ─► parse_events ─► events
 //!                                                                    └─► parse_mail ─► a mail, or where it is stored
 //! ```
 //!
@@ -10,13 +10,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `request` | the request as it came in, with its limits |
-//! | `secrets` | what a source is configured with, two of each for a change |
-//! | `reject` | why a request is not believed, and what to answer |
-//! | `report` | what a provider says about a mail, in our words |
-//! | `proof` | hashes, comparisons and freshness that the schemes share |
-//! | `json` | JSON without two values for one name |
-//! | `sns`, [`ses`] | the envelope of Amazon SNS, and what SES puts into it |
+//! | `request` | the raw request, with its limits |
+//! | `secrets` | the secrets of a source; up to two, for rotation |
+//! | `rejection` | why a request is rejected, and with which status |
+//! | `event` | an event of any provider in one common format |
+//! | `verification` | HMAC, constant-time comparison and freshness checks |
+//! | `json` | strict JSON without duplicate names |
+//! | `sns`, [`ses`] | the envelope of Amazon SNS, and the SES events inside |
 //! | `postmark` [`mailgun`] `sendgrid` `resend` `usesend` `brevo` [`nylas`] | one provider each |
 //! | `inbound` | the mail in a request |
 
@@ -54,20 +54,20 @@ use secrets::SecretMaterial;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal),* $(,)?) => {
-        /// Whose webhook it is.
+        /// The provider that sends the webhook.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Kind { $($(#[$doc])* #[serde(rename = $word)] $kind),* }
 
         impl Kind {
-            /// Every one of them.
+            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
-            /// The word for it, everywhere.
+            /// Its name in the API, the ledger and the configuration.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$kind => $word),* }
             }
 
-            /// Reads the word.
+            /// Parses the name.
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$kind),)* _ => None }
             }
@@ -76,52 +76,52 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Postmark. Signs nothing: a password or a token is all there is.
+    /// Postmark. Its webhooks are not signed: a password or a token authenticates them.
     Postmark = "postmark",
-    /// Mailgun. Signs a time and a token, not the body.
+    /// Mailgun. Signs a timestamp and a token, not the body.
     Mailgun = "mailgun",
-    /// SendGrid. ECDSA over time and body.
+    /// SendGrid. ECDSA over timestamp and body.
     Sendgrid = "sendgrid",
-    /// Amazon SES, by way of SNS. RSA over the fields, with a certificate to fetch.
+    /// Amazon SES, through SNS. RSA over the fields, with a certificate that must be fetched.
     Ses = "ses",
-    /// Resend. Svix: HMAC over id, time and body.
+    /// Resend. Svix: HMAC over id, timestamp and body.
     Resend = "resend",
-    /// useSend. HMAC over time and body.
+    /// useSend. HMAC over timestamp and body.
     Usesend = "usesend",
-    /// Brevo. Signs nothing: a token or a password is all there is.
+    /// Brevo. Its webhooks are not signed: a token or a password authenticates them.
     Brevo = "brevo",
     /// Nylas. HMAC over the body.
     Nylas = "nylas",
-    /// Anybody who signs after Standard Webhooks.
+    /// Any sender that signs by Standard Webhooks.
     Standard = "standard",
 }
 
 impl Kind {
-    /// How far a signed time may be from ours, unless the source says otherwise, in milliseconds.
+    /// The default tolerance between the signed timestamp and our clock, in milliseconds.
     pub fn tolerance_ms(self) -> i64 {
         match self {
-            // SNS signs when a message was published, and its retries may go on for an hour.
+            // SNS signs the time of publication, and its retries may last an hour.
             Self::Ses => 65 * 60_000,
             _ => 5 * 60_000,
         }
     }
 
-    /// Whether a mail that it only told of can be fetched from it.
+    /// Whether a mail that was only announced can be fetched from the provider's API.
     pub fn can_fetch_mail(self) -> bool {
         matches!(self, Self::Postmark | Self::Resend | Self::Nylas)
     }
 
-    /// Whether it can be asked which mails came.
+    /// Whether the provider's API can list received mails.
     pub fn can_list_mail(self) -> bool {
         matches!(self, Self::Postmark | Self::Resend)
     }
 
-    /// Whether it tells what became of mail we sent.
+    /// Whether the provider reports delivery events of mail that we sent.
     pub fn sends_events(self) -> bool {
         !matches!(self, Self::Nylas | Self::Standard)
     }
 
-    /// Whether it brings mail.
+    /// Whether the provider delivers received mail.
     pub fn delivers_mail(self) -> bool {
         !matches!(self, Self::Usesend | Self::Brevo)
     }
@@ -133,7 +133,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Whether a request comes from the provider it claims to come from.
+/// Verifies that a request comes from the provider.
 pub fn verify(kind: Kind, secrets: &HookSecrets, request: &HookRequest<'_>, now: Time) -> Result<(), HookRejection> {
     if request.body.len() > request.max_body_bytes {
         return Err(HookRejection::TooLarge);
@@ -143,7 +143,7 @@ pub fn verify(kind: Kind, secrets: &HookSecrets, request: &HookRequest<'_>, now:
     }
     let tolerance = secrets.tolerance_ms();
     match secrets.material() {
-        SecretMaterial::SharedSecrets(_, knocks) => verification::verify_shared_secret(knocks, request),
+        SecretMaterial::SharedSecrets(_, shared_secrets) => verification::verify_shared_secret(shared_secrets, request),
         SecretMaterial::Mailgun(keys) => mailgun::verify(keys, request, now, tolerance),
         SecretMaterial::Sendgrid(keys) => sendgrid::verify(keys, request, now, tolerance),
         SecretMaterial::Ses(trust) => sns::verify(trust, request, now, tolerance),
@@ -153,7 +153,7 @@ pub fn verify(kind: Kind, secrets: &HookSecrets, request: &HookRequest<'_>, now:
     }
 }
 
-/// What a request says. It must have been verified: here everything is believed.
+/// Parses the events of a request. Call [`verify`] first: this function trusts its input.
 pub fn parse_events(kind: Kind, request: &HookRequest<'_>) -> Result<Vec<HookEvent>, HookParseError> {
     if request.body.len() > MAX_EVENT_BODY_BYTES {
         return Err(HookParseError::TooLarge);
@@ -166,6 +166,6 @@ pub fn parse_events(kind: Kind, request: &HookRequest<'_>) -> Result<Vec<HookEve
         Kind::Resend => resend::parse_events(request),
         Kind::Usesend => usesend::parse_events(request.body),
         Kind::Brevo => brevo::parse_events(request.body),
-        Kind::Nylas | Kind::Standard => Err(HookParseError::Unexpected("mail: it tells of no events")),
+        Kind::Nylas | Kind::Standard => Err(HookParseError::Unexpected("mail: it sends no events")),
     }
 }

@@ -1,4 +1,4 @@
-//! Nylas: HMAC over the raw body, without a time or an id. A repeat is found by the name of the mail.
+//! Nylas: HMAC over the raw body, without a timestamp or an id. Retries are detected by the message id.
 
 use super::{HookRejection, HookRequest};
 use crate::hooks::verification;
@@ -10,11 +10,11 @@ pub(crate) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>) -> Result<(), 
     verification::verify_any_hmac(keys, &[request.body], &[signature])
 }
 
-/// What Nylas asks an address before it posts there: to say the same again. Letters and digits only, so that nobody
-/// can make this server say anything else.
+/// The challenge that Nylas sends to a new webhook URL and expects back. Only letters, digits, `-`, `_` and `.` are
+/// echoed, so that nobody can make this server return other content.
 pub fn challenge_response(query: &str) -> Option<&str> {
     let mut values = query.split('&').filter_map(|pair| pair.strip_prefix("challenge="));
     let value = values.next()?;
-    let plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-    (plain && (1..=256).contains(&value.len())).then_some(value)
+    let is_plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    (is_plain && (1..=256).contains(&value.len())).then_some(value)
 }

@@ -1,11 +1,11 @@
-//! Postmark: one event in a request (an array is read too), nothing signed.
+//! Postmark: one event per request (an array is accepted too), without a signature.
 
 use serde_json::Value;
 
 use super::{HookEvent, HookParseError, ReportedStatus, json};
 use crate::hooks::event::{HookEventDraft, parse_email_id};
 
-/// The mail that Postmark's own "send a test" button talks about.
+/// The message ids in the events of Postmark's "send a test" button.
 const TEST_MESSAGE_IDS: [&str; 2] = ["883953f4-6105-42a2-a16a-77a8eac79483", "00000000-0000-0000-0000-000000000000"];
 
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
@@ -19,7 +19,7 @@ fn parse_event(event: &Value) -> HookEvent {
     let id = event.pointer("/ID").and_then(Value::as_u64).filter(|id| *id != 0);
     let times = ["/DeliveredAt", "/BouncedAt", "/ReceivedAt", "/ChangedAt"];
     HookEventDraft {
-        // A bounce is numbered; the number alone says nothing about the other records, so it goes with the name.
+        // Bounces have a number. It is unique only within its record type, so the type is added.
         event_id: id.map(|id| format!("{record}-{id}")),
         discriminator: None,
         event_type: record,
@@ -28,7 +28,7 @@ fn parse_event(event: &Value) -> HookEvent {
         recipient: json::first_str_at(event, &["/Recipient", "/Email"]),
         reported_status: reported_status(record, bounce),
         reason: json::first_str_at(event, &["/Details", "/Description", "/SuppressionReason"]),
-        occurred_at: times.iter().find_map(|place| json::time_at(event, place)),
+        occurred_at: times.iter().find_map(|pointer| json::time_at(event, pointer)),
         is_test: remote_id.is_some_and(|id| TEST_MESSAGE_IDS.contains(&id)),
     }
     .finish()
@@ -42,13 +42,13 @@ fn reported_status(record: &str, bounce: &str) -> ReportedStatus {
         ("Bounce", "Transient" | "DnsError") => ReportedStatus::Deferred,
         ("Bounce", "ManuallyDeactivated") => ReportedStatus::Suppressed,
         ("Bounce", "Unconfirmed" | "SMTPApiError" | "TemplateRenderingFailed") => ReportedStatus::Refused,
-        // Answers of a robot at the other end: the mail was taken, nothing came back.
+        // Automatic replies of the recipient's side: the mail was accepted and did not bounce.
         ("Bounce", "AutoResponder" | "AddressChange" | "ChallengeVerification" | "OpenRelayTest") => {
             ReportedStatus::Other
         }
         ("Bounce", "Subscribe" | "Unsubscribe" | "InboundError") => ReportedStatus::Other,
         ("Bounce", _) => ReportedStatus::Bounced { permanent: false },
-        // A change of the recipient's subscription says nothing about the mail that led to it.
+        // A subscription change says nothing about the delivery of the mail.
         _ => ReportedStatus::Other,
     }
 }

@@ -1,47 +1,47 @@
-//! A webhook request as it came in, and how much of it is looked at.
+//! A raw webhook request, and its size limits.
 
 use mailonce_core::limits;
 
 use super::HookRejection;
 
-/// Bytes of a body with events. The largest batches of providers stay below.
+/// Maximum size of a body with events. The largest batches of providers are smaller.
 pub const MAX_EVENT_BODY_BYTES: usize = 1 << 20;
 
-/// Bytes of a body with a mail.
+/// Maximum size of a body with a mail.
 pub const MAX_MAIL_BODY_BYTES: usize = limits::BODY_BYTES;
 
-/// Events in one request.
+/// Maximum number of events in one request.
 pub const MAX_EVENTS: usize = 1_000;
 
-/// What came in. The body is the raw one, before any decoding.
+/// A webhook request. The body is raw, before any decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct HookRequest<'a> {
-    /// Names in any case, values as bytes.
+    /// The headers: names in any case, values as bytes.
     pub headers: &'a [(&'a str, &'a [u8])],
-    /// What follows the `?` of the address, as it came. May be empty.
+    /// The raw query string without the `?`. May be empty.
     pub query: &'a str,
     /// The body.
     pub body: &'a [u8],
-    /// The PEM behind [`super::ses::Needs::certificate_url`]. Only SES needs it.
+    /// The PEM behind [`super::ses::SnsUrls::certificate_url`]. Only SES needs it.
     pub certificate: Option<&'a [u8]>,
-    /// Bytes of body that this source may send: [`MAX_BODY_BYTES`], or [`MAX_MAIL_BYTES`] when it brings mail.
+    /// The body limit of the source: [`MAX_EVENT_BODY_BYTES`], or [`MAX_MAIL_BODY_BYTES`] if it delivers mail.
     pub max_body_bytes: usize,
 }
 
 impl<'a> HookRequest<'a> {
-    /// A header's value. Twice the same header is refused: two readers could see two values.
+    /// A header's value. A duplicate header is rejected: two readers could see different values.
     pub(crate) fn header(&self, name: &'static str) -> Result<Option<&'a str>, HookRejection> {
         self.header_named(name).map_err(|why| HookRejection::Malformed(format!("header {name} {why}")))
     }
 
-    /// The same for a header that must be there.
+    /// The value of a required header.
     pub(crate) fn required_header(&self, name: &'static str) -> Result<&'a str, HookRejection> {
         self.header(name)?.ok_or(HookRejection::MissingHeader(name))
     }
 
     /// A header whose name comes from a source's configuration.
     pub(crate) fn header_named(&self, name: &str) -> Result<Option<&'a str>, &'static str> {
-        let mut values = self.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+        let mut values = self.headers.iter().filter(|(header, _)| header.eq_ignore_ascii_case(name));
         let Some((_, value)) = values.next() else { return Ok(None) };
         if values.next().is_some() {
             return Err("came twice");
@@ -52,7 +52,7 @@ impl<'a> HookRequest<'a> {
         }
     }
 
-    /// A parameter of the query, undecoded. Twice the same one is none.
+    /// A query parameter, without decoding. `None` if it occurs twice.
     pub(crate) fn query_parameter(&self, name: &str) -> Option<&'a str> {
         let mut values = self.query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
         let (_, value) = values.next()?;

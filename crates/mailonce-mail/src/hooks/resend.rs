@@ -1,4 +1,4 @@
-//! Resend: one event in a request, sent through Svix. HMAC over id, time and the raw body; the id is in a header.
+//! Resend: one event per request, sent through Svix. HMAC over id, timestamp and the raw body; the id is in a header.
 
 use mailonce_core::time::Time;
 use serde_json::Value;
@@ -15,9 +15,9 @@ pub(crate) fn verify(
     now: Time,
     tolerance_ms: i64,
 ) -> Result<(), HookRejection> {
-    // Svix's own names, and those of Standard Webhooks. One family, never a mix.
-    let standard = request.header("svix-id")?.is_none() && request.header("webhook-id")?.is_some();
-    let (id, timestamp, signatures) = if standard {
+    // The header names of Svix or those of Standard Webhooks, never a mix.
+    let is_standard = request.header("svix-id")?.is_none() && request.header("webhook-id")?.is_some();
+    let (id, timestamp, signatures) = if is_standard {
         ("webhook-id", "webhook-timestamp", "webhook-signature")
     } else {
         ("svix-id", "svix-timestamp", "svix-signature")
@@ -25,13 +25,13 @@ pub(crate) fn verify(
     let (id, timestamp) = (request.required_header(id)?, request.required_header(timestamp)?);
     let signatures = request.required_header(signatures)?;
     if id.contains('.') {
-        // The signed text is joined with dots, so one inside the id could move its borders.
+        // The signed text is joined with dots, so a dot inside the id would make it ambiguous.
         return Err(HookRejection::Malformed("the id has a dot".into()));
     }
     let seconds = verification::parse_timestamp(timestamp, "the timestamp")?;
-    // Versions we do not know are for other readers.
-    let known = signatures.split(' ').filter_map(|one| one.strip_prefix("v1,"));
-    let signatures: Vec<_> = known.filter_map(verification::decode_base64_32).take(16).collect();
+    // Signatures of other versions are ignored.
+    let v1_signatures = signatures.split(' ').filter_map(|one| one.strip_prefix("v1,"));
+    let signatures: Vec<_> = v1_signatures.filter_map(verification::decode_base64_32).take(16).collect();
     verification::verify_any_hmac(keys, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", request.body], &signatures)?;
     verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
@@ -40,15 +40,15 @@ pub(crate) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, 
     let event = json::parse(request.body)?;
     let kind = json::str_at(&event, "/type").ok_or(HookParseError::Unexpected("an object with type"))?;
     let id = ["svix-id", "webhook-id"].iter().find_map(|name| request.header_named(name).ok().flatten());
-    let tagged = json::entry_value(event.pointer("/data/tags"), "mailonce");
-    let headed = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");
+    let tag_id = json::entry_value(event.pointer("/data/tags"), "mailonce");
+    let header_id = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");
     let recipient = sole_recipient(event.pointer("/data/to"));
     let reasons = ["/data/bounce/message", "/data/failed/reason", "/data/suppressed/message", "/data/bounce/subType"];
-    let report = HookEventDraft {
+    let draft = HookEventDraft {
         event_id: id.map(str::to_owned),
         discriminator: None,
         event_type: kind,
-        email: parse_email_id(tagged).or_else(|| parse_email_id(headed)),
+        email: parse_email_id(tag_id).or_else(|| parse_email_id(header_id)),
         remote_id: json::str_at(&event, "/data/email_id"),
         recipient,
         reported_status: reported_status(kind, &event),
@@ -56,10 +56,10 @@ pub(crate) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, 
         occurred_at: json::time_at(&event, "/created_at"),
         is_test: recipient.is_some_and(|address| address.trim_end_matches('>').ends_with("@resend.dev")),
     };
-    Ok(vec![report.finish()])
+    Ok(vec![draft.finish()])
 }
 
-/// The recipient, when there is only one: an event of a mail to several does not tell whom it is about.
+/// The recipient, if there is only one. An event about a mail to several does not say which one it concerns.
 pub(crate) fn sole_recipient(to: Option<&Value>) -> Option<&str> {
     match to? {
         Value::String(one) => Some(one),
@@ -88,7 +88,7 @@ fn bounce_status(event: &Value) -> ReportedStatus {
     let kind = json::str_at(event, "/data/bounce/type").unwrap_or("Permanent");
     let sub = json::str_at(event, "/data/bounce/subType").unwrap_or_default();
     let message = json::str_at(event, "/data/bounce/message").unwrap_or_default();
-    // Older events have only the sentence.
+    // Older events have only the message.
     if matches!(sub, "Suppressed" | "OnAccountSuppressionList") || message.contains("suppressed sending") {
         return ReportedStatus::Suppressed;
     }

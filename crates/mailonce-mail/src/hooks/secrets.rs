@@ -1,17 +1,17 @@
-//! What a source is configured with. Up to two live secrets of a kind, so that one can replace the other without a gap.
+//! The secrets of a webhook source. Two can be active at the same time, so that a rotation has no gap.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::fmt;
 
 use super::{Kind, sendgrid, sns};
 
-/// Shortest secret that is taken, in bytes. Where nothing is signed it is the whole defence.
+/// Minimum length of a secret in bytes. For providers that do not sign, the secret is the only protection.
 const MIN_SECRET_BYTES: usize = 16;
 
-/// A secret that a provider brings along because it signs nothing.
+/// A secret that the request contains, for providers that do not sign.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SharedSecret {
-    /// HTTP basic, as in `https://user:password@host/…`.
+    /// HTTP Basic authentication, as in `https://user:password@host/…`.
     Basic {
         /// The user.
         user: String,
@@ -20,24 +20,24 @@ pub enum SharedSecret {
     },
     /// `Authorization: Bearer …`.
     Bearer(String),
-    /// A header of its own.
+    /// A custom header.
     Header {
         /// Its name.
         name: String,
         /// Its value.
         value: String,
     },
-    /// A parameter of the address. A last resort: addresses end up in logs.
+    /// A query parameter. A last resort, because URLs end up in logs.
     Query {
         /// Its name.
         name: String,
-        /// Its value, letters, digits, `-`, `_`, `.` and `~` only.
+        /// Its value: only letters, digits, `-`, `_`, `.` and `~`.
         value: String,
     },
 }
 
 impl SharedSecret {
-    /// Where it is looked for.
+    /// Where the request should contain it, for error messages.
     pub(crate) fn location(&self) -> &'static str {
         match self {
             Self::Basic { .. } | Self::Bearer(_) => "authorization",
@@ -47,7 +47,7 @@ impl SharedSecret {
     }
 
     fn check(&self) -> Result<(), HookSecretError> {
-        let (secret, fits) = match self {
+        let (secret, is_usable) = match self {
             Self::Basic { user, password } => (password, !user.is_empty() && !user.contains(':')),
             Self::Bearer(token) => (token, is_printable(token)),
             Self::Header { name, value } => (value, is_header_token(name) && is_printable(value)),
@@ -56,13 +56,17 @@ impl SharedSecret {
         if secret.len() < MIN_SECRET_BYTES {
             return Err(HookSecretError::TooShort);
         }
-        if fits { Ok(()) } else { Err(HookSecretError::Unusable("has characters that cannot come back as they are")) }
+        if is_usable {
+            Ok(())
+        } else {
+            Err(HookSecretError::Unusable("contains characters that a request cannot carry unchanged"))
+        }
     }
 }
 
 impl fmt::Debug for SharedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Knock({})", self.location())
+        write!(f, "SharedSecret({})", self.location())
     }
 }
 
@@ -82,20 +86,20 @@ fn is_header_token(name: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HookSecretError {
     /// None, or more than two.
-    #[error("a source has one or two secrets")]
+    #[error("a source needs one or two secrets")]
     WrongCount,
-    /// Too short to be worth anything.
-    #[error("a secret has at least 16 characters")]
+    /// Too short to be safe.
+    #[error("a secret needs at least 16 characters")]
     TooShort,
-    /// Not of the provider's form.
+    /// Not in the provider's format.
     #[error("the secret {0}")]
     Unusable(&'static str),
-    /// This provider does not prove itself in this way.
-    #[error("{0} proves itself in another way")]
+    /// The provider uses another authentication scheme.
+    #[error("{0} uses another authentication scheme")]
     WrongScheme(Kind),
 }
 
-/// What is held for a source, in the form in which it is used.
+/// The decoded secrets of a source.
 #[derive(Clone)]
 pub(crate) enum SecretMaterial {
     SharedSecrets(Kind, Vec<SharedSecret>),
@@ -115,22 +119,22 @@ pub struct HookSecrets {
 }
 
 impl HookSecrets {
-    /// For the kinds that sign nothing: Postmark and Brevo, and mail from SendGrid unless it is told to sign.
-    pub fn from_shared_secrets(kind: Kind, knocks: Vec<SharedSecret>) -> Result<Self, HookSecretError> {
+    /// For kinds that do not sign: Postmark, Brevo, and mail from SendGrid unless signing is enabled there.
+    pub fn from_shared_secrets(kind: Kind, secrets: Vec<SharedSecret>) -> Result<Self, HookSecretError> {
         if !matches!(kind, Kind::Postmark | Kind::Brevo | Kind::Sendgrid) {
             return Err(HookSecretError::WrongScheme(kind));
         }
-        check_count(&knocks)?;
-        knocks.iter().try_for_each(SharedSecret::check)?;
-        Ok(Self::from_material(SecretMaterial::SharedSecrets(kind, knocks)))
+        check_count(&secrets)?;
+        secrets.iter().try_for_each(SharedSecret::check)?;
+        Ok(Self::from_material(SecretMaterial::SharedSecrets(kind, secrets)))
     }
 
-    /// For the kinds with a key in a line of text: Mailgun's signing key, SendGrid's public key (base64), the
-    /// `whsec_…` of Resend, useSend and Standard Webhooks, the secret of Nylas.
+    /// For kinds with a textual key: Mailgun's signing key, SendGrid's public key (base64), the `whsec_…` of Resend,
+    /// useSend and Standard Webhooks, the secret of Nylas.
     pub fn from_keys(kind: Kind, keys: &[&str]) -> Result<Self, HookSecretError> {
         check_count(keys)?;
         let keys = keys.iter().map(|key| key.trim());
-        let held = match kind {
+        let material = match kind {
             Kind::Mailgun => SecretMaterial::Mailgun(keys.map(raw_key).collect::<Result<_, _>>()?),
             Kind::Usesend => SecretMaterial::Usesend(keys.map(raw_key).collect::<Result<_, _>>()?),
             Kind::Resend | Kind::Standard => {
@@ -142,28 +146,27 @@ impl HookSecrets {
             }
             Kind::Postmark | Kind::Ses | Kind::Brevo => return Err(HookSecretError::WrongScheme(kind)),
         };
-        Ok(Self::from_material(held))
+        Ok(Self::from_material(material))
     }
 
-    /// For SES: the topics whose messages are believed, and whether SHA-1 (`SignatureVersion` 1, the default of old
-    /// topics) is good enough.
+    /// For SES: the trusted topics, and whether SHA-1 is allowed (`SignatureVersion` 1, the default of old topics).
     pub fn from_topics(topics: Vec<String>, allow_sha1: bool) -> Result<Self, HookSecretError> {
         sns::SnsTrust::new(topics, allow_sha1).map(|trust| Self::from_material(SecretMaterial::Ses(trust)))
     }
 
-    /// With another bound on how far a signed time may be from ours, in milliseconds.
+    /// Sets another tolerance between the signed timestamp and our clock, in milliseconds.
     #[must_use]
     pub fn with_tolerance_ms(mut self, tolerance_ms: i64) -> Self {
         self.tolerance_ms = tolerance_ms.max(0);
         self
     }
 
-    /// Whose they are.
+    /// The provider.
     pub fn kind(&self) -> Kind {
         self.material.kind()
     }
 
-    /// How far a signed time may be from ours, in milliseconds.
+    /// The tolerance between the signed timestamp and our clock, in milliseconds.
     pub fn tolerance_ms(&self) -> i64 {
         self.tolerance_ms
     }
@@ -172,8 +175,8 @@ impl HookSecrets {
         &self.material
     }
 
-    fn from_material(held: SecretMaterial) -> Self {
-        Self { tolerance_ms: held.kind().tolerance_ms(), material: held }
+    fn from_material(material: SecretMaterial) -> Self {
+        Self { tolerance_ms: material.kind().tolerance_ms(), material }
     }
 }
 
@@ -192,7 +195,7 @@ impl SecretMaterial {
 
 impl fmt::Debug for HookSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.kind())
+        write!(f, "HookSecrets({})", self.kind())
     }
 }
 
@@ -200,16 +203,16 @@ fn check_count<T>(secrets: &[T]) -> Result<(), HookSecretError> {
     if (1..=2).contains(&secrets.len()) { Ok(()) } else { Err(HookSecretError::WrongCount) }
 }
 
-/// A key that is used letter by letter.
+/// A key whose text is used as bytes.
 fn raw_key(key: &str) -> Result<Vec<u8>, HookSecretError> {
     if key.len() < MIN_SECRET_BYTES { Err(HookSecretError::TooShort) } else { Ok(key.as_bytes().to_vec()) }
 }
 
-/// A key in base64 behind its prefix.
+/// A base64 key after the prefix `whsec_`.
 fn decode_key(key: &str) -> Result<Vec<u8>, HookSecretError> {
     match STANDARD.decode(key.strip_prefix("whsec_").unwrap_or(key)) {
         Ok(bytes) if bytes.len() >= MIN_SECRET_BYTES => Ok(bytes),
         Ok(_) => Err(HookSecretError::TooShort),
-        Err(_) => Err(HookSecretError::Unusable("is not whsec_ and base64")),
+        Err(_) => Err(HookSecretError::Unusable("is not base64 after whsec_")),
     }
 }

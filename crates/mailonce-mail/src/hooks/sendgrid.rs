@@ -1,4 +1,4 @@
-//! SendGrid: a batch of events in a request, ECDSA over the time and the raw body.
+//! SendGrid: a batch of events per request, ECDSA over the timestamp and the raw body.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -11,26 +11,26 @@ use crate::hooks::{
     verification,
 };
 
-/// What comes before the point in every P-256 key as `SubjectPublicKeyInfo` (RFC 5480): two object ids and two lengths.
+/// The fixed prefix of every P-256 key as `SubjectPublicKeyInfo` (RFC 5480): two object ids and their lengths.
 const SPKI_P256: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The mail that the "test your integration" button talks about.
+/// The message id in the events of the "test your integration" button.
 const TEST_MESSAGE_ID: &str = "14c5d75ce93.dfd.64b469";
 
-/// A point on P-256, uncompressed.
+/// An uncompressed point on P-256.
 #[derive(Clone)]
 pub(crate) struct P256PublicKey([u8; 65]);
 
 impl P256PublicKey {
-    /// Reads a key as SendGrid shows it.
+    /// Parses a key in the format that SendGrid displays.
     pub(crate) fn parse(key: &str) -> Result<Self, HookSecretError> {
-        let wrong = HookSecretError::Unusable("is not a P-256 public key in base64");
-        let Ok(der) = STANDARD.decode(key) else { return Err(wrong) };
+        let error = HookSecretError::Unusable("is not a P-256 public key in base64");
+        let Ok(der) = STANDARD.decode(key) else { return Err(error) };
         let point = der.strip_prefix(&SPKI_P256).and_then(|point| <[u8; 65]>::try_from(point).ok());
-        point.filter(|point| point[0] == 4).map(Self).ok_or(wrong)
+        point.filter(|point| point[0] == 4).map(Self).ok_or(error)
     }
 }
 
@@ -47,11 +47,11 @@ pub(crate) fn verify(
         return Err(HookRejection::Malformed("the signature is not base64".into()));
     };
     let signed = [timestamp.as_bytes(), request.body].concat();
-    // Public keys and signatures are no secrets: here time may tell.
-    let good = |P256PublicKey(key): &P256PublicKey| {
+    // Public keys and signatures are not secret, so this need not take constant time.
+    let verifies = |P256PublicKey(key): &P256PublicKey| {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(&signed, &signature).is_ok()
     };
-    if !keys.iter().any(good) {
+    if !keys.iter().any(verifies) {
         return Err(HookRejection::BadSignature);
     }
     verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
@@ -67,7 +67,7 @@ fn parse_event(event: &Value) -> HookEvent {
         event_id: json::str_at(event, "/sg_event_id").map(str::to_owned),
         discriminator: None,
         event_type: json::str_at(event, "/event").unwrap_or_default(),
-        // Custom arguments come back among the event's own fields.
+        // Custom arguments are returned among the event's own fields.
         email: parse_email_id(json::first_str_at(
             event,
             &["/mailonce", "/custom_args/mailonce", "/unique_args/mailonce"],
@@ -82,7 +82,7 @@ fn parse_event(event: &Value) -> HookEvent {
     .finish()
 }
 
-/// The part of the id that the answer to a send had in `X-Message-Id`: the rest names a recipient and a machine.
+/// The part of the id that SendGrid returned in `X-Message-Id` for the send. The rest identifies recipient and machine.
 fn accepted_message_id(id: &str) -> &str {
     let machine = [".filter", ".recvd"].iter().filter_map(|mark| id.find(mark)).min();
     machine.or_else(|| id.find('.')).map_or(id, |end| &id[..end])
@@ -94,7 +94,7 @@ fn reported_status(event: &Value) -> ReportedStatus {
         "processed" => ReportedStatus::Accepted,
         "delivered" => ReportedStatus::Delivered,
         "deferred" => ReportedStatus::Deferred,
-        // A block or an expiry is about this mail, a bounce about the address.
+        // A block or an expiry concerns this mail, a bounce the address.
         "bounce" => ReportedStatus::Bounced { permanent: !matches!(kind, "blocked" | "expired") },
         "blocked" => ReportedStatus::Bounced { permanent: false },
         "dropped" if is_suppressed(event) => ReportedStatus::Suppressed,

@@ -1,4 +1,4 @@
-//! Amazon SES: events inside SNS messages, one for each recipient they name.
+//! Amazon SES: events inside SNS messages. Each named recipient yields one event.
 
 use mailonce_core::{id::EmailId, time::Time};
 use serde_json::Value;
@@ -6,16 +6,16 @@ use serde_json::Value;
 use super::{HookEvent, HookParseError, HookRejection, MAX_EVENTS, ReportedStatus, json, sns::SnsMessage};
 use crate::hooks::event::{HookEventDraft, parse_email_id};
 
-/// What must be fetched around a message of SNS. Both addresses are https at `sns.REGION.amazonaws.com`.
+/// The URLs of an SNS message. Both are https URLs at `sns.REGION.amazonaws.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnsUrls {
-    /// The certificate, as PEM, to be given to [`super::verify`]. It may be kept for a day under its address.
+    /// The URL of the PEM certificate for [`super::verify`]. It may be cached by URL for a day.
     pub certificate_url: String,
-    /// Fetching it confirms a subscription. Only after [`super::verify`] said yes, without following redirects.
+    /// Fetching it confirms a subscription. Fetch it only after [`super::verify`] succeeded, and follow no redirects.
     pub subscribe_url: Option<String>,
 }
 
-/// Which addresses a message names. Nothing is proven yet, but no other host is ever named here.
+/// The URLs of a message. It is not verified yet, but other hosts than SNS are already rejected.
 pub fn sns_urls(body: &[u8]) -> Result<SnsUrls, HookRejection> {
     let envelope = SnsMessage::parse(body)?;
     let certificate_url = envelope.certificate_url()?.to_owned();
@@ -23,15 +23,15 @@ pub fn sns_urls(body: &[u8]) -> Result<SnsUrls, HookRejection> {
 }
 
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
-    let shape = |_: HookRejection| HookParseError::Unexpected("an SNS message with Type, MessageId and Message");
+    let unexpected = |_: HookRejection| HookParseError::Unexpected("an SNS message with Type, MessageId and Message");
     let envelope = SnsMessage::parse(body).map_err(|why| HookParseError::json(&why.to_string()))?;
-    if envelope.field("Type").map_err(shape)? != "Notification" {
+    if envelope.field("Type").map_err(unexpected)? != "Notification" {
         return Ok(Vec::new());
     }
-    let id = envelope.field("MessageId").map_err(shape)?;
-    let message = envelope.field("Message").map_err(shape)?;
+    let id = envelope.field("MessageId").map_err(unexpected)?;
+    let message = envelope.field("Message").map_err(unexpected)?;
     if !message.trim_start().starts_with('{') {
-        // "Successfully validated SNS topic …": what SES says, in plain words, when it is told to publish.
+        // SES sends plain text such as "Successfully validated SNS topic …" when publishing is configured.
         return Ok(vec![plain_text_event(id, message)]);
     }
     parse_recipient_events(id, &json::parse(message.as_bytes())?)
@@ -53,7 +53,7 @@ fn plain_text_event(id: &str, message: &str) -> HookEvent {
     .finish()
 }
 
-/// Where the parts of one type of event are.
+/// The JSON pointers to the parts of one event type.
 struct EventPointers {
     /// The event's own object.
     object: &'static str,
@@ -63,39 +63,43 @@ struct EventPointers {
 }
 
 fn event_pointers(event: &str) -> EventPointers {
-    let at = |object, recipients, reason| EventPointers { object, recipients, reason };
+    let pointers = |object, recipients, reason| EventPointers { object, recipients, reason };
     match event {
-        "Bounce" => at("/bounce", "/bounce/bouncedRecipients", "/bounce/bounceSubType"),
-        "Complaint" => at("/complaint", "/complaint/complainedRecipients", "/complaint/complaintFeedbackType"),
-        "Delivery" => at("/delivery", "/delivery/recipients", "/delivery/smtpResponse"),
-        "DeliveryDelay" => at("/deliveryDelay", "/deliveryDelay/delayedRecipients", "/deliveryDelay/delayType"),
-        "Reject" => at("/mail", "/mail/destination", "/reject/reason"),
-        "Rendering Failure" => at("/mail", "/mail/destination", "/failure/errorMessage"),
-        _ => at("/mail", "/mail/destination", "/message"),
+        "Bounce" => pointers("/bounce", "/bounce/bouncedRecipients", "/bounce/bounceSubType"),
+        "Complaint" => pointers("/complaint", "/complaint/complainedRecipients", "/complaint/complaintFeedbackType"),
+        "Delivery" => pointers("/delivery", "/delivery/recipients", "/delivery/smtpResponse"),
+        "DeliveryDelay" => pointers("/deliveryDelay", "/deliveryDelay/delayedRecipients", "/deliveryDelay/delayType"),
+        "Reject" => pointers("/mail", "/mail/destination", "/reject/reason"),
+        "Rendering Failure" => pointers("/mail", "/mail/destination", "/failure/errorMessage"),
+        _ => pointers("/mail", "/mail/destination", "/message"),
     }
 }
 
 fn parse_recipient_events(id: &str, event: &Value) -> Result<Vec<HookEvent>, HookParseError> {
-    let word = json::first_str_at(event, &["/eventType", "/notificationType"]).unwrap_or_default();
-    let places = event_pointers(word);
-    let recipients = event.pointer(places.recipients).and_then(Value::as_array);
+    let event_type = json::first_str_at(event, &["/eventType", "/notificationType"]).unwrap_or_default();
+    let pointers = event_pointers(event_type);
+    let recipients = event.pointer(pointers.recipients).and_then(Value::as_array);
     let recipients: Vec<_> = recipients.into_iter().flatten().map(Some).collect();
     if recipients.len() > MAX_EVENTS {
         return Err(HookParseError::TooMany(recipients.len()));
     }
     let recipients = if recipients.is_empty() { vec![None] } else { recipients };
-    let facts = SesEvent {
+    let shared = SesEvent {
         id,
-        event_type: word,
+        event_type,
         event,
-        pointers: places,
-        reported_status: reported_status(word, event),
+        pointers,
+        reported_status: reported_status(event_type, event),
         email: find_email_id(event),
     };
-    Ok(recipients.into_iter().enumerate().map(|(number, recipient)| facts.recipient_event(number, recipient)).collect())
+    Ok(recipients
+        .into_iter()
+        .enumerate()
+        .map(|(number, recipient)| shared.recipient_event(number, recipient))
+        .collect())
 }
 
-/// What all recipients of an event share.
+/// The parts that all recipients of an event share.
 struct SesEvent<'a> {
     id: &'a str,
     event_type: &'a str,
@@ -125,20 +129,21 @@ impl SesEvent<'_> {
     }
 
     fn occurred_at(&self) -> Option<Time> {
-        let own = self.event.pointer(self.pointers.object);
-        own.and_then(|object| json::time_at(object, "/timestamp"))
+        let event_object = self.event.pointer(self.pointers.object);
+        event_object
+            .and_then(|object| json::time_at(object, "/timestamp"))
             .or_else(|| json::time_at(self.event, "/mail/timestamp"))
     }
 }
 
-/// Our id: in a tag (an array of values), else in the header, which SES repeats unless there are too many.
+/// Our email id: from the tag (an array of values), else from the header. SES omits headers if there are too many.
 fn find_email_id(event: &Value) -> Option<EmailId> {
-    let tagged = parse_email_id(json::str_at(event, "/mail/tags/mailonce/0"));
-    tagged.or_else(|| parse_email_id(json::entry_value(event.pointer("/mail/headers"), "x-mailonce-id")))
+    let from_tag = parse_email_id(json::str_at(event, "/mail/tags/mailonce/0"));
+    from_tag.or_else(|| parse_email_id(json::entry_value(event.pointer("/mail/headers"), "x-mailonce-id")))
 }
 
-fn reported_status(word: &str, event: &Value) -> ReportedStatus {
-    match word {
+fn reported_status(event_type: &str, event: &Value) -> ReportedStatus {
+    match event_type {
         "Send" => ReportedStatus::Accepted,
         "Delivery" => ReportedStatus::Delivered,
         "DeliveryDelay" => ReportedStatus::Deferred,
@@ -157,7 +162,7 @@ fn bounce_status(event: &Value) -> ReportedStatus {
     ReportedStatus::Bounced { permanent: json::str_at(event, "/bounce/bounceType") == Some("Permanent") }
 }
 
-/// SES tells of a mail it did not send, because of its own lists, as a bounce or a complaint.
+/// SES reports a mail that it suppressed as a bounce or a complaint with such a subtype.
 fn is_suppressed(sub_type: Option<&str>) -> bool {
-    sub_type.is_some_and(|word| word == "Suppressed" || word.ends_with("SuppressionList"))
+    sub_type.is_some_and(|sub_type| sub_type == "Suppressed" || sub_type.ends_with("SuppressionList"))
 }

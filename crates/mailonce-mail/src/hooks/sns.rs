@@ -1,4 +1,4 @@
-//! The envelope of Amazon SNS: which addresses it may name, and its RSA signature.
+//! The envelope of Amazon SNS: its URLs and its RSA signature.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -12,13 +12,13 @@ use webpki::EndEntityCert;
 use super::{HookRejection, HookRequest, HookSecretError, MAX_EVENT_BODY_BYTES, json};
 use crate::hooks::verification;
 
-/// Most topics of one source.
+/// Maximum number of topics per source.
 const MAX_TOPICS: usize = 100;
 
-/// Largest certificate that is looked at.
+/// Maximum size of a certificate.
 const MAX_CERTIFICATE_BYTES: usize = 64 * 1024;
 
-/// What is believed of SNS.
+/// Which SNS messages are trusted.
 #[derive(Clone, Debug)]
 pub(crate) struct SnsTrust {
     topics: Vec<String>,
@@ -30,8 +30,8 @@ impl SnsTrust {
         if topics.is_empty() || topics.len() > MAX_TOPICS {
             return Err(HookSecretError::Unusable("is not a list of 1 to 100 topics"));
         }
-        let arn = |topic: &String| topic.starts_with("arn:aws") && topic.split(':').count() == 6;
-        if topics.iter().all(arn) {
+        let is_arn = |topic: &String| topic.starts_with("arn:aws") && topic.split(':').count() == 6;
+        if topics.iter().all(is_arn) {
             Ok(Self { topics, allow_sha1 })
         } else {
             Err(HookSecretError::Unusable("is not a topic's ARN"))
@@ -54,12 +54,13 @@ impl SnsMessage {
         }
     }
 
-    /// A field of the envelope. All of SNS's are text.
+    /// A field of the envelope. All fields of SNS are strings.
     pub(crate) fn field(&self, name: &'static str) -> Result<&str, HookRejection> {
         self.0.get(name).and_then(Value::as_str).ok_or(HookRejection::MissingField(name))
     }
 
-    /// Where the certificate is. Only the host's own files: its API can be made to answer with foreign bytes.
+    /// The certificate's URL. Only certificate files are allowed, because the SNS API on the same host can return bytes
+    /// that an attacker chose.
     pub(crate) fn certificate_url(&self) -> Result<&str, HookRejection> {
         let url = self.field("SigningCertURL")?;
         let file = sns_path(url).and_then(|path| path.strip_prefix("SimpleNotificationService-")?.strip_suffix(".pem"));
@@ -69,7 +70,7 @@ impl SnsMessage {
             .ok_or_else(|| HookRejection::Malformed("SigningCertURL is not a certificate of SNS".into()))
     }
 
-    /// Where a subscription is confirmed. `None` unless that is what the message asks for.
+    /// The URL that confirms a subscription. `None` if the message is not a `SubscriptionConfirmation`.
     pub(crate) fn subscribe_url(&self) -> Result<Option<&str>, HookRejection> {
         if self.field("Type")? != "SubscriptionConfirmation" {
             return Ok(None);
@@ -81,7 +82,7 @@ impl SnsMessage {
         good.ok_or_else(|| HookRejection::Malformed("SubscribeURL does not confirm a subscription at SNS".into()))
     }
 
-    /// What is signed: names and values of fixed fields, sorted, each with a line feed.
+    /// The signed text: names and values of fixed fields, sorted, each followed by a line feed.
     fn string_to_sign(&self) -> Result<String, HookRejection> {
         let names: &[&'static str] = match self.field("Type")? {
             "Notification" => &["Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"],
@@ -120,19 +121,19 @@ pub(crate) fn verify(
         "1" => return Err(HookRejection::Sha1),
         _ => return Err(HookRejection::Malformed("SignatureVersion is unknown".into())),
     };
-    let signed = envelope.string_to_sign()?;
+    let string_to_sign = envelope.string_to_sign()?;
     let Ok(signature) = STANDARD.decode(envelope.field("Signature")?) else {
         return Err(HookRejection::Malformed("Signature is not base64".into()));
     };
     let pem = request.certificate.ok_or(HookRejection::Certificate("was not given"))?;
-    verify_signature(pem, algorithm, signed.as_bytes(), &signature)?;
+    verify_signature(pem, algorithm, string_to_sign.as_bytes(), &signature)?;
     let signed_at = Time::parse(envelope.field("Timestamp")?);
     let signed_at = signed_at.ok_or_else(|| HookRejection::Malformed("Timestamp is not a time".into()))?;
     verification::check_freshness(signed_at, now, tolerance_ms)
 }
 
-/// The signature against the key in a certificate. Who issued it is not looked at: it came over TLS from a host that
-/// only SNS has, which is how Amazon's own libraries decide too.
+/// Verifies the signature with the key of a certificate. The issuer is not checked: the certificate came over TLS from
+/// a host that belongs to SNS. Amazon's own libraries do the same.
 fn verify_signature(
     pem: &[u8],
     algorithm: &'static RsaPkcs1,
@@ -155,7 +156,7 @@ fn verify_signature(
     }
 }
 
-/// RSA PKCS#1 with one of the two hashes. webpki has none for SHA-1, and certificates do not need it.
+/// RSA PKCS#1 with SHA-256 or SHA-1. webpki does not offer SHA-1, which certificates no longer use.
 #[derive(Debug)]
 struct RsaPkcs1 {
     parameters: &'static RsaParameters,
@@ -190,7 +191,7 @@ impl SignatureVerificationAlgorithm for RsaPkcs1 {
     }
 }
 
-/// What follows `https://sns.REGION.amazonaws.com/`. `None` for every other address: other hosts, ports, users.
+/// The path after `https://sns.REGION.amazonaws.com/`. `None` for URLs with another host, a port or a user.
 fn sns_path(url: &str) -> Option<&str> {
     if url.len() > 2_048 || !url.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') {
         return None;
@@ -200,7 +201,8 @@ fn sns_path(url: &str) -> Option<&str> {
     is_aws_region(region).then_some(path)
 }
 
-/// Whether this is a region, such as `eu-west-1` or `us-gov-east-1`. Anyone can have a bucket at `sns.s3-eu-west-1.amazonaws.com`.
+/// Whether this is a region, such as `eu-west-1` or `us-gov-east-1`. Anyone can have a bucket at
+/// `sns.s3-eu-west-1.amazonaws.com`.
 fn is_aws_region(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let letters = |part: &&str| (2..=12).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_lowercase());
@@ -222,7 +224,7 @@ mod tests {
     use super::sns_path;
 
     #[test]
-    fn only_hosts_of_sns_itself_are_asked_for_certificates() {
+    fn certificates_are_fetched_from_sns_hosts_only() {
         for region in ["eu-west-1", "us-east-2", "ap-southeast-4", "us-gov-west-1", "me-central-1", "il-central-1"] {
             assert_eq!(sns_path(&format!("https://sns.{region}.amazonaws.com/cert.pem")), Some("cert.pem"), "{region}");
         }

@@ -1,6 +1,7 @@
-//! useSend: one event in a request, HMAC over the time (in milliseconds) and the raw body.
+//! useSend: one event per request, HMAC over the timestamp (in milliseconds) and the raw body.
 //!
-//! Its key is the whole text of the secret, `whsec_` included. The body counts attempts, so only its id is stable.
+//! The HMAC key is the whole text of the secret, including `whsec_`. The body contains an attempt counter, so only its
+//! id is stable across retries.
 
 use mailonce_core::time::Time;
 use serde_json::Value;
@@ -29,13 +30,13 @@ pub(crate) fn verify(
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     let event = json::parse(body)?;
     let kind = json::str_at(&event, "/type").ok_or(HookParseError::Unexpected("an object with type"))?;
-    let headed = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");
+    let header_id = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");
     let reasons = ["/data/bounce/message", "/data/failed/reason", "/data/suppression/reason", "/data/bounce/subType"];
-    let report = HookEventDraft {
+    let draft = HookEventDraft {
         event_id: json::str_at(&event, "/id").map(str::to_owned),
         discriminator: None,
         event_type: kind,
-        email: parse_email_id(headed).or_else(|| parse_email_id(json::str_at(&event, "/data/metadata/mailonce"))),
+        email: parse_email_id(header_id).or_else(|| parse_email_id(json::str_at(&event, "/data/metadata/mailonce"))),
         remote_id: json::str_at(&event, "/data/id").filter(|_| kind.starts_with("email.")),
         recipient: sole_recipient(event.pointer("/data/to")),
         reported_status: reported_status(kind, &event),
@@ -43,7 +44,7 @@ pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError
         occurred_at: json::time_at(&event, "/data/occurredAt").or_else(|| json::time_at(&event, "/createdAt")),
         is_test: kind == "webhook.test",
     };
-    Ok(vec![report.finish()])
+    Ok(vec![draft.finish()])
 }
 
 fn reported_status(kind: &str, event: &Value) -> ReportedStatus {
@@ -55,7 +56,7 @@ fn reported_status(kind: &str, event: &Value) -> ReportedStatus {
             ReportedStatus::Bounced { permanent: json::str_at(event, "/data/bounce/type") == Some("Permanent") }
         }
         "email.complained" => ReportedStatus::Complained,
-        // Its word only: a time-out between useSend and SES is called `failed` too.
+        // This is only useSend's claim: it also reports a timeout between useSend and SES as `failed`.
         "email.rejected" | "email.rendering_failure" | "email.failed" | "email.cancelled" => ReportedStatus::Refused,
         "email.suppressed" => ReportedStatus::Suppressed,
         _ => ReportedStatus::Other,

@@ -1,6 +1,6 @@
-//! Elements by what they do to the text.
+//! Element names, grouped by their effect on text.
 
-/// Elements that begin a line.
+/// Elements that start a new line.
 pub(super) const BLOCK_ELEMENTS: &[&str] = &[
     "address",
     "article",
@@ -38,10 +38,10 @@ pub(super) const BLOCK_ELEMENTS: &[&str] = &[
     "tr",
     "ul",
 ];
-/// Tags that the clean page keeps.
+/// Tags that are kept in the clean HTML.
 pub(super) const CLEAN_ELEMENTS: &[&str] =
     &["blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "li", "ol", "p", "pre", "ul"];
 /// Headings.
 pub(super) const HEADING_ELEMENTS: &[&str] = &["h1", "h2", "h3", "h4", "h5", "h6"];
-/// Elements whose content is no text in any program: it is neither shown nor counted as hidden.
+/// Elements whose content is never displayed as text. It is neither shown nor counted as hidden.
 pub(super) const NON_TEXT_ELEMENTS: &[&str] = &["script", "style", "title"];

@@ -1,6 +1,6 @@
-//! An open element: what its style and those around it do to the text inside.
+//! The state of an open element: how its style and its ancestors' styles affect the text inside.
 
-#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
+#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "an uncomputed value is NaN and must count as hidden")]
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -18,28 +18,28 @@ use super::{
     visibility::Displacement,
 };
 
-/// Differences of colour, from 0 to 255, below which nobody reads.
+/// Minimum contrast between text and background, from 0 to 255. Text below it counts as unreadable.
 const MIN_CONTRAST: f32 = 40.0;
-/// Letters of fewer pixels cannot be read.
+/// Minimum font size in pixels. Smaller text counts as unreadable.
 const MIN_FONT_PX: f32 = 4.0;
-/// Boxes of fewer pixels show no text.
+/// Minimum size of a box in pixels. Smaller boxes show no text.
 const MIN_BOX_PX: f32 = 6.0;
-/// Text that is moved by fewer pixels stays in its place among other words.
+/// Text moved by fewer pixels keeps its place among the surrounding words.
 const MIN_MOVE_PX: f32 = 10.0;
-/// How far to the left or up text may be moved. Its place in the page is not known.
+/// How far text may be moved left or up, because its position in the page is not known.
 const MIN_OFFSET_PX: f32 = -60.0;
-/// How far down a reader scrolls.
+/// How far down a reader is expected to scroll, in pixels.
 const MAX_OFFSET_DOWN_PX: f32 = 3_000.0;
-/// How many backgrounds are told apart.
+/// Maximum number of possible backgrounds that are tracked.
 const MAX_BACKGROUNDS: usize = 12;
-/// How many boxes that clip may stand in each other.
+/// Maximum number of nested clipping boxes.
 const MAX_CLIPS: usize = 40;
-/// Blanks in a row that push what follows out of the window.
+/// Consecutive spaces that push the text after them out of the viewport.
 const MAX_BLANKS: usize = 60;
-/// Boxes that are wider than this, or have wider margins, push text out of the window.
+/// Boxes wider than this, or with a larger minimum width, push text out of the viewport.
 const MAX_WIDTH_PX: f32 = 1_200.0;
 
-/// Elements that show something else in the place of what they hold.
+/// Replaced elements: they show something else instead of their content.
 const REPLACED_ELEMENTS: &[&str] = &[
     "audio",
     "canvas",
@@ -60,15 +60,15 @@ const REPLACED_ELEMENTS: &[&str] = &[
     "portal",
 ];
 
-/// What elements on the way found out about the page.
+/// Facts about the whole page, collected while elements are visited.
 #[derive(Debug)]
 pub(super) struct PageState {
     pub(super) body_colour: Colour,
     /// Backgrounds of the page itself.
     backgrounds: Vec<Colour>,
-    /// Whether the page does not scroll.
+    /// Whether overflow is hidden on the page itself, so that it does not scroll.
     clips_overflow: bool,
-    /// Nodes whose text is covered, and by what.
+    /// Nodes whose text is covered, each with the element that covers it.
     pub(super) covers: Vec<(NodeId, NodeId)>,
 }
 
@@ -78,16 +78,16 @@ impl Default for PageState {
     }
 }
 
-/// A box that cuts off what does not fit, or whose background ends where it ends.
+/// A box that clips its overflow, or whose background ends at its edges.
 #[derive(Clone, Debug)]
 struct ClipBox {
-    /// For a box that cuts off nothing: the colours around it.
+    /// For a box that does not clip: the backgrounds around it.
     outer_backgrounds: Option<Rc<[Colour]>>,
     width: Option<f32>,
     height: Option<f32>,
     x: f32,
     y: f32,
-    /// Pixels that content takes so far.
+    /// Height in pixels that the content has used so far.
     used_height: f32,
     used_width: f32,
 }
@@ -98,46 +98,46 @@ impl ClipBox {
     }
 }
 
-/// An open element.
+/// The state of an open element.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact about the element that the others do not imply")]
 #[derive(Clone, Debug)]
 pub(super) struct ElementState {
     pub(super) style: ComputedStyle,
     id: NodeId,
-    /// Hides for good, whatever the elements inside say.
+    /// The whole subtree is hidden. Styles of descendants cannot undo it.
     pub(super) is_hidden: bool,
-    /// Opacity of all elements around.
+    /// Product of the opacities of the element and its ancestors.
     alpha: f32,
     scale: f32,
-    /// Colours that may lie behind text.
+    /// Possible background colours behind its text.
     backgrounds: Vec<Colour>,
-    /// Those behind the element itself.
+    /// Possible background colours behind the element itself.
     outer_backgrounds: Vec<Colour>,
     background_unknown: bool,
     x: f32,
     y: f32,
-    /// Whether a transform around makes fixed elements move along.
+    /// Whether an ancestor has a transform, so that fixed elements move with it.
     transformed: bool,
-    /// Whether it does not scroll.
+    /// Whether the element or an ancestor is fixed, so that it does not scroll.
     fixed: bool,
-    /// Where the nearest positioned element stands, and which one it is.
+    /// Position and id of the nearest positioned ancestor.
     origin: (f32, f32, NodeId),
     clips: Vec<ClipBox>,
-    /// Width of the box that lines are aligned in.
+    /// Width of the box in which its lines are aligned.
     inner_width: f32,
-    /// Backgrounds of the nearest element that is not inline.
+    /// Backgrounds of the nearest ancestor that is not inline.
     block_backgrounds: Vec<Colour>,
     replaced: bool,
-    /// Set where children are not shown, with the one that is: the `summary` of a closed `details`.
+    /// Set if children are not shown. Holds the only child that is: the `summary` of a closed `details`.
     only_shown_child: Option<Option<NodeId>>,
-    /// Whether boxes before it in a flexible row may push it aside.
+    /// Whether the element is inside a flex row, where preceding boxes may push it aside.
     in_flex_row: bool,
-    /// Whether its box grows with floating elements inside.
+    /// Whether its box grows to contain floating descendants.
     holds_floats: bool,
 }
 
 impl ElementState {
-    /// What is around the root element.
+    /// The state above the root element.
     pub(super) fn root(registered: &[String]) -> Self {
         Self {
             style: ComputedStyle::with_registered(registered),
@@ -163,14 +163,14 @@ impl ElementState {
         }
     }
 
-    /// Makes the page dark, as browsers do where a mail asks for dark colours alone.
+    /// Sets a dark background, as browsers do for a mail that asks only for dark colours.
     pub(super) fn use_dark_canvas(&mut self) {
         let canvas = Colour::from_bytes(18, 18, 18);
         self.backgrounds = vec![canvas];
         self.block_backgrounds = vec![canvas];
     }
 
-    /// Opens an element.
+    /// Computes the state of an element from its style and its parent's state.
     pub(super) fn enter(
         tree: &HtmlTree,
         id: NodeId,
@@ -179,26 +179,26 @@ impl ElementState {
         page: &mut PageState,
     ) -> Self {
         let name = tree.name(id);
-        let mut frame = Self { style, id, only_shown_child: only_shown_child(tree, id), ..parent.clone() };
+        let mut element = Self { style, id, only_shown_child: only_shown_child(tree, id), ..parent.clone() };
         if matches!(name, "html" | "body") {
-            frame.clip_page(page);
+            element.clip_page(page);
         }
-        frame.is_hidden = parent.is_hidden
+        element.is_hidden = parent.is_hidden
             || parent.replaced
-            || frame.hides_subtree(&parent.style)
-            || frame.is_clipped_by_parent(parent);
-        frame.is_hidden |=
+            || element.hides_subtree(&parent.style)
+            || element.is_clipped_by_parent(parent);
+        element.is_hidden |=
             parent.only_shown_child.is_some_and(|only| only != Some(id)) || parent.clips.len() > MAX_CLIPS;
-        frame.replaced =
+        element.replaced =
             REPLACED_ELEMENTS.contains(&name) && (name != "object" || tree.attribute(id, "data").is_some());
-        frame.in_flex_row |= parent.style.is(P::Display, "flex");
-        frame.apply_opacity();
-        frame.apply_position(parent);
-        frame.apply_background(parent, page);
-        frame.apply_clip(name, &parent.style);
+        element.in_flex_row |= parent.style.is(P::Display, "flex");
+        element.apply_opacity();
+        element.apply_position(parent);
+        element.apply_background(parent, page);
+        element.apply_clip(name, &parent.style);
         match name {
-            "body" | "html" => page.backgrounds.clone_from(&frame.backgrounds),
-            "col" | "colgroup" if frame.style.is(P::Visibility, "collapse") || frame.is_painted() => {
+            "body" | "html" => page.backgrounds.clone_from(&element.backgrounds),
+            "col" | "colgroup" if element.style.is(P::Visibility, "collapse") || element.is_painted() => {
                 let group = tree.node(id).parent;
                 let table = group.filter(|group| tree.name(*group) != "colgroup");
                 let table = table.or(group.and_then(|group| tree.node(group).parent));
@@ -207,13 +207,13 @@ impl ElementState {
             _ => {}
         }
         if name == "body" {
-            page.body_colour = frame.style.colour(P::Color);
+            page.body_colour = element.style.colour(P::Color);
         }
-        frame.record_covered_text(name, tree, page);
-        frame
+        element.record_covered_text(name, tree, page);
+        element
     }
 
-    /// Closes the element and gives its place to the one around it.
+    /// Closes the element and adds the space it took to its parent.
     pub(super) fn leave(self, parent: &mut Self) {
         let after = self.block_length(P::PaddingBottom) + self.block_length(P::MarginBottom);
         let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "atomic");
@@ -222,29 +222,29 @@ impl ElementState {
         if (inline || self.replaced) && !parent.style.is(P::WhiteSpace, "normal") {
             parent.x += self.style.length(P::Width).filter(|_| self.is_box() || self.replaced).unwrap_or(0.0);
         }
-        let least = self.block_length(P::Height).max(self.block_length(P::MinHeight));
+        let min_height = self.block_length(P::Height).max(self.block_length(P::MinHeight));
         let depth = parent.clips.len();
         let line = self.line_height();
         if self.is_out_of_flow() {
             return;
         }
-        // A box that clips takes its own size, not that of its content.
+        // A clipping box takes its own size, not that of its content.
         let own_clip = self.clips.get(depth).map(|clip| clip.height.unwrap_or(clip.used_height + line));
-        for (own, outer) in self.clips.iter().zip(&mut parent.clips) {
+        for (inner, outer) in self.clips.iter().zip(&mut parent.clips) {
             let started = outer.used_height;
-            let last_line = if !inline && own.used_width > 0.0 { line } else { 0.0 };
-            let content = own.used_height - started + last_line + own_clip.unwrap_or(0.0);
-            outer.used_height = started + content.max(least) + after;
-            let taken = self.style.length(P::Width).or(self.style.length(P::FlexBasis)).unwrap_or(0.0);
+            let last_line = if !inline && inner.used_width > 0.0 { line } else { 0.0 };
+            let content = inner.used_height - started + last_line + own_clip.unwrap_or(0.0);
+            outer.used_height = started + content.max(min_height) + after;
+            let item_width = self.style.length(P::Width).or(self.style.length(P::FlexBasis)).unwrap_or(0.0);
             outer.used_width = match () {
-                () if in_row => own.used_width.max(outer.used_width + taken),
-                () if inline => own.used_width,
+                () if in_row => inner.used_width.max(outer.used_width + item_width),
+                () if inline => inner.used_width,
                 () => 0.0,
             };
         }
     }
 
-    /// Pixels of a line of its text.
+    /// Height of a text line in pixels.
     fn line_height(&self) -> f32 {
         self.style.length(P::LineHeight).unwrap_or(self.style.number(P::FontSize) * 1.2)
     }
@@ -262,13 +262,13 @@ impl ElementState {
         self.style.is(P::Position, "absolute") || self.style.is(P::Position, "fixed")
     }
 
-    /// Whether sizes, clips and transforms have an effect.
+    /// Whether sizes, clips and transforms apply to the element.
     fn is_box(&self) -> bool {
         let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "contents");
         !inline || self.is_out_of_flow() || !self.style.is(P::Float, "none")
     }
 
-    /// Styles that no style of an element inside can undo.
+    /// Whether the style hides the element and all its descendants, whatever their own styles.
     fn hides_subtree(&self, parent: &ComputedStyle) -> bool {
         let style = &self.style;
         style.is_unknown
@@ -290,7 +290,7 @@ impl ElementState {
             || self.is_box() && self.is_collapsed(parent)
     }
 
-    /// Sizes that leave no place for text in the window.
+    /// Whether sizes or offsets leave no room for text in the viewport.
     fn is_outside_viewport(&self) -> bool {
         let style = &self.style;
         let far = |property: P| style.is(property, "far");
@@ -306,14 +306,14 @@ impl ElementState {
             || style.length(P::VerticalAlign).is_some_and(|shift| !(shift.abs() < 40.0))
     }
 
-    /// Whether what does not fit is cut off in one direction.
+    /// Whether overflow is clipped in one direction.
     fn clips_overflow(&self, overflow: P) -> bool {
         let style = &self.style;
         let contained = style.is(P::Contain, "strict") || style.is(P::Contain, "paint");
         style.is(overflow, "hidden") || contained || style.is(P::ContentVisibility, "auto")
     }
 
-    /// Boxes without a size whose content is cut off.
+    /// Whether the box has almost no size and clips its content.
     fn is_collapsed(&self, parent: &ComputedStyle) -> bool {
         let style = &self.style;
         let cuts_down = self.clips_overflow(P::OverflowY);
@@ -333,7 +333,7 @@ impl ElementState {
             || (cuts_across || cuts_down) && no_basis
     }
 
-    /// Whether its content is cut off at the size of an element around that has none.
+    /// Whether the parent has almost no size and this element clips its content to that size.
     fn is_clipped_by_parent(&self, parent: &Self) -> bool {
         let flat = parent.is_box() && parent.height().is_some_and(|height| !(height >= MIN_BOX_PX));
         let across = self.style.length(P::Width).is_none() && !(parent.inner_width >= MIN_BOX_PX);
@@ -341,7 +341,7 @@ impl ElementState {
         self.is_box() && (self.clips_overflow(P::OverflowX) && across || self.clips_overflow(P::OverflowY) && down)
     }
 
-    /// The height that limits what is seen: tables and their parts grow with their content.
+    /// The height that limits visible content. `None` for tables and their parts, which grow with their content.
     fn height(&self) -> Option<f32> {
         let style = &self.style;
         if ["table", "table-part", "cell"].iter().any(|kind| style.is(P::Display, kind)) && !self.is_out_of_flow() {
@@ -358,8 +358,8 @@ impl ElementState {
     fn width(&self) -> Option<f32> {
         let style = &self.style;
         let table = ["table", "table-part", "cell"].iter().any(|kind| style.is(P::Display, kind));
-        let own = style.length(P::Width).filter(|_| !table || self.is_out_of_flow());
-        let size = smallest(own, style.length(P::MaxWidth))?;
+        let own_width = style.length(P::Width).filter(|_| !table || self.is_out_of_flow());
+        let size = smallest(own_width, style.length(P::MaxWidth))?;
         Some(at_least(size, style.length(P::MinWidth).unwrap_or(0.0)) + style.length(P::PaddingRight).unwrap_or(0.0))
     }
 
@@ -381,7 +381,7 @@ impl ElementState {
         })
     }
 
-    /// Where the element stands, as far as offsets and margins tell.
+    /// Computes the position of the element, as far as offsets, margins and transforms determine it.
     fn apply_position(&mut self, parent: &Self) {
         let style = &self.style;
         if style.is(P::Position, "absolute") {
@@ -412,7 +412,7 @@ impl ElementState {
         }
     }
 
-    /// How it comes to stand elsewhere than its place in the source says.
+    /// How the element is displaced from its place in the source order.
     pub(super) fn displacement(&self) -> Option<Displacement> {
         let style = &self.style;
         let offset = |side: P| style.length(side).is_some_and(|size| !(size.abs() < MIN_MOVE_PX));
@@ -430,12 +430,12 @@ impl ElementState {
         }
     }
 
-    /// Whether its box has a colour or an image.
+    /// Whether its box has a visible background colour or image.
     fn is_painted(&self) -> bool {
         is_painted(&self.style)
     }
 
-    /// Adds the element's background to what lies behind its text.
+    /// Adds the element's background to those behind its text.
     fn apply_background(&mut self, parent: &Self, page: &PageState) {
         let style = &self.style;
         let is_inline = style.is(P::Display, "inline");
@@ -446,7 +446,7 @@ impl ElementState {
             below.extend_from_slice(&page.backgrounds);
         }
         if !style.is(P::Display, "inline") && parent.style.is(P::Display, "inline") {
-            // The background of an inline element is not painted behind blocks in it.
+            // A block inside an inline element is not painted on the inline element's background.
             below.extend_from_slice(&parent.block_backgrounds);
         }
         if !style.is(P::Float, "none") && !parent.holds_floats || self.is_out_of_flow() {
@@ -460,8 +460,8 @@ impl ElementState {
         let behind_text = style.is(P::BackgroundClip, "text") || style.is(P::Display, "contents");
         let colour = style.colour(P::BackgroundColor);
         if !behind_text {
-            let painted: Vec<Colour> = below.iter().map(|ground| colour.painted_over(*ground)).collect();
-            // A box that is smaller than its text leaves part of it on what is below.
+            let painted: Vec<Colour> = below.iter().map(|background| colour.painted_over(*background)).collect();
+            // Part of the text overflows a box that is smaller than the text, onto the backgrounds below.
             let small =
                 self.is_box() && (self.height().is_some_and(|h| h < 16.0) || self.width().is_some_and(|w| w < 30.0));
             let flat = style.length(P::LineHeight).is_some_and(|height| !(height >= 10.0));
@@ -472,7 +472,7 @@ impl ElementState {
             below.extend(painted);
             self.add_images(&mut below);
         }
-        // Text that is placed by itself may stand on anything.
+        // Absolutely positioned text may lie on any background.
         self.background_unknown |= self.is_out_of_flow() && !(colour.alpha >= 0.9);
         below.dedup();
         self.background_unknown |= below.len() > MAX_BACKGROUNDS;
@@ -486,16 +486,16 @@ impl ElementState {
     fn add_images(&mut self, below: &mut Vec<Colour>) {
         if let CssValue::Image(image) = self.style.get(P::BackgroundImage) {
             self.background_unknown |= image.is_embedded;
-            let ground = below.first().copied().unwrap_or(Colour::WHITE);
-            below.extend(image.colours.iter().map(|colour| colour.painted_over(ground)));
+            let background = below.first().copied().unwrap_or(Colour::WHITE);
+            below.extend(image.colours.iter().map(|colour| colour.painted_over(background)));
         }
         if let CssValue::Shadow(shadow) = self.style.get(P::BoxShadow) {
-            let ground = below.first().copied().unwrap_or(Colour::WHITE);
-            below.extend(shadow.inset_colour.map(|colour| colour.painted_over(ground)));
+            let background = below.first().copied().unwrap_or(Colour::WHITE);
+            below.extend(shadow.inset_colour.map(|colour| colour.painted_over(background)));
         }
     }
 
-    /// Notes that the element cuts off what does not fit, and takes its place in boxes that do so around it.
+    /// Records a clipping box for the element, and adds its space to the clipping boxes around it.
     fn apply_clip(&mut self, name: &str, parent: &ComputedStyle) {
         let in_line = |kind: &str| self.style.is(P::Display, kind);
         let inline = in_line("inline") || in_line("atomic") || parent.is(P::Display, "flex");
@@ -524,7 +524,7 @@ impl ElementState {
         }
     }
 
-    /// Boxes of the page itself cut off at the window, not at their own size.
+    /// `html` and `body` clip at the viewport, not at their own size.
     fn clip_page(&mut self, page: &mut PageState) {
         if !page.clips_overflow && (self.style.is(P::OverflowX, "hidden") || self.style.is(P::OverflowY, "hidden")) {
             page.clips_overflow = true;
@@ -535,7 +535,7 @@ impl ElementState {
         }
     }
 
-    /// Hides text elsewhere that the element may cover.
+    /// Records which other text the element may cover.
     fn record_covered_text(&self, name: &str, tree: &HtmlTree, page: &mut PageState) {
         if self.is_hidden || !(self.alpha > 0.3) || self.style.is(P::Visibility, "hidden") {
             return;
@@ -548,7 +548,7 @@ impl ElementState {
         }
         if self.is_out_of_flow() {
             if (replaced || wide_shadow || self.is_large()) && !self.is_tiny() {
-                // It may reach beyond the element that it is placed in.
+                // The element may extend beyond its containing block.
                 page.covers.push((ROOT, self.id));
             }
             return;
@@ -567,11 +567,11 @@ impl ElementState {
         }
     }
 
-    /// Hides the text of the element if something generated may cover it.
+    /// Hides the text of the element if its `::before` or `::after` may cover it.
     pub(super) fn cover_with_generated(&mut self, style: &ComputedStyle, id: NodeId, page: &mut PageState) {
-        let out = style.is(P::Position, "absolute") || style.is(P::Position, "fixed");
-        let shown = style.number(P::Opacity) > 0.3 && !style.is(P::Display, "none");
-        if out && shown && (is_painted(style) || style.is(P::Content, "image")) {
+        let out_of_flow = style.is(P::Position, "absolute") || style.is(P::Position, "fixed");
+        let is_shown = style.number(P::Opacity) > 0.3 && !style.is(P::Display, "none");
+        if out_of_flow && is_shown && (is_painted(style) || style.is(P::Content, "image")) {
             let positioned = self.is_positioned();
             self.is_hidden |= positioned;
             if !positioned {
@@ -590,7 +590,7 @@ impl ElementState {
         (!(wide < 60.0) || spans(P::Left, P::Right)) || (!(high < 30.0) || spans(P::Top, P::Bottom))
     }
 
-    /// Whether an image in the place of the element cannot be seen.
+    /// Whether an image at this element cannot be seen.
     pub(super) fn hides_image(&self) -> bool {
         let small = |size: P| self.style.length(size).is_some_and(|size| !(size > 2.0));
         let tiny = [P::Width, P::Height, P::MaxWidth, P::MaxHeight].into_iter().any(small);
@@ -602,43 +602,43 @@ impl ElementState {
             || self.style.length(P::Height).is_some_and(|height| height <= MIN_BOX_PX)
     }
 
-    /// Whether text directly in the element is hidden, wherever in the element it stands.
+    /// Whether text directly in the element is hidden, whatever its position in the element.
     pub(super) fn hides(&self) -> bool {
         self.is_hidden || self.hides_with(&self.style)
     }
 
-    /// The same for another style of the text.
+    /// Like `hides`, but with another style for the text.
     pub(super) fn hides_with(&self, style: &ComputedStyle) -> bool {
-        let letters = style.number(P::FontSize);
-        let ink = text_colour(style);
+        let font_size = style.number(P::FontSize);
+        let colour = text_colour(style);
         let indent = style.length(P::TextIndent).unwrap_or(0.0);
-        let thick = style.is(P::DecorationLine, "line-through")
-            && style.length(P::DecorationThickness).is_some_and(|line| !(line <= letters * 0.3));
+        let thick_strike = style.is(P::DecorationLine, "line-through")
+            && style.length(P::DecorationThickness).is_some_and(|line| !(line <= font_size * 0.3));
         let letter_gap = style.length(P::LetterSpacing).unwrap_or(0.0);
         let word_gap = style.length(P::WordSpacing).unwrap_or(0.0);
         let (x, y) = (self.x + indent, self.y);
         !style.is(P::Visibility, "visible")
             || !style.is(P::TextSecurity, "none")
             || style.is(P::FontSizeAdjust, "hides")
-            || !(letters * self.scale >= MIN_FONT_PX)
+            || !(font_size * self.scale >= MIN_FONT_PX)
             || self.background_unknown
-            || !self.is_readable_on(ink, &self.backgrounds)
-            || thick
-            || !(letter_gap >= -0.3 * letters && letter_gap <= 100.0)
-            || !(word_gap >= -letters && word_gap <= 200.0)
+            || !self.is_readable_on(colour, &self.backgrounds)
+            || thick_strike
+            || !(letter_gap >= -0.3 * font_size && letter_gap <= 100.0)
+            || !(word_gap >= -font_size && word_gap <= 200.0)
             || !(x > MIN_OFFSET_PX && x < VIEWPORT_WIDTH - 20.0)
             || !(y > MIN_OFFSET_PX && y < if self.fixed { VIEWPORT_HEIGHT - 20.0 } else { MAX_OFFSET_DOWN_PX })
     }
 
-    /// Whether a piece of text in the element is hidden. Takes its place in the boxes that clip.
+    /// Whether a text node in the element is hidden. Adds its space to the clipping boxes.
     pub(super) fn hides_text(&mut self, text: &str, fonts: &BTreeSet<String>, budget: &WorkBudget) -> bool {
         let embedded = matches!(self.style.get(P::FontFamily), CssValue::Names(names)
             if !fonts.is_empty() && names.iter().inspect(|_| budget.spend(1)).any(|name| fonts.contains(name)));
         self.hides() || self.replaced || embedded || self.only_shown_child.is_some() || self.is_clipped(text)
     }
 
-    fn is_readable_on(&self, ink: Colour, grounds: &[Colour]) -> bool {
-        grounds.iter().all(|ground| ink.contrast(*ground) * self.alpha >= MIN_CONTRAST)
+    fn is_readable_on(&self, text: Colour, backgrounds: &[Colour]) -> bool {
+        backgrounds.iter().all(|background| text.contrast(*background) * self.alpha >= MIN_CONTRAST)
     }
 
     /// Whether text does not fit into one of the boxes around it.
@@ -655,14 +655,14 @@ impl ElementState {
                 && clip
                     .outer_backgrounds
                     .as_ref()
-                    .is_none_or(|grounds| !self.is_readable_on(text_colour(&self.style), grounds));
+                    .is_none_or(|backgrounds| !self.is_readable_on(text_colour(&self.style), backgrounds));
             clip.advance(&extent);
         }
         self.clips = clips;
         clipped
     }
 
-    /// Whether part of a text lies outside of a box.
+    /// Whether part of a text lies outside a box.
     fn is_outside(&self, clip: &ClipBox, extent: &TextExtent) -> bool {
         let width = clip.width.unwrap_or(VIEWPORT_WIDTH);
         let aligned = !self.style.is(P::TextAlign, "left") && self.inner_width > width * 1.3;
@@ -681,7 +681,7 @@ impl ElementState {
     }
 }
 
-/// Whether a text has so many blanks on one line that the words behind them cannot be seen.
+/// Whether a line has so many spaces that the words after them are out of sight.
 fn hides_behind_blanks(text: &str, style: &ComputedStyle) -> bool {
     let preserved = style.is(P::WhiteSpace, "pre");
     if !preserved && !style.is(P::WhiteSpace, "nowrap") {
@@ -701,21 +701,21 @@ fn hides_behind_blanks(text: &str, style: &ComputedStyle) -> bool {
     })
 }
 
-/// How much place a text takes, by the number of its letters.
+/// The space that a text takes, estimated from its number of characters.
 struct TextExtent {
-    /// Pixels of one line with all of the text.
+    /// Width in pixels if all the text is on one line.
     width: f32,
     line_height: f32,
-    /// Pixels of empty lines before the first word.
+    /// Height in pixels of empty lines before the first word.
     leading_height: f32,
     line_breaks: f32,
     is_single_line: bool,
 }
 
 impl TextExtent {
-    /// `None` for white space that takes no place.
+    /// Returns `None` for white space that takes no space.
     fn of(text: &str, style: &ComputedStyle, line: f32) -> Option<Self> {
-        let letters = style.number(P::FontSize);
+        let font_size = style.number(P::FontSize);
         let preserved = style.is(P::WhiteSpace, "pre");
         let words = text.split_ascii_whitespace().map(|word| word.chars().count() + 1).sum::<usize>();
         if words == 0 && !preserved {
@@ -727,7 +727,7 @@ impl TextExtent {
         let count = if preserved { longest } else { words };
         let indent = style.length(P::TextIndent).unwrap_or(0.0).max(0.0);
         Some(Self {
-            width: count as f32 * letters * 0.45 + indent,
+            width: count as f32 * font_size * 0.45 + indent,
             line_height: line,
             leading_height: newlines(before) * line,
             line_breaks: newlines(text),
@@ -742,7 +742,7 @@ impl TextExtent {
 }
 
 impl ClipBox {
-    /// Moves on behind a text.
+    /// Adds the space of a text.
     fn advance(&mut self, extent: &TextExtent) {
         let width = self.width.unwrap_or(VIEWPORT_WIDTH).min(VIEWPORT_WIDTH);
         self.used_width += extent.width;
@@ -754,7 +754,7 @@ impl ClipBox {
     }
 }
 
-/// The colour that letters are painted in: a thick outline covers the rest.
+/// The colour of the text. A thick stroke covers the fill.
 fn text_colour(style: &ComputedStyle) -> Colour {
     let thick = !(style.number(P::StrokeWidth) <= style.number(P::FontSize) * 0.05);
     style.colour(if thick { P::StrokeColor } else { P::TextFill })
@@ -766,23 +766,23 @@ fn is_painted(style: &ComputedStyle) -> bool {
     image || !(style.colour(P::BackgroundColor).alpha <= 0.3)
 }
 
-fn smallest(one: Option<f32>, other: Option<f32>) -> Option<f32> {
-    match (one, other) {
-        (Some(one), Some(other)) if one.is_nan() || other.is_nan() => Some(f32::NAN),
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+fn smallest(a: Option<f32>, b: Option<f32>) -> Option<f32> {
+    match (a, b) {
+        (Some(a), Some(b)) if a.is_nan() || b.is_nan() => Some(f32::NAN),
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 
-fn at_least(size: f32, least: f32) -> f32 {
-    if size.is_nan() { size } else { size.max(least) }
+fn at_least(size: f32, min: f32) -> f32 {
+    if size.is_nan() { size } else { size.max(min) }
 }
 
 fn clamp_unit(part: f32) -> f32 {
     if part.is_nan() { part } else { part.clamp(0.0, 1.0) }
 }
 
-/// Closed `details` show their first `summary` alone. Hosts of a shadow tree show nothing that stands directly in them.
+/// Closed `details` show only their first `summary`. A shadow host shows none of its direct children.
 fn only_shown_child(tree: &HtmlTree, id: NodeId) -> Option<Option<NodeId>> {
     if tree.name(id) == "details" && tree.attribute(id, "open").is_none() {
         return Some(tree.children(id).find(|child| tree.name(*child) == "summary"));

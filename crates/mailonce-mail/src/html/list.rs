@@ -1,11 +1,11 @@
-//! The numbers of list items, as browsers count them (WHATWG HTML §4.4.5 and §4.4.8).
+//! Numbers list items as browsers do (WHATWG HTML §4.4.5 and §4.4.8).
 
 use super::{
     tree::{HtmlTree, NodeId},
     visibility::HiddenNodes,
 };
 
-/// Where an ordered list is in its counting.
+/// The state of counting an ordered list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListCounter {
     next: i64,
@@ -21,7 +21,7 @@ impl ListCounter {
         Self { next: start.unwrap_or_else(first), step: if is_reversed { -1 } else { 1 } }
     }
 
-    /// The number of the next item. Its `value` attribute changes the numbers behind it, too.
+    /// The number of the next item. The `value` attribute of an item also changes the numbers after it.
     pub(super) fn number(&mut self, tree: &HtmlTree, item: NodeId) -> i64 {
         let number = tree.attribute(item, "value").and_then(parse_integer).unwrap_or(self.next);
         self.next = number + self.step;
@@ -29,12 +29,12 @@ impl ListCounter {
     }
 }
 
-/// Whether list items inside an element belong to it.
+/// Whether an element is a list, so that the list items inside it belong to it.
 pub(super) fn is_list(name: &str) -> bool {
     matches!(name, "ol" | "ul" | "menu" | "dir")
 }
 
-/// Items of a list, without those of lists inside it.
+/// Counts the items of a list, without those of nested lists.
 fn count_items(tree: &HtmlTree, hidden: &HiddenNodes, list: NodeId) -> i64 {
     let (mut count, mut at) = (0, tree.next_in_order(list).0);
     let end = tree.next_outside(list);
@@ -45,7 +45,7 @@ fn count_items(tree: &HtmlTree, hidden: &HiddenNodes, list: NodeId) -> i64 {
     count
 }
 
-/// Reads an integer as HTML does: what follows the digits is ignored.
+/// Parses an integer as HTML does: everything after the digits is ignored.
 fn parse_integer(text: &str) -> Option<i64> {
     let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace());
     let (sign, digits) = match text.as_bytes().first()? {

@@ -1,22 +1,22 @@
-//! HTML of strangers: what a reader of it sees, what was hidden from the reader, and where its links go.
+//! Parses untrusted HTML: the text a reader sees, the text hidden from the reader, and the targets of the links.
 //!
-//! One tree decides all three, so that no two parts of this crate see two different mails. html5ever builds the tree as
-//! browsers do, and the CSS of the mail decides what is seen. Nothing is fetched, scripts are never run, and every list has
-//! an end. Where a limit is reached, text that could not be judged counts as hidden.
+//! One tree decides all three, so that every part of this crate sees the same mail. html5ever builds the tree as
+//! browsers do, and the mail's CSS decides what is visible. Nothing is fetched, scripts never run, and every list is
+//! bounded. Once a limit is reached, text that was not evaluated counts as hidden.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `tree` | the page as a tree |
-//! | `css` | style sheets, and computed styles |
-//! | `visible` | which text a person would see |
-//! | `frame` | an open element: what hides its text |
-//! | `element` | elements by what they do to the text |
-//! | `page` | a page as its reader sees it |
-//! | `walk` | from the tree to the page |
-//! | `list` | the numbers of list items |
-//! | `base` | where links lead |
-//! | `unrendered` | what mail programs may show and the page does not |
-//! | `text` | the page as text for a reader |
+//! | `css` | style sheets and computed styles |
+//! | `visibility` | which text a person would see |
+//! | `element_state` | an open element, and what hides its text |
+//! | `element` | element names, grouped by their effect on text |
+//! | `page` | the parsed page as its reader sees it |
+//! | `page_builder` | builds the page from the tree |
+//! | `list` | numbering of list items |
+//! | `base` | resolves link targets |
+//! | `unrendered` | content that mail clients may show but the page leaves out |
+//! | `render` | renders the page as plain text |
 
 mod base;
 mod css;
@@ -33,19 +33,19 @@ mod visibility;
 pub use page::{Anchor, HiddenCounts, HtmlPage};
 pub use render::render;
 
-/// Bytes of HTML that are looked at.
+/// Maximum bytes of HTML that are parsed.
 pub const MAX_HTML_BYTES: usize = 768 * 1024;
-/// Tags that are looked at.
+/// Maximum number of start tags that are parsed.
 pub const MAX_TAGS: usize = 20_000;
-/// Nodes of a tree. Browsers open some elements again, so there may be more than tags.
+/// Maximum number of nodes in a tree. It exceeds the tag limit because browsers reopen some elements.
 pub const MAX_NODES: usize = 80_000;
-/// How deep elements may stand in each other. Chromium has the same limit.
+/// Maximum nesting depth of elements. Chromium has the same limit.
 pub const MAX_NESTING: usize = 512;
-/// How deep the tags of the clean page may stand in each other.
+/// Maximum nesting depth of tags in the clean HTML.
 pub const MAX_CLEAN_DEPTH: usize = 200;
-/// Characters of the description of an image.
+/// Maximum characters of an image's `alt` text.
 const MAX_ALT_CHARS: usize = 200;
-/// Links kept of one page.
+/// Maximum links kept per page.
 pub const MAX_ANCHORS: usize = 500;
 
 #[cfg(test)]

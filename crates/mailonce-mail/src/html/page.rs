@@ -1,4 +1,4 @@
-//! A page as its reader sees it.
+//! The parsed page as its reader sees it.
 
 use super::{
     page_builder::PageBuilder,
@@ -10,53 +10,54 @@ use super::{
 /// A page as its reader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HtmlPage {
-    /// Visible text: inline tags vanish, blocks and rows begin a line, cells are a blank apart.
+    /// Visible text. Inline tags are dropped, blocks and table rows start a new line, and cells are separated by a
+    /// space.
     pub text: String,
-    /// The visible part as small, well-formed HTML. Its only attribute is the `start` of numbered lists.
+    /// The visible part as minimal, well-formed HTML. The only attribute in it is `start`, on numbered lists.
     pub clean_html: String,
-    /// Links in the order they stand.
+    /// Links in document order.
     pub anchors: Vec<Anchor>,
-    /// What was taken out.
+    /// Counts of the removed content.
     pub hidden: HiddenCounts,
-    /// The start of the hidden text: to be searched for tricks, never to be shown.
+    /// The start of the hidden text. It is scanned for prompt injection and never shown.
     pub hidden_text: String,
-    /// Whether a limit was reached. Text that could not be judged is hidden.
+    /// Whether a limit was reached. Text that was not evaluated counts as hidden.
     pub is_truncated: bool,
 }
 
-/// A link and the words that stand on it.
+/// A link and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// Where it goes: as written, or as the page's `<base>` completes it.
+    /// The target: as written, or resolved against the page's `<base>`.
     pub href: String,
-    /// What its reader sees, one line.
+    /// The visible link text, on one line.
     pub text: String,
-    /// Whether its reader sees nothing to click on.
+    /// Whether the reader sees nothing to click on.
     pub is_hidden: bool,
 }
 
-/// What a reader would not have seen.
+/// Counts of the content that a reader would not have seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HiddenCounts {
     /// Characters of hidden text.
     pub chars: usize,
-    /// Comments that are more than conditions for old mail programs.
+    /// HTML comments, without conditional comments for old mail clients.
     pub comments: usize,
-    /// Images that are there to be fetched, not to be seen.
+    /// Images too small or too hidden to be seen, such as tracking pixels.
     pub tracking_pixels: usize,
-    /// Characters that are seen, but hidden from screen readers by `aria-hidden`. They stay in the text.
+    /// Visible characters that `aria-hidden` hides from screen readers. They stay in the text.
     pub aria_hidden_chars: usize,
 }
 
 impl HtmlPage {
-    /// Reads a page.
+    /// Parses a page.
     pub fn parse(html: &str) -> Self {
         let tree = HtmlTree::parse(html);
         Self::of_tree(&tree, &visibility::find_hidden(&tree))
     }
 
-    /// Reads a page for a person who approves it. The second value names what mail programs may show of it and the page
-    /// does not.
+    /// Parses a page for a person who approves it. The second value lists content that mail clients may show but the
+    /// page leaves out.
     pub fn parse_for_approval(html: &str) -> (Self, Vec<String>) {
         let tree = HtmlTree::parse(html);
         let hidden = visibility::find_hidden(&tree);
@@ -67,8 +68,8 @@ impl HtmlPage {
     }
 
     fn of_tree(tree: &HtmlTree, hidden: &HiddenNodes) -> Self {
-        let mut walk = PageBuilder::new(tree, hidden);
-        walk.run();
-        walk.finish()
+        let mut builder = PageBuilder::new(tree, hidden);
+        builder.run();
+        builder.finish()
     }
 }

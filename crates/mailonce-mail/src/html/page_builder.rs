@@ -1,4 +1,4 @@
-//! From the tree to the page: visible text, links, and what was hidden.
+//! Builds the page from the tree: visible text, links, and hidden content.
 
 use url::Url;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::html::visibility::HiddenNodes;
 use crate::unicode;
 
-/// Bytes of the words on a link after which no more are kept.
+/// Bytes of link text after which no more text is added.
 const MAX_ANCHOR_TEXT: usize = 500;
 /// Bytes of hidden text after which no more is kept.
 const MAX_HIDDEN_BYTES: usize = 64 * 1024;
@@ -21,20 +21,20 @@ const MAX_HIDDEN_BYTES: usize = 64 * 1024;
 struct OpenElement {
     id: NodeId,
     anchor: Option<usize>,
-    /// Whether `clean_tags` has its tag.
+    /// Whether `clean_tags` holds the tag of this element.
     is_written: bool,
     aria_hidden: bool,
-    /// Of an `ol`: the number of its next item.
+    /// For an `ol`: the counter of its items.
     counter: Option<ListCounter>,
 }
 
-/// An open tag of the clean page.
+/// An open tag of the clean HTML.
 enum CleanTag {
     Plain,
-    /// An `ol` and the number that its renderer gives to the next item. Without one the tag is not written yet: text
-    /// between the items, or an item whose number does not follow, ends it, and the next item begins it again.
+    /// An `ol`, with the number that the renderer gives to the next item. `None` means that the tag is not written yet.
+    /// Text between items, or an item out of sequence, closes the tag, and the next item reopens it.
     NumberedList(Option<i64>),
-    /// An `li`. One that does not stand directly in its list has an `ol` of its own.
+    /// An `li`. An item that is not a direct child of its list gets an `ol` of its own.
     Item {
         has_own_list: bool,
     },
@@ -45,9 +45,9 @@ pub(super) struct PageBuilder<'a> {
     verdict: &'a HiddenNodes,
     page: HtmlPage,
     stack: Vec<OpenElement>,
-    /// Open tags of the clean page.
+    /// Open tags of the clean HTML.
     clean_tags: Vec<CleanTag>,
-    /// What links without a host are relative to.
+    /// The URL that links without a host are relative to.
     base: Option<Url>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> PageBuilder<'a> {
         self.add_to_anchor(text);
     }
 
-    /// Adds words to the link that they stand on.
+    /// Adds text to the link that contains it.
     fn add_to_anchor(&mut self, text: &str) {
         let Some(anchor) = self.stack.last().and_then(|open| open.anchor) else { return };
         let Some(anchor) = self.page.anchors.get_mut(anchor).filter(|anchor| anchor.text.len() < MAX_ANCHOR_TEXT)
@@ -148,8 +148,8 @@ impl<'a> PageBuilder<'a> {
     }
 
     fn open(&mut self, id: NodeId) {
-        let (name, hides) = (self.tree.name(id), self.verdict.text[id]);
-        if !hides {
+        let (name, is_hidden) = (self.tree.name(id), self.verdict.text[id]);
+        if !is_hidden {
             self.add_spacing(name);
         }
         if name == "img" {
@@ -158,12 +158,13 @@ impl<'a> PageBuilder<'a> {
         let outer = self.stack.last();
         let aria_hidden = outer.is_some_and(|open| open.aria_hidden)
             || self.tree.attribute(id, "aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let around = outer.and_then(|open| open.anchor);
-        let anchor = self.add_anchor(id, hides).or(around);
-        // A heading in a heading would become smaller each time.
+        let outer_anchor = outer.and_then(|open| open.anchor);
+        let anchor = self.add_anchor(id, is_hidden).or(outer_anchor);
+        // Nested headings would get smaller with each level.
         let nested = HEADING_ELEMENTS.contains(&name)
             && self.stack.iter().any(|open| HEADING_ELEMENTS.contains(&self.tree.name(open.id)));
-        let written = !hides && CLEAN_ELEMENTS.contains(&name) && self.clean_tags.len() < MAX_CLEAN_DEPTH && !nested;
+        let written =
+            !is_hidden && CLEAN_ELEMENTS.contains(&name) && self.clean_tags.len() < MAX_CLEAN_DEPTH && !nested;
         let number = self.item_number(id);
         if written {
             self.open_clean_tag(name, number);
@@ -172,7 +173,7 @@ impl<'a> PageBuilder<'a> {
         self.stack.push(OpenElement { id, anchor, is_written: written, aria_hidden, counter });
     }
 
-    /// The number of a list item. Hidden items are counted where browsers count them.
+    /// The number of a list item. Hidden items count where browsers count them.
     fn item_number(&mut self, id: NodeId) -> Option<i64> {
         if self.tree.name(id) != "li" || self.verdict.boxless[id] {
             return None;
@@ -216,7 +217,8 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Ends the tag of a numbered list before what is no item: its renderer would leave that out.
+    /// Closes the tag of a numbered list before content that is not an item, because the renderer would drop that
+    /// content.
     fn interrupt_list(&mut self) {
         if let Some(CleanTag::NumberedList(next)) = self.clean_tags.last_mut()
             && next.take().is_some()
@@ -241,7 +243,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Lines and blanks that a tag makes.
+    /// Adds the line breaks and spaces that a tag produces.
     fn add_spacing(&mut self, name: &str) {
         match name {
             "br" | "tr" => {
@@ -266,7 +268,7 @@ impl<'a> PageBuilder<'a> {
             self.page.hidden.tracking_pixels += 1;
             return;
         }
-        // A reader can click on an image where the words on the link would be hidden.
+        // The reader can click on an image even if the text of the link is hidden.
         let anchor = self.stack.last().and_then(|open| open.anchor);
         if let Some(anchor) = anchor.and_then(|anchor| self.page.anchors.get_mut(anchor)) {
             anchor.is_hidden = false;
@@ -277,7 +279,7 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    /// Adds the link that an element is. The areas of an image are clicked on, although they have no box.
+    /// Adds an `a` or `area` element as a link. An `area` is clickable although it has no box.
     fn add_anchor(&mut self, id: NodeId, hidden: bool) -> Option<usize> {
         let is_area = self.tree.name(id) == "area";
         let href = self.tree.attribute(id, "href").filter(|_| is_area || self.tree.name(id) == "a")?;
@@ -292,7 +294,7 @@ impl<'a> PageBuilder<'a> {
         Some(self.page.anchors.len() - 1)
     }
 
-    /// Closes what is open and hands the page over.
+    /// Closes all open elements and returns the page.
     pub(super) fn finish(mut self) -> HtmlPage {
         while !self.stack.is_empty() {
             self.close();

@@ -1,16 +1,16 @@
-//! The visible page as text for a reader.
+//! Renders the visible page as plain text.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{HtmlPage, MAX_HTML_BYTES};
 
-/// Characters of a line before it is broken. Paragraphs of mails are shorter.
+/// Line width in characters before the renderer wraps. Paragraphs of mails are shorter.
 const WIDTH: usize = 2000;
 
-/// The page's words with lists and quotes marked. What is hidden was taken out before.
+/// Renders the page as plain text, with lists and quotes marked. Hidden content was removed before.
 ///
-/// The renderer sees only what [`Page::read`] wrote: few tags, no attributes, bounded depth. Should it give up all the
-/// same, the plain lines of the page are the answer.
+/// The renderer gets only what [`HtmlPage::parse`] wrote: few tags, no attributes but `start`, bounded depth. If it
+/// fails or panics all the same, the result is the page's plain text.
 pub fn render(page: &HtmlPage) -> String {
     let render = || {
         let config = html2text::config::plain_no_decorate().raw_mode(true).no_table_borders().allow_width_overflow();
@@ -18,7 +18,7 @@ pub fn render(page: &HtmlPage) -> String {
     };
     let text = catch_unwind(AssertUnwindSafe(render)).ok().flatten();
     let mut text = text.unwrap_or_else(|| page.text.clone());
-    // Quotes in quotes repeat their marks on every line.
+    // Nested quotes repeat their markers on every line, so the output may be longer than the input.
     text.truncate(text.floor_char_boundary(MAX_HTML_BYTES));
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim().to_owned()

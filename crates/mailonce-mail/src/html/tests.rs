@@ -1,4 +1,4 @@
-//! Pages as strangers write them.
+//! Parsing untrusted pages.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn list_items_have_the_numbers_of_browsers() {
         ("<ol><li>a<li style='display:none'>x<li>b</ol>", "1. a|2. b"),
         ("<ol><li>a<li style='visibility:hidden'>x<li>b</ol>", "1. a|3. b"),
         ("<ol><div><li value=7>a</div><li>b</ol>", "7. a|8. b"),
-        // The renderer of lists shows items alone.
+        // The list renderer shows only items.
         ("<ol>words<li>a<p>more</p></li>rest<li>b</ol>", "words|1. a|more|rest|2. b"),
     ] {
         let text = render(&HtmlPage::parse(html));
@@ -167,7 +167,7 @@ fn floods_of_css_end_and_hide() {
     }
 }
 
-/// A page that hides a word by the last of so many custom properties.
+/// A page that hides a word with the last of `count` custom properties.
 fn hidden_by_the_last_of(count: usize) -> String {
     let names: Vec<String> =
         (0..count).map(|n| format!("--a{n}:{};", if n + 1 == count { "none" } else { "block" })).collect();

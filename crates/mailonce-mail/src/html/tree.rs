@@ -1,4 +1,4 @@
-//! The tree of a page as html5ever builds it, in one vector: no recursion when it is built, walked or dropped.
+//! The HTML tree as html5ever builds it, stored in one vector. Building, walking and dropping it need no recursion.
 
 use std::{
     borrow::Cow,
@@ -20,16 +20,17 @@ use super::{MAX_HTML_BYTES, MAX_NESTING, MAX_NODES, MAX_TAGS};
 
 /// Bytes that the tokenizer gets between two checks of the limits.
 const CHUNK: usize = 4 * 1024;
-/// Separators without a token in between. The tokenizer compares each attribute of a tag with all before it.
+/// Maximum separators without a token in between. The tokenizer compares each attribute of a tag with all attributes
+/// before it, so its time grows with the square.
 const MAX_SEPARATORS: usize = 5_000;
 
-/// The position of a node in its tree.
+/// The index of a node in its tree.
 pub(super) type NodeId = usize;
 
 /// The document itself.
 pub(super) const ROOT: NodeId = 0;
 
-/// What a node is.
+/// The content of a node.
 #[derive(Debug)]
 pub(super) enum NodeContent {
     /// The document, or the content of a `template`.
@@ -55,16 +56,16 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) struct HtmlTree {
     nodes: Vec<Node>,
-    /// Whether the page has no doctype that browsers take as modern.
+    /// Whether browsers render the page in quirks mode, for lack of a modern doctype.
     pub(super) quirks: bool,
     /// Whether a limit was reached.
     pub(super) is_truncated: bool,
-    /// Whether style sheets may stand in the part that was cut off. They could hide anything.
+    /// Whether the part that was cut off may hold style sheets. They could hide anything.
     pub(super) styles_truncated: bool,
 }
 
 impl HtmlTree {
-    /// Reads a page. What lies beyond a limit is left out.
+    /// Parses a page. Content beyond a limit is left out.
     pub(super) fn parse(html: &str) -> Self {
         let end = html.floor_char_boundary(MAX_HTML_BYTES);
         let sink = TreeBuilderSink { tree: RefCell::new(Self::empty()), limit_reached: Cell::new(false) };
@@ -92,7 +93,7 @@ impl HtmlTree {
         }
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -101,7 +102,7 @@ impl HtmlTree {
         &self.nodes[id]
     }
 
-    /// The local name of an HTML element, or of any other with its namespace ignored. Empty for what is no element.
+    /// The local name of an element, in any namespace. Empty for other nodes.
     pub(super) fn name(&self, id: NodeId) -> &str {
         match &self.nodes[id].content {
             NodeContent::Element(name, _) => &name.local,
@@ -109,26 +110,26 @@ impl HtmlTree {
         }
     }
 
-    /// Whether it is an element of HTML, not of SVG or MathML.
+    /// Whether the node is an HTML element, not an SVG or MathML one.
     pub(super) fn is_html(&self, id: NodeId) -> bool {
         matches!(&self.nodes[id].content, NodeContent::Element(name, _) if name.ns == ns!(html))
     }
 
-    pub(super) fn attribute(&self, id: NodeId, wanted: &str) -> Option<&str> {
+    pub(super) fn attribute(&self, id: NodeId, name: &str) -> Option<&str> {
         let NodeContent::Element(_, attributes) = &self.nodes[id].content else { return None };
-        attributes.iter().find(|attribute| &*attribute.name.local == wanted).map(|attribute| &*attribute.value)
+        attributes.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
     }
 
     pub(super) fn is_element(&self, id: NodeId) -> bool {
         matches!(self.nodes[id].content, NodeContent::Element(..))
     }
 
-    /// Children in their order.
+    /// Children in document order.
     pub(super) fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(self.nodes[id].first, |child| self.nodes[*child].next)
     }
 
-    /// The node that follows in document order, and the nodes that end before it. `None` after the last.
+    /// The next node in document order, and the number of nodes that end before it. `None` after the last node.
     pub(super) fn next_in_order(&self, id: NodeId) -> (Option<NodeId>, usize) {
         if let Some(child) = self.nodes[id].first {
             return (Some(child), 0);
@@ -146,12 +147,12 @@ impl HtmlTree {
         }
     }
 
-    /// The node that follows in document order and is not inside of this one.
+    /// The next node in document order that is not inside this one.
     pub(super) fn next_outside(&self, id: NodeId) -> Option<NodeId> {
         std::iter::successors(Some(id), |at| self.nodes[*at].parent).find_map(|at| self.nodes[at].next)
     }
 
-    /// All text below a node that is directly in it.
+    /// The text of a node's direct text children.
     pub(super) fn own_text(&self, id: NodeId) -> String {
         self.children(id)
             .filter_map(|child| match &self.nodes[child].content {
@@ -182,7 +183,7 @@ impl HtmlTree {
         (node.parent, node.previous, node.next) = (None, None, None);
     }
 
-    /// Puts a node without a parent under one, before a sibling or last.
+    /// Inserts a detached node under a parent, before a sibling or as the last child.
     fn insert(&mut self, id: NodeId, parent: NodeId, before: Option<NodeId>) {
         let previous = before.map_or(self.nodes[parent].last, |before| self.nodes[before].previous);
         let depth = self.nodes[parent].depth + 1;
@@ -201,9 +202,9 @@ impl HtmlTree {
     fn insert_text(&mut self, text: &str, parent: NodeId, before: Option<NodeId>) {
         let previous = before.map_or(self.nodes[parent].last, |before| self.nodes[before].previous);
         if let Some(previous) = previous
-            && let NodeContent::Text(known) = &mut self.nodes[previous].content
+            && let NodeContent::Text(existing) = &mut self.nodes[previous].content
         {
-            known.push_str(text);
+            existing.push_str(text);
             return;
         }
         let id = self.add(NodeContent::Text(text.to_owned()));
@@ -217,34 +218,35 @@ impl Node {
     }
 }
 
-/// Gives the tokenizer a page in pieces. Returns how far it was read: to the end, or to the piece that reached a limit.
+/// Feeds a page to the tokenizer in chunks. Returns the number of bytes consumed: all of them, or up to the end of the
+/// chunk that reached a limit.
 fn feed(tokenizer: &Tokenizer<LimitedTokenSink>, html: &str) -> usize {
     let queue = BufferQueue::default();
-    let (mut read, mut separators, mut tokens) = (0, 0, 0);
-    while read < html.len() {
-        let end = html.ceil_char_boundary((read + CHUNK).min(html.len()));
-        let piece = &html[read..end];
-        queue.push_back(StrTendril::from_slice(piece));
-        // A script ends the feeding early; scripts are never run.
+    let (mut consumed, mut separators, mut tokens) = (0, 0, 0);
+    while consumed < html.len() {
+        let end = html.ceil_char_boundary((consumed + CHUNK).min(html.len()));
+        let chunk = &html[consumed..end];
+        queue.push_back(StrTendril::from_slice(chunk));
+        // The tokenizer stops feeding after a script. Scripts never run, so feeding resumes at once.
         while !queue.is_empty() {
             drop(tokenizer.feed(&queue));
         }
         if tokens == tokenizer.sink.tokens.get() {
-            separators += piece.bytes().filter(|byte| b" \t\n\x0c\r/\"'".contains(byte)).count();
+            separators += chunk.bytes().filter(|byte| b" \t\n\x0c\r/\"'".contains(byte)).count();
         } else {
             separators = 0;
         }
         tokens = tokenizer.sink.tokens.get();
-        read = end;
+        consumed = end;
         if separators > MAX_SEPARATORS || tokenizer.sink.is_full() {
             tokenizer.sink.builder.sink.limit_reached.set(true);
             break;
         }
     }
-    read
+    consumed
 }
 
-/// Hands tokens on until a limit is reached.
+/// Forwards tokens to the tree builder until a limit is reached.
 struct LimitedTokenSink {
     builder: TreeBuilder<NodeHandle, TreeBuilderSink>,
     tags: Cell<usize>,
@@ -280,10 +282,10 @@ impl TokenSink for LimitedTokenSink {
     }
 }
 
-/// Builds the tree for html5ever.
+/// The tree sink for html5ever.
 struct TreeBuilderSink {
     tree: RefCell<HtmlTree>,
-    /// Whether a limit was reached, so that nothing more is added.
+    /// Whether a limit was reached, so that no more tokens are processed.
     limit_reached: Cell<bool>,
 }
 
@@ -300,7 +302,7 @@ impl NodeHandle {
     }
 }
 
-/// The name of what is no element. html5ever asks for none.
+/// The name of a node that is not an element. html5ever never asks for it.
 const NO_NAME: ExpandedName<'static> = ExpandedName { ns: &ns!(), local: &html5ever::local_name!("") };
 
 impl TreeBuilderSink {
@@ -373,7 +375,7 @@ impl TreeSink for TreeBuilderSink {
 
     fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
 
-    /// The content of a template is its children here; the style of templates hides it.
+    /// A template's content is stored as its children. The browser style sheet hides templates.
     fn get_template_contents(&self, target: &NodeHandle) -> NodeHandle {
         target.clone()
     }

@@ -1,7 +1,7 @@
-//! What mail programs may show of a page and [`HtmlPage`] does not: for the person who approves a mail.
+//! Finds content that mail clients may show but [`HtmlPage`] leaves out, for the person who approves a mail.
 //!
-//! Everything is found on the parsed tree and in parsed CSS. A finding is a warning and hides nothing, so rules count
-//! whether or not they match an element.
+//! The search uses the parsed tree and parsed CSS. A finding is a warning and hides nothing, so a CSS rule counts
+//! whether or not it matches an element.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::parse::one_line;
 
-/// Bytes of CSS that are looked at. Browsers open some elements again, with their `style` attributes.
+/// Maximum bytes of CSS that are scanned. Browsers reopen some elements, so `style` attributes may repeat.
 const MAX_CSS_BYTES: usize = 2 * 1024 * 1024;
-/// Moved elements whose neighbours are looked at.
+/// Maximum displaced elements whose neighbours are checked. With more, the text counts as reordered.
 const MAX_MOVED: usize = 500;
-/// Characters of an address in a warning.
+/// Maximum characters of a URL in a warning.
 const MAX_ADDRESS_CHARS: usize = 500;
 
 const CSS_TEXT: &str = "text in its style sheet";
@@ -32,7 +32,7 @@ const OUTLOOK_TEXT: &str = "text for Outlook alone";
 const REMOTE_SHEET: &str = "a style sheet from elsewhere";
 const REORDERED: &str = "text that its reader sees in another place or order";
 
-/// Elements that are not rendered, and their names in a warning.
+/// Elements that the page leaves out, with their names in a warning.
 const ELEMENTS: &[(&str, &str)] = &[
     ("applet", "an embedded object"),
     ("audio", "a video or a sound"),
@@ -53,7 +53,7 @@ const ELEMENTS: &[(&str, &str)] = &[
     ("video", "a video or a sound"),
 ];
 
-/// What was found.
+/// The result of the search.
 #[derive(Default)]
 pub(super) struct Unrendered {
     pub(super) names: BTreeSet<String>,
@@ -61,7 +61,7 @@ pub(super) struct Unrendered {
     pub(super) is_truncated: bool,
 }
 
-/// Finds what is not rendered.
+/// Finds content that the page leaves out.
 pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Unrendered {
     let base = base::of_page(tree);
     let mut search = Search { tree, page, base, css_bytes: 0, runs_right_to_left: false, found: Unrendered::default() };
@@ -74,7 +74,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
         }
         at = tree.next_in_order(id).0;
     }
-    let moves = |(id, how): (&NodeId, &Displacement)| moves_text(tree, hidden, *id, *how);
+    let moves = |(id, displacement): (&NodeId, &Displacement)| moves_text(tree, hidden, *id, *displacement);
     let is_moved = hidden.moved.len() > MAX_MOVED || hidden.moved.iter().any(moves);
     if is_moved || search.runs_right_to_left && !is_right_to_left(&page.text) {
         search.add(REORDERED);
@@ -87,7 +87,7 @@ struct Search<'a> {
     page: &'a HtmlPage,
     base: Option<Url>,
     css_bytes: usize,
-    /// Whether text is set to run from right to left. That is usual in some languages.
+    /// Whether text is set to run right to left, which is normal in some languages.
     runs_right_to_left: bool,
     found: Unrendered,
 }
@@ -105,8 +105,8 @@ impl Search<'_> {
 
     fn element(&mut self, id: NodeId) {
         let name = self.tree.name(id);
-        if let Some((_, shown)) = ELEMENTS.iter().find(|(element, _)| *element == name) {
-            self.add(shown);
+        if let Some((_, warning)) = ELEMENTS.iter().find(|(element, _)| *element == name) {
+            self.add(warning);
         }
         let is_hidden_field = self.attribute(id, "type").eq_ignore_ascii_case("hidden");
         let has_text = ["value", "placeholder", "alt"].iter().any(|text| !self.attribute(id, text).is_empty());
@@ -179,13 +179,13 @@ impl Search<'_> {
                 CssFinding::Reordered => self.add(REORDERED),
                 CssFinding::RightToLeft => self.runs_right_to_left = true,
                 CssFinding::TooDeep => self.found.is_truncated = true,
-                // Rules for all readers are rendered.
+                // The page already applies hiding rules that all mail clients see.
                 CssFinding::Hiding => {}
             }
         }
     }
 
-    /// Looks at what Outlook reads and other programs do not.
+    /// Checks a conditional comment, which Outlook renders and other mail clients do not.
     fn comment(&mut self, comment: &str) {
         let condition = comment.trim_start().strip_prefix('[').map(str::trim_start);
         if !condition.is_some_and(|text| text.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("if"))) {
@@ -207,12 +207,12 @@ impl Search<'_> {
     }
 }
 
-/// What a comment for Outlook holds. Buttons that are drawn for Outlook repeat a link of the page.
+/// The content of a conditional comment. Buttons drawn for Outlook usually repeat a link of the page.
 #[derive(Default)]
 struct OutlookContent {
     text: String,
     links: Vec<String>,
-    /// Whether it hides what others see.
+    /// Whether it hides content that other mail clients show.
     hides: bool,
 }
 
@@ -227,7 +227,7 @@ impl OutlookContent {
                 NodeContent::Element(..) => self.element(&tree, id),
                 _ => {}
             }
-            // Word keeps settings in `<xml>`, and shows none of them.
+            // Word stores settings in `<xml>` and displays none of them.
             at = if tree.name(id) == "xml" { tree.next_outside(id) } else { tree.next_in_order(id).0 };
         }
     }
@@ -235,7 +235,7 @@ impl OutlookContent {
     fn text(&mut self, text: &str, parent: &str, depth: usize) {
         match parent {
             "style" | "script" | "title" => {}
-            // Word runs no scripts, so it shows what is in there.
+            // Word runs no scripts, so it displays the content of `noscript`.
             "noscript" if depth == 0 => self.read(text, depth + 1),
             _ => self.text.push_str(text),
         }
@@ -252,12 +252,12 @@ impl OutlookContent {
     }
 }
 
-/// Whether an element that stands elsewhere changes the order of the words around it.
-fn moves_text(tree: &HtmlTree, hidden: &HiddenNodes, id: NodeId, how: Displacement) -> bool {
+/// Whether a displaced element changes the order of the words around it.
+fn moves_text(tree: &HtmlTree, hidden: &HiddenNodes, id: NodeId, displacement: Displacement) -> bool {
     let parent_end = tree.node(id).parent.and_then(|parent| tree.next_outside(parent));
     let end = tree.next_outside(id);
-    // An element that floats to the right of the words before it stands where a reader expects it.
-    let is_out_of_order = || how == Displacement::Shifted || has_text(tree, hidden, end, parent_end);
+    // An element that floats right, with no text after it, appears where a reader expects it.
+    let is_out_of_order = || displacement == Displacement::Shifted || has_text(tree, hidden, end, parent_end);
     has_text(tree, hidden, Some(id), end) && is_out_of_order()
 }
 
@@ -272,7 +272,7 @@ fn has_text(tree: &HtmlTree, hidden: &HiddenNodes, from: Option<NodeId>, end: Op
     false
 }
 
-/// Whether most letters are of a script that runs from right to left.
+/// Whether most letters belong to a right-to-left script.
 fn is_right_to_left(text: &str) -> bool {
     let is_rtl = |c: &char| matches!(u32::from(*c), 0x590..=0x8ff | 0xfb1d..=0xfdff | 0xfe70..=0xfefc | 0x10800..=0x10fff | 0x1e800..=0x1efff);
     let letters = text.chars().filter(|c| c.is_alphabetic());

@@ -1,9 +1,9 @@
-//! Which text of a page a person would see, as a browser shows it on a screen of 800 pixels.
+//! Decides which text of a page a person would see in a browser with a viewport of 800 pixels.
 //!
-//! There is no layout here. Where only a layout could tell, text counts as hidden: a mail that a model sees too little of
-//! says so in its counts, and hidden text that reaches a model is an attack.
+//! This module does no layout. Where only a layout could decide, text counts as hidden. Too much hidden text shows up
+//! in the counts, but hidden text that reaches a model is an attack.
 
-#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
+#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "an uncomputed value is NaN and must count as hidden")]
 
 use std::collections::BTreeMap;
 
@@ -23,30 +23,30 @@ use super::{
 };
 use crate::html::element_state::{ElementState, PageState};
 
-/// Steps that matching selectors and computing styles may take.
+/// Budget of steps for matching selectors and computing styles.
 const MAX_STYLE_STEPS: usize = 8_000_000;
-/// Bytes of a `style` attribute.
+/// Maximum bytes of a `style` attribute.
 const MAX_STYLE_BYTES: usize = 64 * 1024;
-/// Animations of one element.
+/// Maximum animations per element.
 const MAX_ANIMATIONS: usize = 20;
-/// Seconds after which nobody waits for an animation any more.
+/// An animation that takes longer, in seconds, counts as paused at its start.
 const MAX_ANIMATION_SECONDS: f32 = 5.0;
 
-/// What a person would not see of a page.
+/// The nodes of a page that a person would not see.
 pub(super) struct HiddenNodes {
-    /// For each node: whether its text is hidden, or the text directly in it.
+    /// For each node: whether it is hidden text, or hides the text directly in it.
     pub(super) text: Vec<bool>,
-    /// For each node: whether an image in its place is hidden.
+    /// For each node: whether an image there is hidden.
     pub(super) images: Vec<bool>,
-    /// For each node: whether `display: none` takes it out of the page.
+    /// For each node: whether `display: none` removes it from the page.
     pub(super) boxless: Vec<bool>,
-    /// Elements that stand elsewhere than their place in the source says.
+    /// Elements that are displaced from their place in the source order.
     pub(super) moved: BTreeMap<NodeId, Displacement>,
-    /// Whether the page was too complex to tell. Everything is hidden then.
+    /// Whether the page was too complex to evaluate. Everything is hidden then.
     pub(super) undecidable: bool,
 }
 
-/// How an element comes to stand elsewhere than its place in the source says.
+/// How an element is displaced from its place in the source order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Displacement {
     FloatsRight,
@@ -64,7 +64,7 @@ impl HiddenNodes {
         Self { text: none(), images: none(), boxless: none(), moved: BTreeMap::new(), undecidable: false }
     }
 
-    /// Hides what another reading of the page hides.
+    /// Also hides what another evaluation of the page hides.
     fn merge(&mut self, other: &Self) {
         self.text.iter_mut().zip(&other.text).for_each(|(hidden, also)| *hidden |= also);
         self.images.iter_mut().zip(&other.images).for_each(|(hidden, also)| *hidden |= also);
@@ -72,12 +72,13 @@ impl HiddenNodes {
     }
 }
 
-/// Finds what is hidden.
+/// Finds the hidden nodes. Hides everything if the budget runs out.
 pub(super) fn find_hidden(tree: &HtmlTree) -> HiddenNodes {
     within_budget(|| evaluate(tree)).flatten().unwrap_or_else(|| HiddenNodes::undecidable(tree))
 }
 
-/// Reads a page without and, if there are any, with the rules that a browser may use or not. `None` if it cannot be told.
+/// Evaluates the page without the rules that a browser may or may not apply, and with them if there are any. A node is
+/// hidden if either result hides it. `None` if the page cannot be decided.
 fn evaluate(tree: &HtmlTree) -> Option<HiddenNodes> {
     let mut browser = StyleSheet::new(false);
     browser.add(BROWSER_SHEET, "");
@@ -98,14 +99,14 @@ fn evaluate(tree: &HtmlTree) -> Option<HiddenNodes> {
     Some(first.verdict)
 }
 
-/// All style sheets that are in the mail.
+/// Collects all style sheets in the mail.
 fn author_sheet(tree: &HtmlTree) -> StyleSheet {
     let mut sheet = StyleSheet::new(tree.quirks);
     let mut titles = false;
     let mut at = Some(ROOT);
     while let Some(id) = at {
         let media = tree.attribute(id, "media").unwrap_or_default();
-        // Browsers use one of the titles, and let a reader choose another.
+        // Browsers apply the style sheets of one title, and let the reader choose another title.
         let titled = tree.attribute(id, "title").is_some_and(|title| !title.is_empty());
         if let Some(css) = stylesheet_of(tree, id) {
             let alternate = tree.attribute(id, "rel").is_some_and(|rel| rel.to_ascii_lowercase().contains("alternate"));
@@ -116,13 +117,13 @@ fn author_sheet(tree: &HtmlTree) -> StyleSheet {
             }
             titles |= titled;
         }
-        // What is in a template is no part of the page.
+        // The content of a template is not part of the page.
         at = if tree.name(id) == "template" { tree.next_outside(id) } else { tree.next_in_order(id).0 };
     }
     sheet
 }
 
-/// The style sheet that an element stands for.
+/// The style sheet in a `style` element, or in the `data:` URL of a `link`.
 fn stylesheet_of(tree: &HtmlTree, id: NodeId) -> Option<String> {
     match tree.name(id) {
         "style" if is_css(tree.attribute(id, "type")) => Some(tree.own_text(id)),
@@ -135,7 +136,7 @@ fn stylesheet_of(tree: &HtmlTree, id: NodeId) -> Option<String> {
     }
 }
 
-/// Whether the page asks for dark colours where nothing sets others.
+/// Whether the page asks only for dark colours.
 fn prefers_dark(tree: &HtmlTree) -> bool {
     (0..tree.len()).filter(|id| tree.name(*id) == "meta").any(|id| {
         let scheme = tree.attribute(id, "name").is_some_and(|name| name.eq_ignore_ascii_case("color-scheme"));
@@ -148,7 +149,7 @@ fn is_css(kind: Option<&str>) -> bool {
     kind.is_none_or(|kind| kind.is_empty() || kind.eq_ignore_ascii_case("text/css"))
 }
 
-/// One walk over the tree that decides about each node.
+/// One pass over the tree that decides each node.
 struct VisibilityPass<'a> {
     tree: &'a HtmlTree,
     browser: RuleMatcher<'a>,
@@ -159,7 +160,7 @@ struct VisibilityPass<'a> {
     stack: Vec<ElementState>,
     surroundings: PageState,
     verdict: HiddenNodes,
-    /// Whether an animation was met, so that a second reading is needed.
+    /// Whether an element is animated, so that a second pass is needed.
     uncertain: bool,
 }
 
@@ -188,7 +189,7 @@ impl<'a> VisibilityPass<'a> {
                 self.verdict.text[id] = self.hides_text(text);
             }
             let (next, mut ended) = self.tree.next_in_order(id);
-            // Each node that ends closes its frame; text, comments and the document have none.
+            // Each element that ends is popped from the stack. Text, comments and the document are not on it.
             let mut closing = id;
             while ended > 0 {
                 if self.tree.is_element(closing) {
@@ -209,16 +210,16 @@ impl<'a> VisibilityPass<'a> {
 
     fn leave(&mut self) {
         if self.stack.len() > 1
-            && let Some(frame) = self.stack.pop()
+            && let Some(element) = self.stack.pop()
             && let Some(parent) = self.stack.last_mut()
         {
-            frame.leave(parent);
+            element.leave(parent);
         }
     }
 
     fn hides_text(&mut self, text: &str) -> bool {
         let (fonts, budget) = (&self.sheet.embedded_fonts, &self.budget);
-        self.stack.last_mut().is_none_or(|frame| frame.hides_text(text, fonts, budget))
+        self.stack.last_mut().is_none_or(|element| element.hides_text(text, fonts, budget))
     }
 
     fn enter(&mut self, id: NodeId) {
@@ -235,17 +236,17 @@ impl<'a> VisibilityPass<'a> {
         };
         let style = self.compute_style(id, &sources);
         let Some(parent) = self.stack.last() else { return };
-        let mut frame = ElementState::enter(self.tree, id, style, parent, &mut self.surroundings);
-        frame.is_hidden |= text.len() > MAX_STYLE_BYTES;
-        frame.is_hidden |= first_line_hides(&sources.author, &frame, self.tree.quirks, &self.budget);
-        if let Some(style) = generated_style(&sources.author, &frame, self.tree.quirks, &self.budget) {
-            frame.cover_with_generated(&style, id, &mut self.surroundings);
+        let mut element = ElementState::enter(self.tree, id, style, parent, &mut self.surroundings);
+        element.is_hidden |= text.len() > MAX_STYLE_BYTES;
+        element.is_hidden |= first_line_hides(&sources.author, &element, self.tree.quirks, &self.budget);
+        if let Some(style) = generated_style(&sources.author, &element, self.tree.quirks, &self.budget) {
+            element.cover_with_generated(&style, id, &mut self.surroundings);
         }
-        self.verdict.text[id] = frame.hides();
-        self.verdict.images[id] = frame.hides_image();
-        self.verdict.boxless[id] = frame.style.is(P::Display, "none");
-        self.verdict.moved.extend(frame.displacement().map(|how| (id, how)));
-        self.stack.push(frame);
+        self.verdict.text[id] = element.hides();
+        self.verdict.images[id] = element.hides_image();
+        self.verdict.boxless[id] = element.style.is(P::Display, "none");
+        self.verdict.moved.extend(element.displacement().map(|displacement| (id, displacement)));
+        self.stack.push(element);
     }
 
     /// The computed style of an element.
@@ -274,10 +275,10 @@ impl<'a> VisibilityPass<'a> {
         style
     }
 
-    /// Declarations of the animations of an element: of their ends, or of their starts if they wait there.
+    /// The declarations of an element's animations: those of their ends, or of their starts if they are paused or slow.
     fn animation_declarations(&self, style: &ComputedStyle) -> Vec<Declaration> {
         let CssValue::Names(names) = style.get(P::AnimationName) else { return Vec::new() };
-        let waits = style.is(P::AnimationPlay, "paused")
+        let shows_start = style.is(P::AnimationPlay, "paused")
             || !(style.number(P::AnimationDuration) < MAX_ANIMATION_SECONDS)
             || !(style.number(P::AnimationDelay) < MAX_ANIMATION_SECONDS);
         if names.len() > MAX_ANIMATIONS {
@@ -285,14 +286,14 @@ impl<'a> VisibilityPass<'a> {
         }
         let frames = names.iter().filter_map(|name| self.sheet.keyframes.get(name));
         let steps = |frames: &Keyframes| {
-            let steps = if waits { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+            let steps = if shows_start { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
             self.budget.spend(steps.len());
             steps
         };
         frames.flat_map(steps).collect()
     }
 
-    /// Hides all text below a node except for that inside the element that covers it.
+    /// Hides all text below a node, except inside the covering element.
     fn hide_covered(&mut self, node: NodeId, cover: NodeId) {
         let end = self.tree.next_outside(node);
         let mut at = self.tree.next_in_order(node).0;
@@ -308,7 +309,7 @@ impl<'a> VisibilityPass<'a> {
     }
 }
 
-/// Where the declarations of an element come from.
+/// The declarations that apply to an element, by origin.
 struct StyleSources<'a> {
     attributes: Vec<Declaration>,
     inline: Vec<Declaration>,
@@ -339,20 +340,20 @@ fn has_pseudo_rule(rules: &[(usize, &StyleRule)], pseudo: &PseudoElement) -> boo
     rules.iter().any(|(_, rule)| rule.pseudo.as_ref() == Some(pseudo))
 }
 
-/// Whether a rule for `::first-line` hides. The first line may be all there is.
-fn first_line_hides(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool, budget: &WorkBudget) -> bool {
+/// Whether a rule for `::first-line` hides. The first line may be the whole text.
+fn first_line_hides(rules: &[(usize, &StyleRule)], element: &ElementState, quirks: bool, budget: &WorkBudget) -> bool {
     if !has_pseudo_rule(rules, &PseudoElement::FirstLine) {
         return false;
     }
     let mut cascade = Cascade::new(budget);
     add_rules(&mut cascade, rules, Some(&PseudoElement::FirstLine));
-    frame.hides_with(&ComputedStyle::compute(&cascade, &frame.style, quirks, false))
+    element.hides_with(&ComputedStyle::compute(&cascade, &element.style, quirks, false))
 }
 
-/// The style of `::before` and `::after`, if there is one.
+/// The style of `::before` and `::after`, if a rule generates content.
 fn generated_style(
     rules: &[(usize, &StyleRule)],
-    frame: &ElementState,
+    element: &ElementState,
     quirks: bool,
     budget: &WorkBudget,
 ) -> Option<ComputedStyle> {
@@ -361,6 +362,6 @@ fn generated_style(
     }
     let mut cascade = Cascade::new(budget);
     add_rules(&mut cascade, rules, Some(&PseudoElement::Generated));
-    let style = ComputedStyle::compute(&cascade, &frame.style, quirks, false);
+    let style = ComputedStyle::compute(&cascade, &element.style, quirks, false);
     (!style.is(P::Content, "none")).then_some(style)
 }

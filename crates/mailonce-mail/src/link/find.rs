@@ -3,11 +3,11 @@
 use super::MAX_LINKS;
 use crate::{html::HtmlPage, parse::ParsedMail, unicode};
 
-/// A link as it stands in the mail.
+/// A link as written in the mail.
 pub(super) struct RawLink {
     pub(super) href: String,
     pub(super) text: Option<String>,
-    /// The words before it, when it stands in plain text.
+    /// The text before it, if the link is in plain text.
     pub(super) preceding_text: String,
     pub(super) is_hidden: bool,
 }
@@ -27,7 +27,7 @@ pub(super) fn find_links(mail: &ParsedMail, page: Option<&HtmlPage>) -> Vec<RawL
                 });
             }
         }
-        // Mail programs make links of what looks like one.
+        // Mail clients turn URLs in visible text into links.
         found.extend(links_in_text(&page.text));
     }
     found.extend(links_in_text(mail.text.as_deref().unwrap_or_default()));
@@ -35,14 +35,14 @@ pub(super) fn find_links(mail: &ParsedMail, page: Option<&HtmlPage>) -> Vec<RawL
     found
 }
 
-/// Links that open a letter or a telephone lead nowhere.
+/// Whether a link opens a mail client or phone app, or refers to an embedded part, instead of a web page.
 fn is_contact(href: &str) -> bool {
     ["mailto:", "tel:", "sms:", "cid:"]
         .iter()
         .any(|scheme| href.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme)))
 }
 
-/// Where links stand in a text, as byte ranges.
+/// The byte ranges of links in a text.
 pub(crate) fn link_spans(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     let mut from = 0;
@@ -96,7 +96,7 @@ fn ends_link(c: char) -> bool {
         )
 }
 
-/// Without the sentence that goes on behind it.
+/// The length of a link without trailing punctuation of the sentence around it.
 fn trimmed_len(text: &str) -> usize {
     let mut end = text.len();
     while let Some(last) = text[..end].chars().next_back() {
@@ -116,10 +116,10 @@ fn trimmed_len(text: &str) -> usize {
 }
 
 fn links_in_text(text: &str) -> Vec<RawLink> {
-    let found = |(start, end): (usize, usize)| {
+    let to_link = |(start, end): (usize, usize)| {
         let head = text.floor_char_boundary(start.saturating_sub(200));
-        let before: String = text[head..start].chars().filter(|c| !unicode::is_invisible(*c)).collect();
-        RawLink { href: text[start..end].to_owned(), text: None, preceding_text: before, is_hidden: false }
+        let preceding_text: String = text[head..start].chars().filter(|c| !unicode::is_invisible(*c)).collect();
+        RawLink { href: text[start..end].to_owned(), text: None, preceding_text, is_hidden: false }
     };
-    link_spans(text).into_iter().map(found).collect()
+    link_spans(text).into_iter().map(to_link).collect()
 }

@@ -1,26 +1,27 @@
-//! Names of hosts: where a registrable domain begins, what is inside somebody's network, what only looks like a name.
+//! Host names: registrable domains, internal names, and look-alikes.
 
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 use unicode_security::skeleton as confusable_skeleton;
 
-/// The registrable domain of a host, such as `example.co.uk` of `a.b.example.co.uk`. None for a public suffix.
+/// The registrable domain of a host, such as `example.co.uk` for `a.b.example.co.uk`. `None` for a public suffix.
 pub fn registrable_domain(host: &str) -> Option<&str> {
     psl::domain_str(host.trim_end_matches('.'))
 }
 
-/// Who stands behind a host: its registrable domain, else the host itself.
+/// The registrable domain of a host, or the host itself if it has none.
 pub fn registrable_or_host(host: &str) -> &str {
     registrable_domain(host).unwrap_or(host)
 }
 
-/// Whether `host` is `name` or below it. A public suffix has nothing below it that could be trusted.
+/// Whether `host` is `name` or a subdomain of it. Always false for a public suffix, whose subdomains belong to
+/// different owners.
 pub(super) fn is_same_or_subdomain(host: &str, name: &str) -> bool {
     let name = name.trim().trim_start_matches("*.").trim_end_matches('.').to_ascii_lowercase();
     registrable_domain(&name).is_some()
         && (host == name || host.strip_suffix(name.as_str()).is_some_and(|front| front.ends_with('.')))
 }
 
-/// Names that mean a different machine on every network.
+/// Whether a name is internal, so that it may resolve to a different machine on every network.
 pub(super) fn is_internal(host: &str) -> bool {
     const TOPS: &[&str] = &[
         "local",
@@ -36,9 +37,9 @@ pub(super) fn is_internal(host: &str) -> bool {
         "arpa",
         "cluster",
     ];
-    let top = host.rsplit('.').next().unwrap_or_default();
+    let tld = host.rsplit('.').next().unwrap_or_default();
     !host.contains('.')
-        || TOPS.contains(&top)
+        || TOPS.contains(&tld)
         || ["nip.io", "sslip.io", "localtest.me", "lvh.me", "xip.io"]
             .iter()
             .any(|name| is_same_or_subdomain(host, name))
@@ -123,19 +124,19 @@ const CONFUSABLES: &[(char, char)] = &[
     ('ᴢ', 'z'),
 ];
 
-/// The ASCII letter that a character looks like; itself when there is none.
+/// The ASCII letter that a character looks like, or the character itself.
 fn ascii_lookalike(c: char) -> char {
     let c = crate::unicode::fold_to_ascii(c);
-    CONFUSABLES.iter().find(|(look, _)| *look == c).map_or(c, |(_, ascii)| *ascii)
+    CONFUSABLES.iter().find(|(lookalike, _)| *lookalike == c).map_or(c, |(_, ascii)| *ascii)
 }
 
-/// The name with every letter replaced by the ASCII one it looks like.
+/// The name with every letter replaced by the ASCII letter it looks like.
 fn skeleton(name: &str) -> String {
     let base: String = name.chars().map(ascii_lookalike).collect();
     base.replace('0', "o").replace(['1', 'i'], "l").replace("rn", "m").replace("vv", "w").replace('5', "s")
 }
 
-/// Latin, Cyrillic, Greek, Armenian or something else; digits and dashes belong to all.
+/// The script of a letter. `None` for digits and dashes, which belong to all scripts.
 fn script_of(c: char) -> Option<u8> {
     match c {
         _ if !c.is_alphabetic() => None,
@@ -147,7 +148,7 @@ fn script_of(c: char) -> Option<u8> {
     }
 }
 
-/// Whether a name in Unicode mixes scripts, or is written in one only to look like ASCII.
+/// Whether a Unicode name mixes scripts, or uses another script only to look like ASCII.
 pub(super) fn is_confusable(unicode: &str) -> bool {
     unicode.split('.').any(|label| {
         let mut scripts: Vec<u8> = label.chars().filter_map(script_of).collect();
@@ -159,18 +160,19 @@ pub(super) fn is_confusable(unicode: &str) -> bool {
     })
 }
 
-/// Whether one local part can be taken for the other: they differ in characters that nobody sees, in letters that look
-/// alike, in accents, or in signs between the letters.
+/// Whether one local part can be mistaken for the other: they differ only in invisible characters, look-alike letters,
+/// accents, or punctuation.
 pub fn is_lookalike(name: &str, other: &str) -> bool {
     let letters = visible_letters(name);
     name == other || (!letters.is_empty() && letters == visible_letters(other))
 }
 
-/// The letters and digits that people see in a name, each as the ASCII letter that it looks like.
+/// The visible letters and digits of a name, each as the ASCII letter it looks like.
 fn visible_letters(name: &str) -> String {
-    let shown = name.chars().filter(|c| !crate::unicode::is_invisible(*c)).map(enclosed_letter);
-    // Our own table first: Unicode's sends some letters of other scripts to prototypes beyond ASCII.
-    let plain: String = shown.nfkd().flat_map(char::to_lowercase).map(ascii_lookalike).collect();
+    let visible = name.chars().filter(|c| !crate::unicode::is_invisible(*c)).map(enclosed_letter);
+    // The table above comes first: the Unicode confusables map some letters of other scripts to prototypes outside
+    // ASCII.
+    let plain: String = visible.nfkd().flat_map(char::to_lowercase).map(ascii_lookalike).collect();
     let letters = confusable_skeleton(&plain).nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase);
     let letters = letters.map(|c| match c {
         '3' => 'e',
@@ -182,7 +184,7 @@ fn visible_letters(name: &str) -> String {
     skeleton(&letters.filter(|c| c.is_alphanumeric()).collect::<String>())
 }
 
-/// The letter in a black circle, a black square or a regional indicator, which Unicode does not decompose.
+/// The letter inside a black circle, a black square or a regional indicator. Unicode does not decompose these.
 fn enclosed_letter(c: char) -> char {
     let first = match c {
         '\u{1F150}'..='\u{1F169}' => 0x1F150,
@@ -193,7 +195,7 @@ fn enclosed_letter(c: char) -> char {
     char::from(b'a' + (u32::from(c) - first) as u8)
 }
 
-/// Whether one domain was made to be taken for the other.
+/// Whether one domain looks like the other without being the same.
 pub(super) fn is_lookalike_domain(host: &str, other: &str) -> bool {
     let (Some(host), Some(other)) = (registrable_domain(host), registrable_domain(other)) else { return false };
     host != other && skeleton(host) == skeleton(other)

@@ -1,4 +1,4 @@
-//! Links that mean no good, each with its verdict and the reason that must be among those given.
+//! Hostile links, each with its verdict and a reason that must be reported.
 
 use super::{
     LinkPolicy, Reason, Verdict,
@@ -8,7 +8,7 @@ use super::{
 
 /// The sender is `example.com`.
 const HOSTILE: &[(&str, Verdict, Reason)] = &[
-    // Numbers, in every spelling that a browser reads.
+    // IP addresses, in every notation that browsers accept.
     ("https://127.0.0.1/", Blocked, Reason::IpAddress),
     ("https://127.0.0.1./", Blocked, Reason::IpAddress),
     ("http://127.0.0.1:6245/v1/emails", Blocked, Reason::IpAddress),
@@ -31,7 +31,7 @@ const HOSTILE: &[(&str, Verdict, Reason)] = &[
     ("https://[fe80::1]/", Blocked, Reason::IpAddress),
     ("https://[::ffff:127.0.0.1]/", Blocked, Reason::IpAddress),
     ("https://[::ffff:7f00:1]/", Blocked, Reason::IpAddress),
-    // What is no page.
+    // Schemes other than `http` and `https`.
     ("javascript:alert(1)", Blocked, Reason::Scheme),
     ("JaVa\tScript:alert(1)", Blocked, Reason::Scheme),
     ("\u{1}javascript:alert(1)", Blocked, Reason::Scheme),
@@ -42,12 +42,12 @@ const HOSTILE: &[(&str, Verdict, Reason)] = &[
     ("file:///etc/passwd", Blocked, Reason::Scheme),
     ("ftp://example.com/", Blocked, Reason::Scheme),
     ("intent://x#Intent", Blocked, Reason::Scheme),
-    // A name before the host that looks like the host.
+    // A user name before the host that looks like the host.
     ("https://example.com@evil.example/", Blocked, Reason::Userinfo),
     ("https://example.com:443@evil.example/", Blocked, Reason::Userinfo),
     ("https://example.com%2f@evil.example/", Blocked, Reason::Userinfo),
     ("https://user:pass@example.com/", Blocked, Reason::Userinfo),
-    // Machines of somebody's own network.
+    // Hosts of internal networks.
     ("https://localhost/", Blocked, Reason::Internal),
     ("https://router/", Blocked, Reason::Internal),
     ("https://metadata.google.internal/", Blocked, Reason::Internal),
@@ -56,12 +56,12 @@ const HOSTILE: &[(&str, Verdict, Reason)] = &[
     ("https://hidden.onion/", Blocked, Reason::Internal),
     ("https://127.0.0.1.nip.io/", Blocked, Reason::Internal),
     ("https://app.localtest.me/", Blocked, Reason::Internal),
-    // Nothing that a browser could open.
+    // URLs that a browser cannot open.
     ("/relative", Blocked, Reason::Unreadable),
     ("https://", Blocked, Reason::Unreadable),
     ("https://example.com%40evil.example/", Blocked, Reason::Unreadable),
     ("https://exam ple.com/", Blocked, Reason::Unreadable),
-    // A good link around a bad one.
+    // A harmless link that contains a blocked one.
     ("https://example.com/login?next=http://127.0.0.1/", Blocked, Reason::WrapsBlocked),
     ("https://example.com/login?next=https://[::1]/", Blocked, Reason::WrapsBlocked),
     ("https://example.com/r?to=data:text/html,x", Blocked, Reason::WrapsBlocked),
@@ -71,14 +71,14 @@ const HOSTILE: &[(&str, Verdict, Reason)] = &[
         Blocked,
         Reason::WrapsBlocked,
     ),
-    // Leads on.
+    // Redirects.
     ("https://bit.ly/x", Suspicious, Reason::Redirector),
     ("https://www.google.com/url?q=https://evil.example/", Suspicious, Reason::Redirector),
     ("https://example.com/go?u=https%3A%2F%2Fevil.example", Suspicious, Reason::Redirector),
     ("https://example.com/go?u=//evil.example", Suspicious, Reason::Redirector),
     ("https://nam02.safelinks.protection.outlook.com/?url=https%3A%2F%2Fevil.example", Suspicious, Reason::Redirector),
     ("https://urldefense.com/v3/__https://evil.example/__;!!x", Suspicious, Reason::Redirector),
-    // Not the sender's, though it may look so.
+    // Not the sender's domain, although it may look like it.
     ("https://other.example/", Suspicious, Reason::ForeignDomain),
     ("https://example.com.evil.example/", Suspicious, Reason::ForeignDomain),
     ("https://evilexample.com/", Suspicious, Reason::ForeignDomain),
@@ -90,7 +90,7 @@ const HOSTILE: &[(&str, Verdict, Reason)] = &[
     ("https://examp1e.com/", Suspicious, Reason::Confusable),
     ("http://example.com/", Suspicious, Reason::PlainHttp),
     ("https://example.com:8443/", Suspicious, Reason::Port),
-    // Written so that a reader sees another link than a browser.
+    // Written so that a reader sees another link than a browser opens.
     ("https:\\\\example.com\\x", Suspicious, Reason::Disguised),
     ("https://exam\u{200b}ple.com/", Suspicious, Reason::Disguised),
     ("ht\ntps://example.com/", Suspicious, Reason::Disguised),

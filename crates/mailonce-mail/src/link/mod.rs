@@ -1,12 +1,13 @@
-//! Every link of a mail with a verdict. Nothing is ever fetched: a look may already use a link up.
+//! Finds every link of a mail and gives it a verdict. Links are never fetched: a single request may use up a one-time
+//! link.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `find` | links in text and HTML |
-//! | `judge` | the verdict and its reasons |
-//! | `host` | names: registrable domains, internal ones, look-alikes |
-//! | `redirect` | links that lead to other links |
-//! | `purpose`, `purpose_words` | what a link is for |
+//! | `verdict` | the verdict and its reasons |
+//! | `host` | host names: registrable domains, internal names, look-alikes |
+//! | `redirect` | links that redirect to other links |
+//! | `purpose`, `purpose_words` | the purpose of a link |
 
 mod find;
 mod host;
@@ -25,17 +26,17 @@ pub use purpose::Purpose;
 pub(crate) use purpose::has_secret;
 pub use verdict::check_link;
 
-/// Links kept of one mail.
+/// Maximum links kept per mail.
 pub const MAX_LINKS: usize = 200;
-/// Bytes of one link. A longer one is blocked.
+/// Maximum bytes of a link. A longer one is blocked.
 pub const MAX_LINK_BYTES: usize = 4096;
 
 string_enum! {
     /// What an agent may do with a link.
     Verdict {
-        /// Nothing speaks against it.
+        /// No reason against it was found.
         Allowed = "allowed",
-        /// Something does; ask before following.
+        /// A reason against it was found. Ask a person before following it.
         Suspicious = "suspicious",
         /// Never follow it.
         Blocked = "blocked",
@@ -43,49 +44,49 @@ string_enum! {
 }
 
 string_enum! {
-    /// Why.
+    /// Why a link has its verdict.
     Reason {
         /// On the allow list.
         AllowList = "allow_list",
-        /// Of the sender's own domain.
+        /// Has the sender's registrable domain.
         SenderDomain = "sender_domain",
-        /// Not on the allow list, and there is one.
+        /// An allow list exists, and the link is not on it.
         NotOnList = "not_on_list",
-        /// Of another domain than the sender's.
+        /// Has another domain than the sender.
         ForeignDomain = "foreign_domain",
         /// Not `http` or `https`.
         Scheme = "scheme",
-        /// `http`, readable on the way.
+        /// Uses `http`, which is not encrypted in transit.
         PlainHttp = "plain_http",
-        /// No link that a browser could read.
+        /// Not a URL that a browser can parse, or too long.
         Unreadable = "unreadable",
-        /// A name or password before the host.
+        /// Has a user name or password before the host.
         Userinfo = "userinfo",
-        /// A number instead of a name, in whatever spelling.
+        /// Has an IP address as the host, in any notation.
         IpAddress = "ip_address",
-        /// A name of an inner network.
+        /// Has a host name of an internal network.
         Internal = "internal",
-        /// Another port than the usual one.
+        /// Has a port other than the default.
         Port = "port",
-        /// A name with letters beyond ASCII.
+        /// Has an internationalized host name (`xn--`).
         Punycode = "punycode",
-        /// A name that looks like another.
+        /// Has a host name that looks like another one.
         Confusable = "confusable",
-        /// Leads on to somewhere else.
+        /// Redirects to another URL.
         Redirector = "redirector",
-        /// Leads on to something that is blocked.
+        /// Redirects to a URL that is blocked.
         WrapsBlocked = "wraps_blocked",
-        /// Its words show another address.
+        /// Its text shows another domain than its target.
         TextMismatch = "text_mismatch",
-        /// Backslashes, blanks or characters nobody sees.
+        /// Contains backslashes, tabs, line breaks or invisible characters.
         Disguised = "disguised",
-        /// Its reader would not see it.
+        /// Is not visible to the reader.
         Hidden = "hidden",
     }
 }
 
 impl Reason {
-    /// The verdict it leads to by itself.
+    /// The verdict that this reason causes on its own.
     pub fn verdict(self) -> Verdict {
         match self {
             Self::AllowList | Self::SenderDomain => Verdict::Allowed,
@@ -107,54 +108,55 @@ impl Reason {
     }
 }
 
-/// What is trusted.
+/// The domains that are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkPolicy {
-    /// Registrable domains or hosts; each also stands for what is below it. When there is any, all else is blocked.
+    /// Registrable domains or hosts, including their subdomains. If the list is not empty, all other domains are
+    /// blocked.
     pub allowed_domains: Vec<String>,
-    /// The domain of a sender who was authenticated. Without one no link is the sender's own.
+    /// The domain of the authenticated sender. Without one, no link counts as the sender's own.
     pub sender_domain: Option<String>,
 }
 
-/// A link.
+/// A link and its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedLink {
-    /// As a browser would read it: host as A-label, default port and disguises gone.
+    /// The URL as a browser parses it: host as A-label, without default port and disguises.
     pub url: String,
-    /// The host, when there is one.
+    /// The host, if there is one.
     pub host: Option<String>,
-    /// What stands on it, when it comes from HTML.
+    /// The link text, if the link comes from HTML.
     pub text: Option<String>,
     /// What an agent may do with it.
     pub verdict: Verdict,
-    /// Why.
+    /// The reasons for the verdict.
     pub reasons: Vec<Reason>,
-    /// What it is for, when that can be told.
+    /// The purpose of the link, if it can be guessed.
     pub purpose: Option<Purpose>,
-    /// How sure that is, 0 to 100.
+    /// How certain the purpose is, from 0 to 100.
     pub confidence: u8,
 }
 
-/// Every link of a mail, in the order they stand, each once. `page` is the mail's HTML, read.
+/// Checks every link of a mail. Returns them in document order, each URL once. `page` is the parsed HTML of the mail.
 pub fn check_links(mail: &ParsedMail, page: Option<&HtmlPage>, policy: &LinkPolicy) -> Vec<CheckedLink> {
     let mut links: Vec<CheckedLink> = Vec::new();
-    for found in find::find_links(mail, page) {
-        let (url, host, reasons) = check_link(&found.href, found.text.as_deref(), policy);
+    for raw_link in find::find_links(mail, page) {
+        let (url, host, reasons) = check_link(&raw_link.href, raw_link.text.as_deref(), policy);
         let mut reasons = reasons;
-        if found.is_hidden {
+        if raw_link.is_hidden {
             reasons.push(Reason::Hidden);
         }
-        let guess = purpose::guess_purpose(&url, found.text.as_deref(), &found.preceding_text, &mail.subject);
+        let guess = purpose::guess_purpose(&url, raw_link.text.as_deref(), &raw_link.preceding_text, &mail.subject);
         let (purpose, confidence) = guess.map_or((None, 0), |(purpose, confidence)| (Some(purpose), confidence));
         let verdict = reasons.iter().map(|reason| reason.verdict()).max().unwrap_or(Verdict::Allowed);
         let link = CheckedLink {
             url,
             host,
-            text: found.text,
+            text: raw_link.text,
             verdict,
             reasons,
             purpose,
-            confidence: if found.is_hidden { 0 } else { confidence },
+            confidence: if raw_link.is_hidden { 0 } else { confidence },
         };
         if let Some(known) = links.iter_mut().find(|known| known.url == link.url) {
             known.merge(link);
@@ -166,7 +168,7 @@ pub fn check_links(mail: &ParsedMail, page: Option<&HtmlPage>, policy: &LinkPoli
 }
 
 impl CheckedLink {
-    /// Two places, one link: the worse verdict and the surer purpose stay.
+    /// Merges a second occurrence of the same URL. The worse verdict and the more certain purpose win.
     fn merge(&mut self, other: Self) {
         self.verdict = self.verdict.max(other.verdict);
         for reason in other.reasons {

@@ -1,12 +1,12 @@
-//! What a link is for, told by its words and its address. Only links that carry a secret are for anything.
+//! Guesses the purpose of a link from its text and its URL. Only links that carry a secret can get a high confidence.
 
 use super::purpose_words::{IGNORED_WORDS, LINK_TEXT_WORDS, PATH_WORDS};
 use crate::string_enum::string_enum;
 
 string_enum! {
-    /// What a link is for.
+    /// The purpose of a link.
     Purpose {
-        /// Says that an address or an account is one's own.
+        /// Confirms an email address or an account.
         Confirm = "confirm",
         /// Signs in.
         SignIn = "sign_in",
@@ -17,34 +17,34 @@ string_enum! {
     }
 }
 
-/// The purpose and how sure it is. `before` are the words before a link in plain text, `subject` is the mail's.
+/// The purpose and its confidence. `before` is the text before a link in plain text, `subject` is the mail's.
 pub(super) fn guess_purpose(url: &str, text: Option<&str>, before: &str, subject: &str) -> Option<(Purpose, u8)> {
-    let address = url.to_lowercase();
-    let place = address.split_once("://").map_or(address.as_str(), |(_, place)| place);
-    let path = place.find(['/', '?']).map_or("", |at| &place[at..]);
+    let lower_url = url.to_lowercase();
+    let rest = lower_url.split_once("://").map_or(lower_url.as_str(), |(_, rest)| rest);
+    let path = rest.find(['/', '?']).map_or("", |at| &rest[at..]);
     let words = text
         .map(str::to_lowercase)
         .filter(|text| !text.trim().is_empty() && !text.contains("://"))
         .unwrap_or_else(|| preceding_sentence(before));
-    if IGNORED_WORDS.iter().any(|other| words.contains(other) || path.contains(other) || place.starts_with(other)) {
+    if IGNORED_WORDS.iter().any(|word| words.contains(word) || path.contains(word) || rest.starts_with(word)) {
         return None;
     }
-    let of = |table: &[(Purpose, &[&str])], words: &str| {
+    let find_purpose = |table: &[(Purpose, &[&str])], words: &str| {
         table.iter().find(|(_, list)| list.iter().any(|word| words.contains(word))).map(|(purpose, _)| *purpose)
     };
-    let (told, shown) = (of(LINK_TEXT_WORDS, &words), of(PATH_WORDS, path));
-    // The subject is about the mail, and only perhaps about this link.
-    let meant = of(LINK_TEXT_WORDS, &subject.to_lowercase()).filter(|_| told.is_none());
-    let purpose = told.or(shown).or(meant)?;
-    let sum = u8::from(told.is_some()) * 45
-        + u8::from(meant.is_some()) * 20
-        + u8::from(shown.is_some()) * 25
+    let (from_text, from_path) = (find_purpose(LINK_TEXT_WORDS, &words), find_purpose(PATH_WORDS, path));
+    // The subject describes the mail, and may not refer to this link.
+    let from_subject = find_purpose(LINK_TEXT_WORDS, &subject.to_lowercase()).filter(|_| from_text.is_none());
+    let purpose = from_text.or(from_path).or(from_subject)?;
+    let sum = u8::from(from_text.is_some()) * 45
+        + u8::from(from_subject.is_some()) * 20
+        + u8::from(from_path.is_some()) * 25
         + if has_secret(url) { 30 } else { 0 };
-    // Without a secret it is a door like any other.
+    // A link without a secret is an ordinary page, so its confidence stays low.
     Some((purpose, if has_secret(url) { sum.min(98) } else { sum.min(40) }))
 }
 
-/// The sentence that leads to a link in plain text.
+/// The text that introduces a link in plain text.
 fn preceding_sentence(before: &str) -> String {
     let before = before.trim_end_matches(['<', '(', '[', ' ', '\n']);
     let paragraph = before.rsplit("\n\n").next().unwrap_or_default();
@@ -52,7 +52,7 @@ fn preceding_sentence(before: &str) -> String {
     start.to_lowercase()
 }
 
-/// Whether the address carries something that cannot be guessed.
+/// Whether the URL carries a value that cannot be guessed.
 pub(crate) fn has_secret(url: &str) -> bool {
     const NAMES: &[&str] = &[
         "token",
@@ -81,7 +81,7 @@ pub(crate) fn has_secret(url: &str) -> bool {
     })
 }
 
-/// Letters and digits without a meaning.
+/// Whether a string looks like a random token.
 fn looks_random(piece: &str) -> bool {
     let plain = piece.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.%~+=".contains(&b));
     let digits = piece.bytes().filter(u8::is_ascii_digit).count();

@@ -1,8 +1,8 @@
-//! The words by which links are known, in lower case.
+//! The words that indicate a link's purpose, in lower case.
 
 use super::Purpose;
 
-/// Words on a link, in lower case, the surest purpose first.
+/// Words in link text, in lower case. The first match wins, so the most certain purposes come first.
 pub(super) const LINK_TEXT_WORDS: &[(Purpose, &[&str])] = &[
     (
         Purpose::Reset,
@@ -173,7 +173,7 @@ pub(super) const LINK_TEXT_WORDS: &[(Purpose, &[&str])] = &[
         ],
     ),
 ];
-/// Words in an address.
+/// Words in the path or query of a URL.
 pub(super) const PATH_WORDS: &[(Purpose, &[&str])] = &[
     (Purpose::Reset, &["reset", "recover", "new-password", "newpassword", "forgot", "password"]),
     (
@@ -205,7 +205,7 @@ pub(super) const PATH_WORDS: &[(Purpose, &[&str])] = &[
     ),
     (Purpose::Invite, &["invite", "invitation", "join"]),
 ];
-/// Links that are in every mail, and are never what an agent waits for.
+/// Words of links that appear in every mail and are never what an agent waits for.
 pub(super) const IGNORED_WORDS: &[&str] = &[
     "unsubscribe",
     "opt-out",

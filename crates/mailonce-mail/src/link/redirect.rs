@@ -1,10 +1,10 @@
-//! Links that lead to other links: shorteners, click counters, wrappers of mail filters, and open redirects.
+//! Links that redirect: URL shorteners, click trackers, link wrappers of mail filters, and open redirects.
 
 use url::Url;
 
 use super::host;
 
-/// Hosts whose every link leads on.
+/// Hosts whose links all redirect.
 const REDIRECTOR_HOSTS: &[&str] = &[
     "bit.ly",
     "t.co",
@@ -52,7 +52,7 @@ const REDIRECTOR_HOSTS: &[&str] = &[
     "app.link",
     "page.link",
 ];
-/// Hosts with one path that leads on.
+/// Hosts with a path that redirects.
 const REDIRECTOR_PATHS: &[(&str, &str)] = &[
     ("google.com", "/url"),
     ("google.com", "/amp"),
@@ -77,7 +77,7 @@ pub(super) fn is_redirector(name: &str, path: &str) -> bool {
             .any(|(known, start)| host::is_same_or_subdomain(name, known) && path.starts_with(start))
 }
 
-/// Addresses inside the link: values of its query, and a whole link in its path.
+/// URLs inside a link: values of its query, and a whole URL in its path.
 pub(super) fn embedded_urls(url: &Url) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (_, value) in url.query_pairs().take(50) {

@@ -1,4 +1,4 @@
-//! Links as strangers write them.
+//! Links in untrusted mail.
 
 use super::*;
 use crate::parse::parse;

@@ -1,15 +1,16 @@
-//! The verdict. One parser reads the link for the check and for what is shown: the one browsers agree on.
+//! Decides the verdict of a link. The same parser serves the check and the displayed URL: the WHATWG URL parser that
+//! browsers follow.
 
 use url::{Host, Url};
 
 use super::{LinkPolicy, MAX_LINK_BYTES, Reason, Verdict, host, redirect};
 use crate::unicode;
 
-/// Top levels that no registry has, and that names of hosts end with all the same.
+/// Reserved or unofficial top-level domains that host names still use.
 const RESERVED_TOPS: &[&str] =
     &["corp", "example", "home", "internal", "invalid", "lan", "local", "localhost", "onion", "test"];
 
-/// A link as a browser would read it, its host, and what speaks for and against it.
+/// Checks a link. Returns the URL as a browser parses it, its host, and the reasons for and against it.
 pub fn check_link(href: &str, text: Option<&str>, policy: &LinkPolicy) -> (String, Option<String>, Vec<Reason>) {
     check_link_at_depth(href, text, policy, 0)
 }
@@ -22,17 +23,17 @@ fn check_link_at_depth(
 ) -> (String, Option<String>, Vec<Reason>) {
     let mut reasons = Vec::new();
     let plain: String = href.trim().chars().filter(|c| !unicode::is_invisible(*c)).take(MAX_LINK_BYTES).collect();
-    let written = href.trim();
-    if plain.len() != written.len() || written.contains(['\\', '\t', '\n', '\r']) {
+    let trimmed = href.trim();
+    if plain.len() != trimmed.len() || trimmed.contains(['\\', '\t', '\n', '\r']) {
         reasons.push(Reason::Disguised);
     }
-    // A page of a mail has no address of its own, so a link without a scheme leads nowhere.
+    // A mail has no URL of its own, so a link without a scheme has no target.
     let plain = if plain.starts_with("//") { format!("https:{plain}") } else { plain };
     let Ok(url) = Url::parse(&plain) else {
         reasons.push(Reason::Unreadable);
         return (crate::parse::one_line(&plain, MAX_LINK_BYTES), None, reasons);
     };
-    if written.len() > MAX_LINK_BYTES {
+    if trimmed.len() > MAX_LINK_BYTES {
         reasons.push(Reason::Unreadable);
     }
     if !matches!(url.scheme(), "http" | "https") {
@@ -63,7 +64,7 @@ fn check_link_at_depth(
     (url.to_string(), url.host_str().map(str::to_owned), reasons)
 }
 
-/// The host's name; numbers and inner names get their reasons.
+/// Returns the host name. Adds reasons for IP addresses, internal names and look-alikes.
 fn check_host(url: &Url, policy: &LinkPolicy, reasons: &mut Vec<Reason>) -> Option<String> {
     match url.host() {
         Some(Host::Domain(name)) => {
@@ -92,23 +93,23 @@ fn check_host(url: &Url, policy: &LinkPolicy, reasons: &mut Vec<Reason>) -> Opti
     }
 }
 
-/// Links that lead on are judged by where they lead, too.
+/// Checks the targets of a redirecting link, too.
 fn check_redirects(url: &Url, name: &str, policy: &LinkPolicy, depth: usize, reasons: &mut Vec<Reason>) {
     if redirect::is_redirector(name, url.path()) {
         reasons.push(Reason::Redirector);
     }
     for inner in redirect::embedded_urls(url) {
-        let own = LinkPolicy { allowed_domains: Vec::new(), sender_domain: policy.sender_domain.clone() };
+        let inner_policy = LinkPolicy { allowed_domains: Vec::new(), sender_domain: policy.sender_domain.clone() };
         let inner_url = Url::parse(&inner).ok();
         let inner_name = inner_url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let same = host::registrable_domain(inner_name).is_some()
+        let same_domain = host::registrable_domain(inner_name).is_some()
             && host::registrable_domain(inner_name) == host::registrable_domain(name);
-        if !same && !reasons.contains(&Reason::Redirector) {
+        if !same_domain && !reasons.contains(&Reason::Redirector) {
             reasons.push(Reason::Redirector);
         }
         if depth < 3 {
-            let (_, _, found) = check_link_at_depth(&inner, None, &own, depth + 1);
-            if found.iter().any(|reason| reason.verdict() == Verdict::Blocked) {
+            let (_, _, inner_reasons) = check_link_at_depth(&inner, None, &inner_policy, depth + 1);
+            if inner_reasons.iter().any(|reason| reason.verdict() == Verdict::Blocked) {
                 reasons.push(Reason::WrapsBlocked);
             }
         }
@@ -119,7 +120,7 @@ fn check_redirects(url: &Url, name: &str, policy: &LinkPolicy, depth: usize, rea
 fn check_trust(name: &str, policy: &LinkPolicy, reasons: &mut Vec<Reason>) {
     let sender = policy.sender_domain.as_deref().and_then(host::registrable_domain);
     if policy.allowed_domains.iter().any(|known| host::is_same_or_subdomain(name, known)) {
-        // Whoever put a name on the list knows its port and its letters.
+        // The operator who allowed the domain knows its port and its script.
         reasons.retain(|reason| !matches!(reason, Reason::Port | Reason::Punycode | Reason::Internal));
         reasons.push(Reason::AllowList);
     } else if !policy.allowed_domains.is_empty() {
@@ -131,19 +132,20 @@ fn check_trust(name: &str, policy: &LinkPolicy, reasons: &mut Vec<Reason>) {
     }
 }
 
-/// Whether the words on a link show another registrable domain than the one it leads to.
+/// Whether the link text shows another registrable domain than the link's target.
 fn shows_other_domain(text: &str, name: &str) -> bool {
     let folded: String =
         text.chars().filter(|c| !unicode::is_invisible(*c)).map(unicode::fold_to_ascii).take(500).collect();
     folded.split(|c: char| c.is_whitespace() || "()<>[]\"',;".contains(c)).any(|word| {
-        let (scheme, rest) = word.split_once("://").map_or((false, word), |(_, rest)| (true, rest));
-        let shown = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
-        let shown = shown.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        let shown = shown.rsplit_once('@').map_or(shown.as_str(), |(_, host)| host);
-        // `e.g.` and `report.pdf` are no hosts: without a scheme the top level must be one that exists.
-        let top = psl::suffix(shown.as_bytes()).is_some_and(|suffix| suffix.is_known())
-            || shown.rsplit('.').next().is_some_and(|top| RESERVED_TOPS.contains(&top));
-        let looks = shown.contains('.') && (scheme || top && shown.len() > 4);
-        looks && host::registrable_domain(shown).is_some_and(|shown| Some(shown) != host::registrable_domain(name))
+        let (has_scheme, rest) = word.split_once("://").map_or((false, word), |(_, rest)| (true, rest));
+        let shown_host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
+        let shown_host = shown_host.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        let shown_host = shown_host.rsplit_once('@').map_or(shown_host.as_str(), |(_, host)| host);
+        // `e.g.` and `report.pdf` are not hosts: without a scheme, the top-level domain must exist.
+        let has_known_tld = psl::suffix(shown_host.as_bytes()).is_some_and(|suffix| suffix.is_known())
+            || shown_host.rsplit('.').next().is_some_and(|tld| RESERVED_TOPS.contains(&tld));
+        let is_host = shown_host.contains('.') && (has_scheme || has_known_tld && shown_host.len() > 4);
+        is_host
+            && host::registrable_domain(shown_host).is_some_and(|domain| Some(domain) != host::registrable_domain(name))
     })
 }

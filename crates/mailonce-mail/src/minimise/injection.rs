@@ -1,30 +1,30 @@
-//! Words that talk to a model and not to a person. Named and counted, never obeyed.
+//! Detects text that addresses a model instead of a person. It is flagged and counted, never obeyed.
 
 use crate::{string_enum::string_enum, unicode};
 
 string_enum! {
-    /// What was seen.
+    /// A sign of prompt injection.
     Flag {
-        /// Words that give a model orders.
+        /// Phrases that instruct a model.
         Instruction = "instruction",
-        /// Marks by which chats tell who is speaking.
+        /// Markers that separate the speakers of a chat.
         RoleMarker = "role_marker",
-        /// Lines that imitate our fence or a tool's answer.
+        /// Text that imitates the view's marker lines or a tool result.
         FenceLookalike = "fence_lookalike",
-        /// Orders in text that a reader would not have seen.
+        /// Instructions in text that the reader would not have seen.
         HiddenInstruction = "hidden_instruction",
-        /// More characters that nobody sees than any layout needs.
+        /// More invisible characters than any layout needs.
         InvisibleText = "invisible_text",
-        /// Characters that turn the direction of text.
+        /// Characters that change the text direction.
         Bidi = "bidi",
-        /// Letters that spell a text in characters nobody sees.
+        /// Unicode tag characters, which can spell invisible text.
         TagCharacters = "tag_characters",
-        /// Text that is shown, but hidden from screen readers (`aria-hidden`).
+        /// Visible text that is hidden from screen readers (`aria-hidden`).
         AriaHidden = "aria_hidden",
     }
 }
 
-/// Orders, in lower case.
+/// Instructions, in lower case.
 const INSTRUCTION_PHRASES: &[&str] = &[
     "ignore previous instructions",
     "ignore all previous",
@@ -117,7 +117,7 @@ const INSTRUCTION_PHRASES: &[&str] = &[
     "تجاهل التعليمات",
     "تجاهل جميع",
 ];
-/// Marks of chats, in lower case; those with a colon count only at the start of a line.
+/// Chat markers, in lower case. Those with a colon count only at the start of a line.
 const ROLE_MARKERS: &[&str] = &[
     "<|im_start|>",
     "<|im_end|>",
@@ -161,17 +161,17 @@ const FENCE_LOOKALIKES: &[&str] = &[
     "```system",
 ];
 
-/// Looks through what is shown and what was hidden.
+/// Scans the visible and the hidden text.
 pub fn find_injections(subject: &str, text: &str, hidden: &str) -> Vec<(Flag, usize)> {
-    let shown = format!("{subject}\n{text}");
-    let plain = normalize(&shown);
+    let visible = format!("{subject}\n{text}");
+    let plain = normalize(&visible);
     let count = |words: &[&str], text: &str| words.iter().map(|word| text.matches(word).count()).sum::<usize>();
     let speakers = plain
         .lines()
         .filter(|line| SPEAKER_PREFIXES.iter().any(|speaker| line.trim_start().starts_with(speaker)))
         .count();
-    let of = |test: fn(char) -> bool| shown.chars().filter(|c| test(*c)).count();
-    let invisible = of(unicode::is_invisible);
+    let count_chars = |test: fn(char) -> bool| visible.chars().filter(|c| test(*c)).count();
+    let invisible = count_chars(unicode::is_invisible);
     let found = [
         (Flag::Instruction, count(INSTRUCTION_PHRASES, &plain)),
         (Flag::RoleMarker, count(ROLE_MARKERS, &plain) + speakers),
@@ -181,13 +181,13 @@ pub fn find_injections(subject: &str, text: &str, hidden: &str) -> Vec<(Flag, us
             count(INSTRUCTION_PHRASES, &hidden) + count(ROLE_MARKERS, &hidden)
         }),
         (Flag::InvisibleText, if invisible > 200 { invisible } else { 0 }),
-        (Flag::Bidi, of(|c| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'))),
-        (Flag::TagCharacters, of(|c| matches!(c, '\u{E0020}'..='\u{E007F}'))),
+        (Flag::Bidi, count_chars(|c| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'))),
+        (Flag::TagCharacters, count_chars(|c| matches!(c, '\u{E0020}'..='\u{E007F}'))),
     ];
     found.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// Lower case, single blanks, and no characters that break words up.
+/// Normalizes text: lower case, single spaces, and no invisible characters that break up words.
 fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in

@@ -1,12 +1,12 @@
-//! The view of a mail that a model is shown: what its reader would have seen, without quotes and signatures, between
-//! two lines that nobody outside can forge.
+//! The view of a mail that is shown to a model: the visible text without quotes and signatures, between two marker
+//! lines that outsiders cannot forge.
 //!
-//! Flags are hints and never a wall: what holds is what an agent is able to do.
+//! Flags are hints, not a protection. The protection is the limit on what an agent is able to do.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `quote` | quoted mails and signatures |
-//! | `inject` | words that talk to a model |
+//! | `quote` | splits off quoted mails and signatures |
+//! | `injection` | detects text that addresses a model |
 
 mod injection;
 mod quote;
@@ -23,47 +23,47 @@ use crate::{
 pub use injection::{Flag, find_injections};
 pub use quote::{SplitText, split_quotes};
 
-/// Characters of text in a view.
+/// Maximum characters of text in a view.
 pub const MAX_VIEW_CHARS: usize = 20_000;
 
-/// Bytes of visible text that are searched for tricks.
+/// Maximum bytes of visible text that are scanned for prompt injection.
 pub const MAX_SCANNED_BYTES: usize = 256 * 1024;
 
-/// A mail for a model.
+/// The view of a mail for a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MinimisedView {
-    /// The text between its fences.
+    /// The text between its marker lines.
     pub text: String,
-    /// What was taken out.
+    /// Counts of what was removed.
     pub removed: RemovedCounts,
-    /// Signs of somebody talking to the model, and how often.
+    /// Signs of prompt injection, with the number of occurrences.
     pub flags: Vec<(Flag, usize)>,
-    /// Whether all of the mail was looked at.
+    /// Whether the whole mail was processed, with nothing cut off.
     pub whole: bool,
 }
 
-/// What was taken out, counted.
+/// Counts of what was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedCounts {
     /// Characters of hidden text.
     pub hidden_chars: usize,
     /// HTML comments.
     pub comments: usize,
-    /// Images that only tell that a mail was opened.
-    pub pixels: usize,
-    /// Zero-width and other characters that show nothing.
+    /// Tracking pixels.
+    pub tracking_pixels: usize,
+    /// Zero-width and other invisible characters.
     pub invisible_chars: usize,
-    /// Characters that turn the direction of text. Also counted as invisible.
+    /// Characters that change the text direction. Also counted as invisible.
     pub bidi_chars: usize,
     /// Lines of quoted mails.
     pub quoted_lines: usize,
     /// Lines of signatures.
     pub signature_lines: usize,
     /// Characters beyond the limit.
-    pub cut_chars: usize,
+    pub truncated_chars: usize,
 }
 
-/// The visible text of a mail: of its HTML when that says anything, else the plain text.
+/// The visible text of a mail: from its HTML if that has any text, else the plain text.
 pub fn visible_text(mail: &ParsedMail, page: Option<&HtmlPage>) -> String {
     let page = page.filter(|page| page.text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
     let mut text = page.map_or_else(|| mail.text.clone().unwrap_or_default(), html::render);
@@ -71,18 +71,18 @@ pub fn visible_text(mail: &ParsedMail, page: Option<&HtmlPage>) -> String {
     text
 }
 
-/// One line of a stranger as it may be shown anywhere: nothing invisible, nothing that turns the direction of text, no
-/// control characters.
+/// Makes one line of untrusted text safe to show: removes invisible characters and direction controls, and replaces
+/// control characters with spaces.
 pub fn sanitize_line(text: &str) -> String {
     text.chars().filter(|c| !unicode::is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know. Values of
-/// `found` are made unreadable; for a reader who may see them it is empty.
+/// Builds the view. `nonce` is fresh randomness from the caller: letters and digits that the sender could not know. The
+/// values in `artifacts` are masked. Pass an empty value for a reader who may see them.
 pub fn build_view(
     mail: &ParsedMail,
     page: Option<&HtmlPage>,
-    found: &ExtractedArtifacts,
+    artifacts: &ExtractedArtifacts,
     nonce: &str,
 ) -> MinimisedView {
     let text = visible_text(mail, page);
@@ -90,46 +90,47 @@ pub fn build_view(
     if let Some(page) = page {
         removed.hidden_chars = page.hidden.chars;
         removed.comments = page.hidden.comments;
-        removed.pixels = page.hidden.tracking_pixels;
+        removed.tracking_pixels = page.hidden.tracking_pixels;
     }
     let hidden = page.map(|page| page.hidden_text.as_str()).unwrap_or_default();
     let mut flags = find_injections(&mail.subject, &text, hidden);
     flags.extend(page.map(|page| (Flag::AriaHidden, page.hidden.aria_hidden_chars)).filter(|(_, chars)| *chars > 0));
-    // Counted where the renderer has not been yet: it drops some of them by itself.
+    // Counts in the text before rendering, because the renderer drops some of these characters.
     let source = page.map_or(text.as_str(), |page| page.text.as_str());
     removed.invisible_chars = source.chars().filter(|c| unicode::is_invisible(*c)).count();
     removed.bidi_chars = source.chars().filter(|c| unicode::is_bidi_control(*c)).count();
-    let seen = strip_invisible(&text);
-    let split = split_quotes(&seen);
+    let visible = strip_invisible(&text);
+    let split = split_quotes(&visible);
     removed.quoted_lines = split.quoted_lines;
     removed.signature_lines = split.signature_lines;
-    // Before the cut: no half of a secret is left at the end, and what makes a text harmless makes it longer.
+    // Masks before the cut, so that no half of a secret remains at the end, and because the replacements make the text
+    // longer.
     let nonce = sanitize_nonce(nonce);
-    let own = neutralize_markers(&redact_artifacts(&split.own_text, found), &nonce);
-    removed.cut_chars = own.chars().count().saturating_sub(MAX_VIEW_CHARS);
-    let own: String = own.chars().take(MAX_VIEW_CHARS).collect();
+    let own_text = neutralize_markers(&redact_artifacts(&split.own_text, artifacts), &nonce);
+    removed.truncated_chars = own_text.chars().count().saturating_sub(MAX_VIEW_CHARS);
+    let own_text: String = own_text.chars().take(MAX_VIEW_CHARS).collect();
     let whole = !mail.cut.is_truncated()
         && page.is_none_or(|page| !page.is_truncated)
-        && removed.cut_chars == 0
+        && removed.truncated_chars == 0
         && text.len() < MAX_SCANNED_BYTES - 4;
-    MinimisedView { text: add_markers(&own, &nonce), removed, flags, whole }
+    MinimisedView { text: add_markers(&own_text, &nonce), removed, flags, whole }
 }
 
-fn redact_artifacts(text: &str, found: &ExtractedArtifacts) -> String {
-    if found.decided.is_empty() && found.candidates.is_empty() {
+fn redact_artifacts(text: &str, artifacts: &ExtractedArtifacts) -> String {
+    if artifacts.decided.is_empty() && artifacts.candidates.is_empty() {
         text.to_owned()
     } else {
-        artifact::redact_text(text, found)
+        artifact::redact_text(text, artifacts)
     }
 }
 
-/// Without characters that nobody sees, and without controls.
+/// Removes invisible and control characters.
 fn strip_invisible(text: &str) -> String {
-    let shown = |c: &char| !unicode::is_invisible(*c) && (!c.is_control() || *c == '\n' || *c == '\t');
-    text.chars().filter(shown).collect()
+    let is_visible = |c: &char| !unicode::is_invisible(*c) && (!c.is_control() || *c == '\n' || *c == '\t');
+    text.chars().filter(is_visible).collect()
 }
 
-/// The text between lines that carry the nonce, and nothing in it that could end it.
+/// Wraps untrusted text in marker lines with the nonce, and breaks up anything in it that could imitate a marker.
 pub fn wrap_untrusted(text: &str, nonce: &str) -> String {
     let nonce = sanitize_nonce(nonce);
     add_markers(&neutralize_markers(text, &nonce), &nonce)
@@ -139,7 +140,7 @@ fn sanitize_nonce(nonce: &str) -> String {
     nonce.chars().filter(char::is_ascii_alphanumeric).take(64).collect()
 }
 
-/// Runs of angle brackets, of which the fences are made, are broken up, and the nonce is taken out.
+/// Breaks up runs of angle brackets, which the markers are made of, and removes the nonce.
 fn neutralize_markers(text: &str, nonce: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,19 +1,19 @@
-//! What of a text its writer wrote, and what is an older mail or a signature.
+//! Splits a text into what its author wrote, older quoted mail, and the signature.
 
-/// A text, divided.
+/// A text, split into its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitText {
-    /// What the writer wrote.
+    /// The text that the author wrote.
     pub own_text: String,
-    /// What was quoted or forwarded.
+    /// The quoted or forwarded text.
     pub quoted_text: String,
-    /// Lines of it.
+    /// Lines of quoted text.
     pub quoted_lines: usize,
     /// Lines of the signature.
     pub signature_lines: usize,
 }
 
-/// Lines behind which an older mail stands, in lower case, without dashes.
+/// Lines that are followed by an older mail, in lower case and without dashes.
 const QUOTE_HEADINGS: &[&str] = &[
     "original message",
     "forwarded message",
@@ -48,7 +48,7 @@ const QUOTE_HEADINGS: &[&str] = &[
     "전달된 메시지",
     "الرسالة الأصلية",
 ];
-/// How the line before a quote ends, in lower case.
+/// Endings of the line before a quote, in lower case.
 const ATTRIBUTION_ENDINGS: &[&str] = &[
     "wrote:",
     "schrieb:",
@@ -77,7 +77,7 @@ const ATTRIBUTION_ENDINGS: &[&str] = &[
     "skrev:",
     "kirjoitti:",
 ];
-/// Names of the first two fields of a quoted header.
+/// Labels of the first line of a quoted header.
 const QUOTED_FROM_LABELS: &[&str] = &[
     "from:",
     "von:",
@@ -121,7 +121,7 @@ const QUOTED_HEADER_LABELS: &[&str] = &[
     "subject:",
     "betreff:",
 ];
-/// Lines that mail programs add, in lower case.
+/// Beginnings of lines that mail clients add, in lower case.
 const MAIL_APP_SIGNATURES: &[&str] = &[
     "sent from my ",
     "sent via ",
@@ -137,27 +137,27 @@ const MAIL_APP_SIGNATURES: &[&str] = &[
     "从我的",
 ];
 
-/// Divides a text. A quote inside an answer is taken out; what follows an older mail's head is all of it quoted.
+/// Splits a text. Quotes inside a reply are removed. Everything after the header of an older mail counts as quoted.
 pub fn split_quotes(text: &str) -> SplitText {
     let lines: Vec<&str> = text.lines().collect();
     let mut split = SplitText::default();
-    let marked = lines.iter().rposition(|line| line.trim_start().starts_with('>'));
-    let end = (0..lines.len()).find(|at| starts_quoted_mail(&lines, *at, marked)).unwrap_or(lines.len());
-    let (own, old) = lines.split_at(end);
+    let last_marked = lines.iter().rposition(|line| line.trim_start().starts_with('>'));
+    let end = (0..lines.len()).find(|at| starts_quoted_mail(&lines, *at, last_marked)).unwrap_or(lines.len());
+    let (own_lines, quoted_mail) = lines.split_at(end);
     let mut kept: Vec<&str> = Vec::new();
-    for (at, line) in own.iter().enumerate() {
-        if is_signature(line) && at + 1 >= own.len().saturating_sub(30) {
-            split.signature_lines = own[at..].iter().filter(|line| !line.trim().is_empty()).count();
+    for (at, line) in own_lines.iter().enumerate() {
+        if is_signature(line) && at + 1 >= own_lines.len().saturating_sub(30) {
+            split.signature_lines = own_lines[at..].iter().filter(|line| !line.trim().is_empty()).count();
             break;
         }
-        if line.trim_start().starts_with('>') || introduces_marked_quote(own, at) {
+        if line.trim_start().starts_with('>') || introduces_marked_quote(own_lines, at) {
             split.quoted_lines += 1;
             push_line(&mut split.quoted_text, line.trim_start_matches(['>', ' ']));
         } else {
             kept.push(line);
         }
     }
-    for line in old {
+    for line in quoted_mail {
         split.quoted_lines += usize::from(!line.trim().is_empty());
         push_line(&mut split.quoted_text, line.trim_start_matches(['>', ' ']));
     }
@@ -170,25 +170,25 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Whether an older mail begins at this line. `marked` is the last line with the mark of a quote.
-fn starts_quoted_mail(lines: &[&str], at: usize, marked: Option<usize>) -> bool {
+/// Whether an older mail starts at this line. `last_marked` is the last line that starts with `>`.
+fn starts_quoted_mail(lines: &[&str], at: usize, last_marked: Option<usize>) -> bool {
     let line = lines[at].trim().to_lowercase();
     let bare = line.trim_matches(['-', '_', ' ', '*', ':', '=']);
     if QUOTE_HEADINGS.contains(&bare) {
         return true;
     }
     let plain = line.trim_start_matches('*').replace('*', "");
-    let head = QUOTED_FROM_LABELS.iter().any(|name| plain.starts_with(name));
+    let is_from_line = QUOTED_FROM_LABELS.iter().any(|name| plain.starts_with(name));
     let next = lines.get(at + 1).map(|next| next.trim().to_lowercase().replace('*', "")).unwrap_or_default();
-    // A letter may begin with `From:`; a header goes on with the date.
-    if at > 0 && head && QUOTED_HEADER_LABELS.iter().any(|name| next.starts_with(name)) {
+    // A mail's own text may begin with `From:`. In a quoted header the date or recipient follows.
+    if at > 0 && is_from_line && QUOTED_HEADER_LABELS.iter().any(|name| next.starts_with(name)) {
         return true;
     }
-    // An answer above a quote whose lines have no mark: everything behind the introduction is the quote.
-    is_attribution_line(lines, at) && marked.is_none_or(|marked| marked <= at)
+    // A reply above a quote without `>` markers: everything after the attribution line is the quote.
+    is_attribution_line(lines, at) && last_marked.is_none_or(|last_marked| last_marked <= at)
 }
 
-/// Whether this line says who wrote what follows.
+/// Whether this line names the author of the text that follows.
 fn is_attribution_line(lines: &[&str], at: usize) -> bool {
     let line = lines[at].trim().to_lowercase();
     let ends = |line: &str| ATTRIBUTION_ENDINGS.iter().any(|end| line.ends_with(end));
@@ -196,8 +196,8 @@ fn is_attribution_line(lines: &[&str], at: usize) -> bool {
     ends(&line) && (dated(&line) || at > 0 && dated(lines[at - 1])) && at + 1 < lines.len()
 }
 
-/// The same, with marked lines behind it. They are looked for behind such a line alone: from every line of a mail that is
-/// all empty lines it would be a look at all of them.
+/// Whether this is an attribution line followed by `>` lines. The search starts only after an attribution line: from
+/// every line of a mail of empty lines, it would take quadratic time.
 fn introduces_marked_quote(lines: &[&str], at: usize) -> bool {
     let next = || lines.iter().skip(at + 1).find(|line| !line.trim().is_empty());
     is_attribution_line(lines, at) && next().is_some_and(|line| line.trim_start().starts_with('>'))

@@ -1,4 +1,4 @@
-//! Mails as a model would meet them.
+//! Views of mails for a model.
 
 use super::*;
 use crate::parse::parse;
@@ -23,7 +23,7 @@ fn what_nobody_sees_is_taken_out_and_counted() {
     let removed = RemovedCounts {
         hidden_chars: 26,
         comments: 1,
-        pixels: 1,
+        tracking_pixels: 1,
         invisible_chars: 2,
         bidi_chars: 1,
         ..RemovedCounts::default()
@@ -93,11 +93,11 @@ fn orders_are_flagged_in_many_languages() {
 
 #[test]
 fn a_long_mail_is_cut_and_says_so() {
-    // Brackets get a space between them, and a nonce that was guessed is written longer than it was.
+    // A space is inserted between brackets, and the replacement of a guessed nonce is longer than the nonce.
     for words in ["é ", "x<<", "x>>", "n0 "] {
         let mail = parse(format!("Subject: x\n\n{}", words.repeat(MAX_VIEW_CHARS)).as_bytes());
         let view = build_view(&mail, None, &ExtractedArtifacts::default(), "n0");
-        assert!(!view.whole && view.removed.cut_chars > 0, "{words}");
+        assert!(!view.whole && view.removed.truncated_chars > 0, "{words}");
         assert!(view.text.chars().count() < MAX_VIEW_CHARS + 60, "{words}");
     }
 }

@@ -1,14 +1,14 @@
-//! When two mails say the same. What the way adds (trace fields, another encoding) is not in it.
+//! A digest of a mail's content, to detect duplicates. Trace fields and re-encoding in transit do not change it.
 
 use mailonce_core::address::NamedAddress;
 use sha2::{Digest as _, Sha256};
 
 use super::ParsedMail;
 
-/// What the digest is made of, in one word. Another rule gets another word.
+/// The version of the digest algorithm. Any change to the input needs a new version.
 const VERSION: &str = "m1";
 
-/// A name for what a mail says: `m1_` and 64 hexadecimal digits.
+/// The digest of a mail's content: `m1_` and 64 hexadecimal digits.
 pub fn digest(mail: &ParsedMail) -> String {
     let mut hash = Sha256::new();
     for list in [&mail.from, &mail.to, &mail.cc] {
@@ -40,7 +40,7 @@ fn hash_text(hash: &mut Sha256, text: &str) {
     hash.update(text);
 }
 
-/// Hops strip blanks at the end of lines and add or drop empty lines at the end.
+/// Removes trailing whitespace and trailing empty lines, which hops may change.
 fn normalize_body(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim_end().to_owned()

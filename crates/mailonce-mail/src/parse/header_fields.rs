@@ -1,4 +1,4 @@
-//! The header block: fields in order, decoded, and the ones that have a grammar.
+//! The header block: decoded fields in order, and parsers for structured fields.
 
 use std::{
     borrow::Cow,
@@ -21,22 +21,22 @@ use super::{
 /// One header field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderField {
-    /// As written.
+    /// The name as written.
     pub name: String,
-    /// Unfolded, encoded words decoded.
+    /// The unfolded value with encoded words decoded.
     pub value: String,
-    /// Unfolded, as it came, for grammars in which an encoded word is only letters.
+    /// The unfolded raw value, for structured fields in which encoded words have no meaning.
     #[serde(skip)]
     raw: Vec<u8>,
 }
 
-/// The fields of one block, top to bottom.
+/// The fields of one header block, top to bottom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HeaderFields(pub Vec<HeaderField>);
 
 impl HeaderFields {
-    /// Reads the block at the start of `raw` and says where the body begins.
+    /// Parses the header block at the start of `raw`. Also returns where the body begins.
     pub(crate) fn parse(raw: &[u8], cut: &mut Truncation) -> (Self, usize) {
         let start = header_start(raw);
         let mut fields: Vec<HeaderField> = Vec::new();
@@ -54,21 +54,21 @@ impl HeaderFields {
                     let room = MAX_FIELD_BYTES.saturating_sub(last.raw.len());
                     let is_short = line.len() > room;
                     cut.headers |= is_short;
-                    cut.sender |= is_short && last.name.eq_ignore_ascii_case("from");
+                    cut.sender |= is_short && decides_what_is_shown(&last.name);
                     last.raw.extend_from_slice(&line[..line.len().min(room)]);
                 }
             } else if let Some(field) = parse_field(line) {
                 let (is_dropped, is_short) = (fields.len() >= MAX_HEADER_FIELDS, line.len() > MAX_FIELD_BYTES);
                 cut.headers |= is_dropped || is_short;
-                cut.sender |= is_dropped || (is_short && field.name.eq_ignore_ascii_case("from"));
+                cut.sender |= is_dropped || (is_short && decides_what_is_shown(&field.name));
                 if fields.len() < MAX_HEADER_FIELDS {
                     fields.push(field);
                 }
             } else if fields.is_empty() {
-                // Not a header at all: the whole of it is body.
+                // There is no header, so everything is body.
                 return (Self::default(), start);
             } else {
-                // A block that is not closed by an empty line ends where it stops being one.
+                // Without an empty line, the header ends at the first line that is not a field.
                 return (Self::decode_all(fields, cut), at);
             }
             at = end;
@@ -96,12 +96,12 @@ impl HeaderFields {
         self.fields_named(name).map(|field| field.value.as_str())
     }
 
-    /// Whether there is one.
+    /// Whether there is a field of this name.
     pub fn has(&self, name: &str) -> bool {
         self.fields_named(name).next().is_some()
     }
 
-    /// Drops what only reading needed.
+    /// Drops the raw values, which are only needed while parsing.
     pub(super) fn drop_raw(&mut self) {
         self.0.iter_mut().for_each(|field| field.raw = Vec::new());
     }
@@ -115,12 +115,68 @@ impl HeaderFields {
     }
 }
 
+/// Fields whose truncated value could show another sender, subject or body than the authenticated one. Anybody can pad
+/// a signed field with spaces, so its truncation can be the work of a forger.
+const SHOWN_FIELDS: [&str; 9] = [
+    "From",
+    "Sender",
+    "Reply-To",
+    "Subject",
+    "Date",
+    "Message-ID",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "Content-Disposition",
+];
+
+fn decides_what_is_shown(name: &str) -> bool {
+    SHOWN_FIELDS.iter().any(|shown| name.eq_ignore_ascii_case(shown))
+}
+
+/// Whether every parser reads the same fields in the header of this mail: each line is a field or the continuation of
+/// one, and the header ends at an empty line or at the end of the mail. Parsers disagree about everything else, so a
+/// forger could show one header and have another one authenticated.
+pub(super) fn is_unambiguous(raw: &[u8]) -> bool {
+    let mut has_field = false;
+    for line in raw[header_start(raw)..].split_inclusive(|&b| b == b'\n') {
+        // Some parsers drop a last line that has no end.
+        if !line.ends_with(b"\n") {
+            return false;
+        }
+        let line = trim_end(line);
+        if line.is_empty() {
+            return true;
+        }
+        let is_continuation = line.starts_with(b" ") || line.starts_with(b"\t");
+        let is_expected = if is_continuation { has_field } else { has_field_name(line) };
+        if !is_expected || line.contains(&b'\0') || line.contains(&b'\r') {
+            return false;
+        }
+        has_field = true;
+    }
+    true
+}
+
+/// Whether a line starts with a field name as RFC 5322 §2.2 requires it, with nothing before the colon.
+fn has_field_name(line: &[u8]) -> bool {
+    let colon = line.iter().take(limits::HEADER_VALUE_CHARS).position(|&b| b == b':');
+    colon.is_some_and(|colon| colon > 0 && line[..colon].iter().all(u8::is_ascii_graphic))
+}
+
+/// Whether an address could be taken for another one: it has a second `@`, as in `a@b.example@c.example`. An address
+/// without a local part has it in the name.
+pub(super) fn is_ambiguous_address(from: &NamedAddress) -> bool {
+    let count = |text: &str| text.matches(['@', '\u{ff20}', '\u{fe6b}']).count();
+    let name = from.name.as_deref().filter(|_| from.address.starts_with('@'));
+    count(&from.address) + name.map_or(0, count) > 1
+}
+
 fn trim_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// `Name: value`; nothing else is a field.
+/// Parses `Name: value`. `None` for anything else.
 fn parse_field(line: &[u8]) -> Option<HeaderField> {
     let colon = line.iter().take(limits::HEADER_VALUE_CHARS).position(|&b| b == b':')?;
     let name = line[..colon].trim_ascii_end();
@@ -133,14 +189,14 @@ fn parse_field(line: &[u8]) -> Option<HeaderField> {
     Some(HeaderField { name, value: String::new(), raw: value.trim_ascii_start().to_vec() })
 }
 
-/// What the parser crate wants to see: one line, closed.
+/// One line with a line end, as the parser crate expects it.
 fn terminated_line(raw: &[u8]) -> Vec<u8> {
     let mut line: Vec<u8> = raw.iter().map(|&b| if b == b'\n' || b == b'\r' { b' ' } else { b }).collect();
     line.extend_from_slice(b"\r\n");
     line
 }
 
-/// The parser crate has panicked on strangers' bytes before; here that costs one field.
+/// Catches panics of the parser crate, which have occurred on hostile input. Then only this field is lost.
 fn catch_panic<T>(read: impl FnOnce() -> Option<T>) -> Result<Option<T>, ()> {
     catch_unwind(AssertUnwindSafe(read)).map_err(|_panic| ())
 }
@@ -155,18 +211,18 @@ fn decode_words(raw: &[u8]) -> Option<String> {
     catch_panic(read).ok().map(Option::unwrap_or_default)
 }
 
-/// Addresses of the topmost field of this name; groups are flattened.
+/// The addresses of the topmost field of this name. Groups are flattened.
 pub(super) fn addresses(fields: &HeaderFields, name: &str, cut: &mut Truncation) -> Vec<NamedAddress> {
     let Some(line) = fields.raw_line(name) else { return Vec::new() };
     let read = || MessageStream::new(&line).parse_address().into_address().map(flatten_groups);
-    let Ok(found) = catch_panic(read) else {
+    let Ok(addresses) = catch_panic(read) else {
         cut.unreadable = true;
         return Vec::new();
     };
-    let mut found = found.unwrap_or_default();
-    cut.headers |= found.len() > MAX_ADDRESSES;
-    found.truncate(MAX_ADDRESSES);
-    found
+    let mut addresses = addresses.unwrap_or_default();
+    cut.headers |= addresses.len() > MAX_ADDRESSES;
+    addresses.truncate(MAX_ADDRESSES);
+    addresses
 }
 
 fn flatten_groups(address: Address<'_>) -> Vec<NamedAddress> {
@@ -181,7 +237,7 @@ fn mailbox(addr: Addr<'_>) -> Option<NamedAddress> {
     let (written, name) = unquote_local_part(addr.address?, addr.name);
     let written = remove_obsolete_spacing(written.trim().trim_matches(['<', '>']));
     let written = written.as_ref();
-    // An address that is none is kept as it is: a rule or a person may want to see it.
+    // An invalid address is kept as written: a rule or a person may need it.
     let address = match (written.rsplit_once('@'), Bare::parse(written)) {
         (Some((local, _)), Ok(bare)) => format!("{local}@{}", bare.domain()),
         _ => one_line(written, limits::ADDRESS_OCTETS),
@@ -190,8 +246,8 @@ fn mailbox(addr: Addr<'_>) -> Option<NamedAddress> {
     (!address.is_empty()).then_some(NamedAddress { name, address })
 }
 
-/// A local part whose quotes are of no need goes without them. The reader takes one that stands alone for a name, and
-/// what is left for an address without a local part.
+/// Removes unnecessary quotes around a local part. The parser crate reads a lone quoted local part as a name, and the
+/// rest as an address without a local part; this repairs it.
 fn unquote_local_part<'a>(address: Cow<'a, str>, name: Option<Cow<'a, str>>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
     let (local, domain, rest) = match (address.strip_prefix('"').and_then(|quoted| quoted.split_once("\"@")), &name) {
         (Some((local, domain)), _) => (local, domain, name.clone()),
@@ -202,21 +258,21 @@ fn unquote_local_part<'a>(address: Cow<'a, str>, name: Option<Cow<'a, str>>) -> 
     if Bare::parse(&plain).is_ok() { (plain.into(), rest) } else { (address, name) }
 }
 
-/// Ids with angle brackets, whatever stands between them. A bare id gets its brackets.
+/// The message ids of a field, with angle brackets. Text between them is ignored; a bare id gets brackets.
 pub(super) fn message_ids(fields: &HeaderFields, name: &str) -> Vec<String> {
     let Some(line) = fields.raw_line(name) else { return Vec::new() };
     let text = String::from_utf8_lossy(&line);
-    let mut found: Vec<String> = Vec::new();
+    let mut ids: Vec<String> = Vec::new();
     let mut rest = text.as_ref();
     while let Some((_, after)) = rest.split_once('<') {
-        let Some((id, behind)) = after.split_once('>') else { break };
-        found.extend(normalize_id(id));
-        rest = behind;
+        let Some((id, remaining)) = after.split_once('>') else { break };
+        ids.extend(normalize_id(id));
+        rest = remaining;
     }
-    if found.is_empty() {
-        found.extend(text.split([' ', '\t', ',']).filter(|word| word.contains('@')).filter_map(normalize_id));
+    if ids.is_empty() {
+        ids.extend(text.split([' ', '\t', ',']).filter(|word| word.contains('@')).filter_map(normalize_id));
     }
-    found
+    ids
 }
 
 fn normalize_id(text: &str) -> Option<String> {
@@ -224,7 +280,7 @@ fn normalize_id(text: &str) -> Option<String> {
     (!id.is_empty() && id.len() <= MAX_MESSAGE_ID_BYTES).then(|| format!("<{id}>"))
 }
 
-/// The date, when it is one.
+/// The date, if it is valid.
 pub(super) fn date(fields: &HeaderFields, cut: &mut Truncation) -> Option<Time> {
     let line = fields.raw_line("date")?;
     let read = || MessageStream::new(&line).parse_date().into_datetime().filter(mail_parser::DateTime::is_valid);
@@ -233,7 +289,7 @@ pub(super) fn date(fields: &HeaderFields, cut: &mut Truncation) -> Option<Time> 
     seconds.ok().flatten().and_then(|seconds| seconds.checked_mul(1000)).map(Time)
 }
 
-/// `type/subtype` in lower case with its parameters; also reads a disposition.
+/// A media type in lower case with its parameters. Also used for `Content-Disposition`.
 pub(super) struct MediaType {
     pub(super) main: String,
     pub(super) sub: String,

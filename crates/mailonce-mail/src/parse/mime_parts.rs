@@ -1,4 +1,4 @@
-//! The tree of parts, walked without recursion, and what in it is body and what is attachment.
+//! Walks the MIME tree without recursion, and separates bodies from attachments.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::parse::{header_fields::MediaType, transfer_encoding};
 
-/// What a walk found.
+/// The result of walking a mail.
 #[derive(Default)]
 pub(super) struct MimeParts {
     pub(super) fields: HeaderFields,
@@ -18,22 +18,22 @@ pub(super) struct MimeParts {
     pub(super) content_type: String,
     /// `report-type` of the mail itself.
     pub(super) report_type: Option<String>,
-    /// Whether the mail, or a part that is no file, is a calendar's answer to an invitation.
+    /// Whether the mail, or a part that is not an attachment, is a calendar reply to an invitation.
     pub(super) calendar_reply: bool,
     pub(super) text: Option<String>,
     pub(super) html: Option<String>,
     pub(super) attachments: Vec<ParsedAttachment>,
 }
 
-/// A part that waits to be looked at.
+/// A part that is not parsed yet.
 struct PendingPart {
     range: Range<usize>,
     depth: usize,
-    /// In a digest a part without a type is a mail.
+    /// In a `multipart/digest` the default type is `message/rfc822`.
     in_digest: bool,
 }
 
-/// A part that holds no parts.
+/// A part without sub-parts.
 struct LeafPart {
     fields: HeaderFields,
     media_type: String,
@@ -43,17 +43,17 @@ struct LeafPart {
     range: Range<usize>,
 }
 
-/// Looks at every part, within the limits.
+/// Walks all parts, within the limits.
 pub(super) fn walk_parts(raw: &[u8], cut: &mut Truncation) -> MimeParts {
-    let mut found = MimeParts::default();
-    let mut waiting = vec![PendingPart { range: 0..raw.len(), depth: 0, in_digest: false }];
-    let mut seen = 0;
-    while let Some(part) = waiting.pop() {
-        if seen >= MAX_PARTS {
+    let mut parts_found = MimeParts::default();
+    let mut pending = vec![PendingPart { range: 0..raw.len(), depth: 0, in_digest: false }];
+    let mut visited = 0;
+    while let Some(part) = pending.pop() {
+        if visited >= MAX_PARTS {
             cut.parts = true;
             break;
         }
-        seen += 1;
+        visited += 1;
         let (fields, body) = HeaderFields::parse(&raw[part.range.clone()], cut);
         let range = part.range.start + body..part.range.end;
         let kind =
@@ -64,24 +64,24 @@ pub(super) fn walk_parts(raw: &[u8], cut: &mut Truncation) -> MimeParts {
             None => ("text".to_owned(), "plain".to_owned()),
         };
         let param = |name: &str| kind.as_ref().and_then(|kind| kind.param(name)).map(str::to_owned);
-        if seen == 1 {
-            found.fields = fields.clone();
-            found.content_type = format!("{main}/{sub}");
-            found.report_type = param("report-type").map(|kind| kind.to_ascii_lowercase());
+        if visited == 1 {
+            parts_found.fields = fields.clone();
+            parts_found.content_type = format!("{main}/{sub}");
+            parts_found.report_type = param("report-type").map(|kind| kind.to_ascii_lowercase());
         }
         if main == "multipart" && part.depth < MAX_DEPTH {
             let parts =
                 param("boundary").map(|line| split_at_boundary(raw, &range, line.as_bytes(), cut)).unwrap_or_default();
             let (depth, digest) = (part.depth + 1, sub == "digest");
             if !parts.is_empty() {
-                waiting.extend(parts.into_iter().rev().map(|range| PendingPart { range, depth, in_digest: digest }));
+                pending.extend(parts.into_iter().rev().map(|range| PendingPart { range, depth, in_digest: digest }));
                 continue;
             }
         }
         cut.parts |= main == "multipart" && part.depth >= MAX_DEPTH;
         if main == "text" && sub == "calendar" && param("method").is_some_and(|m| m.eq_ignore_ascii_case("reply")) {
             let disposition = MediaType::parse(&fields, "content-disposition", cut);
-            found.calendar_reply |= seen == 1 || disposition.is_none_or(|kind| kind.main != "attachment");
+            parts_found.calendar_reply |= visited == 1 || disposition.is_none_or(|kind| kind.main != "attachment");
         }
         let leaf = LeafPart {
             media_type: main,
@@ -91,12 +91,12 @@ pub(super) fn walk_parts(raw: &[u8], cut: &mut Truncation) -> MimeParts {
             fields,
             range,
         };
-        found.add_leaf(raw, leaf, cut);
+        parts_found.add_leaf(raw, leaf, cut);
     }
-    found
+    parts_found
 }
 
-/// The parts between boundary lines. A last part without its end reaches to the end.
+/// The parts between boundary lines. A last part without a closing boundary extends to the end.
 fn split_at_boundary(raw: &[u8], range: &Range<usize>, boundary: &[u8], cut: &mut Truncation) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     if boundary.is_empty() {
@@ -127,7 +127,7 @@ fn split_at_boundary(raw: &[u8], range: &Range<usize>, boundary: &[u8], cut: &mu
     parts
 }
 
-/// The line break before a boundary belongs to the boundary.
+/// The end of a part. The line break before a boundary belongs to the boundary.
 fn end_before_boundary(raw: &[u8], start: usize, at: usize) -> usize {
     let part = &raw[start..at];
     let part = part.strip_suffix(b"\n").unwrap_or(part);
@@ -142,13 +142,13 @@ impl MimeParts {
             .and_then(|kind| kind.param("filename"))
             .or(leaf.name.as_deref())
             .and_then(sanitize_filename);
-        let attached = disposition.as_ref().is_some_and(|kind| kind.main == "attachment");
+        let is_attachment = disposition.as_ref().is_some_and(|kind| kind.main == "attachment");
         let encoding =
             ContentTransferEncoding::parse(leaf.fields.first("content-transfer-encoding").unwrap_or_default());
-        let body = !attached && filename.is_none() && leaf.media_type == "text";
+        let is_body = !is_attachment && filename.is_none() && leaf.media_type == "text";
         match leaf.media_subtype.as_str() {
-            "plain" if body => append_text(&mut self.text, raw, &leaf, encoding, cut),
-            "html" if body => append_text(&mut self.html, raw, &leaf, encoding, cut),
+            "plain" if is_body => append_text(&mut self.text, raw, &leaf, encoding, cut),
+            "html" if is_body => append_text(&mut self.html, raw, &leaf, encoding, cut),
             _ => self.add_attachment(raw, &leaf, (filename, disposition), encoding, cut),
         }
     }
@@ -183,7 +183,7 @@ impl MimeParts {
     }
 }
 
-/// Adds a text to a body; several inline texts are one, in order.
+/// Appends a text part to a body. Several inline texts are joined in order.
 fn append_text(
     body: &mut Option<String>,
     raw: &[u8],
@@ -192,7 +192,7 @@ fn append_text(
     cut: &mut Truncation,
 ) {
     let room = MAX_TEXT_BYTES.saturating_sub(body.as_ref().map_or(0, String::len));
-    // No encoding makes more than three letters of one, so that only what can be kept is decoded.
+    // No encoding uses more than three characters per byte, so this decodes only what can be kept.
     let source = &raw[leaf.range.clone()];
     let source = &source[..source.len().min(room.saturating_mul(3))];
     let mut text =
@@ -210,23 +210,23 @@ fn append_text(
     }
 }
 
-/// Every line end as `\n`. A copy is made only where there is another one, and no larger than the text.
+/// Converts all line ends to `\n`. Copies only if needed, and never allocates more than the text's size.
 fn normalize_line_ends(text: String) -> String {
     if !text.contains('\r') {
         return text;
     }
     let mut lines = String::with_capacity(text.len());
     let mut rest = text.as_str();
-    while let Some((line, behind)) = rest.split_once('\r') {
+    while let Some((line, after)) = rest.split_once('\r') {
         lines.push_str(line);
         lines.push('\n');
-        rest = behind.strip_prefix('\n').unwrap_or(behind);
+        rest = after.strip_prefix('\n').unwrap_or(after);
     }
     lines.push_str(rest);
     lines
 }
 
-/// A file name that can only be a name.
+/// A safe file name: without path, control or invisible characters.
 fn sanitize_filename(text: &str) -> Option<String> {
     let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = last

@@ -1,15 +1,16 @@
-//! A received mail as values: hostile bytes in, [`Parsed`] out, whatever they are.
+//! Parses received mail. Any bytes, even hostile ones, give a [`ParsedMail`].
 //!
-//! The tree of parts is walked here, with a bound on depth, parts and bytes, because the parser crate nests without
-//! one and its values are dropped recursively. It reads single header fields and charsets, behind `catch_unwind`.
+//! We walk the MIME tree ourselves, with limits on depth, parts and bytes, because the parser crate nests without a
+//! limit and drops its values recursively. We use the crate only for single header fields and charsets, inside
+//! `catch_unwind`.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `fields` | the header block, and fields with a grammar |
-//! | `tree` | parts, boundaries and what is body or attachment |
-//! | `transfer` | base64, quoted-printable and charsets, forgiving |
-//! | `signs` | what tells a machine's mail from a person's |
-//! | `digest` | when two mails say the same |
+//! | `header_fields` | the header block, and structured fields |
+//! | `mime_parts` | parts and boundaries; what is body or attachment |
+//! | `transfer_encoding` | lenient base64, quoted-printable and charsets |
+//! | `automation_signs` | signs that a machine wrote the mail |
+//! | `digest` | a hash of the content, for duplicates |
 
 mod automation_signs;
 mod digest;
@@ -27,102 +28,103 @@ pub use digest::digest;
 pub use header_fields::{HeaderField, HeaderFields};
 pub use transfer_encoding::ContentTransferEncoding;
 
-/// Bytes of a mail that are looked at.
+/// Maximum size of a mail that is parsed.
 pub const MAX_MAIL_BYTES: usize = limits::BODY_BYTES;
-/// Bytes of one header block that are looked at.
+/// Maximum size of a header block.
 pub const MAX_HEADER_BYTES: usize = 256 * 1024;
-/// Header fields kept of one block.
+/// Maximum number of fields in a header block.
 pub const MAX_HEADER_FIELDS: usize = 500;
-/// Bytes of one header field that are looked at.
+/// Maximum size of a header field.
 pub const MAX_FIELD_BYTES: usize = 32 * 1024;
-/// Addresses kept of one field.
+/// Maximum number of addresses in one field.
 pub const MAX_ADDRESSES: usize = 200;
-/// Ids kept of `References`: the newest ones.
+/// Maximum number of ids from `References`; the newest are kept.
 pub const MAX_REFERENCES: usize = 100;
-/// Bytes of one message id.
+/// Maximum size of a message id.
 pub const MAX_MESSAGE_ID_BYTES: usize = 998;
-/// Parts of one mail that are looked at.
+/// Maximum number of MIME parts.
 pub const MAX_PARTS: usize = 500;
-/// How deep multiparts are followed.
+/// Maximum nesting depth of multiparts.
 pub const MAX_DEPTH: usize = 20;
-/// Decoded bytes kept of the text, and of the HTML.
+/// Maximum decoded size of the text, and of the HTML.
 pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
-/// A received mail.
+/// A parsed mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParsedMail {
-    /// With angle brackets.
+    /// The Message-ID, with angle brackets.
     pub message_id: Option<String>,
-    /// Authors.
+    /// The authors.
     pub from: Vec<NamedAddress>,
-    /// Who sent it for them.
+    /// The `Sender`, if another person sent it for the authors.
     pub sender: Option<NamedAddress>,
-    /// Where answers go.
+    /// The `Reply-To` addresses.
     pub reply_to: Vec<NamedAddress>,
-    /// Recipients.
+    /// The `To` addresses.
     pub to: Vec<NamedAddress>,
-    /// More recipients.
+    /// The `Cc` addresses.
     pub cc: Vec<NamedAddress>,
-    /// Decoded, one line. Empty when there is none.
+    /// The decoded subject on one line. Empty if there is none.
     pub subject: String,
-    /// When it was written, by the writer's clock.
+    /// The `Date`, by the sender's clock.
     pub date: Option<Time>,
-    /// Ids with angle brackets.
+    /// The `In-Reply-To` ids, with angle brackets.
     pub in_reply_to: Vec<String>,
-    /// Ids with angle brackets, oldest first.
+    /// The `References` ids, with angle brackets, oldest first.
     pub references: Vec<String>,
-    /// The plain text, decoded, with `\n`.
+    /// The decoded plain text, with `\n` line ends.
     pub text: Option<String>,
-    /// The HTML, decoded.
+    /// The decoded HTML.
     pub html: Option<String>,
-    /// Everything else that the mail carries.
+    /// All other parts.
     pub attachments: Vec<ParsedAttachment>,
-    /// The header, top to bottom, decoded.
+    /// The decoded header fields, top to bottom.
     pub headers: HeaderFields,
-    /// What tells a machine's mail from a person's.
+    /// Signs that a machine wrote the mail.
     pub signs: AutomationSigns,
-    /// What of the mail was not looked at.
+    /// Which parts of the mail were not parsed.
     pub cut: Truncation,
 }
 
-/// A part that is no body.
+/// A part that is not a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParsedAttachment {
-    /// A bare name without path, control or direction characters.
+    /// The file name, without path, control or bidi characters.
     pub filename: Option<String>,
     /// `type/subtype` in lower case.
     pub content_type: String,
-    /// Without angle brackets.
+    /// The Content-ID, without angle brackets.
     pub content_id: Option<String>,
-    /// Whether it is shown with the text.
+    /// Whether it is displayed inline.
     pub inline: bool,
-    /// Decoded bytes.
+    /// The decoded size in bytes.
     pub size: usize,
     /// SHA-256 of the decoded bytes.
     pub sha256: [u8; 32],
-    /// Where its encoded bytes are in the mail.
+    /// The position of the encoded bytes in the mail.
     pub range: Range<usize>,
-    /// How they are encoded.
+    /// The transfer encoding.
     pub transfer: ContentTransferEncoding,
 }
 
 impl ParsedAttachment {
-    /// The decoded bytes. `raw` is the mail that was parsed; of another mail they are empty or nonsense.
+    /// The decoded bytes. `raw` must be the mail that was parsed.
     pub fn decode(&self, raw: &[u8]) -> Vec<u8> {
         self.transfer.decode(raw.get(self.range.clone()).unwrap_or_default())
     }
 }
 
-/// What was left out. A mail is whole when nothing is set.
+/// What was left out because of limits. The mail is complete if nothing is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 pub struct Truncation {
     /// The mail was too long.
     pub mail: bool,
     /// A header block was too long or had too many fields.
     pub headers: bool,
-    /// Header fields were dropped, or `From` was shortened. The sender that is shown may then be another than the one that
-    /// was authenticated.
+    /// The displayed header may differ from the authenticated one, so the sender must not count as authenticated: fields
+    /// were dropped, a field that is shown was truncated, a line of the header is malformed, or `From` runs addresses
+    /// together.
     pub sender: bool,
     /// There were too many parts, or they were nested too deep.
     pub parts: bool,
@@ -130,28 +132,28 @@ pub struct Truncation {
     pub body: bool,
     /// There were too many attachments.
     pub attachments: bool,
-    /// The parser gave up on something.
+    /// The parser failed on some field.
     pub unreadable: bool,
 }
 
 impl Truncation {
-    /// Whether anything is missing.
+    /// Whether anything was left out.
     pub fn is_truncated(self) -> bool {
         self != Self::default()
     }
 }
 
-/// Reads a mail. Whatever the bytes are, the answer is what could be read of them.
+/// Parses a mail. Never fails: the result contains whatever could be parsed.
 pub fn parse(raw: &[u8]) -> ParsedMail {
     let mut cut = Truncation { mail: raw.len() > MAX_MAIL_BYTES, ..Truncation::default() };
     let raw = &raw[..raw.len().min(MAX_MAIL_BYTES)];
-    let found = mime_parts::walk_parts(raw, &mut cut);
-    let signs = AutomationSigns::collect(&found);
-    let fields = found.fields;
+    let parts = mime_parts::walk_parts(raw, &mut cut);
+    let signs = AutomationSigns::collect(&parts);
+    let fields = parts.fields;
     let list = |name: &str, cut: &mut Truncation| header_fields::addresses(&fields, name, cut);
     let mut references = header_fields::message_ids(&fields, "references");
-    let over = references.len().saturating_sub(MAX_REFERENCES);
-    references.drain(..over);
+    let excess = references.len().saturating_sub(MAX_REFERENCES);
+    references.drain(..excess);
     let mut parsed = ParsedMail {
         message_id: header_fields::message_ids(&fields, "message-id").into_iter().next(),
         from: list("from", &mut cut),
@@ -163,22 +165,24 @@ pub fn parse(raw: &[u8]) -> ParsedMail {
         date: header_fields::date(&fields, &mut cut),
         in_reply_to: header_fields::message_ids(&fields, "in-reply-to"),
         references,
-        text: found.text,
-        html: found.html,
-        attachments: found.attachments,
+        text: parts.text,
+        html: parts.html,
+        attachments: parts.attachments,
         signs,
         headers: fields,
         cut,
     };
+    parsed.cut.sender |=
+        !header_fields::is_unambiguous(raw) || parsed.from.iter().any(header_fields::is_ambiguous_address);
     parsed.in_reply_to.truncate(MAX_REFERENCES);
     parsed.headers.drop_raw();
     parsed
 }
 
-/// One line without control characters, cut.
-pub(crate) fn one_line(text: &str, chars: usize) -> String {
+/// One line without control characters, truncated.
+pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    plain.take(chars).collect::<String>().trim().to_owned()
+    plain.take(max_chars).collect::<String>().trim().to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Mails as strangers write them.
+//! Well-formed, malformed and oversized mails.
 
 use super::*;
 
@@ -27,7 +27,7 @@ weiter
 ";
 
 #[test]
-fn a_plain_mail_is_read() {
+fn a_plain_mail_is_parsed() {
     let mail = parse(&crlf(PLAIN));
 
     let name = |m: &NamedAddress| (m.name.clone().unwrap_or_default(), m.address.clone());
@@ -46,7 +46,7 @@ fn a_plain_mail_is_read() {
     assert_eq!((mail.html, mail.attachments.len(), mail.cut.is_truncated()), (None, 0, false));
     assert_eq!(mail.headers.first("SUBJECT"), Some("Hellö world"));
     assert_eq!(mail.signs.received, 1);
-    // Mails that were stored with bare line feeds say the same.
+    // A mail with bare line feeds gives the same result.
     assert_eq!(parse(PLAIN.as_bytes()).text.as_deref(), Some("Grüße weiter\n"));
 }
 
@@ -92,7 +92,7 @@ epilogue
 ";
 
 #[test]
-fn bodies_and_attachments_are_told_apart() {
+fn bodies_and_attachments_are_separated() {
     let raw = crlf(PARTS_MAIL);
     let mail = parse(&raw);
 
@@ -107,14 +107,14 @@ fn bodies_and_attachments_are_told_apart() {
 }
 
 #[test]
-fn a_stored_mail_comes_back_as_it_was() {
+fn a_parsed_mail_survives_serialization() {
     let mail = parse(&crlf(PARTS_MAIL));
     let json = serde_json::to_string(&mail).unwrap();
     assert_eq!(serde_json::from_str::<ParsedMail>(&json).unwrap(), mail);
 }
 
 #[test]
-fn broken_mails_keep_what_can_be_kept() {
+fn malformed_mails_keep_what_can_be_parsed() {
     for (raw, text) in [
         ("no header at all", "no header at all"),
         ("Subject: x\nnot a field\nbody", "not a field\nbody"),
@@ -132,7 +132,7 @@ fn broken_mails_keep_what_can_be_kept() {
 }
 
 #[test]
-fn a_sender_is_read_behind_blank_lines_and_without_obsolete_spaces() {
+fn from_is_parsed_after_blank_lines_and_without_obsolete_spaces() {
     for raw in [
         "From: ceo@bank.test\n\n",
         "\nFrom: ceo@bank.test\n\n",
@@ -148,7 +148,84 @@ fn a_sender_is_read_behind_blank_lines_and_without_obsolete_spaces() {
 }
 
 #[test]
-fn ids_have_their_brackets() {
+fn a_header_that_other_parsers_read_differently_is_marked() {
+    let is_marked = |raw: &[u8]| parse(raw).cut.sender;
+    let malformed: [&[u8]; 20] = [
+        b"<p>Your code is: 482913 <a href=\"https://evil.test/x\">",
+        b"X Y: z",
+        b": z",
+        b"\0: z",
+        b"X: \0",
+        b"X: y\rz",
+        b"X\xa0: z",
+        b"X\xc3\xa9: z",
+        b"\xef\xbb\xbfX: z",
+        b"X\x0b: z",
+        b"X\x0c: z",
+        b"X : z",
+        b"Fr\rom: z",
+        b"From x Mon 10:00",
+        b">From x",
+        b"no field",
+        b"\r\r",
+        b"\0",
+        &[b'x'; 100_000],
+        &[&[b'x'; 100_000][..], b": z"].concat(),
+    ];
+    for line in malformed {
+        for end in [&b"\r\n"[..], b"\n"] {
+            let raw = [b"From: a@x.example\r\n", line, end, b"From: b@x.example\r\n\r\nbody"].concat();
+            assert!(is_marked(&raw), "{:?}", String::from_utf8_lossy(&raw[..raw.len().min(100)]));
+        }
+    }
+    for raw in ["no header", " folded\nFrom: a@x.example\n\n", "From: a@x.example", "From: a@x.example\nbody"] {
+        assert!(is_marked(raw.as_bytes()), "{raw:?}");
+    }
+    for raw in [
+        "",
+        "From: a@x.example\n",
+        "From: a@x.example\r\n\r\nno field: here",
+        "\r\nFrom x Mon 10:00\r\nFrom: a@x.example\r\n \r\n\tfolded: x\r\nX_!:\r\nSubject: \u{e9}\n\nno field",
+        "Content-Type: multipart/mixed; boundary=b\n\n--b\nno field: x\n--b\n\0: z\n--b--\n",
+    ] {
+        assert!(!is_marked(raw.as_bytes()), "{raw:?}");
+    }
+}
+
+#[test]
+fn a_truncated_field_that_decides_what_is_shown_is_marked() {
+    let long = " ".repeat(MAX_FIELD_BYTES);
+    for (name, is_marked) in [("From", true), ("Subject", true), ("Content-Type", true), ("To", false), ("X", false)] {
+        for raw in [format!("{name}: a{long}; b\n\n"), format!("{name}: a\n{long}; b\n\n")] {
+            let cut = parse(raw.as_bytes()).cut;
+            assert_eq!((cut.headers, cut.sender), (true, is_marked), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_from_that_runs_two_addresses_together_is_marked() {
+    for (from, is_marked) in [
+        ("<ceo@bank.example> <a@evil.example>", true),
+        ("<ceo@bank.example>a@evil.example", true),
+        ("ceo@bank.example@evil.example", true),
+        ("CEO <ceo@bank.example@evil.example>", true),
+        ("ceo@bank.example a@evil.example", true),
+        ("\"ceo@bank.example\"@evil.example", true),
+        ("ceo\u{ff20}bank.example@evil.example", true),
+        ("a@evil.example", false),
+        ("\"ceo@bank.example\" <a@evil.example>", false),
+        ("a@evil.example, b@evil.example", false),
+        ("\"two words\"@evil.example", false),
+        ("nobody", false),
+    ] {
+        assert_eq!(parse(format!("From: {from}\n\n").as_bytes()).cut.sender, is_marked, "{from}");
+    }
+    assert!(!parse(b"From: a@b.example\nTo: <c@d.example> <e@f.example>\n\n").cut.sender, "only From");
+}
+
+#[test]
+fn message_ids_have_angle_brackets() {
     for (field, ids) in [
         ("Message-ID: <a@b>", vec!["<a@b>"]),
         ("Message-ID: a@b", vec!["<a@b>"]),
@@ -161,7 +238,7 @@ fn ids_have_their_brackets() {
 }
 
 #[test]
-fn every_limit_ends_the_mail_not_us() {
+fn every_limit_truncates_the_mail() {
     let nested = "Content-Type: message/rfc822\n\n".repeat(50_000);
     assert_eq!(parse(nested.as_bytes()).attachments.len(), 1);
 
@@ -186,7 +263,7 @@ fn every_limit_ends_the_mail_not_us() {
 }
 
 #[test]
-fn the_digest_is_blind_to_the_way_and_sees_the_words() {
+fn the_digest_ignores_transit_changes_and_detects_content_changes() {
     let one = digest(&parse(&crlf(PLAIN)));
     assert!(one.starts_with("m1_") && one.len() == 67);
     let traced = PLAIN.replace("Received: from a by b\n", "Received: from c by d\nX-Spam: no\nDKIM-Signature: x\n");
@@ -202,7 +279,7 @@ fn the_digest_is_blind_to_the_way_and_sees_the_words() {
 }
 
 #[test]
-fn a_local_part_in_quotes_is_part_of_the_address() {
+fn a_quoted_local_part_is_part_of_the_address() {
     for (written, name, address) in [
         (r#""first.last"@example.com"#, None, "first.last@example.com"),
         (r#"Ann <"first.last"@example.com>"#, Some("Ann"), "first.last@example.com"),

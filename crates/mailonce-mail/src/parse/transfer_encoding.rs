@@ -1,4 +1,4 @@
-//! Transfer encodings and charsets. Broken input costs the broken part of it, never the rest.
+//! Transfer encodings and charsets. Of malformed input only the malformed part is lost.
 
 use std::{
     borrow::Cow,
@@ -9,21 +9,21 @@ use std::{
 use mail_parser::decoders::charsets::map::charset_decoder;
 use serde::{Deserialize, Serialize};
 
-/// How the bytes of a part are written.
+/// The transfer encoding of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentTransferEncoding {
-    /// As they are.
+    /// Unencoded.
     #[default]
     Plain,
-    /// Base64, whatever stands between its letters.
+    /// Base64. Other characters in between are ignored.
     Base64,
     /// Quoted-printable.
     QuotedPrintable,
 }
 
 impl ContentTransferEncoding {
-    /// Reads `Content-Transfer-Encoding`. What is unknown is taken as it is.
+    /// Parses `Content-Transfer-Encoding`. Unknown values count as unencoded.
     pub(super) fn parse(value: &str) -> Self {
         let word = value.split(['(', ';', ' ']).next().unwrap_or_default();
         match word.to_ascii_lowercase().as_str() {
@@ -33,12 +33,12 @@ impl ContentTransferEncoding {
         }
     }
 
-    /// The bytes that were meant. Never longer than the input.
+    /// The decoded bytes. Never longer than the input.
     pub fn decode(self, bytes: &[u8]) -> Vec<u8> {
         self.decode_cow(bytes).into_owned()
     }
 
-    /// The same, without a copy where they are written as they are.
+    /// The decoded bytes, without a copy if they are unencoded.
     pub(super) fn decode_cow(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Self::Plain => Cow::Borrowed(bytes),
@@ -59,7 +59,7 @@ fn decode_base64(bytes: &[u8]) -> Vec<u8> {
             b'+' | b'-' => 62,
             b'/' | b'_' => 63,
             b'=' => {
-                // Padding ends a group; what follows is a second text that somebody appended.
+                // Padding ends a group. More input after it is a second, concatenated base64 text.
                 (bits, count) = (0, 0);
                 continue;
             }
@@ -113,26 +113,27 @@ fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// Text in the charset it claims; without a known one UTF-8 and, where it is none, Windows-1252.
+/// Decodes text in its declared charset. Without a known one: UTF-8, or Windows-1252 if it is not valid UTF-8.
 pub(super) fn decode_text(bytes: &[u8], charset: Option<&str>) -> String {
-    let named = charset.map(str::trim).filter(|name| !is_utf8(name)).unwrap_or_default();
-    let claimed = charset_decoder(named.as_bytes());
-    let plain = || match std::str::from_utf8(bytes) {
+    let charset_name = charset.map(str::trim).filter(|name| !is_utf8(name)).unwrap_or_default();
+    let declared_decoder = charset_decoder(charset_name.as_bytes());
+    let fallback = || match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
         Err(_) if charset.is_some_and(is_utf8) => decode_lossy(bytes),
         Err(_) => charset_decoder(b"windows-1252")
             .map_or_else(|| decode_lossy(bytes), |decode| decode_in_chunks(bytes, decode)),
     };
-    match claimed {
+    match declared_decoder {
         Some(decode) => {
-            let decode = || if is_single_byte_charset(named) { decode_in_chunks(bytes, decode) } else { decode(bytes) };
-            catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_panic| plain())
+            let decode =
+                || if is_single_byte_charset(charset_name) { decode_in_chunks(bytes, decode) } else { decode(bytes) };
+            catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_panic| fallback())
         }
-        None => plain(),
+        None => fallback(),
     }
 }
 
-/// UTF-8 with a mark for each broken sequence, in a piece of memory that does not grow on the way.
+/// UTF-8 with a replacement character for each invalid sequence. The exact size is allocated up front.
 fn decode_lossy(bytes: &[u8]) -> String {
     const MARK: char = char::REPLACEMENT_CHARACTER;
     let size = |chunk: Utf8Chunk<'_>| chunk.valid().len() + usize::from(!chunk.invalid().is_empty()) * MARK.len_utf8();
@@ -146,7 +147,7 @@ fn decode_lossy(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether each byte is a character of its own.
+/// Whether each byte of the charset is one character.
 fn is_single_byte_charset(charset: &str) -> bool {
     const NAMES: &[&str] =
         &["iso-8859-", "iso_8859-", "iso8859", "latin", "windows-125", "cp125", "koi8-", "macintosh"];
@@ -154,8 +155,8 @@ fn is_single_byte_charset(charset: &str) -> bool {
     NAMES.iter().any(starts)
 }
 
-/// Decodes bytes that may be cut anywhere, twice: once to know how much memory it takes, since a text that grows on the
-/// way takes several times as much.
+/// Decodes bytes of a single-byte charset in chunks, twice: the first pass measures the size, because a growing string
+/// would need several times the memory.
 fn decode_in_chunks(bytes: &[u8], decode: fn(&[u8]) -> String) -> String {
     const PIECE: usize = 4 * 1024;
     let mut text = String::with_capacity(bytes.chunks(PIECE).map(|piece| decode(piece).len()).sum());

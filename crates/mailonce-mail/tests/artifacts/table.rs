@@ -1,14 +1,14 @@
-//! What was right, by language and shape.
+//! A table of correct results by language and shape.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::LabelledMail;
 
-/// The shapes of a code, then links, then mails that hold neither.
+/// The shapes of a code, then links, then mails with neither.
 pub(crate) const SHAPES: [&str; 10] =
     ["digits", "letters", "spaces", "dashes", "tags", "scripts", "subject", "origin", "link", "trap"];
 
-/// How many mails there are, and how many were read right.
+/// The number of mails, and of correct results.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TableCell {
     pub(crate) total: usize,

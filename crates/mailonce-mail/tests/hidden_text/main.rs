@@ -1,15 +1,15 @@
-//! What Chromium shows of hostile and of ordinary mails, and what we show of them.
+//! Compares the text that Chromium displays of hostile and ordinary mails with the text that we extract.
 //!
-//! `fixtures.json` has pages with marker words. `judge.mjs` asks Chromium which of the words a person would see, by
-//! comparing pixels, and keeps the answers in `verdicts.json`. No word may be shown here that Chromium hides; a few may be
-//! hidden that Chromium shows, because there is no layout here.
+//! `fixtures.json` has pages with marker words. `judge.mjs` determines by comparing pixels in Chromium which of the
+//! words are visible, and stores the results in `verdicts.json`. We must not show a word that Chromium hides. We may
+//! hide a few that Chromium shows, because we have no layout engine.
 
 use std::collections::BTreeMap;
 
 use mailonce_mail::html::{self, HtmlPage};
 use serde::Deserialize;
 
-/// One fixture in so many may hide a word that Chromium shows.
+/// At most one fixture in this many may hide a word that Chromium shows.
 const ONE_IN: usize = 100;
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ fn read() -> serde_json::Result<(Vec<Fixture>, Verdicts)> {
 }
 
 #[test]
-fn no_word_is_shown_that_chromium_hides() {
+fn no_word_that_chromium_hides_is_shown() {
     let (fixtures, verdicts) = read().unwrap();
     assert!(fixtures.len() >= 200 && fixtures.len() == verdicts.len());
     let (mut leaked, mut lost) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ fn no_word_is_shown_that_chromium_hides() {
 }
 
 #[test]
-fn ordinary_mails_stay_whole() {
+fn ordinary_mails_stay_complete() {
     let (fixtures, verdicts) = read().unwrap();
     for fixture in fixtures.iter().filter(|fixture| fixture.name.starts_with("honest")) {
         let page = HtmlPage::parse(&fixture.html);

@@ -17,7 +17,7 @@ fn event(word: &str) -> Value {
 }
 
 #[test]
-fn a_bearer_token_opens() {
+fn a_bearer_token_authenticates() {
     let token = "s3cr3t-of-a-brevo-hook";
     let secrets = HookSecrets::from_shared_secrets(Kind::Brevo, vec![SharedSecret::Bearer(token.into())]).unwrap();
     let with = |value: &str| HookTestRequest::new("{}").with("Authorization", value).verify(&secrets, NOW);
@@ -41,7 +41,7 @@ fn a_bearer_token_opens() {
 }
 
 #[test]
-fn events_are_told_apart() {
+fn event_types_map_to_reported_statuses() {
     let cases = [
         ("request", ReportedStatus::Accepted),
         ("delivered", ReportedStatus::Delivered),
@@ -70,7 +70,7 @@ fn events_are_told_apart() {
 }
 
 #[test]
-fn our_id_is_found_in_tags_too() {
+fn our_email_id_is_found_in_tags_too() {
     let plain = with_field(&event("delivered"), "/X-Mailin-custom", "some_custom_header");
     assert_eq!(sole_event(Kind::Brevo, &plain).email, None);
     let tag = format!("mailonce-{OUR_EMAIL_ID}");
@@ -88,11 +88,11 @@ fn our_id_is_found_in_tags_too() {
 }
 
 #[test]
-fn a_repeat_has_the_same_name_and_a_second_deferral_has_another() {
+fn a_redelivery_has_the_same_dedupe_key_and_a_second_deferral_another() {
     let name = |event: &Value| sole_event(Kind::Brevo, event).dedupe_key;
     let first = name(&event("deferred"));
     assert_eq!(first, name(&with_field(&event("deferred"), "/subject", "another")));
-    // Two deferrals of one mail may share the time of the send.
+    // Two deferrals of one mail may have the same send time.
     assert_ne!(first, name(&with_field(&event("deferred"), "/ts_event", 1_604_933_700)));
     assert_ne!(first, name(&event("delivered")));
     assert_ne!(first, name(&with_field(&event("deferred"), "/email", "b@domain.com")));

@@ -1,4 +1,4 @@
-//! Bytes that no provider sends: nothing panics, everything is bounded, errors say what is wrong.
+//! Hostile input: nothing panics, everything has a limit, errors say what is wrong.
 
 use mailonce_mail::hooks::{HookParseError, HookRejection, HookSecrets, Kind, MAX_EVENT_BODY_BYTES, SharedSecret, ses};
 use proptest::prelude::*;
@@ -18,12 +18,12 @@ fn secrets(kind: Kind) -> HookSecrets {
     .unwrap()
 }
 
-/// Those that tell of events.
+/// The kinds that send events.
 fn event_kinds() -> impl Iterator<Item = &'static Kind> {
     Kind::ALL.iter().filter(|kind| kind.sends_events())
 }
 
-/// A body that is fine for its kind but for one value.
+/// A valid body of its kind, except for one value.
 fn event_with(kind: Kind, value: &str) -> String {
     match kind {
         Kind::Postmark => format!(r#"{{"RecordType":"Delivery","MessageID":"m","x":{value}}}"#),
@@ -34,13 +34,13 @@ fn event_with(kind: Kind, value: &str) -> String {
             serde_json::json!({"Type": "Notification", "MessageId": "m", "Message": event}).to_string()
         }
         Kind::Resend | Kind::Usesend => format!(r#"{{"type":"email.sent","created_at":{value},"data":{{}}}}"#),
-        Kind::Nylas | Kind::Standard => unreachable!("tells of no events"),
+        Kind::Nylas | Kind::Standard => unreachable!("sends no events"),
         Kind::Brevo => format!(r#"{{"event":"delivered","ts_epoch":{value}}}"#),
     }
 }
 
 #[test]
-fn every_kind_has_one_word() {
+fn every_kind_has_a_unique_name() {
     for kind in Kind::ALL {
         assert_eq!(Kind::parse(kind.as_str()), Some(*kind));
         assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
@@ -49,7 +49,7 @@ fn every_kind_has_one_word() {
 }
 
 #[test]
-fn two_values_for_one_name_are_refused() {
+fn duplicate_json_names_are_rejected() {
     for kind in event_kinds() {
         assert!(HookTestRequest::new(event_with(*kind, "1")).parse_events(*kind).is_ok(), "{kind}");
         for twice in [r#"{"a":1,"a":2}"#, r#"[{"a":{"b":1,"b":1}}]"#] {
@@ -57,7 +57,7 @@ fn two_values_for_one_name_are_refused() {
             assert!(matches!(&why, HookParseError::Json(text) if text.contains("two values")), "{kind}: {why}");
         }
     }
-    // Also where the proof is read.
+    // Also where the signature is parsed.
     let twice = format!(r#"{{"signature":{{"token":"a","token":"b"}},"x":"{OUR_EMAIL_ID}"}}"#);
     assert!(matches!(
         HookTestRequest::new(twice.as_str()).verify(&secrets(Kind::Mailgun), NOW),
@@ -68,7 +68,7 @@ fn two_values_for_one_name_are_refused() {
 }
 
 #[test]
-fn huge_numbers_are_no_times() {
+fn huge_numbers_are_not_timestamps() {
     for kind in event_kinds() {
         for number in [
             "1e300",
@@ -92,7 +92,7 @@ fn huge_numbers_are_no_times() {
 }
 
 #[test]
-fn depth_is_bounded() {
+fn nesting_depth_is_limited() {
     let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     for kind in event_kinds() {
         assert!(HookTestRequest::new(event_with(*kind, &deep(100))).parse_events(*kind).is_ok(), "{kind}");
@@ -110,7 +110,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn bodies_that_are_not_json_say_so() {
+fn invalid_json_is_reported_as_such() {
     for kind in event_kinds() {
         for body in [b"".as_slice(), b"\xff\xfe{}", b"{\"a\":\"\xc3\x28\"}", b"{} {}", b"{\"a\":1,}", b"NaN"] {
             let why = HookTestRequest::new(body).parse_events(*kind).unwrap_err();
@@ -124,7 +124,7 @@ fn bodies_that_are_not_json_say_so() {
 }
 
 #[test]
-fn bodies_over_a_megabyte_are_not_looked_at() {
+fn bodies_over_a_megabyte_are_rejected() {
     let large = HookTestRequest::new(vec![b' '; MAX_EVENT_BODY_BYTES + 1]);
     for kind in Kind::ALL {
         assert_eq!(large.parse_events(*kind), Err(HookParseError::TooLarge));
@@ -135,7 +135,7 @@ fn bodies_over_a_megabyte_are_not_looked_at() {
 }
 
 #[test]
-fn what_is_kept_of_a_report_is_short_and_printable() {
+fn stored_event_fields_are_short_and_printable() {
     let long = "x".repeat(10_000);
     let body = serde_json::json!([{
         "event": "bounce", "reason": format!("no\u{7}\r\n{long}"), "email": format!("{long}@example.com"),
@@ -146,13 +146,13 @@ fn what_is_kept_of_a_report_is_short_and_printable() {
     assert!(!report.reason.chars().any(char::is_control));
     assert_eq!((report.recipient, report.remote_id), (None, None));
     assert!(report.dedupe_key.len() <= 64);
-    // An id too long to be kept still tells events apart.
+    // An id that is too long to store still distinguishes events.
     let other = body.to_string().replacen(&long, "y", 4);
     assert_ne!(report.dedupe_key, HookTestRequest::new(other).parse_events(Kind::Sendgrid).unwrap()[0].dedupe_key);
 }
 
 #[test]
-fn no_answer_makes_a_provider_stop_for_good() {
+fn no_status_makes_a_provider_stop_retrying_for_good() {
     let rejects = [
         HookRejection::MissingHeader("x"),
         HookRejection::MissingField("x"),
@@ -170,7 +170,7 @@ fn no_answer_makes_a_provider_stop_for_good() {
     }
 }
 
-/// JSON-like text, which goes deeper into the readers than random bytes do.
+/// JSON-like text, which reaches deeper into the parsers than random bytes.
 fn jsonish() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "{",

@@ -1,4 +1,4 @@
-//! Mail in the requests of providers: payloads as their documentation shows them, proofs that hold, and bent ones.
+//! Received mail in provider webhooks: payloads from the providers' documentation, valid and invalid signatures.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -51,7 +51,7 @@ fn postmark() -> Value {
 }
 
 #[test]
-fn postmark_brings_the_mail_or_its_fields() {
+fn postmark_delivers_the_raw_mail_or_its_fields() {
     let mail = sole_mail(Kind::Postmark, &HookTestRequest::new(postmark().to_string()));
     assert_eq!(mail.dedupe_key, "73e6d360-66eb-11e1-8e72-a8904824019b");
     assert_eq!(mail.recipients, ["yourhash+SampleHash@inbound.postmarkapp.com"], "of the envelope, not of To and Cc");
@@ -82,7 +82,7 @@ fn postmark_brings_the_mail_or_its_fields() {
 
 const MAILGUN: &str = "key-3ax6xnjp29jd6fds4gc373sgvjxteol0";
 
-/// A form as a route posts it.
+/// The form that a Mailgun route posts.
 fn route(at: Time, token: &str, fields: &[(&str, &str)]) -> HookTestRequest {
     let timestamp = (at.0 / 1000).to_string();
     let signature = hex(&hmac(MAILGUN.as_bytes(), format!("{timestamp}{token}").as_bytes()));
@@ -111,7 +111,7 @@ const PARSED_FIELDS: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn mailgun_brings_a_form() {
+fn mailgun_delivers_a_form() {
     let secrets = HookSecrets::from_keys(Kind::Mailgun, &[MAILGUN]).unwrap();
     let post = route(NOW, "t1", &PARSED_FIELDS);
     assert_eq!(post.verify(&secrets, NOW), Ok(()));
@@ -123,7 +123,7 @@ fn mailgun_brings_a_form() {
     let read = parsed(&mail);
     assert_eq!((read.message_id.as_deref(), read.to[0].address.as_str()), (Some("<1@shop.test>"), "other@shop.test"));
     assert!(rebuilt(&mail) && read.html.is_some() && read.text.is_some());
-    // The next try has another token and time, and is the same delivery; another recipient or text is not.
+    // A retry with another token and timestamp is the same delivery; another recipient or text is not.
     assert_eq!(sole_mail(Kind::Mailgun, &route(NOW.plus(600_000), "t2", &PARSED_FIELDS)).dedupe_key, mail.dedupe_key);
     for (at, value) in [(0, "b@agents.test"), (4, "Hello!")] {
         let mut other = PARSED_FIELDS;
@@ -137,7 +137,7 @@ fn mailgun_brings_a_form() {
 }
 
 #[test]
-fn mailguns_proof_lasts_as_long_as_its_retries() {
+fn mailgun_signatures_are_valid_as_long_as_its_retries() {
     let secrets = HookSecrets::from_keys(Kind::Mailgun, &[MAILGUN]).unwrap();
     let post = route(NOW, "t1", &PARSED_FIELDS);
     assert_eq!(post.token().as_deref(), Some("t1"));
@@ -161,7 +161,7 @@ fn multipart(fields: &[(&str, &str, &str)]) -> HookTestRequest {
 const ENVELOPE: &str = r#"{"to":["a@agents.test","b@agents.test"],"from":"bounce@shop.test"}"#;
 
 #[test]
-fn sendgrid_brings_a_form() {
+fn sendgrid_delivers_a_form() {
     let fields = [
         (
             "headers",
@@ -197,13 +197,14 @@ fn sendgrid_brings_a_form() {
     let mail = sole_mail(Kind::Sendgrid, &raw);
     assert_eq!((mail.content.as_ref().unwrap().raw.as_slice(), rebuilt(&mail)), (RAW.as_bytes(), false));
     assert_eq!(sole_mail(Kind::Sendgrid, &raw).dedupe_key, mail.dedupe_key);
-    assert!(multipart(&[("email", "", RAW)]).parse_mail(Kind::Sendgrid).is_err(), "nobody told whom it is for");
-    // A password is a proof for those that do not sign.
-    let knock = HookSecrets::from_shared_secrets(Kind::Sendgrid, vec![SharedSecret::Bearer("0123456789abcdef".into())])
-        .unwrap();
-    assert_eq!(raw.clone().with("Authorization", "Bearer 0123456789abcdef").verify(&knock, NOW), Ok(()));
+    assert!(multipart(&[("email", "", RAW)]).parse_mail(Kind::Sendgrid).is_err(), "the recipient is missing");
+    // A password authenticates webhooks without a signature.
+    let secrets =
+        HookSecrets::from_shared_secrets(Kind::Sendgrid, vec![SharedSecret::Bearer("0123456789abcdef".into())])
+            .unwrap();
+    assert_eq!(raw.clone().with("Authorization", "Bearer 0123456789abcdef").verify(&secrets, NOW), Ok(()));
     assert_eq!(
-        raw.with("Authorization", "Bearer 0123456789abcdeg").verify(&knock, NOW),
+        raw.with("Authorization", "Bearer 0123456789abcdeg").verify(&secrets, NOW),
         Err(HookRejection::BadSignature)
     );
 }
@@ -221,7 +222,7 @@ fn received(action: &Value, content: Option<&str>) -> HookTestRequest {
 }
 
 #[test]
-fn ses_brings_the_mail_or_tells_where_it_is() {
+fn ses_delivers_the_mail_or_its_location() {
     let sns = |encoding: &str| json!({"type": "SNS", "topicArn": "arn:aws:sns:us-east-1:1:t", "encoding": encoding});
     let plain = sole_mail(Kind::Ses, &received(&sns("UTF8"), Some(RAW)));
     assert_eq!(plain.recipients, ["recipient@example.com"], "those of the rule, not every destination");
@@ -229,8 +230,8 @@ fn ses_brings_the_mail_or_tells_where_it_is() {
     assert_eq!(plain.envelope_sender.as_deref(), Some("0000014fbe1c09cf-7cb9f704@amazonses.com"));
     assert_eq!(sole_mail(Kind::Ses, &received(&sns("BASE64"), Some(&STANDARD.encode(RAW)))).content, plain.content);
     let stored = json!({"type": "S3", "bucketName": "mails", "objectKey": "in/1"});
-    let told = sole_mail(Kind::Ses, &received(&stored, None));
-    assert_eq!((told.content, told.location.unwrap().object), (None, Some(("mails".into(), "in/1".into()))));
+    let mail = sole_mail(Kind::Ses, &received(&stored, None));
+    assert_eq!((mail.content, mail.location.unwrap().object), (None, Some(("mails".into(), "in/1".into()))));
     assert_eq!(
         HookTestRequest::new(notification("Successfully validated").to_string()).parse_mail(Kind::Ses),
         Ok(None)
@@ -242,7 +243,7 @@ fn ses_brings_the_mail_or_tells_where_it_is() {
 }
 
 #[test]
-fn resend_tells_of_a_mail() {
+fn resend_announces_a_mail() {
     let event = json!({
         "type": "email.received", "created_at": "2024-02-22T23:41:12.126Z",
         "data": {"email_id": "56761188-7520-42d8-8898-ff6fc54ce618", "created_at": "2024-02-22T23:41:11.894719+00:00",
@@ -274,7 +275,7 @@ fn nylas(kind: &str) -> Value {
 }
 
 #[test]
-fn nylas_tells_of_a_mail() {
+fn nylas_announces_a_mail() {
     let secrets = HookSecrets::from_keys(Kind::Nylas, &["the-secret-that-goes", "the-secret-that-comes"]).unwrap();
     let body = nylas("message.created").to_string();
     for key in ["the-secret-that-goes", "the-secret-that-comes"] {
@@ -306,7 +307,7 @@ fn nylas_tells_of_a_mail() {
 }
 
 #[test]
-fn the_standard_form_is_mail_or_json() {
+fn the_standard_format_is_mime_or_json() {
     let post =
         |kind: &str, body: &str| HookTestRequest::new(body).with("content-type", kind).with("webhook-id", "msg_1");
     let whole = sole_mail(Kind::Standard, &post("message/rfc822; charset=utf-8", RAW));

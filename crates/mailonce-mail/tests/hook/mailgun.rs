@@ -1,4 +1,4 @@
-//! Mailgun: a proof inside the body that does not cover it.
+//! Mailgun: a signature inside the body that does not cover the event.
 
 use mailonce_core::time::Time;
 use mailonce_mail::hooks::{HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus};
@@ -38,10 +38,10 @@ fn failed(severity: &str, reason: &str, code: u64) -> Value {
 }
 
 #[test]
-fn the_right_key_is_believed_and_nothing_else() {
+fn only_the_right_key_verifies() {
     let good = signed(KEY, NOW, &event("delivered"));
     assert_eq!(HookTestRequest::new(good.to_string()).verify(&secrets(), NOW), Ok(()));
-    // Mailgun's documentation shows the time as text and calls it a number.
+    // Mailgun's documentation shows the timestamp as a string and calls it a number.
     let number = with_field(&good, "/signature/timestamp", NOW.0 / 1000);
     assert_eq!(HookTestRequest::new(number.to_string()).verify(&secrets(), NOW), Ok(()));
 
@@ -63,7 +63,7 @@ fn the_right_key_is_believed_and_nothing_else() {
 }
 
 #[test]
-fn both_live_keys_and_the_key_of_the_account_above_are_believed() {
+fn both_active_keys_and_the_parent_account_key_verify() {
     let both = HookSecrets::from_keys(Kind::Mailgun, &["the-key-that-goes-away", KEY]).unwrap();
     for key in ["the-key-that-goes-away", KEY] {
         assert_eq!(
@@ -81,7 +81,7 @@ fn both_live_keys_and_the_key_of_the_account_above_are_believed() {
 }
 
 #[test]
-fn an_old_proof_is_stale_and_asks_to_come_again() {
+fn an_old_signature_is_stale_and_retryable() {
     let post = |at| HookTestRequest::new(signed(KEY, at, &event("delivered")).to_string());
     for near in [-300_000, 300_000] {
         assert_eq!(post(NOW.plus(near)).verify(&secrets(), NOW), Ok(()), "{near}");
@@ -95,10 +95,10 @@ fn an_old_proof_is_stale_and_asks_to_come_again() {
 }
 
 #[test]
-fn the_token_is_given_out_so_that_a_stolen_proof_can_be_told() {
+fn the_token_is_exposed_so_that_a_reused_signature_can_be_detected() {
     let good = signed(KEY, NOW, &event("delivered"));
     let forged = with_field(&good, "/event-data/event", "complained");
-    // The scheme itself cannot tell: this is why the token must be remembered with the event's name.
+    // The scheme itself cannot detect it, so the token must be stored together with the event's dedupe key.
     assert_eq!(HookTestRequest::new(forged.to_string()).verify(&secrets(), NOW), Ok(()));
     let token = |body: &Value| HookTestRequest::new(body.to_string()).token();
     assert_eq!(token(&good).as_deref(), Some(TOKEN));
@@ -109,7 +109,7 @@ fn the_token_is_given_out_so_that_a_stolen_proof_can_be_told() {
 }
 
 #[test]
-fn events_are_told_apart() {
+fn event_types_map_to_reported_statuses() {
     let cases = [
         (event("accepted"), ReportedStatus::Accepted),
         (event("delivered"), ReportedStatus::Delivered),
@@ -131,18 +131,18 @@ fn events_are_told_apart() {
 }
 
 #[test]
-fn the_parts_are_read() {
+fn the_fields_are_parsed() {
     let report = sole_event(Kind::Mailgun, &signed(KEY, NOW, &event("delivered")));
-    // With the brackets that the answer to a send has.
+    // With the angle brackets that the response to a send has.
     assert_eq!(report.remote_id.as_deref(), Some("<20130503182626.18666.16540@mg.example.com>"));
     assert_eq!(report.occurred_at, Some(Time(1_521_472_262_908)));
     assert_eq!((report.reason.as_str(), report.is_test), ("OK", false));
-    // Signed anew, as a retry may be: the same event all the same.
+    // A retry with a new signature is the same event.
     assert_eq!(
         report.dedupe_key,
         sole_event(Kind::Mailgun, &signed(KEY, NOW.plus(60_000), &event("delivered"))).dedupe_key
     );
-    // Ids repeat after a day.
+    // Event ids are reused after a day.
     let later = with_field(&event("delivered"), "/timestamp", 1_521_572_262.0);
     assert_ne!(report.dedupe_key, sole_event(Kind::Mailgun, &signed(KEY, NOW, &later)).dedupe_key);
     let test = with_field(&event("delivered"), "/flags/is-test-mode", true);

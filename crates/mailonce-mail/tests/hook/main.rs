@@ -1,5 +1,5 @@
-//! Webhooks of mail providers against `hook`: real-looking requests, signed here with each scheme's own algorithm, and
-//! samples that the vendors published with their own verifiers.
+//! Tests of `hooks`: realistic requests, signed here with each scheme's algorithm, and samples that the vendors
+//! published with their own verifiers.
 
 #[cfg(test)]
 mod brevo;

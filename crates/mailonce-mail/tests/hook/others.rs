@@ -1,5 +1,5 @@
-//! Signatures made by others: `standardwebhooks` and `svix` as their authors publish them, SNS and SendGrid by Python's
-//! `cryptography`. What they sign is believed; bent, under another secret or too old it is not.
+//! Signatures of other implementations: the official `standardwebhooks` and `svix` packages, and Python's
+//! `cryptography` for SNS and SendGrid. Their signatures verify; modified, with another secret or too old they do not.
 
 use mailonce_core::time::Time;
 use mailonce_mail::hooks::{HookRejection, HookSecrets, Kind};
@@ -13,17 +13,17 @@ use crate::{
 
 const BODY: &str = r#"{"type":"email.received","data":{"email_id":"m1","subject":"Grüße"}}"#;
 
-/// What they signed now.
+/// Requests that the other implementations signed now.
 fn requests() -> Vec<Value> {
     let packages = ["standardwebhooks==1.1.0", "svix==2.9.1", "cryptography==50.0.2"];
-    let home = python::with("hooks", "standardwebhooks, svix.webhooks, cryptography", &packages);
+    let python_path = python::with("hooks", "standardwebhooks, svix.webhooks, cryptography", &packages);
     let with_subject = with_field(&notification("hello"), "/Subject", "About it");
     let sns: Vec<Value> = [notification("hello"), with_subject, confirmation()].map(unsigned).to_vec();
-    let given = json!({ "at": NOW.0 / 1000, "body": BODY, "sns": sns });
-    serde_json::from_str(&python::run(&home, "sign_hooks.py", &given)).unwrap()
+    let input = json!({ "at": NOW.0 / 1000, "body": BODY, "sns": sns });
+    serde_json::from_str(&python::run(&python_path, "sign_hooks.py", &input)).unwrap()
 }
 
-/// Without what only a signer adds.
+/// The message without its signature fields.
 fn unsigned(mut message: Value) -> Value {
     for name in ["Signature", "SignatureVersion"] {
         message.as_object_mut().unwrap().remove(name);
@@ -38,7 +38,7 @@ fn post(request: &Value) -> HookTestRequest {
     HookTestRequest { certificate: request["certificate"].as_str().map(|pem| pem.as_bytes().to_vec()), ..post }
 }
 
-/// The kinds that take a request, and what they are configured with: rightly, and wrongly.
+/// The kinds that accept a request, each with right and with wrong secrets.
 fn secrets(request: &Value) -> Vec<(Kind, HookSecrets, HookSecrets)> {
     let secret = || request["secret"].as_str().unwrap();
     let keys = |kind, key: &str| HookSecrets::from_keys(kind, &[key]).unwrap();
@@ -58,7 +58,7 @@ fn secrets(request: &Value) -> Vec<(Kind, HookSecrets, HookSecrets)> {
 }
 
 #[test]
-fn what_other_libraries_sign_is_believed_and_nothing_else_is() {
+fn signatures_of_other_libraries_verify_and_forgeries_do_not() {
     let requests = requests();
     let schemes: std::collections::BTreeSet<&str> =
         requests.iter().map(|one| one["scheme"].as_str().unwrap()).collect();
@@ -66,21 +66,21 @@ fn what_other_libraries_sign_is_believed_and_nothing_else_is() {
     for request in &requests {
         let (scheme, body) = (&request["scheme"], request["body"].as_str().unwrap());
         for (kind, right, wrong) in secrets(request) {
-            let verdict = |post: &HookTestRequest, secrets: &HookSecrets, now: Time| post.verify(secrets, now);
+            let verify = |post: &HookTestRequest, secrets: &HookSecrets, now: Time| post.verify(secrets, now);
             let post = post(request);
-            assert_eq!(verdict(&post, &right, NOW), Ok(()), "{scheme} for {kind}");
-            let refused = verdict(&post, &wrong, NOW);
-            assert!(refused.is_err(), "{scheme} for {kind} under a secret that is not its own");
-            let bent = body.replace("m1", "m2").replace("hello", "hullo").replace("chosen", "chusen");
-            assert_ne!(bent, body);
+            assert_eq!(verify(&post, &right, NOW), Ok(()), "{scheme} for {kind}");
+            let refused = verify(&post, &wrong, NOW);
+            assert!(refused.is_err(), "{scheme} for {kind} with a wrong secret");
+            let modified = body.replace("m1", "m2").replace("hello", "hullo").replace("chosen", "chusen");
+            assert_ne!(modified, body);
             assert_eq!(
-                verdict(&post.clone().with_body(bent), &right, NOW),
+                verify(&post.clone().with_body(modified), &right, NOW),
                 Err(HookRejection::BadSignature),
                 "{scheme} for {kind}"
             );
             let late = NOW.plus(right.tolerance_ms() + 1_000);
             assert!(
-                matches!(verdict(&post, &right, late), Err(HookRejection::Stale { .. })),
+                matches!(verify(&post, &right, late), Err(HookRejection::Stale { .. })),
                 "{scheme} for {kind}, too old"
             );
         }

@@ -1,4 +1,4 @@
-//! Postmark: knocks instead of signatures, and its records.
+//! Postmark: shared secrets instead of signatures, and its record types.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -11,8 +11,8 @@ fn basic(user: &str, password: &str) -> SharedSecret {
     SharedSecret::Basic { user: user.into(), password: password.into() }
 }
 
-fn secrets(knocks: Vec<SharedSecret>) -> HookSecrets {
-    HookSecrets::from_shared_secrets(Kind::Postmark, knocks).unwrap()
+fn secrets(shared_secrets: Vec<SharedSecret>) -> HookSecrets {
+    HookSecrets::from_shared_secrets(Kind::Postmark, shared_secrets).unwrap()
 }
 
 fn request_with_basic_auth(pair: &str) -> HookTestRequest {
@@ -39,7 +39,7 @@ fn bounce(kind: &str) -> Value {
 }
 
 #[test]
-fn a_password_opens_and_another_does_not() {
+fn only_the_right_password_authenticates() {
     let secrets = secrets(vec![basic("hooks", "a long enough password")]);
     assert_eq!(request_with_basic_auth("hooks:a long enough password").verify(&secrets, NOW), Ok(()));
     assert_eq!(
@@ -56,7 +56,7 @@ fn a_password_opens_and_another_does_not() {
 }
 
 #[test]
-fn two_passwords_live_while_one_replaces_the_other() {
+fn two_passwords_are_active_during_a_rotation() {
     let both = secrets(vec![basic("hooks", "the old password 1"), basic("hooks", "the new password 2")]);
     assert_eq!(request_with_basic_auth("hooks:the old password 1").verify(&both, NOW), Ok(()));
     assert_eq!(request_with_basic_auth("hooks:the new password 2").verify(&both, NOW), Ok(()));
@@ -67,7 +67,7 @@ fn two_passwords_live_while_one_replaces_the_other() {
 }
 
 #[test]
-fn a_token_in_a_header_or_in_the_address_opens() {
+fn a_token_in_a_header_or_query_authenticates() {
     let token = "0123456789abcdef";
     let header = secrets(vec![SharedSecret::Header { name: "X-Hook-Token".into(), value: token.into() }]);
     assert_eq!(HookTestRequest::new("{}").with("x-hook-token", token).verify(&header, NOW), Ok(()));
@@ -90,8 +90,8 @@ fn a_token_in_a_header_or_in_the_address_opens() {
 }
 
 #[test]
-fn weak_secrets_are_not_taken() {
-    let make = |knocks| HookSecrets::from_shared_secrets(Kind::Postmark, knocks).unwrap_err();
+fn weak_secrets_are_rejected() {
+    let make = |secrets| HookSecrets::from_shared_secrets(Kind::Postmark, secrets).unwrap_err();
     assert_eq!(make(vec![]), HookSecretError::WrongCount);
     assert_eq!(make(vec![basic("a", "0123456789abcdef"); 3]), HookSecretError::WrongCount);
     assert_eq!(make(vec![basic("a", "short")]), HookSecretError::TooShort);
@@ -105,7 +105,7 @@ fn weak_secrets_are_not_taken() {
 }
 
 #[test]
-fn a_delivery_is_read() {
+fn a_delivery_is_parsed() {
     let report = sole_event(Kind::Postmark, &delivered());
     assert_eq!(report.reported_status, ReportedStatus::Delivered);
     assert_eq!(report.email, our_email_id());
@@ -116,7 +116,7 @@ fn a_delivery_is_read() {
 }
 
 #[test]
-fn records_are_told_apart() {
+fn record_types_map_to_reported_statuses() {
     let bounces = [
         ("HardBounce", HARD_BOUNCE),
         ("BadEmailAddress", HARD_BOUNCE),
@@ -134,7 +134,7 @@ fn records_are_told_apart() {
     }
     let complaint = with_field(&bounce("SpamComplaint"), "/RecordType", "SpamComplaint");
     assert_eq!(sole_event(Kind::Postmark, &complaint).reported_status, ReportedStatus::Complained);
-    // Somebody who unsubscribes did get the mail.
+    // A recipient who unsubscribes did receive the mail.
     for record in ["SubscriptionChange", "Open", "Click", "Of tomorrow"] {
         let event = with_field(&delivered(), "/RecordType", record);
         assert_eq!(sole_event(Kind::Postmark, &event).reported_status, ReportedStatus::Other, "{record}");
@@ -143,10 +143,10 @@ fn records_are_told_apart() {
 }
 
 #[test]
-fn a_repeat_has_the_same_name_and_another_event_has_another() {
+fn a_redelivery_has_the_same_dedupe_key_and_another_event_another() {
     let name = |event: &Value| sole_event(Kind::Postmark, event).dedupe_key;
     let first = name(&delivered());
-    // What changes between repeats, or is added by Postmark one day, does not count.
+    // Fields that change between redeliveries, or that Postmark may add later, do not count.
     assert_eq!(first, name(&with_field(&delivered(), "/Attempt", 7)));
     assert_eq!(first, name(&with_field(&delivered(), "/Tag", "another")));
     for (place, value) in [
@@ -161,7 +161,7 @@ fn a_repeat_has_the_same_name_and_another_event_has_another() {
 }
 
 #[test]
-fn arrays_are_read_and_test_buttons_are_known() {
+fn arrays_are_parsed_and_test_events_are_recognized() {
     let body = json!([delivered(), bounce("HardBounce")]).to_string();
     let says: Vec<_> = HookTestRequest::new(body)
         .parse_events(Kind::Postmark)

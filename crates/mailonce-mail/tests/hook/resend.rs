@@ -1,4 +1,4 @@
-//! Resend: the published vector of Standard Webhooks and Svix, and its events.
+//! Resend: the published test vector of Standard Webhooks and Svix, and events.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -53,11 +53,11 @@ fn bounce(kind: &str, sub: &str) -> Value {
 }
 
 #[test]
-fn the_published_vector_is_believed_under_both_names() {
+fn the_published_vector_verifies_with_both_header_families() {
     for family in ["svix", "webhook", "SVIX", "Webhook"] {
         assert_eq!(vector(family).verify(&secrets(), THEN), Ok(()), "{family}");
     }
-    // Unknown versions and a signature by another key beside it, as during a change of secrets at the sender.
+    // Unknown versions and a signature with another key next to it, as during a key rotation at the sender.
     let many = format!(
         "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7TBAg== v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc= {VECTOR} v2,x novalue"
     );
@@ -66,7 +66,7 @@ fn the_published_vector_is_believed_under_both_names() {
 }
 
 #[test]
-fn a_bent_vector_is_not() {
+fn a_modified_vector_is_rejected() {
     let verdict = |post: HookTestRequest| post.verify(&secrets(), THEN);
     assert_eq!(verdict(vector("svix").with_body(r#"{"test":2432232314}"#)), Err(HookRejection::BadSignature));
     let other = HookSecrets::from_keys(Kind::Resend, &["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]).unwrap();
@@ -77,7 +77,7 @@ fn a_bent_vector_is_not() {
         let twice = vector("svix").with(name, value);
         assert!(matches!(verdict(twice), Err(HookRejection::Malformed(_))), "{name}");
     }
-    // Half of one family does not complete the other.
+    // Headers of the two families cannot be mixed.
     let mixed = vector("svix").without("svix-id").with("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek");
     assert_eq!(verdict(mixed), Err(HookRejection::MissingHeader("webhook-timestamp")));
     let dotted = vector("svix").without("svix-id").with("svix-id", "msg.1");
@@ -86,7 +86,7 @@ fn a_bent_vector_is_not() {
 }
 
 #[test]
-fn time_is_checked_on_both_sides_after_the_signature() {
+fn the_timestamp_is_checked_in_both_directions_after_the_signature() {
     for near in [-300_000, 300_000] {
         assert_eq!(vector("svix").verify(&secrets(), THEN.plus(near)), Ok(()));
     }
@@ -94,13 +94,13 @@ fn time_is_checked_on_both_sides_after_the_signature() {
         assert_eq!(vector("svix").verify(&secrets(), THEN.plus(far)), Err(HookRejection::Stale { off_ms: far }));
     }
     assert_eq!(vector("svix").verify(&secrets().with_tolerance_ms(301_000), THEN.plus(300_001)), Ok(()));
-    // A forged one does not learn about our clock.
+    // A forged request learns nothing about our clock.
     let forged = vector("svix").with_body("{}");
     assert_eq!(forged.verify(&secrets(), THEN.plus(900_000)), Err(HookRejection::BadSignature));
 }
 
 #[test]
-fn two_secrets_live_side_by_side() {
+fn two_secrets_can_be_active() {
     let new = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
     let both = HookSecrets::from_keys(Kind::Resend, &[SECRET, new]).unwrap();
     for secret in [SECRET, new] {
@@ -117,13 +117,13 @@ fn two_secrets_live_side_by_side() {
 }
 
 #[test]
-fn a_source_of_another_kind_is_our_own_trouble() {
+fn secrets_of_another_kind_are_a_retryable_misconfiguration() {
     let reject = vector("svix").verify_as(Kind::Usesend, &secrets(), THEN).unwrap_err();
     assert_eq!((reject.clone(), reject.status()), (HookRejection::Misconfigured, 503));
 }
 
 #[test]
-fn events_are_told_apart() {
+fn event_types_map_to_reported_statuses() {
     let sentence = "Resend has suppressed sending to this address because it is on the account-level suppression list.";
     let cases = [
         (event("email.sent"), ReportedStatus::Accepted),
@@ -152,12 +152,12 @@ fn events_are_told_apart() {
 }
 
 #[test]
-fn the_signed_id_names_the_event() {
+fn the_signed_id_is_the_dedupe_key() {
     let body = event("email.sent").to_string();
     let read = |post: HookTestRequest| post.parse_events(Kind::Resend).unwrap().remove(0).dedupe_key;
     let first = read(signed(SECRET, NOW, &body));
     assert_eq!(first, "msg_1");
-    // A retry has another time and signature, and the same id.
+    // A retry has a new timestamp and signature, but the same id.
     assert_eq!(first, read(signed(SECRET, NOW.plus(3_600_000), &body)));
     assert_ne!(first, read(HookTestRequest::new(body.as_str()).with("webhook-id", "msg_2")));
     let bare = read(HookTestRequest::new(body.as_str()));
@@ -166,7 +166,7 @@ fn the_signed_id_names_the_event() {
 }
 
 #[test]
-fn tags_as_a_list_headers_and_many_recipients_are_read() {
+fn tag_lists_headers_and_several_recipients_are_parsed() {
     let listed = with_field(
         &event("email.sent"),
         "/data/tags",
@@ -176,7 +176,7 @@ fn tags_as_a_list_headers_and_many_recipients_are_read() {
     let headers = json!([{"name": "X-Mailonce-Id", "value": OUR_EMAIL_ID}]);
     let headed = with_field(&with_field(&event("email.sent"), "/data/tags", json!({})), "/data/headers", headers);
     assert_eq!(sole_event(Kind::Resend, &headed).email, our_email_id());
-    // Nobody can tell which of two it is about.
+    // With two recipients the event does not say which one it concerns.
     let two = with_field(&event("email.sent"), "/data/to", json!(["a@example.com", "b@example.com"]));
     assert_eq!(sole_event(Kind::Resend, &two).recipient, None);
     assert!(

@@ -1,4 +1,4 @@
-//! A request that can be bent, and words to say what should come of it.
+//! Test harness: requests that can be modified, and helpers for assertions.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{id::EmailId, time::Time};
@@ -8,7 +8,7 @@ use mailonce_mail::hooks::{
 use serde_json::Value;
 use sha2::Sha256;
 
-/// Our id, as every provider gives it back.
+/// Our email id, as providers return it.
 pub(crate) const OUR_EMAIL_ID: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
 
 /// 2026-11-15T10:00:00Z.
@@ -37,8 +37,8 @@ impl HookTestRequest {
 
     pub(crate) fn without(mut self, name: &str) -> Self {
         let before = self.headers.len();
-        self.headers.retain(|(given, _)| !given.eq_ignore_ascii_case(name));
-        assert!(self.headers.len() < before, "{name} was never there");
+        self.headers.retain(|(header, _)| !header.eq_ignore_ascii_case(name));
+        assert!(self.headers.len() < before, "there is no header {name}");
         self
     }
 
@@ -54,9 +54,9 @@ impl HookTestRequest {
         self
     }
 
-    fn with_request<T>(&self, look: impl FnOnce(&HookRequest<'_>) -> T) -> T {
+    fn with_request<T>(&self, use_request: impl FnOnce(&HookRequest<'_>) -> T) -> T {
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
-        look(&HookRequest {
+        use_request(&HookRequest {
             headers: &headers,
             query: &self.query,
             body: &self.body,
@@ -73,7 +73,7 @@ impl HookTestRequest {
         self.with_request(|request| hooks::verify(kind, secrets, request, now))
     }
 
-    /// The mail in it.
+    /// Parses the mail in the request.
     pub(crate) fn parse_mail(&self, kind: Kind) -> Result<Option<HookMail>, HookParseError> {
         self.with_request(|request| hooks::parse_mail(kind, request))
     }
@@ -87,11 +87,11 @@ impl HookTestRequest {
     }
 }
 
-/// The only report of a body.
+/// The only event of a body.
 pub(crate) fn sole_event(kind: Kind, body: &Value) -> HookEvent {
-    let mut reports = HookTestRequest::new(body.to_string()).parse_events(kind).unwrap();
-    assert_eq!(reports.len(), 1, "{reports:?}");
-    reports.remove(0)
+    let mut events = HookTestRequest::new(body.to_string()).parse_events(kind).unwrap();
+    assert_eq!(events.len(), 1, "{events:?}");
+    events.remove(0)
 }
 
 pub(crate) fn our_email_id() -> Option<EmailId> {

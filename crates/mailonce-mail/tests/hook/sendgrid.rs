@@ -1,4 +1,4 @@
-//! SendGrid: its published samples, keys made here, and its batches.
+//! SendGrid: published samples, generated keys, and batches.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -48,7 +48,7 @@ fn published() -> HookTestRequest {
         .with(TIMESTAMP, published::SECONDS.to_string())
 }
 
-/// A key made here: what signs, and the text that SendGrid would show.
+/// A generated key pair, and its public key in the format that SendGrid displays.
 fn pair() -> (EcdsaKeyPair, String) {
     let chance = SystemRandom::new();
     let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &chance).unwrap();
@@ -73,7 +73,7 @@ fn event(word: &str) -> Value {
 }
 
 #[test]
-fn the_published_samples_are_believed() {
+fn the_published_samples_verify() {
     let secrets = secrets(&[published::KEY]);
     let then = Time(published::SECONDS * 1000);
     assert_eq!(published().verify(&secrets, then), Ok(()));
@@ -90,10 +90,10 @@ fn the_published_samples_are_believed() {
 }
 
 #[test]
-fn a_bent_sample_is_not() {
+fn a_modified_sample_is_rejected() {
     let secrets = secrets(&[published::KEY]);
     let then = Time(published::SECONDS * 1000);
-    // The line end is part of what was signed.
+    // The line end is part of the signed bytes.
     let trimmed = published().with_body(published::BODY.trim_end());
     assert_eq!(trimmed.verify(&secrets, then), Err(HookRejection::BadSignature));
     let tampered = published().with_body(published::BODY.replace("dropped", "deliver"));
@@ -118,7 +118,7 @@ fn a_bent_sample_is_not() {
 }
 
 #[test]
-fn both_live_keys_are_believed() {
+fn both_active_keys_verify() {
     let (old, new) = (pair(), pair());
     let both = secrets(&[&old.1, &new.1]);
     for key in [&old.0, &new.0] {
@@ -137,7 +137,7 @@ fn both_live_keys_are_believed() {
 }
 
 #[test]
-fn events_are_told_apart() {
+fn event_types_map_to_reported_statuses() {
     let cases = [
         (event("processed"), ReportedStatus::Accepted),
         (event("delivered"), ReportedStatus::Delivered),
@@ -167,7 +167,7 @@ fn events_are_told_apart() {
 }
 
 #[test]
-fn a_batch_is_read_whole_and_up_to_a_limit() {
+fn a_batch_is_parsed_up_to_a_limit() {
     let many = |count: usize| {
         Value::Array((0..count).map(|n| with_field(&event("open"), "/sg_event_id", format!("e{n}"))).collect())
     };

@@ -1,4 +1,4 @@
-//! SES: what is inside the messages of SNS, one report for each recipient.
+//! SES: the events inside SNS messages, one per recipient.
 
 use mailonce_core::time::Time;
 use mailonce_mail::hooks::{HookEvent, HookParseError, Kind, MAX_EVENTS, ReportedStatus};
@@ -53,7 +53,7 @@ fn read(event: &Value) -> Vec<HookEvent> {
 }
 
 #[test]
-fn a_delivery_is_read() {
+fn a_delivery_is_parsed() {
     let reports = read(&delivered());
     let report = &reports[0];
     assert_eq!((reports.len(), report.reported_status, report.email), (1, ReportedStatus::Delivered, our_email_id()));
@@ -65,19 +65,22 @@ fn a_delivery_is_read() {
 }
 
 #[test]
-fn each_recipient_of_a_bounce_has_a_report_of_its_own() {
+fn each_recipient_of_a_bounce_has_its_own_event() {
     let reports = read(&bounce("Permanent", "General"));
-    let told: Vec<_> =
+    let recipients_and_reasons: Vec<_> =
         reports.iter().map(|report| (report.recipient.as_deref().unwrap(), report.reason.as_str())).collect();
-    assert_eq!(told, [("a@example.com", "smtp; 550 5.1.1 user unknown"), ("b@example.com", "General")]);
+    assert_eq!(
+        recipients_and_reasons,
+        [("a@example.com", "smtp; 550 5.1.1 user unknown"), ("b@example.com", "General")]
+    );
     assert_ne!(reports[0].dedupe_key, reports[1].dedupe_key);
     assert_eq!(reports[0].occurred_at, Time::parse("2026-11-15T09:59:50.669Z"));
-    // A repeat by SNS has the same id, whatever else it has.
+    // A redelivery by SNS has the same id, whatever else differs.
     assert_eq!(reports, read(&bounce("Permanent", "General")));
 }
 
 #[test]
-fn events_are_told_apart() {
+fn event_types_map_to_reported_statuses() {
     let complaint = |sub: Value| {
         let object = json!({"complainedRecipients": [{"emailAddress": "a@example.com"}], "complaintSubType": sub,
                             "complaintFeedbackType": "abuse", "timestamp": "2026-11-15T09:59:59Z"});
@@ -105,14 +108,14 @@ fn events_are_told_apart() {
         assert_eq!(read(&event)[0].reported_status, says, "{event}");
         assert!(read(&event)[0].recipient.is_some(), "{event}");
     }
-    // Feedback notifications of an identity name the type otherwise.
+    // Feedback notifications of an identity use another name for the type.
     let mut old = delivered();
     let word = old.as_object_mut().unwrap().remove("eventType").unwrap();
     assert_eq!(read(&with_field(&old, "/notificationType", word))[0].reported_status, ReportedStatus::Delivered);
 }
 
 #[test]
-fn our_id_is_found_in_the_header_too() {
+fn our_email_id_is_found_in_the_header_too() {
     let untagged = with_field(&delivered(), "/mail/tags", json!({}));
     assert_eq!(read(&untagged)[0].email, None);
     let headers = json!([{"name": "From", "value": "x"}, {"name": "x-mailonce-ID", "value": OUR_EMAIL_ID}]);
@@ -120,7 +123,7 @@ fn our_id_is_found_in_the_header_too() {
 }
 
 #[test]
-fn words_of_sns_itself_are_not_errors() {
+fn plain_messages_of_sns_are_not_errors() {
     let hello = notification("Successfully validated SNS topic for Amazon SES event publishing.");
     let reports = HookTestRequest::new(hello.to_string()).parse_events(Kind::Ses).unwrap();
     assert_eq!((reports[0].reported_status, reports[0].is_test, reports[0].email), (ReportedStatus::Other, true, None));
@@ -136,7 +139,7 @@ fn words_of_sns_itself_are_not_errors() {
 }
 
 #[test]
-fn recipients_are_bounded() {
+fn the_number_of_recipients_is_limited() {
     let crowd = with_field(&delivered(), "/delivery/recipients", vec!["a@example.com"; MAX_EVENTS + 1]);
     let post = HookTestRequest::new(notification(&crowd.to_string()).to_string());
     assert_eq!(post.parse_events(Kind::Ses), Err(HookParseError::TooMany(MAX_EVENTS + 1)));

@@ -1,6 +1,6 @@
-//! SNS: signatures by a certificate made for these tests (`fixtures/`, with its key), and which addresses may be named.
+//! SNS: signatures with a test certificate (`fixtures/`, with its key), and the allowed URLs.
 //!
-//! Two signatures were made by OpenSSL, so that signing and checking do not share a mistake.
+//! Two signatures were made with OpenSSL, so that signing and verification do not share a mistake.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
@@ -49,7 +49,7 @@ pub(crate) fn confirmation() -> Value {
     })
 }
 
-/// Signs the fields by their names in the order that Amazon's guide gives.
+/// Signs the fields in the order of Amazon's documentation.
 fn signed(body: &Value) -> Value {
     let names = ["Message", "MessageId", "Subject", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"];
     let text: String =
@@ -73,13 +73,13 @@ fn verdict(body: &Value) -> Result<(), HookRejection> {
 }
 
 #[test]
-fn what_openssl_signed_is_believed() {
+fn signatures_of_openssl_verify() {
     assert_eq!(verdict(&hello("2", OPENSSL_SHA256)), Ok(()));
     assert_eq!(verdict(&hello("2", OPENSSL_SHA1)), Err(HookRejection::BadSignature));
 }
 
 #[test]
-fn sha1_is_believed_only_where_it_is_allowed() {
+fn sha1_verifies_only_if_allowed() {
     let old = hello("1", OPENSSL_SHA1);
     let reject = verdict(&old).unwrap_err();
     assert_eq!((reject.clone(), reject.status()), (HookRejection::Sha1, 503));
@@ -90,7 +90,7 @@ fn sha1_is_believed_only_where_it_is_allowed() {
 }
 
 #[test]
-fn every_signed_field_counts() {
+fn every_signed_field_is_verified() {
     let subject = with_field(&notification("hello"), "/Subject", "a subject");
     for body in [signed(&notification("hello")), signed(&subject), signed(&confirmation())] {
         assert_eq!(verdict(&body), Ok(()));
@@ -102,7 +102,7 @@ fn every_signed_field_counts() {
         let moved = with_field(&body, "/Timestamp", "2026-11-15T10:00:01.000Z");
         assert_eq!(verdict(&moved), Err(HookRejection::BadSignature));
     }
-    // A subject slipped in, or a notification dressed up as a confirmation.
+    // An added subject, or a notification changed into a confirmation.
     let slipped = with_field(&signed(&notification("hello")), "/Subject", "x");
     assert_eq!(verdict(&slipped), Err(HookRejection::BadSignature));
     assert_eq!(
@@ -118,7 +118,7 @@ fn every_signed_field_counts() {
 }
 
 #[test]
-fn foreign_topics_and_missing_fields_are_refused() {
+fn other_topics_and_missing_fields_are_rejected() {
     let foreign = with_field(&notification("hello"), "/TopicArn", "arn:aws:sns:us-east-1:999999999999:mailonce-events");
     assert_eq!(verdict(&signed(&foreign)), Err(HookRejection::ForeignTopic));
     for name in
@@ -134,7 +134,7 @@ fn foreign_topics_and_missing_fields_are_refused() {
 }
 
 #[test]
-fn the_certificate_must_fit() {
+fn the_certificate_must_match_the_signature() {
     let body = signed(&notification("hello"));
     assert_eq!(post(&body, OTHER).verify(&secrets(false), NOW), Err(HookRejection::BadSignature));
     let none = HookTestRequest::new(body.to_string()).verify(&secrets(false), NOW).unwrap_err();
@@ -152,7 +152,7 @@ fn the_certificate_must_fit() {
 }
 
 #[test]
-fn an_hour_of_retries_is_fresh_and_more_is_not() {
+fn an_hour_of_retries_is_accepted_and_more_is_stale() {
     let body = post(&signed(&notification("hello")), CERTIFICATE);
     assert_eq!(body.verify(&secrets(false), NOW.plus(3_600_000)), Ok(()));
     assert_eq!(body.verify(&secrets(false), NOW.plus(-3_600_000)), Ok(()));
@@ -167,7 +167,7 @@ fn an_hour_of_retries_is_fresh_and_more_is_not() {
 }
 
 #[test]
-fn only_certificates_of_sns_are_asked_for() {
+fn only_certificate_urls_of_sns_are_accepted() {
     let needs =
         |url: &str| ses::sns_urls(with_field(&notification("x"), "/SigningCertURL", url).to_string().as_bytes());
     assert_eq!(needs(CERTIFICATE_URL).unwrap().certificate_url, CERTIFICATE_URL);
@@ -185,7 +185,7 @@ fn only_certificates_of_sns_are_asked_for() {
         format!("https://sns..amazonaws.com/{file}"),
         format!("https://SNS.us-east-1.amazonaws.com/{file}"),
         format!("https://s3.amazonaws.com/{file}"),
-        // Its own API can be made to answer with anything.
+        // The SNS API on the same host can return bytes that an attacker chose.
         "https://sns.us-east-1.amazonaws.com/?Action=GetEndpointAttributes&x=.pem".to_owned(),
         format!("https://sns.us-east-1.amazonaws.com/?x=SimpleNotificationService-1/../{file}"),
         "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-1?x=.pem".to_owned(),
@@ -202,7 +202,7 @@ fn only_certificates_of_sns_are_asked_for() {
 }
 
 #[test]
-fn a_subscription_is_confirmed_at_sns_only() {
+fn a_subscription_is_confirmed_only_at_sns() {
     let needs = |body: &Value| ses::sns_urls(body.to_string().as_bytes());
     assert_eq!(needs(&confirmation()).unwrap().subscribe_url.as_deref(), Some(SUBSCRIBE_URL));
     for wrong in [

@@ -1,4 +1,4 @@
-//! useSend: milliseconds, a key used letter by letter, and a body that counts its attempts.
+//! useSend: millisecond timestamps, the secret's text as key, and a body with an attempt counter.
 
 use mailonce_core::time::Time;
 use mailonce_mail::hooks::{HookRejection, HookSecrets, Kind, ReportedStatus};
@@ -35,7 +35,7 @@ fn event(word: &str) -> Value {
 }
 
 #[test]
-fn a_signature_made_elsewhere_is_believed() {
+fn a_signature_of_another_implementation_verifies() {
     // HMAC by Python's standard library over `1794736800000.{body}`.
     let post = HookTestRequest::new(r#"{"id":"call_1","type":"webhook.test"}"#)
         .with("x-usesend-timestamp", "1794736800000")
@@ -45,7 +45,7 @@ fn a_signature_made_elsewhere_is_believed() {
 }
 
 #[test]
-fn the_right_secret_is_believed_and_nothing_else() {
+fn only_the_right_secret_verifies() {
     let body = event("email.delivered").to_string();
     let good = signed(SECRET, NOW, &body);
     assert_eq!(good.verify(&secrets(), NOW), Ok(()));
@@ -54,7 +54,7 @@ fn the_right_secret_is_believed_and_nothing_else() {
         good.clone().with_body(body.replace("SENT", "LOST")).verify(&secrets(), NOW),
         Err(HookRejection::BadSignature)
     );
-    // The prefix belongs to the key.
+    // The prefix is part of the key.
     let stripped = signed(SECRET.trim_start_matches("whsec_"), NOW, &body);
     assert_eq!(stripped.verify(&secrets(), NOW), Err(HookRejection::BadSignature));
     for name in ["x-usesend-timestamp", "x-usesend-signature"] {
@@ -71,17 +71,17 @@ fn the_right_secret_is_believed_and_nothing_else() {
 }
 
 #[test]
-fn milliseconds_are_milliseconds() {
+fn the_timestamp_is_in_milliseconds() {
     let post = signed(SECRET, NOW, "{}");
     assert_eq!(post.verify(&secrets(), NOW.plus(300_000)), Ok(()));
     assert_eq!(post.verify(&secrets(), NOW.plus(300_001)), Err(HookRejection::Stale { off_ms: 300_001 }));
-    // Seconds would be a day in January 1970.
+    // Read as milliseconds, seconds would be a date in January 1970.
     let seconds = signed(SECRET, Time(NOW.0 / 1000), "{}");
     assert!(matches!(seconds.verify(&secrets(), NOW), Err(HookRejection::Stale { .. })));
 }
 
 #[test]
-fn events_are_told_apart() {
+fn event_types_map_to_reported_statuses() {
     let bounce =
         |kind: &str| with_field(&event("email.bounced"), "/data/bounce", json!({"type": kind, "message": "no"}));
     let cases = [
@@ -110,7 +110,7 @@ fn events_are_told_apart() {
 }
 
 #[test]
-fn a_retry_is_the_same_event_and_an_echoed_header_is_ours() {
+fn a_retry_is_the_same_event_and_our_id_is_found_in_the_headers() {
     let (first, second) = (event("email.sent"), with_field(&event("email.sent"), "/attempt", 2));
     assert_eq!(sole_event(Kind::Usesend, &first).dedupe_key, sole_event(Kind::Usesend, &second).dedupe_key);
     for headers in [json!({"X-Mailonce-Id": OUR_EMAIL_ID}), json!([{"name": "x-mailonce-id", "value": OUR_EMAIL_ID}])] {

@@ -1,4 +1,4 @@
-//! Letters of every kind: some by hand, any number by chance.
+//! Generators of compose inputs: some hand-written, any number random.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -10,7 +10,7 @@ use mailonce_mail::compose::{AutoSubmitted, ComposeError, ComposeInput, compose}
 use proptest::{collection::vec, option, prelude::*};
 use std::collections::BTreeMap;
 
-/// A letter that owns its parts.
+/// A compose input that owns its parts.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedComposeInput {
     pub(crate) content: EmailContent,
@@ -36,7 +36,7 @@ impl OwnedComposeInput {
         })
     }
 
-    /// The names of the headers that were asked for, in their order, without those that describe the body.
+    /// The expected header names in order, without the `Content-*` headers.
     pub(crate) fn header_names(&self) -> Vec<&str> {
         let content = &self.content;
         let present = [
@@ -72,7 +72,7 @@ fn line(most: usize) -> impl Strategy<Value = String> {
     .prop_map(move |text| text.chars().take(most).collect())
 }
 
-/// Bodies, with line ends of every kind and lines that hops like to touch.
+/// Bodies with all kinds of line ends and lines that hops tend to change.
 fn body() -> impl Strategy<Value = String> {
     let lines = prop_oneof![
         line(2_000),
@@ -87,7 +87,7 @@ fn body() -> impl Strategy<Value = String> {
         .prop_map(|(lines, end)| lines.join(end))
 }
 
-/// Text, HTML or both: the core takes no mail without a body.
+/// Text, HTML or both: the core rejects a mail without a body.
 fn bodies() -> impl Strategy<Value = (Option<String>, Option<String>)> {
     prop_oneof![
         body().prop_map(|text| (Some(text), None)),
@@ -117,7 +117,7 @@ fn attachment() -> impl Strategy<Value = Attachment> {
 }
 
 fn headers() -> impl Strategy<Value = Vec<(String, String)>> {
-    // Edges are trimmed by the core.
+    // The core trims header values.
     vec(line(998).prop_map(|value| value.trim().to_owned()), 0..4).prop_map(|values| {
         let name = |i: usize| format!("X-Custom-{i}{}", "n".repeat(i * 20));
         values.into_iter().enumerate().map(|(i, value)| (name(i), value)).collect()
@@ -144,7 +144,7 @@ fn content() -> impl Strategy<Value = EmailContent> {
     })
 }
 
-/// Letters as the core lets them pass.
+/// Inputs that the core accepts.
 pub(crate) fn compose_inputs() -> impl Strategy<Value = OwnedComposeInput> {
     let ids = || vec("<[a-zA-Z0-9+/_-]{1,100}@[a-z0-9]{1,30}\\.com>", 0..5);
     let date = 0..4_102_444_800_000_i64;
@@ -161,26 +161,26 @@ pub(crate) fn compose_inputs() -> impl Strategy<Value = OwnedComposeInput> {
     )
 }
 
-/// Any text at all, with line ends where they hurt.
+/// Any text, with line ends in harmful places.
 fn hostile() -> impl Strategy<Value = String> {
     let evil = "\r\nBcc: evil@example.com\r\nX-Evil: 1\r\n\r\n";
     prop_oneof![any::<String>(), any::<String>().prop_map(move |text| format!("{text}{evil}")), line(100)]
 }
 
-/// Letters that no core would let pass.
+/// Inputs that the core would reject.
 pub(crate) fn hostile_compose_inputs() -> impl Strategy<Value = OwnedComposeInput> {
-    (compose_inputs(), vec(hostile(), 9), 0..512_u32).prop_map(|(mut letter, evil, which)| {
+    (compose_inputs(), vec(hostile(), 9), 0..512_u32).prop_map(|(mut input, evil, which)| {
         let mut evil = evil.into_iter().enumerate().map(|(i, text)| (which >> i & 1 == 1).then_some(text));
         let mut spoil = |place: &mut String| {
             if let Some(text) = evil.next().flatten() {
                 *place = text;
             }
         };
-        let content = &mut letter.content;
+        let content = &mut input.content;
         spoil(&mut content.subject);
         spoil(content.from.name.get_or_insert_default());
         spoil(&mut content.to[0].address);
-        spoil(&mut letter.message_id);
+        spoil(&mut input.message_id);
         let file = Attachment { filename: None, content_type: None, content_id: None, bytes: Vec::new() };
         content.attachments.push(file);
         let file = &mut content.attachments[0];
@@ -191,7 +191,7 @@ pub(crate) fn hostile_compose_inputs() -> impl Strategy<Value = OwnedComposeInpu
         let header = &mut content.headers[0];
         spoil(&mut header.0);
         spoil(&mut header.1);
-        letter
+        input
     })
 }
 

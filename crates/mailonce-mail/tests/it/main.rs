@@ -1,4 +1,4 @@
-//! The room as others see it: any letter keeps the rules of mail, and another language reads what was written.
+//! Integration tests of composing: any input gives a well-formed mail, and Python parses what we wrote.
 
 #[cfg(test)]
 mod letters;

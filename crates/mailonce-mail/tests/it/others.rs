@@ -1,4 +1,4 @@
-//! Another language reads what was written here: Python's `email` the mails, `dkimpy` the signatures.
+//! Python parses our output: `email` parses the mails, `dkimpy` verifies the signatures.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
@@ -18,7 +18,7 @@ use crate::{
     python,
 };
 
-/// Letters by chance, always the same ones.
+/// Random inputs from a fixed seed.
 fn some_inputs(count: usize) -> Vec<OwnedComposeInput> {
     let chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), chance);
@@ -39,7 +39,7 @@ fn body(text: Option<&String>) -> Value {
     text.map_or(Value::Null, |text| json!(text.replace("\r\n", "\n").replace('\r', "\n")))
 }
 
-/// Files in the order of the parts: first what belongs to the HTML.
+/// Attachments in the order of the parts: inline ones first.
 fn files(content: &EmailContent) -> Value {
     let inline = |file: &Attachment| {
         content.html.is_some() && file.content_id.as_deref().is_some_and(|id| !id.trim().is_empty())
@@ -56,29 +56,29 @@ fn file(attachment: &Attachment, inline: bool) -> Value {
 }
 
 #[test]
-fn python_reads_every_mail_as_it_was_asked_for() {
+fn python_parses_every_mail_as_composed() {
     let cases: Value = some_inputs(300)
         .iter()
-        .map(|letter| json!({ "mail": STANDARD.encode(letter.compose().unwrap()), "asked": expected_mail(letter) }))
+        .map(|input| json!({ "mail": STANDARD.encode(input.compose().unwrap()), "asked": expected_mail(input) }))
         .collect();
     python::run(Path::new("python3"), "read_mail.py", &cases);
 }
 
-fn expected_mail(letter: &OwnedComposeInput) -> Value {
-    let content = &letter.content;
+fn expected_mail(input: &OwnedComposeInput) -> Value {
+    let content = &input.content;
     json!({
-        "names": letter.header_names(),
+        "names": input.header_names(),
         "from": people(std::slice::from_ref(&content.from)),
         "to": people(&content.to),
         "cc": people(&content.cc),
         "reply_to": people(&content.reply_to),
         "subject": content.subject,
-        "date": letter.date.0.div_euclid(1_000),
+        "date": input.date.0.div_euclid(1_000),
         "zone": true,
-        "message_id": letter.message_id,
-        "in_reply_to": letter.in_reply_to,
-        "references": letter.references,
-        "id": letter.id.to_string(),
+        "message_id": input.message_id,
+        "in_reply_to": input.in_reply_to,
+        "references": input.references,
+        "id": input.id.to_string(),
         "custom": content.headers,
         "text": body(content.text.as_ref()),
         "html": body(content.html.as_ref()),
@@ -98,10 +98,10 @@ fn dkimpy_verifies_both_kinds_of_signature() {
     let signers = keys.each_ref().map(|(selector, key)| DkimSigner { domain: "example.com", selector, key });
     let records: Map<String, Value> = signers.iter().map(record).collect();
     let rsa: Vec<String> = keys.iter().filter(|(_, key)| key.algorithm() == DkimAlgorithm::Rsa).map(pkcs8).collect();
-    let cases = some_inputs(40).into_iter().map(|mut letter| {
-        // dkimpy refuses a signature from the future.
-        letter.date.0 %= 1_700_000_000_000;
-        let signed = sign(&letter.compose().unwrap(), &signers, letter.date).unwrap();
+    let cases = some_inputs(40).into_iter().map(|mut input| {
+        // dkimpy rejects a signature from the future.
+        input.date.0 %= 1_700_000_000_000;
+        let signed = sign(&input.compose().unwrap(), &signers, input.date).unwrap();
         json!({ "mail": STANDARD.encode(signed), "records": records, "signatures": signers.len() })
     });
     let cases: Vec<Value> = cases.collect();

@@ -1,44 +1,44 @@
-//! What holds for every letter, however odd.
+//! Properties of every composed mail, however odd the input.
 
 use crate::letters::{OwnedComposeInput, compose_inputs, hostile_compose_inputs};
 use mailonce_mail::compose::needs_smtputf8;
 use proptest::prelude::*;
 
-/// Header names of one block of headers, read without any help from the room.
+/// The header names of a block, parsed independently of the crate.
 fn names(block: &str) -> Vec<String> {
     let fields = block.split("\r\n").filter(|line| !line.starts_with([' ', '\t']));
     fields.map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
 }
 
-fn check(letter: &OwnedComposeInput, mail: &[u8]) -> Result<(), TestCaseError> {
+fn check(input: &OwnedComposeInput, mail: &[u8]) -> Result<(), TestCaseError> {
     let text = std::str::from_utf8(mail).map_err(|error| TestCaseError::fail(error.to_string()))?;
     prop_assert!(text.ends_with("\r\n"));
     for line in text.split("\r\n") {
         prop_assert!(line.len() <= 998, "{} octets", line.len());
         prop_assert!(!line.contains(['\r', '\n', '\0']), "{line:?}");
     }
-    if !needs_smtputf8(&letter.content) {
+    if !needs_smtputf8(&input.content) {
         prop_assert!(text.is_ascii());
     }
     prop_assert!(!text.contains("hidden-copy"));
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| TestCaseError::fail("no end of headers"))?;
-    let mut expected = letter.header_names();
+    let mut expected = input.header_names();
     expected.push("Content-Type");
     if !head.contains("Content-Type: multipart/") {
         expected.push("Content-Transfer-Encoding");
     }
     prop_assert_eq!(names(head), expected);
-    // A line is longer than it should be only where nothing in it could be folded.
+    // A line exceeds the limit only if it has no place to fold.
     for line in head.split("\r\n").filter(|line| line.len() > 78) {
         let folded = line.strip_prefix(' ');
         let value = folded.unwrap_or_else(|| line.split_once(": ").unwrap_or_default().1);
         prop_assert!(!value.trim_start().contains(' '), "{line:?}");
     }
-    check_parts(letter, body)
+    check_parts(input, body)
 }
 
-/// Between boundaries stand only headers about the part.
-fn check_parts(letter: &OwnedComposeInput, body: &str) -> Result<(), TestCaseError> {
+/// The parts between boundaries have only `Content-*` headers.
+fn check_parts(input: &OwnedComposeInput, body: &str) -> Result<(), TestCaseError> {
     let known = ["Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "Content-ID"];
     let mut leaves = 0;
     for part in body.split("--=_").skip(1).filter(|part| !part[32..].starts_with("--")) {
@@ -48,7 +48,7 @@ fn check_parts(letter: &OwnedComposeInput, body: &str) -> Result<(), TestCaseErr
         }
         leaves += usize::from(!block.contains("Content-Type: multipart/"));
     }
-    let content = &letter.content;
+    let content = &input.content;
     let asked = content.attachments.len() + usize::from(content.text.is_some()) + usize::from(content.html.is_some());
     // A single body has no boundaries.
     prop_assert_eq!(leaves, if asked == 1 { 0 } else { asked });
@@ -59,16 +59,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_letter_becomes_a_well_formed_mail_and_always_the_same(letter in compose_inputs()) {
-        let mail = letter.compose().map_err(|error| TestCaseError::fail(error.to_string()))?;
-        check(&letter, &mail)?;
-        prop_assert_eq!(letter.compose(), Ok(mail));
+    fn every_input_gives_a_well_formed_mail_deterministically(input in compose_inputs()) {
+        let mail = input.compose().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        check(&input, &mail)?;
+        prop_assert_eq!(input.compose(), Ok(mail));
     }
 
     #[test]
-    fn a_hostile_letter_is_refused_or_harmless(letter in hostile_compose_inputs()) {
-        if let Ok(mail) = letter.compose() {
-            check(&letter, &mail)?;
+    fn a_hostile_input_is_rejected_or_harmless(input in hostile_compose_inputs()) {
+        if let Ok(mail) = input.compose() {
+            check(&input, &mail)?;
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a mail costs to read. Alone in its process, since it counts the memory of all of it.
+//! Memory use of parsing. This test has its own process, because it counts the memory of the whole process.
 //!
-//! Mails of our own are always read. Where a folder of others lies beside this repository (`shared/corpus/mime`), or
-//! `MAILONCE_MIME_CORPUS` names one, each of its files is read, too.
+//! Our own mails are always parsed. Files of the folder in `MAILONCE_MIME_CORPUS`, or of `shared/corpus/mime` next to
+//! this repository, are parsed too if they exist.
 
 #[cfg(test)]
 #[path = "../received/hostile.rs"]
@@ -23,13 +23,13 @@ use std::{
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// What the smallest mail may cost: tables of a parser do not grow with it.
+/// The base cost of any mail, because the parser's tables do not depend on its size.
 const ALLOWANCE: usize = 64 * 1024;
-/// Far more than any needs, so that only what does not end is found out on a busy machine.
+/// A generous timeout, so that even on a busy machine only endless loops exceed it.
 const MAX_DURATION: Duration = Duration::from_secs(20);
 
 #[test]
-fn no_mail_costs_more_than_three_times_itself_or_never_ends() {
+fn no_mail_needs_more_than_three_times_its_size_or_hangs() {
     let own = hostile::mails();
     assert!(own.len() >= 20);
     let others = corpus_mails().unwrap();
@@ -46,9 +46,9 @@ fn no_mail_costs_more_than_three_times_itself_or_never_ends() {
     println!("the dearest: {} at {} % of its size", worst.1, worst.0);
 }
 
-/// The most memory that was in use while a mail was parsed, beyond the mail itself.
+/// The peak memory while a mail is parsed, without the mail itself.
 fn peak_memory(mail: &[u8]) -> usize {
-    // Tables that are made once are nobody's cost.
+    // Tables that are built once do not count.
     drop(parse::parse(b"From: a@x.example\r\n\r\nx"));
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();
@@ -56,7 +56,7 @@ fn peak_memory(mail: &[u8]) -> usize {
     MEMORY.peak_usage().saturating_sub(before)
 }
 
-/// The rest of a mail's way.
+/// Runs the steps after parsing.
 fn process_mail(mail: &[u8]) {
     let parsed = parse::parse(mail);
     let page = parsed.html.as_deref().map(HtmlPage::parse);
@@ -66,7 +66,7 @@ fn process_mail(mail: &[u8]) {
     assert_eq!(view.text.matches("<<<").count(), 1);
 }
 
-/// Mails that nobody here wrote, when they are there.
+/// The mails of the external corpus, if it exists.
 fn corpus_mails() -> io::Result<Vec<(String, Vec<u8>)>> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/mime");
     let folder = match std::env::var_os("MAILONCE_MIME_CORPUS") {

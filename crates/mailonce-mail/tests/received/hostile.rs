@@ -1,6 +1,6 @@
-//! Mails that were made to hurt a parser, some of them large.
+//! Mails that attack a parser, some of them large.
 
-/// Each with its name.
+/// All hostile mails with their names.
 pub(crate) fn mails() -> Vec<(&'static str, Vec<u8>)> {
     let mut mails = small();
     mails.extend(large());
@@ -56,7 +56,7 @@ fn small() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Each would grow many times over in a parser that is not careful.
+/// Each would grow many times in size in a careless parser.
 fn large() -> Vec<(&'static str, String)> {
     let nested = (0..3_000).fold(String::new(), |mail, n| {
         mail + &format!("Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n")

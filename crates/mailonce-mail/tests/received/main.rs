@@ -1,4 +1,4 @@
-//! What holds for received mail, whatever the bytes are: nothing panics, everything ends, every list is bounded.
+//! Properties of received mail for any bytes: nothing panics, everything terminates, every list has a limit.
 
 #[cfg(test)]
 mod hidden;
@@ -17,7 +17,7 @@ use mailonce_mail::{
 };
 use proptest::prelude::*;
 
-/// The whole way of one mail, with what must hold at its end.
+/// Runs one mail through all steps and checks the results.
 fn process_mail(raw: &[u8]) -> Result<(), TestCaseError> {
     let mail = parse::parse(raw);
     prop_assert_eq!(&parse::parse(raw), &mail, "the same bytes, the same mail");
@@ -71,17 +71,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes_are_survived(raw in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_do_not_panic(raw in proptest::collection::vec(any::<u8>(), 0..2000)) {
         process_mail(&raw)?;
     }
 
     #[test]
-    fn mutated_mails_are_survived(raw in mutants::mails()) {
+    fn mutated_mails_do_not_panic(raw in mutants::mails()) {
         process_mail(&raw)?;
     }
 
     #[test]
-    fn random_markup_is_survived(html in mutants::markup()) {
+    fn random_markup_does_not_panic(html in mutants::markup()) {
         let page = HtmlPage::parse(&html);
         let hidden = page.hidden.chars;
         prop_assert!(hidden <= html.chars().count());
@@ -92,13 +92,13 @@ proptest! {
     }
 
     #[test]
-    fn random_words_and_numbers_are_survived(text in mutants::words()) {
+    fn random_words_and_numbers_do_not_panic(text in mutants::words()) {
         process_mail(format!("Subject: {}\nContent-Type: text/plain; charset=utf-8\n\n{text}", text.replace('\n', " ")).as_bytes())?;
     }
 }
 
 #[test]
-fn mails_that_were_made_to_hurt_are_survived() {
+fn hostile_mails_do_not_panic() {
     for (name, raw) in hostile::mails() {
         process_mail(&raw).unwrap_or_else(|broken| panic!("{name}: {broken}"));
     }

@@ -1,4 +1,4 @@
-//! Mails with something broken in them.
+//! Generators of malformed mails and markup.
 
 use proptest::{prelude::*, sample::Index};
 
@@ -32,7 +32,7 @@ pub(crate) fn mails() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Tags, attributes and text in no order.
+/// Tags, attributes and text in random order.
 pub(crate) fn markup() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "<(div|p|a|b|font|td|tr|table|li|ul|img|br|style|script|span)( (style|href|class|color|hidden|width)=['\"]?(display:none|font-size:0|color:#fff|x|1|https://x\\.example/)['\"]?)?>?",
@@ -43,7 +43,7 @@ pub(crate) fn markup() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// Words that mean something to the search for codes, numbers of every form, and what stands between.
+/// Words that matter to the search for codes, numbers in every format, and separators.
 pub(crate) fn words() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "(code|your code is|order|PIN|验证码|コード|رمز|tel|verify|share this code|tracking code)",

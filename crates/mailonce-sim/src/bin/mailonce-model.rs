@@ -8,7 +8,7 @@ use mailonce_sim::{
         config::{ModelConfig, ModelHopClass, SeededBug},
         run::{ModelSummary, RunBounds, check_model},
     },
-    protocol::page::render_page,
+    protocol::render_page,
     report::summary::{RunSummary as Report, TestRun},
 };
 use std::{path::PathBuf, time::Duration};

@@ -1,72 +1,38 @@
-//! The ledger as it is in the end, read by the public API alone and put into the words of a history.
+//! The ledger at the end of a round, read through the public API and converted into a history for the checker.
 
 use crate::crash::inbox_snapshot;
 use crate::crash::operations::content_hash;
 use crate::crash::recording_client::TeamCredential;
-use crate::harness::http::{self, HttpReply};
+use crate::harness::api_reader::ApiReader;
 use crate::proof::history::{Attempt, Email, Event, Evidence, Handoff};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use mailonce_core::time::Time;
 use serde_json::{Map, Value};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
-/// Everything that a server shows to its teams.
+/// Everything that the API shows to the teams.
 #[derive(Debug, Clone, Default)]
 pub struct ApiSnapshot {
     /// The emails.
     pub emails: Vec<Email>,
-    /// The events, each team's in order.
+    /// The events, in order for each team.
     pub events: Vec<Event>,
-    /// When each attempt began and ended, in milliseconds since 1970, with its email.
+    /// Start and end of each attempt in milliseconds since 1970, with the id of its email.
     pub attempts: Vec<(String, i64, Option<i64>)>,
 }
 
-/// A reader of one team, on one connection.
-pub(super) struct ApiReader<'a> {
-    team: &'a TeamCredential,
-    stream: TcpStream,
-}
-
-impl<'a> ApiReader<'a> {
-    fn new(at: SocketAddr, team: &'a TeamCredential) -> Result<Self> {
-        Ok(Self { team, stream: http::connect(at)? })
-    }
-
-    pub(super) fn get(&mut self, path: &str) -> Result<Value> {
-        let credential = &self.team.credential;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {credential}\r\n\r\n");
-        let HttpReply { status, body, .. } = http::exchange_on(&mut self.stream, request.as_bytes())?;
-        ensure!(status == 200, "GET {path} was answered {status}: {body}");
-        Ok(body)
-    }
-}
-
-/// The rows of every page.
-pub(super) fn fetch_all_pages(reader: &mut ApiReader<'_>, path: &str, from: &str) -> Result<Vec<Value>> {
-    let (mut rows, mut next) = (Vec::new(), String::new());
-    loop {
-        let mut page = reader.get(&format!("{path}{next}"))?;
-        let data = page["data"].as_array_mut().context("a page without data")?;
-        rows.append(data);
-        match page["next_cursor"].as_str() {
-            Some(cursor) => next = format!("&{from}={cursor}"),
-            None => return Ok(rows),
-        }
-    }
-}
-
-/// The emails of a team in a state: id and rev.
+/// The id and revision of a team's emails in a state.
 pub fn emails_in_state(at: SocketAddr, team: &TeamCredential, state: &str) -> Result<Vec<(String, u64)>> {
-    let page = ApiReader::new(at, team)?.get(&format!("/v1/emails?state={state}&limit=100"))?;
+    let page = ApiReader::new(at, &team.credential)?.get(&format!("/v1/emails?state={state}&limit=100"))?;
     let rows = page["data"].as_array().context("a page without data")?;
     Ok(rows.iter().map(|row| (json_string(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
 
-/// The deliveries of a team in a state: `waiting` for those that nobody has read yet, `dead` for those given up.
+/// The ids of a team's deliveries in a state: `waiting` to be parsed, or `dead` after too many failures.
 pub fn deliveries_in_state(at: SocketAddr, team: &TeamCredential, state: &str) -> Result<Vec<String>> {
-    let (mut reader, mut ids) = (ApiReader::new(at, team)?, Vec::new());
-    // A credential of an agent sees the deliveries of one inbox at a time.
-    for inbox in fetch_all_pages(&mut reader, "/v1/inboxes?limit=100", "cursor")? {
+    let (mut reader, mut ids) = (ApiReader::new(at, &team.credential)?, Vec::new());
+    // An agent's credential may list the deliveries of one inbox at a time only.
+    for inbox in reader.get_all_pages("/v1/inboxes?limit=100", "cursor")? {
         let page =
             reader.get(&format!("/v1/deliveries?state={state}&limit=100&inbox={}", json_string(&inbox["id"])))?;
         ids.extend(json_array(&page["data"]).iter().map(|row| json_string(&row["id"])));
@@ -76,19 +42,19 @@ pub fn deliveries_in_state(at: SocketAddr, team: &TeamCredential, state: &str) -
 
 /// A team's events, in order.
 pub fn events(at: SocketAddr, team: &TeamCredential) -> Result<Vec<Event>> {
-    let rows = fetch_all_pages(&mut ApiReader::new(at, team)?, "/v1/events?limit=1000", "after")?;
+    let rows = ApiReader::new(at, &team.credential)?.get_all_pages("/v1/events?limit=1000", "after")?;
     Ok(rows.iter().map(|row| to_event(&team.name, row)).collect())
 }
 
-/// Everything that these teams are shown, in the words of the API: `{team: {emails, events, transports}}`.
+/// Everything that the API shows to these teams, as JSON: `{team: {emails, events, transports}}`.
 pub fn fetch_everything(at: SocketAddr, teams: &[TeamCredential]) -> Result<Value> {
     let mut all = Map::new();
     for team in teams {
-        let mut reader = ApiReader::new(at, team)?;
-        let rows = fetch_all_pages(&mut reader, "/v1/emails?limit=100", "cursor")?;
+        let mut reader = ApiReader::new(at, &team.credential)?;
+        let rows = reader.get_all_pages("/v1/emails?limit=100", "cursor")?;
         let detail = |row: &Value| reader.get(&format!("/v1/emails/{}", json_string(&row["id"])));
         let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
-        let events = fetch_all_pages(&mut reader, "/v1/events?limit=1000", "after")?;
+        let events = reader.get_all_pages("/v1/events?limit=1000", "after")?;
         let transports = reader.get("/v1/transports")?["data"].take();
         let mut shown = inbox_snapshot::fetch(&mut reader)?;
         shown.extend([("emails".to_owned(), emails.into()), ("events".to_owned(), events.into())]);
@@ -99,12 +65,13 @@ pub fn fetch_everything(at: SocketAddr, teams: &[TeamCredential]) -> Result<Valu
 }
 
 impl ApiSnapshot {
-    /// What the API showed, in the words of a history.
+    /// Converts the API's JSON into the types of the checker.
     pub fn from_api(api: &Value) -> Self {
         let mut shown = Self::default();
         for (team, all) in api.as_object().into_iter().flatten() {
-            let keyed = json_array(&all["transports"]).iter().filter(|way| way["recovery"] == "key");
-            let keyed: Vec<String> = keyed.map(|way| json_string(&way["name"])).collect();
+            let keyed =
+                json_array(&all["transports"]).iter().filter(|transport| transport["unknown_recovery"] == "key");
+            let keyed: Vec<String> = keyed.map(|transport| json_string(&transport["name"])).collect();
             json_array(&all["emails"]).iter().for_each(|detail| shown.add(team, detail, &keyed));
             shown.events.extend(json_array(&all["events"]).iter().map(|row| to_event(team, row)));
         }
@@ -113,7 +80,7 @@ impl ApiSnapshot {
 
     fn add(&mut self, team: &str, detail: &Value, keyed: &[String]) {
         let mut email = to_email(team, detail);
-        // Where a key is taken, the repeat has told by now.
+        // With a provider that takes idempotency keys, a repeat has decided the outcome by now.
         for handoff in &mut email.handoffs {
             handoff.decidable = keyed.contains(&handoff.transport);
         }
@@ -143,14 +110,14 @@ pub(super) fn json_millis(value: &Value) -> Option<i64> {
 
 fn to_email(team: &str, detail: &Value) -> Email {
     let facts = json_array(&detail["evidence"]);
-    let said = detail["text"].as_str().map(|words| content_hash(&json_string(&detail["subject"]), words));
+    let body = detail["text"].as_str().map(|words| content_hash(&json_string(&detail["subject"]), words));
     Email {
         id: json_string(&detail["id"]),
         team: team.to_owned(),
         key: json_string(&detail["key"]),
         bind: 0,
         to: json_strings(&detail["to"]),
-        body: said,
+        body,
         message_id: json_string(&detail["message_id"]),
         state: json_string(&detail["state"]),
         rev: detail["rev"].as_u64().unwrap_or_default() as u32,

@@ -1,4 +1,4 @@
-//! What was reached so far, and what it came to: the live count, the table of cells and the summary.
+//! Counts which failpoints were reached and what the rounds found; prints the progress line, the table and the summary.
 
 use crate::crash::failpoints::{HopClass, POINTS, PointRow, StoreKind};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A cell of the table.
+/// A cell of the table: failpoint, store and class of next hop.
 pub type CoverageCell = (&'static str, StoreKind, HopClass);
 
 /// How often a cell was reached.
@@ -22,30 +22,30 @@ pub struct CellHits {
     pub stops: u64,
 }
 
-/// What all rounds came to.
+/// Totals of all rounds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CampaignCounts {
-    /// Rounds that were judged.
+    /// Rounds that were checked.
     pub rounds: u64,
-    /// Kills at a point.
+    /// Kills at a failpoint.
     pub kills: u64,
-    /// Stops at a point.
+    /// Stops at a failpoint.
     pub stops: u64,
     /// Kills at any other moment.
     pub others: u64,
-    /// Cycles in which the point was not reached.
+    /// Cycles that did not reach their failpoint.
     pub misses: u64,
     /// Emails.
     pub emails: u64,
-    /// Mails that sinks took.
+    /// Mails that sinks accepted.
     pub taken: u64,
     /// The seeds of the campaigns.
     pub seeds: Vec<u64>,
-    /// Of each promise, the histories in which the second judge found it kept, and broken.
+    /// For each invariant, the number of histories in which the second checker found it kept, and broken.
     pub opinions: BTreeMap<String, (u64, u64)>,
-    /// Histories that both judges judged.
+    /// Histories that both checkers checked.
     pub judged_twice: u64,
-    /// What was broken: each with its story and the command that plays it again.
+    /// Violations, each with the log of its round and the command that replays it.
     pub violations: Vec<String>,
 }
 
@@ -55,14 +55,14 @@ struct CoverageState {
     cells: BTreeMap<CoverageCell, CellHits>,
 }
 
-/// Everything that was counted, in a form that can be gone on from.
+/// The counts as they are saved between runs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct SavedCoverage {
     counts: CampaignCounts,
     cells: Vec<(String, StoreKind, HopClass, CellHits)>,
 }
 
-/// Everything that is counted.
+/// The counts of a campaign, shared by its rounds.
 #[derive(Debug)]
 pub struct CoverageBoard {
     started_at: Instant,
@@ -76,7 +76,7 @@ impl Default for CoverageBoard {
 }
 
 impl CoverageBoard {
-    /// A board that goes on from what another left.
+    /// Continues with the counts that [`Self::save`] returned.
     pub fn resume(state: Value) -> Result<Self> {
         let SavedCoverage { counts, cells } = serde_json::from_value(state)?;
         let known = |name: &str| POINTS.iter().map(|row| row.point).find(|point| *point == name);
@@ -87,7 +87,7 @@ impl CoverageBoard {
         Ok(Self { state: Mutex::new(CoverageState { counts, cells }), ..Self::default() })
     }
 
-    /// What another board can go on from.
+    /// The counts, for [`Self::resume`].
     pub fn save(&self) -> Result<Value> {
         let marks = self.lock();
         let cells = marks.cells.iter().map(|((name, store, class), hits)| ((*name).to_owned(), *store, *class, *hits));
@@ -103,7 +103,7 @@ impl CoverageBoard {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A point was reached.
+    /// Counts a kill or a stop at a failpoint.
     pub fn record_hit(&self, cell: CoverageCell, stopped: bool) {
         let mut marks = self.lock();
         let hits = marks.cells.entry(cell).or_default();
@@ -116,17 +116,17 @@ impl CoverageBoard {
         }
     }
 
-    /// Counts something else.
+    /// Changes the totals.
     pub fn update_counts(&self, change: impl FnOnce(&mut CampaignCounts)) {
         change(&mut self.lock().counts);
     }
 
-    /// What it came to so far.
+    /// The totals so far.
     pub fn counts(&self) -> CampaignCounts {
         self.lock().counts.clone()
     }
 
-    /// The live count.
+    /// The progress line.
     pub fn status_line(&self) -> String {
         let marks = self.lock();
         let CampaignCounts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
@@ -139,7 +139,7 @@ impl CoverageBoard {
         )
     }
 
-    /// The possible cells of these stores and classes that were reached less than `least` times.
+    /// The reachable cells of these columns that were hit fewer than `least` times.
     pub fn missed_cells(&self, parts: &[(StoreKind, HopClass)], short: bool, least: u64) -> Vec<CoverageCell> {
         let marks = self.lock();
         let mut missing = Vec::new();
@@ -155,7 +155,7 @@ impl CoverageBoard {
         missing
     }
 
-    /// The table of cells, for people, and below it why some cannot be reached.
+    /// The table of cells as text, with the reasons why some cannot be reached.
     pub fn table(&self, parts: &[(StoreKind, HopClass)]) -> String {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
@@ -187,7 +187,7 @@ impl CoverageBoard {
         text
     }
 
-    /// Everything, for machines.
+    /// The table and the totals as JSON.
     pub fn summary(&self, parts: &[(StoreKind, HopClass)]) -> Value {
         let marks = self.lock();
         let cell = |row: &'static PointRow, store: StoreKind, class: HopClass| {

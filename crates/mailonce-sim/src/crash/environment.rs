@@ -1,4 +1,4 @@
-//! What a round runs in: a sink that is never killed, a store, and a configuration that every server of it shares.
+//! What a round runs in: a sink that is never killed, a store, and the configuration that all its servers share.
 
 use crate::crash::failpoints::{HopClass, StoreKind};
 use crate::crash::inbound_delivery::SmtpAddressBook;
@@ -20,27 +20,27 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a sink may take to say where it is.
+/// How long a sink may take to print its addresses.
 const SINK_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The programs and services that rounds use.
 #[derive(Debug, Clone)]
 pub struct CrashTools {
-    /// Keeper of the servers and sinks.
+    /// Owner of the server and sink processes.
     pub children: ChildProcesses,
-    /// The server's binary, built with its points.
+    /// The server's binary, built with `--features failpoints`.
     pub server: PathBuf,
     /// The sink's binary.
     pub sink: PathBuf,
-    /// The second judge, if there is one: `scripts/prove-history`.
+    /// The second checker, `scripts/prove-history`, if it is used.
     pub second_checker: Option<PathBuf>,
-    /// A wrong turn that every server takes, to see that somebody notices.
+    /// A deliberate defect that every server has, which the checkers must find.
     pub mutant: Option<String>,
-    /// Where databases are made, if there is a place.
+    /// The PostgreSQL server in which rounds create their databases.
     pub postgres: Option<PostgresServer>,
 }
 
-/// What a round runs in.
+/// The environment of one round.
 #[derive(Debug)]
 pub struct CrashEnvironment<'a> {
     tools: &'a CrashTools,
@@ -50,14 +50,14 @@ pub struct CrashEnvironment<'a> {
     config: PathBuf,
     sink: SocketAddr,
     servers_started: u64,
-    /// Where servers leave word of their doors.
+    /// The SMTP addresses that servers announce.
     smtp_addresses: Arc<SmtpAddressBook>,
-    /// It lives as long as the round.
+    /// Kept so that the sink runs as long as the round.
     _sink: ChildProcess,
 }
 
 impl<'a> CrashEnvironment<'a> {
-    /// Starts the sink and makes the place for a ledger.
+    /// Starts the sink and creates the database.
     pub fn new(tools: &'a CrashTools, root: &Path, (store, class): (StoreKind, HopClass), seed: u64) -> Result<Self> {
         let (sink, addresses) = start_sink(tools, root, seed)?;
         let database = match store {
@@ -85,11 +85,11 @@ impl<'a> CrashEnvironment<'a> {
         })
     }
 
-    /// Starts a server, with a point at which it is hurt: `after-marker:kill:3`.
+    /// Starts a server, optionally with a failpoint such as `after-marker:kill:3`.
     pub fn start(&mut self, point: Option<&str>) -> Result<StartOutcome> {
         self.servers_started += 1;
         let name = format!("n{}", self.servers_started);
-        // Nodes share a database; a file has one process at a time.
+        // PostgreSQL nodes have data directories of their own. A SQLite ledger has one, used by one process at a time.
         let data = self.root.join(if self.store == StoreKind::Sqlite { "data" } else { &name });
         let store = self.database.as_ref().map(|database| database.url.as_str());
         let mut env: Vec<(&str, OsString)> = vec![("MAILONCE_CONFIG", self.config.clone().into())];
@@ -104,12 +104,12 @@ impl<'a> CrashEnvironment<'a> {
         Ok(started)
     }
 
-    /// Where mail comes in.
+    /// The SMTP addresses of the servers.
     pub fn smtp_addresses(&self) -> Arc<SmtpAddressBook> {
         Arc::clone(&self.smtp_addresses)
     }
 
-    /// Tells the sink something: `calm`, or `hooks` and where.
+    /// Controls the sink: `calm` ends its faults, `hooks` sets where it sends provider events.
     pub fn control_sink(&self, what: &str, to: Option<&HookTarget>) -> Result<()> {
         let body = serde_json::to_value(to)?;
         let reply = http::post(self.sink, &format!("/control/{what}"), None, &body)?;
@@ -117,32 +117,32 @@ impl<'a> CrashEnvironment<'a> {
         Ok(())
     }
 
-    /// Where a team's endpoint is.
+    /// The URL of a team's webhook endpoint.
     pub fn receiver_url(&self, team: &str) -> String {
         format!("http://{}/receiver/{team}", self.sink)
     }
 
-    /// What endpoints were told so far.
+    /// The webhooks that endpoints received so far.
     pub fn notices(&self) -> Result<Vec<WebhookLogLine>> {
         SinkLog::read(&self.root.join(webhook_receiver::WEBHOOK_LOG_FILE))
     }
 
-    /// Where everything lies.
+    /// The directory of the round.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The second judge, if there is one.
+    /// The second checker, if it is used.
     pub fn second_checker(&self) -> Option<&Path> {
         self.tools.second_checker.as_deref()
     }
 
-    /// The sink's log.
+    /// The path of the sink's log.
     pub fn sink_log_path(&self) -> PathBuf {
         self.root.join("sink.jsonl")
     }
 
-    /// Ends the round's database.
+    /// Drops the round's database.
     pub fn drop_database(self) -> Result<()> {
         self.database.map_or(Ok(()), TemporaryDatabase::drop_database)
     }
@@ -155,18 +155,18 @@ fn start_sink(tools: &CrashTools, root: &Path, seed: u64) -> Result<(ChildProces
         .arg(root.join("sink.jsonl"))
         .args(["--seed", &seed.to_string()])
         .args(FaultRates::ALL_FAULTS.to_flags());
-    let said = root.join("sink.out");
-    let mut sink = tools.children.spawn(command, &said)?;
-    let line = || std::fs::read_to_string(&said).unwrap_or_default();
+    let output_file = root.join("sink.out");
+    let mut sink = tools.children.spawn(command, &output_file)?;
+    let line = || std::fs::read_to_string(&output_file).unwrap_or_default();
     sink.wait_until_ready(SINK_START_TIMEOUT, || line().ends_with('\n'))?;
     let addresses = serde_json::from_str(&line()).with_context(|| format!("the sink said: {}", line()))?;
     Ok((sink, addresses))
 }
 
-/// How long a server waits for an answer of the sink.
+/// How long a server waits for a reply of the sink.
 pub const SINK_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The one way out of a class, in the words of the configuration.
+/// The configuration of the class's only transport.
 fn transport_config(class: HopClass, sink: &Value) -> Result<String> {
     let at = |name: &str| sink[name].as_str().with_context(|| format!("the sink has no {name}"));
     let head = format!("[[transports]]\nname = \"{class}\"\ntimeout = \"{}s\"\n", SINK_REPLY_TIMEOUT.as_secs());

@@ -1,10 +1,10 @@
-//! The table: every point, where it can be reached, what leads there, and why it cannot be reached elsewhere.
+//! The table of failpoints: where each can be reached, what triggers it, and why it cannot be reached elsewhere.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What keeps the ledger.
+/// The store of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreKind {
@@ -27,27 +27,27 @@ impl StoreKind {
     }
 }
 
-/// What the next hop can do about an unknown outcome.
+/// The class of next hop, by what can be done about an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum HopClass {
-    /// Inside our own commit; its misbehaving addresses go through workers.
+    /// The built-in sandbox, which captures mail in the accepting transaction. Its test addresses go through workers.
     Sandbox,
-    /// A relay.
+    /// An SMTP relay.
     Smtp,
-    /// A provider that takes a key.
+    /// A provider that takes idempotency keys.
     Keyed,
-    /// A provider that can be asked.
+    /// A provider that can be searched for a sent mail.
     LookUp,
-    /// A provider that can do nothing.
+    /// A provider with neither.
     Keyless,
-    /// Mail that comes in. What goes out meanwhile stays in the sandbox.
+    /// Received mail. Mail that is sent in the same round stays in the sandbox.
     Inbound,
 }
 
 impl HopClass {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; 6] = [Self::Sandbox, Self::Smtp, Self::Keyed, Self::LookUp, Self::Keyless, Self::Inbound];
 
     /// Its name.
@@ -62,7 +62,7 @@ impl HopClass {
         }
     }
 
-    /// The name of the transport that mail goes out by.
+    /// The name of the transport that sends the class's mail.
     pub fn transport_name(self) -> &'static str {
         if self == Self::Inbound { Self::Sandbox.as_str() } else { self.as_str() }
     }
@@ -74,57 +74,57 @@ impl fmt::Display for HopClass {
     }
 }
 
-/// What leads to a point.
+/// The workload that makes a server reach a failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// A ledger that does not exist yet.
+    /// A start without an existing ledger.
     EmptyLedger,
     /// A start.
     Start,
-    /// Something that the process before left unfinished.
+    /// A start after the previous process left work unfinished.
     Leftover,
-    /// Any mail.
+    /// Any send.
     Send,
-    /// Several mails under one key.
+    /// A batch.
     Batch,
     /// A cancel or a resend.
     CancelOrResend,
-    /// An unknown outcome and a person.
+    /// An unknown outcome that an operator resolves.
     Resolve,
     /// An unknown outcome.
     Unknown,
-    /// An unknown outcome of a minute ago.
+    /// An unknown outcome that is a minute old.
     OldUnknown,
-    /// A hook.
+    /// A provider event.
     Hook,
-    /// A mail that is brought by SMTP.
+    /// A mail that arrives by SMTP.
     InboundSmtp,
-    /// A mail that is brought by a hook.
+    /// A mail that arrives by webhook.
     InboundHook,
-    /// A mail that is too large for the short way to its reader.
+    /// A mail that is too large to be passed to the parser in memory.
     InboundLarge,
-    /// A mail with a code, and agents that want it.
+    /// A mail with a code, and agents that consume it.
     ConsumeCode,
-    /// A mail of a person, and agents that answer it.
+    /// A mail from a person, and agents that reply to it.
     ReplyToPerson,
 }
 
-/// A point of the table.
+/// A row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct PointRow {
-    /// Its name.
+    /// The name of the failpoint.
     pub point: &'static str,
-    /// What leads there.
+    /// What triggers it.
     pub trigger: Trigger,
-    /// It is hit at one of so many first times.
+    /// The crash happens at a random hit from the first up to this one.
     pub max_hit: u64,
     /// Where it can be reached.
     pub reachable: Reachability,
-    /// Whether the short form plays it.
+    /// Whether the short form includes it.
     pub short: bool,
 }
 
-/// Where a point can be reached.
+/// Where a failpoint can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reachability {
     /// Everywhere.
@@ -133,23 +133,23 @@ pub enum Reachability {
     Store(StoreKind),
     /// With one class.
     Class(HopClass),
-    /// With the classes that speak HTTP.
+    /// With the classes that use HTTP.
     Http,
-    /// Where an application is told. It does not depend on the next hop, so two classes are enough.
+    /// Where webhooks are delivered. The next hop makes no difference, so two classes are enough.
     Endpoints,
-    /// With mail that comes in.
+    /// With received mail.
     Inbound,
 }
 
-const fn point(point: &'static str, bait: Trigger, times: u64, only: Reachability, short: bool) -> PointRow {
-    PointRow { point, trigger: bait, max_hit: times, reachable: only, short }
+const fn point(point: &'static str, trigger: Trigger, times: u64, only: Reachability, short: bool) -> PointRow {
+    PointRow { point, trigger, max_hit: times, reachable: only, short }
 }
 
 const SQLITE: Reachability = Reachability::Store(StoreKind::Sqlite);
 const POSTGRES: Reachability = Reachability::Store(StoreKind::Postgres);
 const SMTP: Reachability = Reachability::Class(HopClass::Smtp);
 
-/// Every point of the binary. One that is missing here fails a test.
+/// Every failpoint of the binary. A test fails if one is missing.
 pub const POINTS: [PointRow; 69] = [
     point("sqlite-migrating", Trigger::EmptyLedger, 3, SQLITE, true),
     point("sqlite-migrated", Trigger::EmptyLedger, 1, SQLITE, false),
@@ -223,10 +223,10 @@ pub const POINTS: [PointRow; 69] = [
 ];
 
 impl PointRow {
-    /// Why this point cannot be reached with a store and a class, if so.
+    /// Why this failpoint cannot be reached with a store and a class, or `None` if it can.
     pub fn unreachable_reason(&self, store: StoreKind, class: HopClass) -> Option<&'static str> {
         let http = matches!(class, HopClass::Keyed | HopClass::LookUp | HopClass::Keyless);
-        // What is not a step of a store is one of mail that goes out, or of mail that comes in.
+        // A failpoint that belongs to no store is a step of either sending or receiving.
         if class == HopClass::Inbound && !matches!(self.reachable, Reachability::Inbound | Reachability::Store(_)) {
             return Some("a step of mail that goes out");
         }
@@ -248,7 +248,7 @@ impl PointRow {
     }
 }
 
-/// The rows that can be reached with a store and a class.
+/// The failpoints that can be reached with a store and a class.
 pub fn reachable_points(store: StoreKind, class: HopClass, short: bool) -> Vec<&'static PointRow> {
     let fits = |row: &&PointRow| row.unreachable_reason(store, class).is_none() && (row.short || !short);
     POINTS.iter().filter(fits).collect()

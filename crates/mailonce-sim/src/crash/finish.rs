@@ -1,4 +1,4 @@
-//! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
+//! The end of a round: faults stop, unanswered calls are retried, and the final state is checked.
 
 use super::round::{ENDPOINT_TEAM, RunningRound};
 use crate::crash::api_snapshot::{deliveries_in_state, emails_in_state, events, fetch_everything};
@@ -12,15 +12,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long everything may take to settle in the end: 15 s until a death is noticed, and repeats whose pauses doubled
-/// with each death.
+/// How long the round may take to settle: a dead node is noticed after 15 s, and retry delays doubled with each crash.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(6);
 
-/// How long it usually takes at most; whatever still moves then is told.
+/// How long settling usually takes; emails that are unsettled after that are logged.
 const USUAL_SETTLE_TIME: Duration = Duration::from_secs(45);
 
 impl RunningRound<'_> {
-    /// Heals everything, asks for what was never answered, waits until nothing moves any more, and judges.
+    /// Stops all faults, retries unanswered calls, waits until no email is in progress, and checks the result.
     pub(super) fn finish(&mut self) -> Result<RoundVerdict> {
         self.environment.control_sink("calm", None)?;
         self.resume_paused(true)?;
@@ -45,18 +44,18 @@ impl RunningRound<'_> {
             "  settled after {took} s: {settled}; after {} s: {late:?}",
             took.min(USUAL_SETTLE_TIME.as_secs())
         ));
-        let judgement = self.read_and_check(server.at)?;
+        let verdict = self.read_and_check(server.at)?;
         self.board.update_counts(|counts| {
             counts.rounds += 1;
-            counts.emails += judgement.emails;
-            counts.taken += judgement.mails_accepted;
+            counts.emails += verdict.emails;
+            counts.taken += verdict.mails_accepted;
         });
         let status = server.terminate()?;
         ensure!(status.success(), "the server ended with {status} when it was asked to");
-        Ok(judgement)
+        Ok(verdict)
     }
 
-    /// What is under way, with its state. What is unknown at a keyed provider will be repeated.
+    /// The emails and deliveries in progress, with their states. A keyed provider's unknown outcomes will be repeated.
     fn unsettled(&self, at: SocketAddr) -> Result<Vec<(String, &'static str)>> {
         let states: &[&'static str] = match self.round.class {
             HopClass::Keyed => &["queued", "sending", "scheduled", "unknown"],
@@ -65,10 +64,10 @@ impl RunningRound<'_> {
         let teams = self.workload.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
         let mut moving = Vec::new();
         for team in &teams {
-            // A reader that dies again and again gives a delivery up; a person lets it be read once more.
+            // A delivery whose parser crashed too often is dead; an operator replays it.
             deliveries_in_state(at, team, "dead")?.iter().for_each(|id| self.workload.replay_delivery(at, team, id));
             moving.extend(deliveries_in_state(at, team, "waiting")?.into_iter().map(|id| (id, "waiting")));
-            // Twice, for what went back to a state after that was looked at.
+            // Each state is read twice, for emails that returned to a state after it was read.
             for state in states.iter().chain(states) {
                 moving.extend(emails_in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
             }
@@ -76,22 +75,22 @@ impl RunningRound<'_> {
         Ok(moving)
     }
 
-    /// The number up to which every event is owed to the endpoint by now. Waits until it has them, or for too long. Late
-    /// hooks make events beyond it, which nobody judges.
+    /// The last event number that the endpoint should have received by now. Waits until it has, or until the timeout.
+    /// Later provider events may add events beyond it, which are not checked.
     fn last_notified_seq(&self, at: SocketAddr, teams: &[TeamCredential]) -> Result<u64> {
         let team = teams.iter().find(|team| team.name == ENDPOINT_TEAM).context("a round without its first team")?;
         let events = events(at, team)?;
         poll_until(SETTLE_TIMEOUT, || {
-            let told: BTreeSet<String> = self.environment.notices()?.into_iter().map(|line| line.event).collect();
-            Ok(events.iter().all(|event| told.contains(&event.id)))
+            let notified: BTreeSet<String> = self.environment.notices()?.into_iter().map(|line| line.event).collect();
+            Ok(events.iter().all(|event| notified.contains(&event.id)))
         })?;
         Ok(events.last().map_or(0, |event| event.seq))
     }
 
-    /// Reads everything and has it judged, twice where there is a second judge. The two must agree.
+    /// Reads the final state and checks it, with the second checker too if there is one. Both must agree.
     fn read_and_check(&self, at: SocketAddr) -> Result<RoundVerdict> {
         let teams = self.workload.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
-        // One look at the history after the other: whoever looks holds it until the statement ends.
+        // The history is locked until the end of a statement, so it is read in statements of its own.
         let mail = self.workload.client.inbound_records();
         let owed = self.last_notified_seq(at, &teams)?;
         let mut api = fetch_everything(at, &teams)?;
@@ -105,25 +104,24 @@ impl RunningRound<'_> {
             api,
         };
         record.write(self.environment.root())?;
-        let mut judgement = record.check(self.round.class);
+        let mut verdict = record.check(self.round.class);
         if let Some(program) = self.environment.second_checker() {
             let credentials = teams.iter().map(|team| format!("--team={}={}", team.name, team.credential));
             let api = [format!("--url=http://{at}"), format!("--owed={ENDPOINT_TEAM}={owed}")];
             let api: Vec<String> = credentials.chain(api).collect();
-            let SecondVerdict { holds, broken, output: words } =
-                SecondVerdict::run(program, self.environment.root(), &api)?;
+            let SecondVerdict { holds, broken, output } = SecondVerdict::run(program, self.environment.root(), &api)?;
             self.board.update_counts(|counts| {
                 counts.judged_twice += 1;
                 holds.iter().for_each(|promise| counts.opinions.entry(promise.clone()).or_default().0 += 1);
                 broken.iter().for_each(|promise| counts.opinions.entry(promise.clone()).or_default().1 += 1);
             });
-            let own = judgement.broken_invariants();
-            // What is broken is told in any case, and that the other judge sees it otherwise along with it.
-            ensure!(broken == own || !own.is_empty(), "only the second judge found something: {words}");
+            let own = verdict.broken_invariants();
+            // Our own violations are reported in any case; a different second verdict is added to the log.
+            ensure!(broken == own || !own.is_empty(), "only the second judge found something: {output}");
             if broken != own {
-                judgement.log = format!("  the judges differ: {own:?} here, and there {words}");
+                verdict.log = format!("  the judges differ: {own:?} here, and there {output}");
             }
         }
-        Ok(judgement)
+        Ok(verdict)
     }
 }

@@ -1,4 +1,4 @@
-//! The doors by which mail comes in: SMTP, and a provider's hook that is signed as Standard Webhooks asks for.
+//! The two channels of received mail: SMTP, and a provider's webhook signed as Standard Webhooks prescribes.
 
 use crate::crash::injected_mail::InjectedMail;
 use crate::harness::http;
@@ -14,31 +14,32 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a sender waits for an answer. One that hears nothing comes again.
+/// How long a sender waits for a reply before it retries.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
-/// The secret of the source that brings mail.
+/// The secret of the source that delivers mail.
 pub const INBOUND_HOOK_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0y";
 
-/// Where servers leave word of their doors, by the address of their API.
+/// The data directories of servers, by API address. Each server writes its SMTP address to its data directory.
 #[derive(Debug, Default)]
 pub struct SmtpAddressBook(Mutex<BTreeMap<SocketAddr, PathBuf>>);
 
 impl SmtpAddressBook {
-    /// Learns of a server.
+    /// Adds a server.
     pub fn register(&self, at: SocketAddr, data: PathBuf) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(at, data);
     }
 
-    /// Where a server takes mail, if it has said so by now: a file of the server before says something else.
+    /// A server's SMTP address, if it has written one by now. A file with another API address is from the previous
+    /// server.
     pub fn smtp_address(&self, at: SocketAddr) -> Option<SocketAddr> {
         let data = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&at)?.clone();
-        let told: Value = serde_json::from_slice(&std::fs::read(data.join("dev.json")).ok()?).ok()?;
-        let own = told["url"].as_str()?.ends_with(&at.to_string());
-        told["smtp"].as_str().filter(|_| own)?.parse().ok()
+        let dev: Value = serde_json::from_slice(&std::fs::read(data.join("dev.json")).ok()?).ok()?;
+        let own = dev["url"].as_str()?.ends_with(&at.to_string());
+        dev["smtp"].as_str().filter(|_| own)?.parse().ok()
     }
 }
 
-/// A conversation with the listener.
+/// An SMTP session with the listener.
 struct SmtpDialogue {
     stream: TcpStream,
     replies: BufReader<TcpStream>,
@@ -50,7 +51,7 @@ impl SmtpDialogue {
         self.read_code()
     }
 
-    /// The code of an answer, which may have several lines.
+    /// Reads a reply, which may have several lines, and returns its code.
     fn read_code(&mut self) -> Result<u16> {
         let mut line = String::new();
         loop {
@@ -63,27 +64,27 @@ impl SmtpDialogue {
     }
 }
 
-/// Brings a mail by SMTP. True when it was acknowledged; an error when nobody knows.
+/// Delivers a mail by SMTP. Returns true if it was acknowledged, and an error if the outcome is unknown.
 pub fn deliver_by_smtp(stream: TcpStream, mail: &InjectedMail) -> Result<bool> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-    let mut talk = SmtpDialogue { replies: BufReader::new(stream.try_clone()?), stream };
-    talk.read_code()?;
-    talk.command("EHLO sender.example\r\n")?;
-    talk.command(&format!("MAIL FROM:<{}>\r\n", mail.sender))?;
+    let mut dialogue = SmtpDialogue { replies: BufReader::new(stream.try_clone()?), stream };
+    dialogue.read_code()?;
+    dialogue.command("EHLO sender.example\r\n")?;
+    dialogue.command(&format!("MAIL FROM:<{}>\r\n", mail.sender))?;
     for inbox in &mail.inboxes {
-        let code = talk.command(&format!("RCPT TO:<{inbox}>\r\n"))?;
+        let code = dialogue.command(&format!("RCPT TO:<{inbox}>\r\n"))?;
         ensure!(code == 250 || code / 100 == 4, "{inbox} was refused with {code}");
         if code != 250 {
             return Ok(false);
         }
     }
-    talk.command("DATA\r\n")?;
-    let code = talk.command(&format!("{}\r\n.\r\n", mail.raw))?;
+    dialogue.command("DATA\r\n")?;
+    let code = dialogue.command(&format!("{}\r\n.\r\n", mail.raw))?;
     ensure!(code / 100 != 5, "a mail was refused for good with {code}");
     Ok(code == 250)
 }
 
-/// Brings a mail by the hook of a source. True when it was acknowledged; an error when nobody knows.
+/// Delivers a mail by webhook. Returns true if it was acknowledged, and an error if the outcome is unknown.
 pub fn deliver_by_hook(stream: &mut TcpStream, path: &str, mail: &InjectedMail) -> Result<bool> {
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let reply = http::exchange_on(stream, &signed_request(path, mail))?;

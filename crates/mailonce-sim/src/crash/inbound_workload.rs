@@ -1,4 +1,4 @@
-//! Senders that bring mail until it is acknowledged, and agents that wait for codes and take them.
+//! Senders that deliver mail until it is acknowledged, and agents that wait for codes and consume them.
 
 use crate::crash::failpoints::Trigger;
 use crate::crash::inbound_delivery;
@@ -14,17 +14,17 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Consumers that want each code.
+/// Consumers that compete for each code.
 const CONSUMERS: u64 = 2;
-/// How often what was not acknowledged is brought again in the end.
+/// How often unacknowledged mail is redelivered at the end.
 const REDELIVERY_ROUNDS: usize = 20;
 /// Seconds that an agent waits for a mail.
 const WAIT_SECONDS: u64 = 2;
 
 impl Workload {
-    /// Does something about mail that comes in, most of it what leads to the point.
-    pub(super) fn run_inbound(&self, source: &OperationGenerator, at: SocketAddr, n: u64, bait: Option<Trigger>) {
-        let what = match bait {
+    /// Runs one inbound operation, usually the one that triggers the failpoint.
+    pub(super) fn run_inbound(&self, source: &OperationGenerator, at: SocketAddr, n: u64, trigger: Option<Trigger>) {
+        let what = match trigger {
             Some(Trigger::InboundSmtp) => InjectedMailKind::Smtp,
             Some(Trigger::InboundHook) => InjectedMailKind::Hook,
             Some(Trigger::InboundLarge) => InjectedMailKind::Large,
@@ -35,29 +35,29 @@ impl Workload {
         let mail = source.draw_mail(n, what, lock(&self.teams).len());
         lock(&self.sent_mail).push(mail.clone());
         self.deliver(at, &mail);
-        // Some senders come again although they were heard.
+        // Some senders deliver again although they were acknowledged.
         if n.is_multiple_of(3) {
             self.deliver(at, &mail);
         }
         if what == InjectedMailKind::Person {
             self.reply_from_agents(at, &mail);
-        } else if bait == Some(Trigger::ConsumeCode) || n.is_multiple_of(2) {
+        } else if trigger == Some(Trigger::ConsumeCode) || n.is_multiple_of(2) {
             let _heard = self.wait_for_message(at, &mail);
             (0..CONSUMERS).for_each(|consumer| self.consume_code(at, &mail, (n + consumer) % CONSUMERS));
         }
     }
 
-    /// Brings a mail once, and writes down what its sender was told.
+    /// Delivers a mail once and records the reply.
     fn deliver(&self, at: SocketAddr, mail: &InjectedMail) {
         let way = if mail.by_hook { "hook" } else { "smtp" };
         let path = lock(&self.inbound_hook_path).clone();
         let stream = match (&path, mail.by_hook) {
-            // Before the inboxes are there nobody may be refused.
+            // Mail must not be refused because its inbox does not exist yet.
             (None, _) => return,
             (_, true) => http::connect(at).ok(),
             (_, false) => self.smtp_addresses.smtp_address(at).and_then(|door| http::connect(door).ok()),
         };
-        // Nobody listened, so nothing was brought.
+        // No connection, so nothing was delivered.
         let Some(mut stream) = stream else { return };
         self.client.track_connection(&stream);
         let brought: Vec<DeliveryTry> = mail
@@ -85,7 +85,7 @@ impl Workload {
         self.client.end_deliveries(tries, end.unwrap_or(false));
     }
 
-    /// Waits for a mail, as an agent does. What it hears is in the ledger anyway.
+    /// Waits for a mail as an agent does. The reply is not checked, since the ledger has the mail.
     fn wait_for_message(&self, at: SocketAddr, mail: &InjectedMail) -> Option<HttpReply> {
         let (inbox, sender, TeamCredential { credential, .. }) =
             (&mail.inboxes[0], &mail.sender, self.owner(&mail.inboxes[0]));
@@ -96,12 +96,12 @@ impl Workload {
         );
         let mut stream = http::connect(at).ok()?;
         self.client.track_connection(&stream);
-        // A server that dies of it does not answer, and one that has nothing answers without a body.
+        // A crashed server does not reply, and a timeout has no body.
         let _patience = stream.set_read_timeout(Some(Duration::from_secs(WAIT_SECONDS)));
         http::exchange_on(&mut stream, request.as_bytes()).ok()
     }
 
-    /// Some agents see the mail of a person, and each has an answer of its own.
+    /// Several agents read a person's mail, and each sends its own reply.
     fn reply_from_agents(&self, at: SocketAddr, mail: &InjectedMail) {
         let heard = self.wait_for_message(at, mail).unwrap_or_default();
         let Some(message) = heard.body["message"]["id"].as_str() else { return };
@@ -112,7 +112,7 @@ impl Workload {
         }
     }
 
-    /// Takes the code of a mail for a consumer.
+    /// Consumes the code of a mail for a consumer.
     fn consume_code(&self, at: SocketAddr, mail: &InjectedMail, consumer: u64) {
         let (inbox, team) = (&mail.inboxes[0], self.owner(&mail.inboxes[0]));
         let Ok(mut stream) = http::connect(at) else { return };
@@ -135,8 +135,8 @@ impl Workload {
         let place = self.client.begin_consume(take);
         let (got, refused) = match http::exchange_on(&mut stream, request.as_bytes()) {
             Ok(HttpReply { status: 200, body, .. }) => {
-                let word = |name: &str| body["artifact"][name].as_str().unwrap_or_default().to_owned();
-                (Some(ConsumedCode { artifact: word("id"), value: word("value") }), String::new())
+                let field = |name: &str| body["artifact"][name].as_str().unwrap_or_default().to_owned();
+                (Some(ConsumedCode { artifact: field("id"), value: field("value") }), String::new())
             }
             Ok(HttpReply { body, .. }) => (None, body["code"].as_str().unwrap_or("no_code").to_owned()),
             Err(_) => (None, String::new()),
@@ -144,14 +144,14 @@ impl Workload {
         self.client.end_consume(place, got, refused);
     }
 
-    /// Lets a delivery that was given up be read again.
+    /// Replays a dead delivery.
     pub(super) fn replay_delivery(&self, at: SocketAddr, team: &TeamCredential, id: &str) {
         let request = format!(
             "POST /v1/deliveries/{id}/replay HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {}\r\n\
              Content-Length: 0\r\n\r\n",
             team.credential
         );
-        // What is not replayed is found dead by the judges.
+        // The checkers report a delivery that stays dead.
         let _answer = http::exchange(at, request.as_bytes());
     }
 
@@ -160,14 +160,14 @@ impl Workload {
         self.team(self.team_index(inbox))
     }
 
-    /// Its place among the teams.
+    /// The index of an inbox's team.
     fn team_index(&self, inbox: &str) -> usize {
         let known = INBOXES.iter().find(|(_, address)| *address == inbox).map_or(0, |(team, _)| *team);
         known.min(lock(&self.teams).len().saturating_sub(1))
     }
 
-    /// Makes the inboxes and the source that brings mail, each once however often it is asked for.
-    pub(super) fn open_inboxes(&self, at: SocketAddr, patience: Duration) -> Result<()> {
+    /// Creates the inboxes and the source of received mail. Repeating it has no effect.
+    pub(super) fn open_inboxes(&self, at: SocketAddr, timeout: Duration) -> Result<()> {
         for (team, address) in INBOXES {
             let credential = self.team(team).credential;
             let body = json!({"address": address, "client_id": address}).to_string();
@@ -176,17 +176,17 @@ impl Workload {
                  Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
                 body.len()
             );
-            let made = http::exchange_within(at, request.as_bytes(), patience)?;
+            let made = http::exchange_within(at, request.as_bytes(), timeout)?;
             ensure!(matches!(made.status, 200..=201), "no inbox {address}: {} {}", made.status, made.body);
         }
-        let body = json!({"name": "mail", "kind": "standard", "takes": ["inbound"], "secret": inbound_delivery::INBOUND_HOOK_SECRET});
-        let made = http::post_within(patience, at, "/v1/sources", Some("mail"), &body)?;
-        let path = made.body["path"].as_str().with_context(|| format!("no source: {}", made.body))?;
+        let body = json!({"name": "mail", "kind": "standard", "accepts": ["inbound"], "secret": inbound_delivery::INBOUND_HOOK_SECRET});
+        let made = http::post_within(timeout, at, "/v1/sources", Some("mail"), &body)?;
+        let path = made.body["hook_path"].as_str().with_context(|| format!("no source: {}", made.body))?;
         *lock(&self.inbound_hook_path) = Some(path.to_owned());
         Ok(())
     }
 
-    /// Brings every mail that was never acknowledged, and lets every consumer be answered.
+    /// Redelivers every unacknowledged mail, and repeats every unanswered consume.
     pub(super) fn redeliver_unacknowledged(&self, at: SocketAddr) -> Result<()> {
         for _ in 0..REDELIVERY_ROUNDS {
             let (open, unserved) = (self.unacknowledged(), self.unanswered_consumes());
@@ -205,7 +205,7 @@ impl Workload {
         )
     }
 
-    /// Mails that were brought and never acknowledged.
+    /// Mails that were delivered and never acknowledged.
     fn unacknowledged(&self) -> Vec<InjectedMail> {
         let history = self.client.history();
         let brought = &history.inbound.brought;
@@ -218,7 +218,7 @@ impl Workload {
         mails.iter().filter(open).cloned().collect()
     }
 
-    /// Takes that were asked for and never answered, by the mail they were about.
+    /// Consume calls that were never answered, with their mails.
     fn unanswered_consumes(&self) -> Vec<(InjectedMail, u64)> {
         let history = self.client.history();
         let takes = &history.inbound.takes;

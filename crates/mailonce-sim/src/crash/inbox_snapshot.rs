@@ -1,41 +1,42 @@
-//! Inboxes as they are in the end, read by the public API alone and put into the words of a history.
+//! The inboxes at the end of a round, read through the public API and converted into a history for the checker.
 
-use crate::crash::api_snapshot::{ApiReader, fetch_all_pages, json_array, json_millis, json_string};
+use crate::crash::api_snapshot::{json_array, json_millis, json_string};
+use crate::harness::api_reader::ApiReader;
 use crate::proof::history::{Artifact, ConsumeTry, DeliveryTry, InboundHistory, Message, ShownDelivery};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One line about mail that comes in.
+/// A recorded operation on received mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InboundRecord {
-    /// A sender brought a mail.
+    /// A sender delivered a mail.
     Brought(DeliveryTry),
-    /// An agent took a code.
+    /// An agent consumed a code.
     Take(ConsumeTry),
 }
 
-/// What a team is shown: `{inboxes, messages, artifacts, deliveries}`.
+/// What the API shows to a team: `{inboxes, messages, artifacts, deliveries}`.
 pub(super) fn fetch(reader: &mut ApiReader<'_>) -> Result<Map<String, Value>> {
-    let inboxes = fetch_all_pages(reader, "/v1/inboxes?limit=100", "cursor")?;
+    let inboxes = reader.get_all_pages("/v1/inboxes?limit=100", "cursor")?;
     let (mut messages, mut artifacts, mut deliveries) = (Vec::new(), Vec::new(), Vec::new());
     for inbox in &inboxes {
         let id = json_string(&inbox["id"]);
-        messages.extend(fetch_all_pages(reader, &format!("/v1/inboxes/{id}/messages?limit=100"), "cursor")?);
-        deliveries.extend(fetch_all_pages(reader, &format!("/v1/deliveries?limit=100&inbox={id}"), "cursor")?);
+        messages.extend(reader.get_all_pages(&format!("/v1/inboxes/{id}/messages?limit=100"), "cursor")?);
+        deliveries.extend(reader.get_all_pages(&format!("/v1/deliveries?limit=100&inbox={id}"), "cursor")?);
     }
     for message in &messages {
         let page = reader.get(&format!("/v1/messages/{}/artifacts", json_string(&message["id"])))?;
         artifacts.extend_from_slice(json_array(&page["data"]));
     }
-    // Mails that hold the same one show it each.
+    // Each message that holds an artifact lists it.
     artifacts.sort_by_key(|artifact| json_string(&artifact["id"]));
     artifacts.dedup_by_key(|artifact| json_string(&artifact["id"]));
     let parts = [("inboxes", inboxes), ("messages", messages), ("artifacts", artifacts), ("deliveries", deliveries)];
     Ok(parts.into_iter().map(|(name, rows)| (name.to_owned(), rows.into())).collect())
 }
 
-/// What the API showed, in the words of a history.
+/// Converts the API's JSON into the types of the checker.
 pub(super) fn to_history(api: &Value) -> InboundHistory {
     let mut shown = InboundHistory::default();
     for (team, all) in api.as_object().into_iter().flatten() {

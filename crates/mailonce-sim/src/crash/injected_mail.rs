@@ -1,70 +1,70 @@
-//! Mail that senders bring, from a seed: the same number gives the same bytes, so that a repeat is a repeat.
+//! Received mail that follows from a seed. One number always gives the same bytes, so that a redelivery is exact.
 
 use crate::crash::operations::{OperationGenerator, PERSON_SUBJECT};
 use crate::harness::rng::{SeededRng, fnv1a};
 
-/// The inboxes, each with the place of its team. Every round has them.
+/// The inboxes of every round, each with the index of its team.
 pub const INBOXES: [(usize, &str); 3] =
     [(0, "one@mailonce.test"), (0, "two@mailonce.test"), (1, "three@mailonce.test")];
-/// Octets of a mail that does not go the short way to its reader.
+/// Size of a mail that is too large to be passed to the parser in memory.
 const LARGE_MAIL_OCTETS: usize = 300 * 1024;
-/// Mails of one cycle that share a sender and a code, by their number.
+/// Mails of one cycle that share a sender and a code, by number.
 const MAILS_PER_CODE: u64 = 5;
 
-/// A mail.
+/// A generated mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InjectedMail {
-    /// What a provider calls it.
+    /// The provider's id for it.
     pub name: String,
     /// Its Message-ID.
     pub message_id: String,
-    /// Who wrote it.
+    /// Its sender.
     pub sender: String,
-    /// Whom it is for.
+    /// Its recipients.
     pub inboxes: Vec<String>,
     /// The code in it.
     pub code: String,
     /// Its bytes, without the final dot.
     pub raw: String,
-    /// Whether a provider brings it, else it comes by SMTP.
+    /// Whether it arrives by webhook, in place of by SMTP.
     pub by_hook: bool,
 }
 
-/// What is special about a mail that comes in.
+/// What is special about a received mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedMailKind {
-    /// It comes by one door or the other.
+    /// It arrives by SMTP or webhook.
     Any,
-    /// It comes by SMTP.
+    /// It arrives by SMTP.
     Smtp,
-    /// It comes by a hook.
+    /// It arrives by webhook.
     Hook,
-    /// It comes by SMTP and is large.
+    /// It arrives by SMTP and is large.
     Large,
-    /// A person wrote it, and wants an answer.
+    /// A person wrote it and expects a reply.
     Person,
 }
 
 impl OperationGenerator {
-    /// The n-th mail that is brought in a cycle, for the teams that there are.
+    /// The n-th mail of a cycle, for the first `teams` teams.
     pub fn draw_mail(&self, n: u64, what: InjectedMailKind, teams: usize) -> InjectedMail {
-        let mut chance = SeededRng::derive(self.seed, &[self.cycle, n, 9]);
+        let mut rng = SeededRng::derive(self.seed, &[self.cycle, n, 9]);
         let name = format!("in{}c{}n{n}", self.seed, self.cycle);
-        // Twins have the same sender and the same code in other mails: one artifact.
+        // Mails of one block share sender and code, which makes one artifact.
         let writer = format!("w{}c{}t{}", self.seed, self.cycle, n / MAILS_PER_CODE);
         let sender = format!("no-reply@{writer}.example");
         let code = format!("{:06}", 100_000 + fnv1a(&writer) % 900_000);
         let there: Vec<&str> = INBOXES.iter().filter(|(team, _)| *team < teams).map(|(_, inbox)| *inbox).collect();
         let hook = match what {
-            InjectedMailKind::Any | InjectedMailKind::Person => chance.below(2) == 0,
+            InjectedMailKind::Any | InjectedMailKind::Person => rng.below(2) == 0,
             InjectedMailKind::Hook => true,
             InjectedMailKind::Smtp | InjectedMailKind::Large => false,
         };
-        // A source speaks for its own team, which is the first.
+        // A source belongs to the first team.
         let own = if hook { INBOXES.iter().filter(|(team, _)| *team == 0).count() } else { there.len() };
-        let first = chance.below(own.min(there.len()) as u64) as usize;
+        let first = rng.below(own.min(there.len()) as u64) as usize;
         let mut inboxes = vec![there[first].to_owned()];
-        if first == 0 && chance.below(3) == 0 {
+        if first == 0 && rng.below(3) == 0 {
             inboxes.push(there[1].to_owned());
         }
         let message_id = format!("<{name}@{writer}.example>");
@@ -87,7 +87,7 @@ impl OperationGenerator {
     }
 }
 
-/// A person writes each mail from an address of its own, so that whoever answers it twice is seen.
+/// Each mail has its own sender address, so that a duplicate reply is visible.
 fn mail_from_person(name: String, message_id: String, inboxes: Vec<String>, hook: bool) -> InjectedMail {
     let sender = format!("ann.{name}@people.example");
     let raw = format!(

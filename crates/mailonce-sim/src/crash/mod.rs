@@ -23,6 +23,7 @@ pub mod inbound_delivery;
 mod inbound_workload;
 pub mod inbox_snapshot;
 pub mod injected_mail;
+pub mod kills_under_load;
 pub mod operations;
 pub mod recording_client;
 pub mod report;

@@ -1,4 +1,4 @@
-//! What is asked: wishes that follow from a seed, and deeds on what came of earlier ones.
+//! The operations of clients: sends that follow from a seed, and operations on earlier emails.
 
 use crate::crash::failpoints::HopClass;
 use crate::crash::recording_client::{ApiCall, TeamCredential};
@@ -8,81 +8,81 @@ use serde_json::{Value, json};
 
 /// Items of a batch.
 const BATCH_SIZE: u64 = 3;
-/// What people write about.
+/// The subject of mail from people.
 pub const PERSON_SUBJECT: &str = "Where is my order?";
-/// What answers to them are called.
+/// The subject of replies to it.
 const REPLY_SUBJECT: &str = "Re: Where is my order?";
 
-/// A wish that can be asked for again: the same key and the same words.
+/// A call that can be repeated with the same key and content.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepeatableCall {
-    /// Whose it is, by the place of the team.
+    /// The index of its team.
     pub team: usize,
     /// The call.
     pub call: ApiCall,
 }
 
 impl RepeatableCall {
-    /// Whether its key is soon forgotten.
+    /// Whether its key expires soon.
     pub fn has_short_ttl(&self) -> bool {
         self.call.body.as_ref().is_some_and(|body| body["ttl"].is_string())
     }
 }
 
-/// What is to be done next.
+/// The next operation of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientOperation {
-    /// A new wish.
+    /// A new send.
     Send(RepeatableCall),
-    /// An earlier wish again, told by a number.
+    /// A retry of an earlier send, selected by number.
     Retry(u64),
-    /// Other words under the key of an earlier wish.
+    /// Other content under the key of an earlier send.
     SendMismatch(u64),
     /// Cancel an earlier email.
     Cancel(u64),
-    /// Send an earlier email again.
+    /// Resend an earlier email.
     Resend(u64),
-    /// Decide about an unknown one.
+    /// Resolve an unknown outcome.
     Resolve(u64),
-    /// A team asks for an email of the other.
+    /// Read or cancel an email of the other team.
     CrossTenantRead(u64),
-    /// A hook about an earlier email.
+    /// A provider event about an earlier email.
     ProviderEvent(u64),
 }
 
-/// Where wishes come from: one cycle of one round.
+/// Generates the operations of one cycle of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationGenerator {
     /// The seed of the round.
     pub seed: u64,
     /// The cycle.
     pub cycle: u64,
-    /// Where mail goes.
+    /// The class of next hop.
     pub class: HopClass,
 }
 
-/// What is special about a mail.
+/// What is special about a generated mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailVariant {
     /// Nothing.
     Plain,
     /// It has two recipients.
     TwoRecipients,
-    /// It is due a second later.
+    /// It is scheduled one second ahead.
     Scheduled,
-    /// Its key is forgotten a second after its end.
+    /// Its key expires one second after its end.
     ShortTtl,
-    /// Its outcome is lost at the first try.
+    /// The reply to its first attempt is lost.
     LostReply,
-    /// It goes through workers wherever mail goes.
+    /// A worker sends it, with every class of next hop.
     ThroughWorker,
 }
 
 impl OperationGenerator {
-    /// The n-th deed of the cycle.
+    /// The n-th operation of the cycle.
     pub fn operation(&self, n: u64) -> ClientOperation {
-        let mut chance = SeededRng::derive(self.seed, &[self.cycle, n]);
-        let (roll, which) = (chance.below(100), chance.next());
+        let mut rng = SeededRng::derive(self.seed, &[self.cycle, n]);
+        let (roll, which) = (rng.below(100), rng.next());
         match roll {
             0..30 => ClientOperation::Send(self.mail(n, MailVariant::Plain)),
             30..45 => ClientOperation::Send(self.mail(n, MailVariant::ThroughWorker)),
@@ -101,11 +101,11 @@ impl OperationGenerator {
         }
     }
 
-    /// One mail under a key of its own.
+    /// One mail under its own key.
     pub fn mail(&self, n: u64, special: MailVariant) -> RepeatableCall {
         let name = format!("m{}c{}n{n}", self.seed, self.cycle);
         let (email, wanted) = self.email(&name, special);
-        let ask = ApiCall {
+        let call = ApiCall {
             verb: CallKind::Send,
             path: "/v1/emails".into(),
             key: Some(name),
@@ -115,15 +115,15 @@ impl OperationGenerator {
             expected_emails: vec![wanted],
             allowed_errors: &[],
         };
-        RepeatableCall { team: self.pick_team(n), call: ask }
+        RepeatableCall { team: self.pick_team(n), call }
     }
 
-    /// Some mails under one key.
+    /// A batch under one key.
     pub fn batch(&self, n: u64) -> RepeatableCall {
         let name = format!("b{}c{}n{n}", self.seed, self.cycle);
         let items = (0..BATCH_SIZE).map(|item| self.email(&format!("{name}i{item}"), MailVariant::Plain));
         let (emails, wanted): (Vec<Value>, Vec<ExpectedEmail>) = items.unzip();
-        let ask = ApiCall {
+        let call = ApiCall {
             verb: CallKind::Batch,
             path: "/v1/emails/batch".into(),
             key: Some(name),
@@ -133,10 +133,10 @@ impl OperationGenerator {
             expected_emails: wanted,
             allowed_errors: &[],
         };
-        RepeatableCall { team: self.pick_team(n), call: ask }
+        RepeatableCall { team: self.pick_team(n), call }
     }
 
-    /// Most wishes are of the first team.
+    /// Four of five requests belong to the first team.
     fn pick_team(&self, n: u64) -> usize {
         usize::from(SeededRng::derive(self.seed, &[self.cycle, n, 5]).below(5) == 0)
     }
@@ -168,30 +168,30 @@ impl OperationGenerator {
     }
 }
 
-/// The hash of what a mail says.
+/// The hash of a mail's subject and text.
 pub fn content_hash(subject: &str, text: &str) -> u64 {
-    // Half of the bits: some readers of JSON keep no more than 53.
+    // The upper half of the bits: some JSON parsers keep no more than 53.
     fnv1a(&format!("{subject}\n{text}")) >> 32
 }
 
-/// The same key with other words. It must never become a mail.
-pub fn mismatching_call(wish: &RepeatableCall) -> Option<ApiCall> {
-    let mut ask = wish.call.clone();
-    let email = ask.body.as_mut().filter(|body| body.is_object())?;
+/// The same key with other content, which must never become an email.
+pub fn mismatching_call(request: &RepeatableCall) -> Option<ApiCall> {
+    let mut call = request.call.clone();
+    let email = call.body.as_mut().filter(|body| body.is_object())?;
     let text = "Something else altogether.";
     email["text"] = text.into();
     let subject = email["subject"].as_str().unwrap_or(REPLY_SUBJECT).to_owned();
-    ask.expected_emails =
-        vec![ExpectedEmail { to: ask.expected_emails.first()?.to.clone(), body: content_hash(&subject, text) }];
-    ask.allowed_errors = if ask.key_is_implied { &[] } else { &["key_mismatch"] };
-    Some(ask)
+    call.expected_emails =
+        vec![ExpectedEmail { to: call.expected_emails.first()?.to.clone(), body: content_hash(&subject, text) }];
+    call.allowed_errors = if call.key_is_implied { &[] } else { &["key_mismatch"] };
+    Some(call)
 }
 
-/// An answer to the message of a person. All who answer it ask for the same, whatever their words.
+/// A reply to a person's message. Replies to one message share its key, whatever their text.
 pub fn reply_call(team: usize, message: &str, person: &str, agent: u64) -> RepeatableCall {
     let text = format!("Agent {agent} says: it is on its way.");
     let wanted = ExpectedEmail { to: vec![person.to_owned()], body: content_hash(REPLY_SUBJECT, &text) };
-    let ask = ApiCall {
+    let call = ApiCall {
         verb: CallKind::Send,
         path: format!("/v1/messages/{message}/reply"),
         key: Some(format!("answer-{message}")),
@@ -201,15 +201,15 @@ pub fn reply_call(team: usize, message: &str, person: &str, agent: u64) -> Repea
         expected_emails: vec![wanted],
         allowed_errors: &[],
     };
-    RepeatableCall { team, call: ask }
+    RepeatableCall { team, call }
 }
 
-fn email_call(verb: CallKind, word: &str, id: &str, body: Value, may_fail: &'static [&'static str]) -> ApiCall {
-    // An operation under a key answers the same again, so that a lost answer can be asked for.
-    let key = Some(format!("{word}-{id}-{}", fnv1a(&body.to_string()) >> 40));
+fn email_call(verb: CallKind, action: &str, id: &str, body: Value, may_fail: &'static [&'static str]) -> ApiCall {
+    // A keyed operation can be retried when its reply is lost.
+    let key = Some(format!("{action}-{id}-{}", fnv1a(&body.to_string()) >> 40));
     ApiCall {
         verb,
-        path: format!("/v1/emails/{id}/{word}"),
+        path: format!("/v1/emails/{id}/{action}"),
         key,
         key_is_implied: false,
         about: Some(id.to_owned()),
@@ -219,24 +219,24 @@ fn email_call(verb: CallKind, word: &str, id: &str, body: Value, may_fail: &'sta
     }
 }
 
-/// Takes an email back.
+/// Cancels an email.
 pub fn cancel_call(id: &str) -> ApiCall {
     email_call(CallKind::Cancel, "cancel", id, json!({}), &["too_late"])
 }
 
-/// Sends an email again on purpose.
+/// Resends an email on purpose.
 pub fn resend_call(id: &str) -> ApiCall {
     let may_fail = &["not_terminal", "use_resolve", "recipient_suppressed", "budget_spent"];
     email_call(CallKind::Resend, "resend", id, json!({"reason": "a person asked for it"}), may_fail)
 }
 
-/// Decides what became of an email.
+/// Resolves an unknown outcome.
 pub fn resolve_call(id: &str, r#as: &str, rev: u64) -> ApiCall {
     let body = json!({"as": r#as, "rev": rev, "reason": "the sink was looked at"});
     email_call(CallKind::Resolve, "resolve", id, body, &["stale_rev", "not_unknown"])
 }
 
-/// Looks at an email, as somebody who must not see it.
+/// Reads an email of another team, which must not be visible.
 pub fn cross_tenant_call(id: &str) -> ApiCall {
     ApiCall {
         verb: CallKind::Look,
@@ -250,7 +250,7 @@ pub fn cross_tenant_call(id: &str) -> ApiCall {
     }
 }
 
-/// The name of the n-th team.
+/// The n-th team with its credential.
 pub fn team_credential(n: usize, credential: &str) -> TeamCredential {
     TeamCredential { name: ["a", "b"].get(n).copied().unwrap_or("c").to_owned(), credential: credential.to_owned() }
 }

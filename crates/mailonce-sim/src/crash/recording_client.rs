@@ -1,8 +1,9 @@
-//! Callers: they ask, and whatever they asked and were told becomes a line of the history at once.
+//! A client that records each call and its reply in the history.
 
 use crate::crash::inbox_snapshot::InboundRecord;
 use crate::crash::operations::RepeatableCall;
 use crate::harness::http::{self, HttpReply};
+use crate::harness::send_history::classify_reply;
 use crate::proof::history::{
     CallKind, CallOutcome, CallRecord, ConsumeTry, ConsumedCode, DeliveryTry, ExpectedEmail, History,
 };
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A team, and the credential that speaks for it.
+/// A team and its API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeamCredential {
     /// Its name in the history.
@@ -26,36 +27,36 @@ pub struct TeamCredential {
     pub credential: String,
 }
 
-/// A call.
+/// A call of the API.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiCall {
-    /// What it asks for.
+    /// The operation.
     pub verb: CallKind,
-    /// Where.
+    /// The path.
     pub path: String,
-    /// Its key.
+    /// Its idempotency key.
     pub key: Option<String>,
-    /// Whether the key is only the history's: a message is the key of its answer, and the first words win.
+    /// Whether the key is used in the history only: a message identifies its reply, and the first reply wins.
     pub key_is_implied: bool,
     /// The email it is about.
     pub about: Option<String>,
-    /// Its JSON; without it is a `GET`.
+    /// The JSON body; a call without one is a `GET`.
     pub body: Option<Value>,
-    /// The emails that it asks for.
+    /// The emails that it should create.
     pub expected_emails: Vec<ExpectedEmail>,
-    /// Codes with which it may be refused.
+    /// Error codes that are allowed.
     pub allowed_errors: &'static [&'static str],
 }
 
-/// Everything that was asked, in memory and in a file.
+/// A client whose history is kept in memory and in files.
 #[derive(Debug)]
 pub struct RecordingClient {
     history: Mutex<History>,
     history_file: Mutex<File>,
     mail_file: Mutex<File>,
-    /// Connections on which somebody waits.
+    /// Connections that wait for a reply.
     open_connections: Mutex<Vec<TcpStream>>,
-    /// Whether nobody is to wait.
+    /// Whether connections are closed at once.
     is_hung_up: AtomicBool,
 }
 
@@ -64,7 +65,7 @@ fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RecordingClient {
-    /// A client with an empty history, which it writes into a folder.
+    /// A client with an empty history, which writes its files to a folder.
     pub fn new(folder: &Path) -> Result<Self> {
         let create = |name: &str| {
             let file = folder.join(name);
@@ -80,7 +81,7 @@ impl RecordingClient {
         })
     }
 
-    /// Somebody waits on a connection.
+    /// Registers a connection, so that it can be closed while it waits for a reply.
     pub(super) fn track_connection(&self, stream: &TcpStream) {
         lock(&self.open_connections).extend(stream.try_clone());
         if self.is_hung_up.load(Ordering::SeqCst) {
@@ -88,12 +89,12 @@ impl RecordingClient {
         }
     }
 
-    /// Lets callers wait for answers again.
+    /// Lets calls wait for replies again.
     pub(super) fn accept_calls(&self) {
         self.is_hung_up.store(false, Ordering::SeqCst);
     }
 
-    /// Notes that a mail is brought to each of its inboxes, and under which numbers.
+    /// Records that a mail is delivered to each of its inboxes. Returns the indexes of the records.
     pub(super) fn begin_deliveries(&self, tries: Vec<DeliveryTry>) -> Range<usize> {
         let brought = &mut self.history().inbound.brought;
         let first = brought.len();
@@ -101,11 +102,11 @@ impl RecordingClient {
         first..brought.len()
     }
 
-    /// Notes what its sender was told.
+    /// Records whether the delivery was acknowledged.
     pub(super) fn end_deliveries(&self, tries: Range<usize>, acknowledged: bool) {
-        for place in tries {
+        for index in tries {
             let mut history = self.history();
-            let Some(one) = history.inbound.brought.get_mut(place) else { continue };
+            let Some(one) = history.inbound.brought.get_mut(index) else { continue };
             (one.ended, one.acknowledged) = (Some(now_us()), acknowledged);
             let line = json!(InboundRecord::Brought(one.clone()));
             drop(history);
@@ -113,24 +114,24 @@ impl RecordingClient {
         }
     }
 
-    /// Notes that somebody wants a code, and under which number.
+    /// Records the start of a consume call. Returns the index of the record.
     pub(super) fn begin_consume(&self, take: ConsumeTry) -> usize {
         let takes = &mut self.history().inbound.takes;
         takes.push(ConsumeTry { at: now_us(), ..take });
         takes.len() - 1
     }
 
-    /// Notes what came of it.
-    pub(super) fn end_consume(&self, place: usize, got: Option<ConsumedCode>, refused: String) {
+    /// Records the result of a consume call.
+    pub(super) fn end_consume(&self, index: usize, got: Option<ConsumedCode>, refused: String) {
         let mut history = self.history();
-        let Some(take) = history.inbound.takes.get_mut(place) else { return };
+        let Some(take) = history.inbound.takes.get_mut(index) else { return };
         (take.ended, take.got, take.refused) = (Some(now_us()), got, refused);
         let line = json!(InboundRecord::Take(take.clone()));
         drop(history);
         append_line(&self.mail_file, &line);
     }
 
-    /// What senders brought and agents took.
+    /// The deliveries and consume calls so far.
     pub(super) fn inbound_records(&self) -> Vec<InboundRecord> {
         let inbound = self.history().inbound.clone();
         let brought = inbound.brought.into_iter().map(InboundRecord::Brought);
@@ -142,21 +143,23 @@ impl RecordingClient {
         lock(&self.history)
     }
 
-    /// Asks. `None` when nobody listened, so that nothing was asked; else the answer, if one came.
-    pub fn send(&self, at: SocketAddr, team: &TeamCredential, ask: &ApiCall) -> Option<Option<HttpReply>> {
+    /// Sends a call. Returns `None` if no connection could be made, else the reply, if one arrived.
+    pub fn send(&self, at: SocketAddr, team: &TeamCredential, call_spec: &ApiCall) -> Option<Option<HttpReply>> {
         let mut stream = http::connect(at).ok()?;
         self.track_connection(&stream);
-        let call = self.history().begin_call(begin_call(team, ask));
-        let reply = http::exchange_on(&mut stream, &request(at, team, ask)).ok();
-        let end = reply.as_ref().map_or(CallOutcome::Info, |reply| classify_reply(ask, reply));
+        let call = self.history().begin_call(begin_call(team, call_spec));
+        let reply = http::exchange_on(&mut stream, &request(at, team, call_spec)).ok();
+        let end = reply.as_ref().map_or(CallOutcome::Info, |reply| {
+            classify_reply(reply.status, &reply.body, call_spec.expected_emails.len())
+        });
         self.record_outcome(call, end);
         Some(reply)
     }
 
-    /// Notes that a key may be forgotten any time from now on, by its own wish.
+    /// Records that a key with a short TTL may expire from now on.
     pub fn record_key_expiry(&self, team: &TeamCredential, wish: &RepeatableCall) {
-        let ask = ApiCall { verb: CallKind::Forget, expected_emails: Vec::new(), ..wish.call.clone() };
-        let call = self.history().begin_call(begin_call(team, &ask));
+        let call_spec = ApiCall { verb: CallKind::Forget, expected_emails: Vec::new(), ..wish.call.clone() };
+        let call = self.history().begin_call(begin_call(team, &call_spec));
         self.record_outcome(call, CallOutcome::Info);
     }
 
@@ -168,7 +171,7 @@ impl RecordingClient {
         append_line(&self.history_file, &line);
     }
 
-    /// Lets everybody go who still waits for an answer, or begins to before somebody picks up again.
+    /// Closes every connection that waits for a reply, and new ones until [`Self::accept_calls`].
     pub fn drop_connections(&self) {
         self.is_hung_up.store(true, Ordering::SeqCst);
         for stream in lock(&self.open_connections).drain(..) {
@@ -184,55 +187,39 @@ fn append_line(file: &Mutex<File>, line: &Value) {
     }
 }
 
-/// A call that begins now.
-fn begin_call(team: &TeamCredential, ask: &ApiCall) -> CallRecord {
+/// The record of a call that starts now.
+fn begin_call(team: &TeamCredential, call_spec: &ApiCall) -> CallRecord {
     CallRecord {
         at: now_us(),
         ended: None,
         team: team.name.clone(),
-        verb: ask.verb,
-        key: ask.key.clone(),
-        about: ask.about.clone(),
-        wanted: ask.expected_emails.clone(),
-        forgives: ask.key_is_implied,
-        may_fail: ask.allowed_errors.iter().map(ToString::to_string).collect(),
-        // What belongs to somebody else is not there.
-        must_fail: ask.allowed_errors.contains(&"not_found"),
+        verb: call_spec.verb,
+        key: call_spec.key.clone(),
+        about: call_spec.about.clone(),
+        wanted: call_spec.expected_emails.clone(),
+        forgives: call_spec.key_is_implied,
+        may_fail: call_spec.allowed_errors.iter().map(ToString::to_string).collect(),
+        // Another team's email must not be found.
+        must_fail: call_spec.allowed_errors.contains(&"not_found"),
         end: CallOutcome::Info,
     }
 }
 
-fn request(at: SocketAddr, team: &TeamCredential, ask: &ApiCall) -> Vec<u8> {
-    let method = if ask.body.is_some() { "POST" } else { "GET" };
-    let key = ask
+fn request(at: SocketAddr, team: &TeamCredential, call_spec: &ApiCall) -> Vec<u8> {
+    let method = if call_spec.body.is_some() { "POST" } else { "GET" };
+    let key = call_spec
         .key
         .as_ref()
-        .filter(|_| !ask.key_is_implied)
+        .filter(|_| !call_spec.key_is_implied)
         .map(|key| format!("Idempotency-Key: {key}\r\n"))
         .unwrap_or_default();
-    let body = ask.body.as_ref().map(Value::to_string).unwrap_or_default();
+    let body = call_spec.body.as_ref().map(Value::to_string).unwrap_or_default();
     format!(
         "{method} {} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {}\r\n{key}Content-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
-        ask.path,
+        call_spec.path,
         team.credential,
         body.len()
     )
     .into_bytes()
-}
-
-/// What an answer means. One that says less than it must is a refusal with a word of our own.
-fn classify_reply(ask: &ApiCall, reply: &HttpReply) -> CallOutcome {
-    if !matches!(reply.status, 200..=202) {
-        let code = reply.body["code"].as_str().unwrap_or("no_code").to_owned();
-        return CallOutcome::Fail { status: reply.status, code };
-    }
-    let ids: Vec<String> = match reply.body["data"].as_array() {
-        Some(rows) => rows.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned).collect(),
-        None => reply.body["id"].as_str().map(str::to_owned).into_iter().collect(),
-    };
-    if !ask.expected_emails.is_empty() && ids.len() != ask.expected_emails.len() {
-        return CallOutcome::Fail { status: reply.status, code: "answer_without_all_ids".to_owned() };
-    }
-    CallOutcome::Ok { first: reply.status == 202, ids }
 }

@@ -1,4 +1,4 @@
-//! What a campaign came to, in the form in which every rig leaves its figures.
+//! The results of a campaign, in the format that `docs/proof.md` is made from.
 
 use crate::crash::coverage::CoverageBoard;
 use crate::crash::failpoints::{HopClass, POINTS, PointRow, StoreKind};
@@ -6,13 +6,13 @@ use crate::report::summary::{RunSummary, TestRun};
 use anyhow::Result;
 use std::path::Path;
 
-/// How a cell that cannot be reached is shown.
+/// How the table shows a cell that cannot be reached.
 const UNREACHABLE_CELL: &str = "·";
 
-/// A campaign that leaves figures while it runs.
+/// Writes the results of a campaign while it runs.
 #[derive(Debug)]
 pub struct CampaignReport<'a> {
-    /// Where.
+    /// The folder.
     pub dir: &'a Path,
     /// The run.
     pub run: TestRun,
@@ -21,7 +21,7 @@ pub struct CampaignReport<'a> {
 }
 
 impl CampaignReport<'_> {
-    /// Writes what was counted so far.
+    /// Writes the results so far.
     pub fn write(&self, board: &CoverageBoard) -> Result<()> {
         self.kill_summary(board)?.write(self.dir)?;
         if board.counts().judged_twice > 0 {
@@ -30,7 +30,7 @@ impl CampaignReport<'_> {
         Ok(())
     }
 
-    /// Kills and stops, and every point with where it was reached.
+    /// Kills and stops, with the table of failpoints.
     fn kill_summary(&self, board: &CoverageBoard) -> Result<RunSummary> {
         let (mut summary, counts) = (self.run.summary(), board.counts());
         summary.add_count("kills", counts.kills + counts.others);
@@ -55,7 +55,7 @@ impl CampaignReport<'_> {
         std::iter::once(row.point.to_owned()).chain(self.columns.iter().map(cell)).collect()
     }
 
-    /// What the second judge found.
+    /// The results of the second checker.
     fn second_checker_summary(&self, board: &CoverageBoard) -> RunSummary {
         let counts = board.counts();
         let mut summary = RunSummary { rig: "judge".to_owned(), ..self.run.summary() };

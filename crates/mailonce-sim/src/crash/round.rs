@@ -1,4 +1,4 @@
-//! One round: a ledger, and the deaths it has to survive, one after the other on the same data.
+//! One round: a ledger and the crashes that it has to survive, one after another.
 
 use crate::crash::coverage::CoverageBoard;
 use crate::crash::environment::{CrashEnvironment, CrashTools};
@@ -25,37 +25,37 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a node sleeps: on PostgreSQL longer than its leases, on a file it only loses time.
+/// How long a node stays paused: longer than its leases on PostgreSQL, briefly on SQLite.
 const PAUSE_TIME: [(StoreKind, Duration); 2] =
     [(StoreKind::Sqlite, Duration::from_millis(700)), (StoreKind::Postgres, Duration::from_millis(16_500))];
-/// How long a node that woke up may go on before it is killed.
+/// How long a resumed node runs before it is killed.
 const TIME_AFTER_PAUSE: Duration = Duration::from_secs(1);
-/// How long a server that may fall asleep any moment is waited for.
+/// How long set-up calls wait for a server that may pause at any moment.
 const SETUP_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// How often a point is tried that was not reached.
+/// How often a failpoint is tried until it is reached.
 const TRIES_PER_POINT: usize = 3;
-/// Cycles between two deaths of the other node.
+/// Cycles between two kills of the second node.
 const PEER_KILL_INTERVAL: usize = 9;
-/// The team that has an endpoint: the first one.
+/// The team that has a webhook endpoint.
 pub(super) const ENDPOINT_TEAM: &str = "a";
 const HOOK_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0x";
 
-/// A round.
+/// A round of crashes at failpoints.
 #[derive(Debug, Clone)]
 pub struct CrashRound {
-    /// What keeps the ledger.
+    /// The store of the ledger.
     pub store: StoreKind,
-    /// Where mail goes.
+    /// The class of next hop.
     pub class: HopClass,
-    /// Everything that is by chance.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Whether only the short form's points are played.
+    /// Whether only the failpoints of the short form are used.
     pub short: bool,
-    /// No more cycles than this.
+    /// The maximum number of cycles.
     pub cycles: usize,
 }
 
-/// A node that sleeps, or has just woken up.
+/// A node that is paused, or was just resumed.
 struct PausedServer {
     server: ServerProcess,
     stopped_us: u64,
@@ -76,7 +76,7 @@ pub(super) struct RunningRound<'a> {
 }
 
 impl CrashRound {
-    /// The command that plays it again.
+    /// The command that replays the round.
     pub fn replay_command(&self) -> String {
         let short = if self.short { " --short" } else { "" };
         format!(
@@ -93,7 +93,7 @@ impl CrashRound {
         self.store == StoreKind::Postgres && self.seed % 2 == 1
     }
 
-    /// Plays it in a directory, and judges it.
+    /// Runs the round in a directory and checks the result.
     pub fn run(&self, tools: &CrashTools, board: &CoverageBoard, root: &Path) -> Result<RoundVerdict> {
         let world = CrashEnvironment::new(tools, root, (self.store, self.class), self.seed)?;
         let callers = Workload {
@@ -107,22 +107,22 @@ impl CrashRound {
             unexpected_refusals: Mutex::default(),
             sink_log: world.sink_log_path(),
         };
-        let (mishaps, sleepers, story) = (Vec::new(), Vec::new(), Vec::new());
+        let (faults, paused_servers, log) = (Vec::new(), Vec::new(), Vec::new());
         let mut live = RunningRound {
             round: self,
             board,
             environment: world,
             workload: callers,
-            injected_faults: mishaps,
-            paused: sleepers,
+            injected_faults: faults,
+            paused: paused_servers,
             peer: None,
-            log: story,
+            log,
         };
         let played = live.run();
-        let story = std::mem::take(&mut live.log).join("\n");
-        let judgement = played.with_context(|| format!("the round so far:\n{story}"))?;
+        let log = std::mem::take(&mut live.log).join("\n");
+        let verdict = played.with_context(|| format!("the round so far:\n{log}"))?;
         live.environment.drop_database()?;
-        Ok(RoundVerdict { log: [story, judgement.log].join("\n"), ..judgement })
+        Ok(RoundVerdict { log: [log, verdict.log].join("\n"), ..verdict })
     }
 }
 
@@ -134,13 +134,13 @@ impl RunningRound<'_> {
         steps.truncate(cycles);
         let mut n = 0;
         while let Some((step, tries)) = steps.pop_front() {
-            // Whoever wakes up in between would take over what the next one is to find.
+            // A node that resumes now would recover the work that the next step needs.
             self.resume_paused(steps.front().is_some_and(|(next, _)| next.row.trigger == Trigger::Leftover))?;
             self.manage_peer(n, &step)?;
             let reached =
                 self.run_cycle(n, &step).with_context(|| format!("in cycle {n}, {}", step.failpoint_spec()))?;
             if !reached && tries < TRIES_PER_POINT {
-                // Whether another node or a hook was faster is by chance.
+                // Another node or a provider event may have been faster, so the step is tried again.
                 steps.extend(preparing_step(&step).map(|before| (before, TRIES_PER_POINT)));
                 steps.push_back((FaultStep { nth_hit: 1, ..step }, tries + 1));
             }
@@ -149,7 +149,7 @@ impl RunningRound<'_> {
         self.finish()
     }
 
-    /// One life of a server. Whether it came to its point.
+    /// Starts a server and loads it until its failpoint. Returns whether that was reached.
     fn run_cycle(&mut self, n: usize, step: &FaultStep) -> Result<bool> {
         let began = Instant::now();
         let mut server = match self.environment.start(Some(&step.failpoint_spec()))? {
@@ -161,11 +161,11 @@ impl RunningRound<'_> {
             }
         };
         if !server.is_paused() {
-            // It may die of it; the next one is asked again.
+            // The server may crash meanwhile; the next one is set up again.
             let _maybe = self.set_up_resources(server.at, SETUP_TIMEOUT);
         }
         let reached = self.load_until_point(&mut server, n, step)?;
-        let word = match reached {
+        let outcome = match reached {
             Some(Some(status)) => {
                 self.record_death(step, status, &server.read_log())?;
                 "died"
@@ -180,19 +180,19 @@ impl RunningRound<'_> {
                 "was killed, as the point was not reached"
             }
         };
-        self.log_cycle(n, step, began, word);
+        self.log_cycle(n, step, began, outcome);
         Ok(reached.is_some())
     }
 
-    fn log_cycle(&mut self, n: usize, step: &FaultStep, began: Instant, word: &str) {
+    fn log_cycle(&mut self, n: usize, step: &FaultStep, began: Instant, outcome: &str) {
         self.log.push(format!(
-            "  cycle {n}: {} {word} after {} ms",
+            "  cycle {n}: {} {outcome} after {} ms",
             step.failpoint_spec(),
             began.elapsed().as_millis()
         ));
     }
 
-    /// Loads a server until it dies (with its status), falls asleep, or neither in time.
+    /// Loads a server until it exits (with its status), pauses, or the timeout passes.
     fn load_until_point(
         &self,
         server: &mut ServerProcess,
@@ -203,7 +203,7 @@ impl RunningRound<'_> {
         let (over, next) = (AtomicBool::new(false), AtomicU64::new(0));
         let at: Vec<SocketAddr> = [server.at].into_iter().chain(self.peer.as_ref().map(|other| other.at)).collect();
         let source = OperationGenerator { seed, cycle: n as u64, class };
-        let shift = CycleWorkload {
+        let workload = CycleWorkload {
             generator: source,
             trigger: step.row.trigger,
             servers: &at,
@@ -214,7 +214,7 @@ impl RunningRound<'_> {
         self.workload.client.accept_calls();
         std::thread::scope(|scope| {
             for _ in 0..CONCURRENT_CLIENTS {
-                scope.spawn(|| self.workload.run_until_stopped(&shift));
+                scope.spawn(|| self.workload.run_until_stopped(&workload));
             }
             let reached = loop {
                 match server.wait_for_exit(Duration::ZERO) {
@@ -226,13 +226,13 @@ impl RunningRound<'_> {
                 }
             };
             over.store(true, Ordering::SeqCst);
-            // Those who wait for somebody asleep would wait for long.
+            // Calls to a paused server would wait for too long.
             self.workload.client.drop_connections();
             reached
         })
     }
 
-    /// A server ended by itself: by its point, or it should not have.
+    /// Records that a server exited. Any reason but its failpoint is an error.
     fn record_death(&mut self, step: &FaultStep, status: ExitStatus, log: &str) -> Result<()> {
         let point = step.row.point;
         if status.signal() != Some(9) || !log.contains(&format!("failpoint {point} kill")) {
@@ -250,7 +250,7 @@ impl RunningRound<'_> {
         server.kill()
     }
 
-    /// A server was stopped at its point. On a file nobody else can go on meanwhile.
+    /// Records that a server paused. A SQLite ledger has no other node, so it is resumed at once.
     fn record_pause(&mut self, server: ServerProcess, step: &FaultStep) -> Result<()> {
         self.board.record_hit((step.row.point, self.round.store, self.round.class), true);
         let time =
@@ -260,32 +260,32 @@ impl RunningRound<'_> {
         if self.round.store == StoreKind::Sqlite { self.resume_paused(true) } else { Ok(()) }
     }
 
-    /// Wakes those up whose time has come, and kills those that were awake for long enough; all of them, when it says so.
+    /// Resumes paused nodes when they are due and kills resumed ones when they are due; with `all`, waits for each.
     pub(super) fn resume_paused(&mut self, all: bool) -> Result<()> {
         let (mut rest, mut dying) = (Vec::new(), Vec::new());
-        for mut sleeper in std::mem::take(&mut self.paused) {
+        for mut server in std::mem::take(&mut self.paused) {
             loop {
-                let left = sleeper.due_at.saturating_duration_since(Instant::now());
+                let left = server.due_at.saturating_duration_since(Instant::now());
                 if !left.is_zero() && !all {
-                    rest.push(sleeper);
+                    rest.push(server);
                     break;
                 }
                 sleep(left);
-                if sleeper.is_resumed {
-                    dying.push(sleeper.server);
+                if server.is_resumed {
+                    dying.push(server.server);
                     break;
                 }
-                sleeper.server.resume()?;
-                let (at_us, until_us) = (sleeper.stopped_us, now_us());
+                server.server.resume()?;
+                let (at_us, until_us) = (server.stopped_us, now_us());
                 self.injected_faults.push(InjectedFault { at_us, until_us, what: "asleep".to_owned() });
-                (sleeper.is_resumed, sleeper.due_at) = (true, Instant::now() + TIME_AFTER_PAUSE);
+                (server.is_resumed, server.due_at) = (true, Instant::now() + TIME_AFTER_PAUSE);
             }
         }
         self.paused = rest;
         dying.into_iter().try_for_each(|server| self.kill(server, "a kill after it slept"))
     }
 
-    /// Keeps the other node of a pair, and lets it die now and then. It must not take over what the first is to find.
+    /// Starts the second node of a pair and kills it now and then. It must not recover work that the step needs.
     fn manage_peer(&mut self, n: usize, step: &FaultStep) -> Result<()> {
         if !self.round.has_two_nodes() || step.row.trigger == Trigger::EmptyLedger {
             return Ok(());
@@ -307,22 +307,22 @@ impl RunningRound<'_> {
         }
     }
 
-    /// Makes the second team and the source of events, once, and tells the sink where hooks go now.
-    pub(super) fn set_up_resources(&self, at: SocketAddr, patience: Duration) -> Result<()> {
+    /// Creates the second team, the event source and the endpoint once, and tells the sink where to send events.
+    pub(super) fn set_up_resources(&self, at: SocketAddr, timeout: Duration) -> Result<()> {
         if self.workload.teams.lock().is_ok_and(|teams| teams.len() < 2) {
-            let made = http::post_within(patience, at, "/v1/teams", Some("team-b"), &json!({"name": "b"}))?;
+            let made = http::post_within(timeout, at, "/v1/teams", Some("team-b"), &json!({"name": "b"}))?;
             let credential = made.body["api_key"].as_str().with_context(|| format!("no team: {}", made.body))?;
             self.workload.teams.lock().map(|mut teams| teams.push(operations::team_credential(1, credential))).ok();
         }
         let body = json!({"name": "oracle", "kind": "resend", "transport": self.round.class.transport_name(), "secret": HOOK_SECRET});
-        let made = http::post_within(patience, at, "/v1/sources", Some("source"), &body)?;
-        let path = made.body["path"].as_str().with_context(|| format!("no source: {}", made.body))?.to_owned();
+        let made = http::post_within(timeout, at, "/v1/sources", Some("source"), &body)?;
+        let path = made.body["hook_path"].as_str().with_context(|| format!("no source: {}", made.body))?.to_owned();
         let hook = HookTarget { at, path, secret: HOOK_SECRET.to_owned() };
         self.environment.control_sink("hooks", Some(&hook))?;
         self.workload.hook_target.lock().map(|mut known| *known = Some(hook)).ok();
         let endpoint = json!({"url": self.environment.receiver_url(ENDPOINT_TEAM), "after": "0", "secret": webhook_receiver::ENDPOINT_SECRET});
-        let made = http::post_within(patience, at, "/v1/endpoints", Some("endpoint"), &endpoint)?;
+        let made = http::post_within(timeout, at, "/v1/endpoints", Some("endpoint"), &endpoint)?;
         ensure!(matches!(made.status, 200 | 201), "no endpoint: {}", made.body);
-        if self.round.class == HopClass::Inbound { self.workload.open_inboxes(at, patience) } else { Ok(()) }
+        if self.round.class == HopClass::Inbound { self.workload.open_inboxes(at, timeout) } else { Ok(()) }
     }
 }

@@ -1,5 +1,5 @@
-//! One history of everything: what was asked, what the sink got, which faults were made, and what the ledger shows. It
-//! is judged twice: here, and by a program in another language that knows the documents alone.
+//! Builds one history of a round (calls, arrivals at the sink, injected faults, final ledger) and checks it. A second
+//! checker, in another language and written from the docs alone, checks the same files.
 
 use crate::crash::api_snapshot::ApiSnapshot;
 use crate::crash::environment::SINK_REPLY_TIMEOUT;
@@ -20,14 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Milliseconds by which the clock of a ledger and ours may differ.
+/// Tolerated difference between the ledger's clock and ours, in milliseconds.
 const CLOCK_SLACK_MS: i64 = 250;
-/// How long the keyed sink remembers.
+/// How long the keyed sink remembers keys.
 const DAY_MS: u64 = 24 * 3_600_000;
-/// What the second judge does not look at, save what endpoints are told.
+/// Invariants that the second checker covers only in part, for webhooks.
 const FIRST_CHECKER_ONLY: [Invariant; 2] = [Invariant::P10, Invariant::P11];
 
-/// What the second judge is given.
+/// The files that the second checker reads.
 const SECOND_CHECKER_FILES: [(&str, &str); 5] = [
     ("--history", "history.jsonl"),
     ("--sink", "sink.jsonl"),
@@ -36,24 +36,24 @@ const SECOND_CHECKER_FILES: [(&str, &str); 5] = [
     ("--notices", webhook_receiver::WEBHOOK_LOG_FILE),
 ];
 
-/// A fault that the rig made itself.
+/// A kill or a pause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InjectedFault {
-    /// When it began.
+    /// Its start.
     pub at_us: u64,
-    /// When it was over.
+    /// Its end.
     pub until_us: u64,
-    /// What it was.
+    /// Its description.
     pub what: String,
 }
 
 impl InjectedFault {
-    /// A fault of this moment.
+    /// A fault at this moment.
     pub fn now(what: String) -> Self {
         Self { at_us: now_us(), until_us: now_us(), what }
     }
 
-    /// The emails that were on the wire meanwhile.
+    /// The emails with an attempt in progress during the fault.
     fn affected_emails(&self, shown: &ApiSnapshot) -> Vec<String> {
         let (from, to) =
             ((self.at_us / 1_000) as i64 - CLOCK_SLACK_MS, (self.until_us / 1_000) as i64 + CLOCK_SLACK_MS);
@@ -63,37 +63,38 @@ impl InjectedFault {
     }
 }
 
-/// What a round left to be judged.
+/// The files of a round.
 #[derive(Debug, Clone, Default)]
 pub struct RoundRecord {
-    /// What was asked and told.
+    /// The calls with their replies.
     pub calls: Vec<CallRecord>,
-    /// What the sink got.
+    /// The mails that reached the sink.
     pub sink_lines: Vec<SinkLogLine>,
-    /// What endpoints were told.
+    /// The webhooks that endpoints received.
     pub notices: Vec<WebhookLogLine>,
-    /// What senders brought and agents took.
+    /// Deliveries of received mail, and consumed codes.
     pub mail: Vec<InboundRecord>,
-    /// What the rig did.
+    /// The injected faults.
     pub injected_faults: Vec<InjectedFault>,
-    /// What the API showed in the end.
+    /// The final state that the API showed.
     pub api: Value,
 }
 
 impl RoundRecord {
-    /// Writes what is not in files yet.
+    /// Writes the files that are not written during the round.
     pub fn write(&self, root: &Path) -> Result<()> {
         std::fs::write(root.join("api.json"), self.api.to_string())?;
-        let mishaps = self.injected_faults.iter().map(|mishap| Ok(serde_json::to_string(mishap)? + "\n"));
-        std::fs::write(root.join("faults.jsonl"), mishaps.collect::<Result<String>>()?)?;
+        let injected_faults = self.injected_faults.iter().map(|injected| Ok(serde_json::to_string(injected)? + "\n"));
+        std::fs::write(root.join("faults.jsonl"), injected_faults.collect::<Result<String>>()?)?;
         Ok(())
     }
 
-    /// Reads what a round left.
+    /// Reads the files of a round.
     pub fn read(root: &Path) -> Result<Self> {
         let file = |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
         let calls = file("history.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
-        let mishaps = file("faults.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
+        let injected_faults =
+            file("faults.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
         let lines = SinkLog::read(&root.join("sink.jsonl"))?;
         let notices = SinkLog::read(&root.join(webhook_receiver::WEBHOOK_LOG_FILE))?;
         let mail = file("mail.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
@@ -102,7 +103,7 @@ impl RoundRecord {
             calls,
             sink_lines: lines,
             notices,
-            injected_faults: mishaps,
+            injected_faults,
             api: serde_json::from_str(&file("api.json")?)?,
         })
     }
@@ -112,8 +113,8 @@ impl RoundRecord {
         let mut shown = ApiSnapshot::from_api(&self.api);
         self.infer_bind_numbers(&mut shown.emails);
         let (mut brought, mut takes) = (Vec::new(), Vec::new());
-        for deed in self.mail.iter().cloned() {
-            match deed {
+        for record in self.mail.iter().cloned() {
+            match record {
                 InboundRecord::Brought(one) => brought.push(one),
                 InboundRecord::Take(one) => takes.push(one),
             }
@@ -123,7 +124,7 @@ impl RoundRecord {
             calls: self.calls.clone(),
             arrivals: self.sink_lines.iter().map(to_arrival).chain(sandbox_arrivals(&shown)).collect(),
             faults: self.faults(&shown),
-            stalls: self.injected_faults.iter().map(|mishap| (mishap.at_us, mishap.until_us)).collect(),
+            stalls: self.injected_faults.iter().map(|injected| (injected.at_us, injected.until_us)).collect(),
             events: shown.events,
             emails: shown.emails,
             webhooks: self.webhooks(),
@@ -133,7 +134,7 @@ impl RoundRecord {
         }
     }
 
-    /// What endpoints were told, and what they are owed.
+    /// The webhooks that endpoints received, and those that they should have received.
     fn webhooks(&self) -> WebhookHistory {
         let teams = self.api.as_object().into_iter().flatten();
         let owed = teams.filter_map(|(team, shown)| Some((team.clone(), shown["owed"].as_u64()?)));
@@ -144,13 +145,14 @@ impl RoundRecord {
         WebhookHistory { owed: owed.collect(), came: came.collect() }
     }
 
-    /// The API does not tell how often a key was bound. One that may be forgotten is bound anew by each of its emails.
+    /// Numbers the emails of keys that expire. The API does not show how often a key was bound, and each email binds it
+    /// again.
     fn infer_bind_numbers(&self, emails: &mut [Email]) {
         let forgotten = self.calls.iter().filter(|call| call.verb == CallKind::Forget);
         let forgotten: BTreeSet<(&str, &str)> =
             forgotten.filter_map(|call| Some((call.team.as_str(), call.key.as_deref()?))).collect();
         let mut binds: BTreeMap<(String, String), u32> = BTreeMap::new();
-        // Ids grow with time.
+        // Ids are ordered by time.
         emails.sort_by(|a, b| a.id.cmp(&b.id));
         for email in emails.iter_mut().filter(|email| forgotten.contains(&(&*email.team, &*email.key))) {
             let bind = binds.entry((email.team.clone(), email.key.clone())).or_default();
@@ -159,7 +161,7 @@ impl RoundRecord {
         }
     }
 
-    /// Judges it.
+    /// Checks the history.
     pub fn check(&self, class: HopClass) -> RoundVerdict {
         let history = self.history(class);
         let taken = self.sink_lines.iter().filter(|line| line.taken).count() as u64;
@@ -174,15 +176,17 @@ impl RoundRecord {
     fn faults(&self, shown: &ApiSnapshot) -> Vec<FaultRecord> {
         let fault =
             |at: u64, kind: &str, emails: Vec<String>| FaultRecord { at, kind: kind.into(), ambiguous: true, emails };
-        let made =
-            self.injected_faults.iter().map(|mishap| fault(mishap.at_us, &mishap.what, mishap.affected_emails(shown)));
-        // One that touched nobody would count for everybody.
+        let made = self
+            .injected_faults
+            .iter()
+            .map(|injected| fault(injected.at_us, &injected.what, injected.affected_emails(shown)));
+        // The checker would apply a fault without emails to all emails.
         let made = made.filter(|fault| !fault.emails.is_empty());
         let lines = self.sink_lines.iter().filter(|line| line.ambiguous);
         let misbehaved = lines.map(|line| fault(line.at_us, &line.did, vec![line.email.clone()]));
-        // A machine that is busy enough makes an answer late all by itself.
-        let patience = SINK_REPLY_TIMEOUT.as_millis() as i64 - CLOCK_SLACK_MS;
-        let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= patience);
+        // On a busy machine a reply can be late without a fault.
+        let timeout = SINK_REPLY_TIMEOUT.as_millis() as i64 - CLOCK_SLACK_MS;
+        let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= timeout);
         let slow = shown.attempts.iter().filter(|(_, began, ended)| late(*ended, *began));
         let slow = slow.map(|(id, began, _)| fault(*began as u64 * 1_000, "no answer in time", vec![id.clone()]));
         let mute = shown.emails.iter().filter(|email| email.to.iter().any(|to| to.starts_with("unknown@sandbox.")));
@@ -191,21 +195,21 @@ impl RoundRecord {
     }
 }
 
-/// What became of a round.
+/// The result of a round.
 #[derive(Debug, Clone, Default)]
 pub struct RoundVerdict {
-    /// What was broken.
+    /// Broken invariants.
     pub violations: Vec<Violation>,
     /// Emails.
     pub emails: u64,
-    /// Mails that the sink took.
+    /// Mails that the sink accepted.
     pub mails_accepted: u64,
-    /// What happened, cycle by cycle.
+    /// The log, one line per cycle.
     pub log: String,
 }
 
 impl RoundVerdict {
-    /// The promises that were broken, of those that both judges look at.
+    /// The broken invariants that both checkers cover.
     pub fn broken_invariants(&self) -> BTreeSet<String> {
         let rules = self.violations.iter().map(|violation| violation.rule);
         let twice = rules.filter(|rule| rule.is_about_notices() || !FIRST_CHECKER_ONLY.contains(&rule.promise()));
@@ -213,34 +217,34 @@ impl RoundVerdict {
     }
 }
 
-/// What the other judge says.
+/// The verdict of the second checker.
 #[derive(Debug, Clone, Default)]
 pub struct SecondVerdict {
-    /// The promises that hold.
+    /// Invariants that hold.
     pub holds: BTreeSet<String>,
-    /// The promises that are broken.
+    /// Broken invariants.
     pub broken: BTreeSet<String>,
-    /// Its words.
+    /// Its output.
     pub output: String,
 }
 
 impl SecondVerdict {
-    /// Of the files in a directory, and of the API.
+    /// Runs the second checker on the files of a directory and on the API.
     pub fn run(program: &Path, root: &Path, api: &[String]) -> Result<Self> {
         let mut command = Command::new("python3");
         command.arg(program);
         for (flag, file) in SECOND_CHECKER_FILES {
             command.arg(flag).arg(root.join(file));
         }
-        let said = command.args(api).output().context("cannot run python3")?;
-        let words = String::from_utf8_lossy(&said.stdout).into_owned();
-        let why = String::from_utf8_lossy(&said.stderr).into_owned();
-        ensure!(matches!(said.status.code(), Some(0 | 1)), "the second judge could not judge: {why}");
-        let verdict: Value = serde_json::from_str(&words)?;
+        let result = command.args(api).output().context("cannot run python3")?;
+        let stdout = String::from_utf8_lossy(&result.stdout).into_owned();
+        let why = String::from_utf8_lossy(&result.stderr).into_owned();
+        ensure!(matches!(result.status.code(), Some(0 | 1)), "the second judge could not judge: {why}");
+        let verdict: Value = serde_json::from_str(&stdout)?;
         let broken = verdict["broken"].as_object().context("a verdict without an answer")?.keys().cloned().collect();
         let holds = verdict["holds"].as_array().context("a verdict without what holds")?;
         let holds = holds.iter().filter_map(|promise| promise.as_str().map(str::to_owned)).collect();
-        Ok(Self { holds, broken, output: words })
+        Ok(Self { holds, broken, output: stdout })
     }
 }
 
@@ -266,7 +270,7 @@ fn to_arrival(line: &SinkLogLine) -> HopArrival {
     }
 }
 
-/// What the sandbox has: nothing but the ledger can tell, since both are one commit.
+/// Mail that the sandbox captured, taken from the ledger, since capture and accept are one commit.
 fn sandbox_arrivals(shown: &ApiSnapshot) -> Vec<HopArrival> {
     let handoffs = shown.emails.iter().flat_map(|email| email.handoffs.iter().map(move |handoff| (email, handoff)));
     let out = |state: &str| matches!(state, "sent" | "delivered" | "bounced" | "complained");

@@ -1,4 +1,4 @@
-//! Callers at work: they do deed after deed on a server until it dies, falls asleep, or time is up.
+//! Clients that run operations on a server until it crashes, pauses, or the cycle ends.
 
 use crate::crash::api_snapshot::emails_in_state;
 use crate::crash::failpoints::{HopClass, Trigger};
@@ -18,52 +18,52 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Deeds of a cycle before callers only do what leads to the point.
+/// Operations per cycle before clients run triggers only.
 const OPERATIONS_PER_CYCLE: u64 = 7;
-/// The numbers of baits lie beyond those of deeds.
+/// Trigger numbers start above operation numbers.
 const TRIGGER_NUMBER_BASE: u64 = 1_000;
-/// Between two baits.
+/// Pause between two triggers.
 const TRIGGER_PAUSE: Duration = Duration::from_millis(60);
-/// How often what was not answered is asked for again in the end.
+/// How often unanswered calls are retried at the end.
 const RETRY_ROUNDS: usize = 20;
-/// Callers at a time.
+/// Concurrent clients.
 pub const CONCURRENT_CLIENTS: usize = 2;
 
-/// What callers of a round share.
+/// What the clients of a round share.
 #[derive(Debug)]
 pub struct Workload {
-    /// Who asks.
+    /// The client that records calls.
     pub client: RecordingClient,
-    /// The teams that are known so far.
+    /// The teams that exist so far.
     pub teams: Mutex<Vec<TeamCredential>>,
-    /// Where hooks go.
+    /// Where provider events are sent.
     pub hook_target: Mutex<Option<HookTarget>>,
-    /// What was wished for so far.
+    /// The sends so far.
     pub requests: Mutex<Vec<RepeatableCall>>,
-    /// Where mail is brought by a hook.
+    /// The path of the webhook for received mail.
     pub inbound_hook_path: Mutex<Option<String>>,
-    /// Where mail is brought by SMTP.
+    /// The SMTP addresses of the servers.
     pub smtp_addresses: Arc<SmtpAddressBook>,
-    /// The mails that senders brought so far.
+    /// The mails that senders delivered so far.
     pub sent_mail: Mutex<Vec<InjectedMail>>,
-    /// What senders were told that they must never be told.
+    /// Replies that senders must never get.
     pub unexpected_refusals: Mutex<Vec<String>>,
-    /// The sink's log.
+    /// The path of the sink's log.
     pub sink_log: PathBuf,
 }
 
-/// The work of one cycle.
+/// The workload of one cycle.
 #[derive(Debug)]
 pub struct CycleWorkload<'a> {
-    /// Where deeds come from.
+    /// Generates the operations.
     pub generator: OperationGenerator,
-    /// What leads to the point.
+    /// What triggers the failpoint.
     pub trigger: Trigger,
     /// The servers.
     pub servers: &'a [SocketAddr],
-    /// Told when it is over.
+    /// Set at the end of the cycle.
     pub stop: &'a AtomicBool,
-    /// The number of the next deed.
+    /// The number of the next operation.
     pub next_number: &'a AtomicU64,
 }
 
@@ -72,32 +72,32 @@ pub(super) fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Workload {
-    /// Works until it is told that it is over: baits first, then deeds, then baits again.
-    pub fn run_until_stopped(&self, shift: &CycleWorkload<'_>) {
-        let mut baits = 0;
-        while !shift.stop.load(Ordering::SeqCst) {
-            let n = shift.next_number.fetch_add(1, Ordering::SeqCst);
-            let at = shift.servers[(n as usize) % shift.servers.len()];
-            let inbound = shift.generator.class == HopClass::Inbound;
+    /// Runs until the cycle ends: triggers first, then operations, then triggers again.
+    pub fn run_until_stopped(&self, cycle: &CycleWorkload<'_>) {
+        let mut triggers = 0;
+        while !cycle.stop.load(Ordering::SeqCst) {
+            let n = cycle.next_number.fetch_add(1, Ordering::SeqCst);
+            let at = cycle.servers[(n as usize) % cycle.servers.len()];
+            let inbound = cycle.generator.class == HopClass::Inbound;
             if (2..OPERATIONS_PER_CYCLE).contains(&n) && (!inbound || n.is_multiple_of(2)) {
-                self.run_operation(&shift.generator, at, shift.generator.operation(n));
+                self.run_operation(&cycle.generator, at, cycle.generator.operation(n));
                 continue;
             }
-            self.run_trigger(shift, at, TRIGGER_NUMBER_BASE + n, baits);
-            baits += 1;
-            // A point that takes long needs time rather than mail.
-            sleep(if n < 2 { Duration::ZERO } else { TRIGGER_PAUSE * (1 + baits as u32 / 8).min(8) });
+            self.run_trigger(cycle, at, TRIGGER_NUMBER_BASE + n, triggers);
+            triggers += 1;
+            // A failpoint that is slow to reach needs time rather than more mail.
+            sleep(if n < 2 { Duration::ZERO } else { TRIGGER_PAUSE * (1 + triggers as u32 / 8).min(8) });
         }
     }
 
-    /// Does what leads to the point.
-    fn run_trigger(&self, shift: &CycleWorkload<'_>, at: SocketAddr, n: u64, before: u64) {
-        let source = &shift.generator;
-        if source.class == HopClass::Inbound && shift.trigger != Trigger::EmptyLedger {
-            return self.run_inbound(source, at, n, Some(shift.trigger));
+    /// Runs what triggers the failpoint.
+    fn run_trigger(&self, cycle: &CycleWorkload<'_>, at: SocketAddr, n: u64, before: u64) {
+        let source = &cycle.generator;
+        if source.class == HopClass::Inbound && cycle.trigger != Trigger::EmptyLedger {
+            return self.run_inbound(source, at, n, Some(cycle.trigger));
         }
         let mail = |special| ClientOperation::Send(source.mail(n, special));
-        let deeds = match shift.trigger {
+        let operations = match cycle.trigger {
             Trigger::EmptyLedger | Trigger::Start | Trigger::Leftover if before > 2 => Vec::new(),
             Trigger::EmptyLedger | Trigger::Start | Trigger::Leftover => vec![mail(MailVariant::Plain)],
             Trigger::InboundSmtp
@@ -114,37 +114,37 @@ impl Workload {
             }
             Trigger::Resolve if before == 0 => vec![mail(MailVariant::LostReply), ClientOperation::Resolve(n)],
             Trigger::Resolve => vec![ClientOperation::Resolve(n)],
-            // A new doubt now and then: the first may be settled before the point is reached.
+            // A new unknown outcome now and then, since the first may be decided before the failpoint is reached.
             Trigger::Unknown | Trigger::OldUnknown if before.is_multiple_of(16) => vec![mail(MailVariant::LostReply)],
             Trigger::Unknown | Trigger::OldUnknown => Vec::new(),
             Trigger::Hook => vec![mail(MailVariant::Plain), ClientOperation::ProviderEvent(n)],
         };
-        deeds.into_iter().for_each(|deed| self.run_operation(source, at, deed));
+        operations.into_iter().for_each(|operation| self.run_operation(source, at, operation));
     }
 
-    /// Does one deed.
-    fn run_operation(&self, source: &OperationGenerator, at: SocketAddr, deed: ClientOperation) {
-        match deed {
-            ClientOperation::Send(mut wish) => {
-                // Before there are two teams, the second one's wishes are the first one's.
-                wish.team = wish.team.min(lock(&self.teams).len() - 1);
-                lock(&self.requests).push(wish.clone());
-                if wish.has_short_ttl() {
-                    self.client.record_key_expiry(&self.team(wish.team), &wish);
+    /// Runs one operation.
+    fn run_operation(&self, source: &OperationGenerator, at: SocketAddr, operation: ClientOperation) {
+        match operation {
+            ClientOperation::Send(mut request) => {
+                // Until the second team exists, its sends belong to the first.
+                request.team = request.team.min(lock(&self.teams).len() - 1);
+                lock(&self.requests).push(request.clone());
+                if request.has_short_ttl() {
+                    self.client.record_key_expiry(&self.team(request.team), &request);
                 }
-                self.send(at, &wish);
+                self.send(at, &request);
             }
             ClientOperation::Retry(which) => {
-                if let Some(wish) = self.earlier_request(which) {
-                    self.send(at, &wish);
+                if let Some(request) = self.earlier_request(which) {
+                    self.send(at, &request);
                 }
             }
             ClientOperation::SendMismatch(which) => {
-                // Under a key that is not surely bound, other words would be the first.
-                let bound = self.earlier_request(which).filter(|wish| self.is_acknowledged(wish));
-                let other = bound.and_then(|wish| Some((wish.team, operations::mismatching_call(&wish)?)));
-                if let Some((team, ask)) = other {
-                    self.client.send(at, &self.team(team), &ask);
+                // Under a key that may be unbound, the other content would be accepted first.
+                let bound = self.earlier_request(which).filter(|request| self.is_acknowledged(request));
+                let other = bound.and_then(|request| Some((request.team, operations::mismatching_call(&request)?)));
+                if let Some((team, make_call)) = other {
+                    self.client.send(at, &self.team(team), &make_call);
                 }
             }
             ClientOperation::Cancel(which) => self.send_about_email(at, which, operations::cancel_call),
@@ -155,34 +155,34 @@ impl Workload {
         }
     }
 
-    pub(super) fn send(&self, at: SocketAddr, wish: &RepeatableCall) {
-        self.client.send(at, &self.team(wish.team), &wish.call);
+    pub(super) fn send(&self, at: SocketAddr, request: &RepeatableCall) {
+        self.client.send(at, &self.team(request.team), &request.call);
     }
 
-    /// A team; the first while the other is not there yet.
+    /// A team; the first one until the second exists.
     pub fn team(&self, n: usize) -> TeamCredential {
         let teams = lock(&self.teams);
         teams.get(n).or_else(|| teams.first()).cloned().unwrap_or_else(|| operations::team_credential(0, ""))
     }
 
-    /// A wish from before whose key is still remembered.
+    /// An earlier send whose key does not expire.
     fn earlier_request(&self, which: u64) -> Option<RepeatableCall> {
-        let wishes = lock(&self.requests);
-        let wish = wishes.get((which % wishes.len().max(1) as u64) as usize)?;
-        (!wish.has_short_ttl()).then(|| wish.clone())
+        let requests = lock(&self.requests);
+        let request = requests.get((which % requests.len().max(1) as u64) as usize)?;
+        (!request.has_short_ttl()).then(|| request.clone())
     }
 
-    /// Whether a wish was surely granted.
-    fn is_acknowledged(&self, wish: &RepeatableCall) -> bool {
+    /// Whether a send was acknowledged.
+    fn is_acknowledged(&self, request: &RepeatableCall) -> bool {
         let history = self.client.history();
-        let told = |end: &CallOutcome| matches!(end, CallOutcome::Ok { .. });
-        history.calls.iter().any(|call| call.key == wish.call.key && told(&call.end))
+        let answered_keys = |end: &CallOutcome| matches!(end, CallOutcome::Ok { .. });
+        history.calls.iter().any(|call| call.key == request.call.key && answered_keys(&call.end))
     }
 
-    /// An email that was told of, with its team: the latest for the highest number.
+    /// An acknowledged email with its team. The highest number selects the latest.
     fn known_email(&self, which: u64) -> Option<(TeamCredential, String)> {
         let history = self.client.history();
-        // An answer that was taken back makes room for another, which the key of a wish never does.
+        // A cancelled reply makes room for another one, unlike an email under an idempotency key.
         let made = history.calls.iter().filter(|call| !call.forgives);
         let made = made.filter(|call| matches!(call.verb, CallKind::Send | CallKind::Batch | CallKind::Resend));
         let ids: Vec<(&str, &String)> = made
@@ -191,9 +191,9 @@ impl Workload {
                 _ => None,
             })
             .collect();
-        let place =
+        let index =
             if which == u64::MAX { ids.len().checked_sub(1)? } else { (which % ids.len().max(1) as u64) as usize };
-        let (team, id) = ids.get(place)?;
+        let (team, id) = ids.get(index)?;
         let team = lock(&self.teams).iter().find(|known| known.name == *team)?.clone();
         Some((team, (*id).clone()))
     }
@@ -202,29 +202,29 @@ impl Workload {
         &self,
         at: SocketAddr,
         which: u64,
-        ask: impl Fn(&str) -> crate::crash::recording_client::ApiCall,
+        make_call: impl Fn(&str) -> crate::crash::recording_client::ApiCall,
     ) {
         if let Some((team, id)) = self.known_email(which) {
-            self.client.send(at, &team, &ask(&id));
+            self.client.send(at, &team, &make_call(&id));
         }
     }
 
-    /// The other team asks.
+    /// Sends a call from the other team.
     fn send_cross_tenant(&self, at: SocketAddr, which: u64) {
         let Some((team, id)) = self.known_email(which) else { return };
         let other = lock(&self.teams).iter().find(|known| known.name != team.name).cloned();
         if let Some(other) = other {
             let cancel = which.is_multiple_of(2).then(|| operations::cancel_call(&id));
-            let ask = cancel.unwrap_or_else(|| operations::cross_tenant_call(&id));
+            let make_call = cancel.unwrap_or_else(|| operations::cross_tenant_call(&id));
             self.client.send(
                 at,
                 &other,
-                &crate::crash::recording_client::ApiCall { allowed_errors: &["not_found"], ..ask },
+                &crate::crash::recording_client::ApiCall { allowed_errors: &["not_found"], ..make_call },
             );
         }
     }
 
-    /// A person looks at the sink, and decides by it.
+    /// Resolves an unknown outcome after a look at the sink's log.
     fn resolve(&self, at: SocketAddr, which: u64) {
         let team = self.team(0);
         let unknown = emails_in_state(at, &team, "unknown").unwrap_or_default();
@@ -239,13 +239,13 @@ impl Workload {
         self.client.send(at, &team, &operations::resolve_call(id, r#as, *rev));
     }
 
-    /// What the sink took so far.
+    /// The mails that the sink accepted so far.
     fn accepted_by_sink(&self) -> Vec<SinkLogLine> {
         let lines: Vec<SinkLogLine> = SinkLog::read(&self.sink_log).unwrap_or_default();
         lines.into_iter().filter(|line| line.taken).collect()
     }
 
-    /// A provider tells of a mail that it has.
+    /// Sends a provider event about an accepted mail.
     fn send_provider_event(&self, at: SocketAddr, class: HopClass, which: u64) {
         let Some(hook) = lock(&self.hook_target).clone() else { return };
         let mails: BTreeSet<(String, String)> = if class.transport_name() == HopClass::Sandbox.as_str() {
@@ -257,21 +257,21 @@ impl Workload {
                 .filter_map(|line| Some((line.email, line.to.first()?.clone())))
                 .collect()
         };
-        let place = (which % mails.len().max(1) as u64) as usize;
-        let Some((email, to)) = mails.iter().nth(place) else { return };
+        let index = (which % mails.len().max(1) as u64) as usize;
+        let Some((email, to)) = mails.iter().nth(index) else { return };
         let event = VendorWebhookEvent { id: format!("rig-{which}"), kind: "email.delivered", email, to };
-        // A server that dies of it does not answer; the sink's own hooks are insisted on.
+        // A crashed server does not reply. The sink retries its own events.
         let _answer = provider_webhooks::send_event(&HookTarget { at, ..hook }, &event);
     }
 
-    /// Asks for every wish that was never answered, until it is.
+    /// Retries every unanswered send until it is answered.
     pub fn retry_unanswered(&self, at: SocketAddr) -> Result<()> {
         for _ in 0..RETRY_ROUNDS {
             let open = self.unanswered();
             if open.is_empty() {
                 return Ok(());
             }
-            open.iter().for_each(|wish| self.send(at, wish));
+            open.iter().for_each(|request| self.send(at, request));
         }
         bail!("{} wishes have no answer", self.unanswered().len())
     }
@@ -283,12 +283,12 @@ impl Workload {
             CallOutcome::Fail { status, .. } => *status != 503,
             CallOutcome::Info => false,
         };
-        let told: BTreeSet<&str> =
+        let answered_keys: BTreeSet<&str> =
             history.calls.iter().filter(|call| answered(&call.end)).filter_map(|call| call.key.as_deref()).collect();
         let asked: BTreeSet<&str> = history.calls.iter().filter_map(|call| call.key.as_deref()).collect();
-        // What nobody ever listened to was not asked.
-        let open = |wish: &&RepeatableCall| {
-            wish.call.key.as_deref().is_some_and(|key| asked.contains(key) && !told.contains(key))
+        // A send that never reached a server needs no answer.
+        let open = |request: &&RepeatableCall| {
+            request.call.key.as_deref().is_some_and(|key| asked.contains(key) && !answered_keys.contains(key))
         };
         lock(&self.requests).iter().filter(open).cloned().collect()
     }

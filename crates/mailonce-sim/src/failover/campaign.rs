@@ -1,16 +1,16 @@
-//! The rounds of a campaign: who is lost, who is promoted, and what came of it.
+//! The rounds of a failover campaign.
 
 use crate::{
     harness::{
         child_processes::{ChildProcesses, sleep},
         http,
-        kill_campaign::print_line,
         ledger_snapshot::LedgerSnapshot,
         recorded_load::poll_until,
         replicated_postgres::ReplicatedPostgres,
         rng::SeededRng,
         server::ServerProcess,
         server_fixture::{OutboundTarget, ServerFixture},
+        summary_writer::print_line,
     },
     sink::smtp::{self, SmtpSink},
 };
@@ -26,34 +26,34 @@ use tokio::runtime::Runtime;
 
 use super::clients::{FailoverClients, check_readers};
 
-/// Senders beside each other.
+/// Concurrent senders.
 const SENDERS: u64 = 6;
-/// How long the load goes on between two rounds.
+/// How long the load runs between two rounds.
 const PAUSE_BETWEEN_ROUNDS: Duration = Duration::from_millis(500);
-/// How long senders may take to be acknowledged again.
+/// How long senders may wait until they are acknowledged again.
 const RECOVERY_TIMEOUT: Duration = Duration::from_mins(2);
-/// How long all mails may take to leave.
+/// How long it may take until all mails are sent.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// What a campaign needs.
+/// The settings of a campaign.
 #[derive(Debug)]
 pub struct FailoverCampaign<'a> {
-    /// How often the primary is lost.
+    /// Number of failovers.
     pub failovers: u64,
-    /// What everything that is by chance comes from.
+    /// The seed of all randomness.
     pub seed: u64,
     /// The server's binary.
     pub binary: &'a Path,
-    /// The keeper of the servers.
+    /// Owner of the server processes.
     pub children: &'a ChildProcesses,
 }
 
-/// What a campaign came to.
+/// The results of a campaign.
 #[derive(Debug, Default)]
 pub struct FailoverReport {
-    /// What was counted, by name.
+    /// Counts by name.
     pub counts: BTreeMap<String, u64>,
-    /// What did not hold.
+    /// Broken invariants.
     pub violations: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ struct FailoverFixture<'a> {
     nodes: [ServerProcess; 2],
     sink: &'a SmtpSink,
     clients: &'a FailoverClients,
-    chance: SeededRng,
+    rng: SeededRng,
     cancelled: u64,
 }
 
@@ -74,44 +74,44 @@ impl FailoverCampaign<'_> {
         let sink = runtime.block_on(SmtpSink::start(smtp::SmtpSinkConfig::default())).context("the sink")?;
         let (replicas, clients) = (ReplicatedPostgres::start()?, &FailoverClients::default());
         let (store, config) = (replicas.url(), OutboundTarget::Relay(sink.at.port()).toml());
-        let place = ServerFixture {
+        let servers = ServerFixture {
             children: self.children,
             binary: self.binary,
             root: root.path(),
             store: Some(&store),
             config,
         };
-        let nodes = [place.start("one", None, false)?, place.start("two", None, false)?];
+        let nodes = [servers.start("one", None, false)?, servers.start("two", None, false)?];
         let at = [nodes[0].at, nodes[1].at];
-        let chance = SeededRng::derive(self.seed, &[self.failovers]);
-        let mut scene = FailoverFixture { replicas, nodes, sink: &sink, clients, chance, cancelled: 0 };
+        let rng = SeededRng::derive(self.seed, &[self.failovers]);
+        let mut fixture = FailoverFixture { replicas, nodes, sink: &sink, clients, rng, cancelled: 0 };
         std::thread::scope(|scope| {
             let senders: Vec<_> =
                 (0..SENDERS).map(|sender| scope.spawn(move || clients.run_sender(sender, self.seed, &at))).collect();
             let readers = at.map(|at| scope.spawn(move || clients.run_reader(at)));
-            let played = (0..self.failovers).try_for_each(|round| scene.fail_over_once(round));
+            let played = (0..self.failovers).try_for_each(|round| fixture.fail_over_once(round));
             clients.stop_senders.store(true, Ordering::SeqCst);
             let senders_joined = senders.into_iter().all(|sender| sender.join().is_ok());
-            let settled = played.and_then(|()| scene.wait_until_drained());
+            let settled = played.and_then(|()| fixture.wait_until_drained());
             clients.stop_readers.store(true, Ordering::SeqCst);
             let readers_joined = readers.into_iter().all(|reader| reader.join().is_ok());
             settled?;
             ensure!(senders_joined && readers_joined, "a client panicked");
-            scene.check(self.failovers)
+            fixture.check(self.failovers)
         })
     }
 }
 
 impl FailoverFixture<'_> {
-    /// Loses the primary once, and waits until keys are acknowledged again.
+    /// Fails over once and waits until sends are acknowledged again.
     fn fail_over_once(&mut self, round: u64) -> Result<()> {
         sleep(PAUSE_BETWEEN_ROUNDS);
-        let with_doubt = self.chance.below(2) == 0;
+        let with_doubt = self.rng.below(2) == 0;
         if with_doubt {
             self.leave_unconfirmed_commits()?;
         }
         self.replicas.fail_over().context("failing over")?;
-        sleep(Duration::from_millis(self.chance.below(500)));
+        sleep(Duration::from_millis(self.rng.below(500)));
         self.replicas.rejoin().context("rebuilding the standby")?;
         let before = self.clients.acknowledged();
         let recovers = poll_until(RECOVERY_TIMEOUT, || Ok(self.clients.acknowledged() > before))?;
@@ -122,17 +122,17 @@ impl FailoverFixture<'_> {
         Ok(())
     }
 
-    /// Takes the standby away and ends the wait of commits for it, for as long as retries take to see them.
+    /// Stops the standby and cancels the wait of commits for it, long enough for retries to see them.
     fn leave_unconfirmed_commits(&mut self) -> Result<()> {
         self.replicas.stop_standby()?;
-        for _ in 0..self.chance.between(3, 10) {
+        for _ in 0..self.rng.between(3, 10) {
             sleep(Duration::from_millis(100));
             self.cancelled += self.replicas.cancel_sync_waits()?;
         }
         Ok(())
     }
 
-    /// Waits until every mail has left.
+    /// Waits until every mail is sent.
     fn wait_until_drained(&self) -> Result<()> {
         let at = self.nodes[0].at;
         let empty = |state: &str| -> Result<bool> {
@@ -148,11 +148,11 @@ impl FailoverFixture<'_> {
         let at = self.nodes[0].at;
         let ledger = LedgerSnapshot::read(at)?;
         let unknown = self.unknown_emails(at)?;
-        let told = self.clients.observations();
-        let mut violations = told.violations.clone();
+        let observed = self.clients.observations();
+        let mut violations = observed.violations.clone();
         let there: BTreeSet<(&str, &str)> =
             ledger.emails.iter().map(|email| (email.key.as_str(), email.id.as_str())).collect();
-        let lost = told.acknowledged.iter().filter(|(key, id)| !there.contains(&(key.as_str(), id.as_str())));
+        let lost = observed.acknowledged.iter().filter(|(key, id)| !there.contains(&(key.as_str(), id.as_str())));
         violations.extend(lost.map(|(key, id)| format!("{key} was acknowledged as {id} and is lost")));
         let mut arrived: BTreeMap<String, u64> = BTreeMap::new();
         for mail in self.sink.mails() {
@@ -167,11 +167,11 @@ impl FailoverFixture<'_> {
         }
         violations.extend(arrived.keys().map(|to| format!("{to} arrived and no email is there")));
         let events: Vec<(u64, String)> = ledger.events.iter().map(|event| (event.seq, event.id.clone())).collect();
-        violations.extend(check_readers(&told.events_read, &events));
+        violations.extend(check_readers(&observed.events_read, &events));
         let counts = [
             ("failovers", failovers),
             ("commits_in_doubt", self.cancelled),
-            ("acknowledged", told.acknowledged.len() as u64),
+            ("acknowledged", observed.acknowledged.len() as u64),
             ("repeated", self.clients.repeated.load(Ordering::SeqCst)),
             ("refused", self.clients.refused.load(Ordering::SeqCst)),
             ("mails", self.sink.mail_count() as u64),
@@ -182,7 +182,7 @@ impl FailoverFixture<'_> {
         Ok(FailoverReport { counts: counts.map(|(name, count)| (name.to_owned(), count)).into(), violations })
     }
 
-    /// The ids of emails whose outcome is not known.
+    /// The ids of emails with an unknown outcome.
     fn unknown_emails(&self, at: SocketAddr) -> Result<BTreeSet<String>> {
         let (mut ids, mut from) = (BTreeSet::new(), String::new());
         loop {

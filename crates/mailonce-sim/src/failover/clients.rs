@@ -1,4 +1,4 @@
-//! Senders that retry until they are acknowledged, and readers of events that resume by cursor.
+//! Senders that retry until they are acknowledged, and event readers that resume by cursor.
 
 use crate::harness::{child_processes::sleep, http, rng::SeededRng};
 use serde_json::{Value, json};
@@ -12,47 +12,47 @@ use std::{
     time::Duration,
 };
 
-/// How long an answer may take before the sender tries again.
+/// How long a reply may take before the sender retries.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Between two calls of a sender, and of a reader that has nothing to read.
+/// Pause between two calls of a sender, or of a reader without new events.
 const CALL_INTERVAL: Duration = Duration::from_millis(20);
-/// One in so many calls repeats an acknowledged key.
+/// One of this many calls repeats an acknowledged key.
 const REPEAT_EVERY: u64 = 4;
 
-/// What clients were told.
+/// What the clients observed.
 #[derive(Debug, Default)]
 pub struct ClientObservations {
-    /// The email that each acknowledged key got.
+    /// The email of each acknowledged key.
     pub acknowledged: BTreeMap<String, String>,
-    /// What each reader was shown: one list for each time that it began anew.
+    /// The events of each reader: one list for each time it started over.
     pub events_read: Vec<Vec<(u64, String)>>,
-    /// What did not hold.
+    /// Broken invariants.
     pub violations: Vec<String>,
 }
 
-/// What clients share.
+/// State that the clients share.
 #[derive(Debug, Default)]
 pub struct FailoverClients {
     observations: Mutex<ClientObservations>,
-    /// Set when senders should come to an end.
+    /// Set to stop the senders.
     pub stop_senders: AtomicBool,
-    /// Set when readers should come to an end.
+    /// Set to stop the readers.
     pub stop_readers: AtomicBool,
-    /// Calls that were answered with 503 or not at all.
+    /// Calls with a 503 or no reply.
     pub refused: AtomicU64,
-    /// Acknowledged keys that were repeated.
+    /// Repeats of acknowledged keys.
     pub repeated: AtomicU64,
-    /// How often a reader was told to begin anew.
+    /// How often a reader had to start over.
     pub resets: AtomicU64,
 }
 
 impl FailoverClients {
-    /// What clients were told so far.
+    /// The observations so far.
     pub fn observations(&self) -> MutexGuard<'_, ClientObservations> {
         self.observations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keys that were acknowledged so far.
+    /// The number of acknowledged keys so far.
     pub fn acknowledged(&self) -> usize {
         self.observations().acknowledged.len()
     }
@@ -61,31 +61,31 @@ impl FailoverClients {
         self.observations().violations.push(violation);
     }
 
-    /// Sends one key after the other, each until it is acknowledged.
+    /// Sends one key after another, each until it is acknowledged.
     pub fn run_sender(&self, sender: u64, seed: u64, nodes: &[SocketAddr]) {
-        let mut chance = SeededRng::derive(seed, &[sender]);
+        let mut rng = SeededRng::derive(seed, &[sender]);
         let mut own: Vec<(String, String)> = Vec::new();
         for n in 0_u64.. {
             if self.stop_senders.load(Ordering::SeqCst) {
                 return;
             }
             let key = format!("f{sender}-{n}");
-            let id = self.call_until_final(&key, nodes, &mut chance, None);
+            let id = self.call_until_final(&key, nodes, &mut rng, None);
             self.observations().acknowledged.insert(key.clone(), id.clone());
             own.push((key, id));
-            if chance.below(REPEAT_EVERY) == 0 {
-                let (key, id) = own[chance.below(own.len() as u64) as usize].clone();
-                self.call_until_final(&key, nodes, &mut chance, Some(&id));
+            if rng.below(REPEAT_EVERY) == 0 {
+                let (key, id) = own[rng.below(own.len() as u64) as usize].clone();
+                self.call_until_final(&key, nodes, &mut rng, Some(&id));
                 self.repeated.fetch_add(1, Ordering::Relaxed);
             }
             sleep(CALL_INTERVAL);
         }
     }
 
-    /// Sends a key until it is acknowledged. A key that was acknowledged before must be answered with the same email.
-    fn call_until_final(&self, key: &str, nodes: &[SocketAddr], chance: &mut SeededRng, known: Option<&str>) -> String {
+    /// Sends a key until it is acknowledged. A repeat of an acknowledged key must return the same email.
+    fn call_until_final(&self, key: &str, nodes: &[SocketAddr], rng: &mut SeededRng, known: Option<&str>) -> String {
         loop {
-            let at = nodes[chance.below(nodes.len() as u64) as usize];
+            let at = nodes[rng.below(nodes.len() as u64) as usize];
             let reply = http::post_within(CALL_TIMEOUT, at, "/v1/emails", Some(key), &mail(key));
             let Some((status, body)) = reply.ok().map(|reply| (reply.status, reply.body)) else {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl FailoverClients {
         }
     }
 
-    /// Follows the events of a node from the very start, and begins anew when it is told to.
+    /// Reads a node's events from the start, and starts over when the server asks for it.
     pub fn run_reader(&self, at: SocketAddr) {
         let (mut cursor, mut shown) = ("0".to_owned(), Vec::new());
         loop {
@@ -146,7 +146,7 @@ impl FailoverClients {
         }
     }
 
-    /// Notes events in the order in which they are shown: their numbers have no gaps.
+    /// Records events in order: their numbers have no gaps.
     fn record_events(&self, rows: &[Value], shown: &mut Vec<(u64, String)>) {
         for row in rows {
             let (seq, id) = (row["seq"].as_u64().unwrap_or_default(), row["id"].as_str().unwrap_or_default());
@@ -159,7 +159,7 @@ impl FailoverClients {
     }
 }
 
-/// Judges what readers were shown by the events that there are in the end: each of them is there under its number.
+/// Checks the readers' events against the final ones: each must exist under its number.
 pub fn check_readers(shown: &[Vec<(u64, String)>], events: &[(u64, String)]) -> Vec<String> {
     let there: BTreeSet<&(u64, String)> = events.iter().collect();
     let lost = |list: &Vec<(u64, String)>| {
@@ -170,7 +170,7 @@ pub fn check_readers(shown: &[Vec<(u64, String)>], events: &[(u64, String)]) -> 
     shown.iter().filter_map(lost).collect()
 }
 
-/// The mail of a key. Its recipient names it at the sink.
+/// The mail of a key. Its recipient identifies it at the sink.
 fn mail(key: &str) -> Value {
     json!({
         "from": "agent@example.com",

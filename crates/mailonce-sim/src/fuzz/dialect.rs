@@ -93,10 +93,10 @@ impl DialectServer {
 }
 
 async fn build_router_with_mail() -> Result<(Router, String), String> {
-    let (store, chance) = (Arc::new(Memory::new([7; 32])), Arc::new(FuzzEntropy(AtomicU64::new(1))));
+    let (store, rng) = (Arc::new(Memory::new([7; 32])), Arc::new(FuzzEntropy(AtomicU64::new(1))));
     let local_domains = vec!["agents.test".to_owned()];
     let outside = EngineDeps { local_domains, ..EngineDeps::default() };
-    let engine = Engine::new(store, Arc::new(FuzzClock), chance, outside).await.map_err(|error| error.to_string())?;
+    let engine = Engine::new(store, Arc::new(FuzzClock), rng, outside).await.map_err(|error| error.to_string())?;
     let about = mailonce::wiring::unrestricted_key("fuzz", ApiKeyScope::ALL.to_vec());
     let made = engine.ensure_api_key("default", about, None).await.map_err(|problem| problem.detail)?;
     let router = mailonce::api::router(Arc::clone(&engine), false);

@@ -77,8 +77,8 @@ pub fn run_target(target: &FuzzTarget, plan: &FuzzPlan) -> std::io::Result<FuzzR
         if started.elapsed() > plan.time_limit || driven.failures.len() >= MAX_FAILURES {
             break;
         }
-        let mut chance = SeededRng::derive(plan.seed, &[rng_stream(target.name), number]);
-        try_input(target, &mutate::mutate(&mut chance, &seeds), plan, &mut driven)?;
+        let mut rng = SeededRng::derive(plan.seed, &[rng_stream(target.name), number]);
+        try_input(target, &mutate::mutate(&mut rng, &seeds), plan, &mut driven)?;
     }
     driven.memory_kb = resident_kb().saturating_sub(memory);
     Ok(driven)

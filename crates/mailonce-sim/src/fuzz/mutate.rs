@@ -55,49 +55,49 @@ const TOKENS: &[&[u8]] = &[
 pub const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 /// A seed, bent a few times.
-pub fn mutate(chance: &mut SeededRng, seeds: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = pick(chance, seeds).cloned().unwrap_or_default();
-    for _ in 0..=chance.below(8) {
-        mutate_once(chance, seeds, &mut bytes);
+pub fn mutate(rng: &mut SeededRng, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = pick(rng, seeds).cloned().unwrap_or_default();
+    for _ in 0..=rng.below(8) {
+        mutate_once(rng, seeds, &mut bytes);
         bytes.truncate(MAX_INPUT_BYTES);
     }
     bytes
 }
 
-fn mutate_once(chance: &mut SeededRng, seeds: &[Vec<u8>], bytes: &mut Vec<u8>) {
+fn mutate_once(rng: &mut SeededRng, seeds: &[Vec<u8>], bytes: &mut Vec<u8>) {
     let length = bytes.len();
-    let at = chance.below(length as u64 + 1) as usize;
-    let end = (at + chance.below(1 + length as u64 / 2).min(4_000) as usize).min(length);
-    match chance.below(11) {
-        0 | 1 if at < length => bytes[at] ^= 1 << chance.below(8),
-        2 if at < length => bytes[at] = chance.next() as u8,
-        3 | 4 => insert_bytes(bytes, at, pick(chance, TOKENS).copied().unwrap_or_default()),
+    let at = rng.below(length as u64 + 1) as usize;
+    let end = (at + rng.below(1 + length as u64 / 2).min(4_000) as usize).min(length);
+    match rng.below(11) {
+        0 | 1 if at < length => bytes[at] ^= 1 << rng.below(8),
+        2 if at < length => bytes[at] = rng.next() as u8,
+        3 | 4 => insert_bytes(bytes, at, pick(rng, TOKENS).copied().unwrap_or_default()),
         5 => drop(bytes.drain(at..end)),
         6 => bytes.truncate(at),
         7 => {
-            let piece = bytes[at..end].repeat(1 + chance.below(40) as usize);
+            let piece = bytes[at..end].repeat(1 + rng.below(40) as usize);
             insert_bytes(bytes, at, &piece[..piece.len().min(MAX_INPUT_BYTES)]);
         }
         8 => {
-            let byte = chance.next() as u8;
-            insert_bytes(bytes, at, &vec![byte; chance.below(3_000) as usize]);
+            let byte = rng.next() as u8;
+            insert_bytes(bytes, at, &vec![byte; rng.below(3_000) as usize]);
         }
         9 => {
-            let other = pick(chance, seeds).cloned().unwrap_or_default();
-            let from = chance.below(other.len() as u64 + 1) as usize;
+            let other = pick(rng, seeds).cloned().unwrap_or_default();
+            let from = rng.below(other.len() as u64 + 1) as usize;
             insert_bytes(bytes, at, &other[from..]);
         }
-        _ => replace_number(chance, bytes, at),
+        _ => replace_number(rng, bytes, at),
     }
 }
 
 /// Another number in the place of one.
-fn replace_number(chance: &mut SeededRng, bytes: &mut Vec<u8>, from: usize) {
+fn replace_number(rng: &mut SeededRng, bytes: &mut Vec<u8>, from: usize) {
     let Some(start) = bytes.iter().skip(from).position(u8::is_ascii_digit).map(|at| at + from) else { return };
     let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let numbers =
         ["0", "-1", "255", "65536", "2147483648", "4294967296", "9223372036854775807", "99999999999999999999"];
-    let other = pick(chance, &numbers).copied().unwrap_or_default();
+    let other = pick(rng, &numbers).copied().unwrap_or_default();
     drop(bytes.splice(start..start + digits, other.bytes()));
 }
 
@@ -105,6 +105,6 @@ fn insert_bytes(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     drop(bytes.splice(at..at, piece.iter().copied()));
 }
 
-fn pick<'a, T>(chance: &mut SeededRng, from: &'a [T]) -> Option<&'a T> {
-    from.get(chance.below(from.len() as u64) as usize)
+fn pick<'a, T>(rng: &mut SeededRng, from: &'a [T]) -> Option<&'a T> {
+    from.get(rng.below(from.len() as u64) as usize)
 }

@@ -59,8 +59,8 @@ pub fn run_http(vendor: Vendor, bytes: &[u8]) -> FuzzResult {
         let frozen = transport.freeze(&mail).map_err(|unfit| unfit.0)?;
         let reply = run_attempt(&*transport, sample_envelope(frozen)).await;
         // Empty lines before an answer are passed over, as HTTP wants it.
-        let said = bytes.trim_ascii_start();
-        let begins = |class: u8| matches!(said, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', first, ..] if *first == class);
+        let text = bytes.trim_ascii_start();
+        let begins = |class: u8| matches!(text, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', first, ..] if *first == class);
         // What is said before the answer itself may be followed by any.
         let (success, early) = (begins(b'2'), begins(b'1'));
         check_reply(&reply, success || early)?;
@@ -157,12 +157,12 @@ async fn serve_script(bytes: &[u8], turns: &[usize], connections: usize) -> io::
             let (mut at, mut heard) = (0, [0; 4096]);
             for (number, turn) in turns.iter().enumerate() {
                 let listens = number > 0 || !greets;
-                let said = async { if listens { socket.read(&mut heard).await } else { Ok(1) } };
-                if !matches!(timeout(SERVER_WAIT, said).await, Ok(Ok(1..))) {
+                let text = async { if listens { socket.read(&mut heard).await } else { Ok(1) } };
+                if !matches!(timeout(SERVER_WAIT, text).await, Ok(Ok(1..))) {
                     break;
                 }
-                let said: Vec<u8> = bytes[at..at + turn].iter().copied().filter(|byte| *byte != 0 || !greets).collect();
-                if socket.write_all(&said).await.is_err() {
+                let text: Vec<u8> = bytes[at..at + turn].iter().copied().filter(|byte| *byte != 0 || !greets).collect();
+                if socket.write_all(&text).await.is_err() {
                     break;
                 }
                 at += turn;

@@ -265,7 +265,7 @@ pub fn calls() -> Vec<Vec<u8>> {
         "Buffer", "data": [1]}}], "tags": [{"name": "n", "value": "v"}], "scheduled_at": "in 1 hour"});
     let later = json!({"scheduledAt": "2027-01-01T00:00:00Z", "from": "a@b.example", "to": "c@d.example", "subject":
         "s", "text": "t", "replyTo": ["r@d.example"]});
-    let said = json!({"to": "a@x.example", "cc": [], "subject": "Hi", "text": "x", "labels": ["l"], "attachments":
+    let forward = json!({"to": "a@x.example", "cc": [], "subject": "Hi", "text": "x", "labels": ["l"], "attachments":
         [{"content": "YWJj", "content_type": "text/plain"}], "headers": {"X-A": "b"}, "track_opens": false});
     vec![
         call("POST /compat/resend/emails", mail.clone()),
@@ -281,7 +281,7 @@ pub fn calls() -> Vec<Vec<u8>> {
             "GET /compat/usesend/api/v1/emails?page=2&limit=3&startDate=2026-01-01T00:00:00Z&endDate=2027-01-01T00:00:00Z",
             json!({}),
         ),
-        call(&format!("POST {INBOX}/messages/send"), said.clone()),
+        call(&format!("POST {INBOX}/messages/send"), forward.clone()),
         call(
             &format!(
                 "GET {INBOX}/messages?labels=%5B%22unread%22%5D&before=2027-01-01T00:00:00Z&limit=3&ascending=true"
@@ -290,7 +290,7 @@ pub fn calls() -> Vec<Vec<u8>> {
         ),
         call(&format!("GET {INBOX}/messages/search?q=hello+ann"), json!({})),
         call(&format!("POST {INBOX}/messages/%3C1@x.test%3E/reply"), json!({"text": "x", "reply_all": true})),
-        call(&format!("POST {INBOX}/messages/%3C1@x.test%3E/forward"), said),
+        call(&format!("POST {INBOX}/messages/%3C1@x.test%3E/forward"), forward),
         call(
             &format!("PATCH {INBOX}/messages/%3C1@x.test%3E"),
             json!({"add_labels": "a", "remove_labels": ["unread"]}),

@@ -1,4 +1,4 @@
-//! Child processes that never outlive whoever started them.
+//! Child processes that never outlive their parent.
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long a child may take to end after SIGTERM.
+/// How long a child may take to exit after SIGTERM.
 const TERM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The children that run now.
+/// The running children.
 #[derive(Debug, Clone, Default)]
 pub struct ChildProcesses(Arc<Mutex<Vec<Pid>>>);
 
 impl ChildProcesses {
-    /// Ends all children and this program when it is told to end; `work` is removed before.
+    /// On SIGINT or SIGTERM, removes `work`, kills all children and exits.
     pub fn kill_children_on_signal(&self, work: Option<PathBuf>) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let children = self.clone();
@@ -62,7 +62,7 @@ impl ChildProcesses {
     }
 }
 
-/// A child that runs; dropping it kills it.
+/// A running child; it is killed when dropped.
 #[derive(Debug)]
 pub struct ChildProcess {
     name: String,
@@ -73,22 +73,22 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Waits until `ready` says so; fails when the child ends first or time runs out.
-    pub fn wait_until_ready(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
-        let deadline = Instant::now() + patience;
+    /// Waits until `ready` returns true. Fails if the child exits first or the timeout passes.
+    pub fn wait_until_ready(&mut self, timeout: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let deadline = Instant::now() + timeout;
         while !ready() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended ({status}){}", self.name, self.log_tail());
             }
             if Instant::now() > deadline {
-                bail!("{} was not ready after {} s{}", self.name, patience.as_secs(), self.log_tail());
+                bail!("{} was not ready after {} s{}", self.name, timeout.as_secs(), self.log_tail());
             }
             sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
-    /// Waits for the child to end by itself, and for that to be a success.
+    /// Waits until the child exits, which must be with success.
     pub fn wait_for_success(mut self) -> Result<()> {
         let status = self.child.wait()?;
         if !status.success() {
@@ -97,7 +97,7 @@ impl ChildProcess {
         Ok(())
     }
 
-    /// Asks the child to end and waits for it.
+    /// Sends SIGTERM and waits for the child.
     pub fn terminate(mut self) -> Result<ExitStatus> {
         kill_process(self.pid, Signal::TERM)?;
         let deadline = Instant::now() + TERM_TIMEOUT;
@@ -112,19 +112,19 @@ impl ChildProcess {
         }
     }
 
-    /// Kills the child, as `kill -9` does, and waits until it is gone.
+    /// Sends SIGKILL and waits for the child.
     pub fn kill(mut self) -> Result<()> {
         kill_process(self.pid, Signal::KILL)?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Stops the child where it is, as `kill -STOP` does.
+    /// Stops the child with SIGSTOP.
     pub fn pause(&self) -> Result<()> {
         Ok(kill_process(self.pid, Signal::STOP)?)
     }
 
-    /// Lets a stopped child go on.
+    /// Continues a stopped child.
     pub fn resume(&self) -> Result<()> {
         Ok(kill_process(self.pid, Signal::CONT)?)
     }
@@ -132,13 +132,13 @@ impl ChildProcess {
     /// Whether the child is stopped.
     pub fn is_paused(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero())).unwrap_or_default();
-        // The name before it may hold anything, brackets too.
+        // The process name before it may contain anything, brackets too.
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
-    /// How the child ended by itself; `None` when it still runs after `patience`.
-    pub fn wait_for_exit(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + patience;
+    /// The exit status; `None` if the child still runs after `timeout`.
+    pub fn wait_for_exit(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + timeout;
         loop {
             match self.child.try_wait()? {
                 None if Instant::now() < deadline => sleep(Duration::from_millis(10)),
@@ -147,7 +147,7 @@ impl ChildProcess {
         }
     }
 
-    /// What it wrote.
+    /// The child's output so far.
     pub fn read_log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -172,24 +172,24 @@ impl ChildProcess {
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.children.lock_pids().retain(|pid| *pid != self.pid);
-        // One that was waited for already may have given its number to somebody else.
+        // The pid of a child that was waited for may belong to another process by now.
         if matches!(self.child.try_wait(), Ok(None)) {
             kill_group(self.pid);
         }
-        // It fails only when the child is gone already, which is what is wanted.
+        // It fails only if the child is gone already.
         let _gone = self.child.wait();
     }
 }
 
-/// Kills a child, and with it the group that it leads when it made one: the children of its own that Postfix has would
-/// stay for minutes otherwise.
+/// Kills a child and the process group that it leads, if any. Postfix has children of its own that would run for
+/// minutes.
 fn kill_group(pid: Pid) {
-    // Both may have ended by themselves, and most children lead no group.
+    // Both may have exited already, and most children lead no group.
     let _gone = kill_process_group(pid, Signal::KILL);
     let _gone = kill_process(pid, Signal::KILL);
 }
 
-/// Waits.
+/// Sleeps.
 #[expect(clippy::disallowed_methods, reason = "benches and rigs serve nobody while they wait")]
 pub fn sleep(time: Duration) {
     std::thread::sleep(time);
@@ -206,7 +206,7 @@ mod tests {
     fn a_dropped_child_takes_the_group_that_it_leads_along() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("setsid");
-        // It prints the number of a child of its own, and waits for that.
+        // The script prints the pid of its own child and waits for it.
         command.args(["sh", "-c", "sleep 600 & echo $!; wait"]);
         let mut running = ChildProcesses::default().spawn(command, &folder.path().join("log")).unwrap();
         let printed = folder.path().join("log");
@@ -215,7 +215,7 @@ mod tests {
         let grandchild = Pid::from_raw(number().trim().parse().unwrap()).unwrap();
         test_kill_process(grandchild).unwrap();
         drop(running);
-        // Whoever adopts it takes a moment to bury it.
+        // The process that adopts the orphan takes a moment to reap it.
         let gone = || state(grandchild).is_none_or(|state| state == 'Z');
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while !gone() {
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The letter that the kernel gives a process, while there is one.
+    /// The kernel's state letter of a process, while it exists.
     fn state(pid: Pid) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         stat.rsplit_once(") ")?.1.chars().next()

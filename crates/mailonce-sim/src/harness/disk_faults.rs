@@ -1,4 +1,4 @@
-//! A disk that fails on demand: `shim/fault.c` in the server's process, steered by a file.
+//! A disk that fails on demand: the library `shim/fault.c` in the server's process, controlled by a file.
 
 use super::postgres::run_for_output;
 use anyhow::{Context as _, Result};
@@ -6,32 +6,32 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is wrong with the disk.
+/// What the disk does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
     /// Nothing.
     None,
     /// It is full.
     Full,
-    /// Writes to the log of the ledger take so many microseconds more. A commit has many, so that a kill finds one
-    /// half written, and an answer that did not wait for its commit is found out.
+    /// Writes to the WAL take this many microseconds longer. A commit has many writes, so that a kill interrupts one,
+    /// and a reply that did not wait for its commit is noticed.
     Slow(u64),
-    /// It cannot sync.
+    /// Syncs fail.
     Sync {
-        /// Syncs that still succeed.
+        /// Syncs that succeed before.
         skip: u32,
-        /// How many fail after those; `None` for all of them.
+        /// How many fail after those; `None` for all.
         times: Option<u32>,
-        /// Only those of files whose name ends so.
+        /// Only syncs of files with this suffix.
         suffix: Option<&'static str>,
     },
 }
 
-/// Compiles the shim into `folder`, and gives its name.
+/// Compiles the shim into `folder` and returns its path.
 pub fn build_shim(folder: &Path) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/fault.c");
     let library = folder.join("fault.so");
-    // Others may compile or use the same file at this moment, so it is replaced as a whole.
+    // Another process may use the same file, so it is replaced by a rename.
     let fresh = folder.join(format!("fault.{}.so", std::process::id()));
     let mut command = Command::new("cc");
     command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-o"]);
@@ -51,7 +51,7 @@ pub struct FaultyDisk {
 }
 
 impl FaultyDisk {
-    /// A healthy disk under `data`, which must exist. Its own files go to `folder`, which must lie elsewhere.
+    /// A healthy disk under `data`, which must exist. Its control file and log go to `folder`, outside of `data`.
     pub fn new(library: PathBuf, data: &Path, folder: &Path) -> Result<Self> {
         let disk = Self {
             library,
@@ -63,7 +63,7 @@ impl FaultyDisk {
         Ok(disk)
     }
 
-    /// What the server's environment needs.
+    /// The environment variables that load the shim.
     pub fn env(&self) -> [(&'static str, OsString); 4] {
         [
             ("LD_PRELOAD", self.library.clone().into()),
@@ -73,7 +73,7 @@ impl FaultyDisk {
         ]
     }
 
-    /// Breaks or repairs the disk, from the next call on.
+    /// Sets the fault from the next system call on.
     pub fn set(&self, fault: DiskFault) -> Result<()> {
         let line = match fault {
             DiskFault::None => "off\n".to_owned(),
@@ -88,7 +88,7 @@ impl FaultyDisk {
         Ok(std::fs::rename(&fresh, &self.control)?)
     }
 
-    /// The calls that were made to fail, and the first of those that were slow: `eio fdatasync /…/ledger.db-wal`.
+    /// The calls that failed, and the first slow one: `eio fdatasync /…/ledger.db-wal`.
     pub fn triggered_faults(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! What is sent: every call is a pure function of the seed, the cycle and its number in the cycle.
+//! The generated sends: each is a pure function of the seed, the cycle and its number in the cycle.
 
 use super::server::API_KEY;
 use crate::harness::rng::SeededRng;
@@ -7,32 +7,32 @@ use std::fmt::Write as _;
 
 /// Emails of one batch.
 pub const BATCH_SIZE: usize = 20;
-/// Calls in a row of which the first few ask for the same thing at the same time.
+/// Calls per block. The first ones of a block are identical and concurrent.
 const TWIN_BLOCK: u64 = 64;
-/// How many those are.
+/// How many calls of a block are identical.
 const TWINS: u64 = 8;
-/// Calls of an earlier cycle that a later one repeats.
+/// Calls of an earlier cycle that a later one may repeat.
 const REPEATABLE_CALLS: u64 = 100;
 
-/// How a wish is worded on the wire.
+/// The form of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SendKind {
-    /// One email under a key of its own.
+    /// One email under its own key.
     Single,
-    /// One email under the key of its intent.
+    /// One email identified by its intent.
     Intent,
-    /// [`BATCH`] emails under one key.
+    /// [`BATCH_SIZE`] emails under one key.
     Batch,
 }
 
-/// One wish: whatever becomes of it, it is one email, or one of each item.
+/// A send that can be repeated: however often it is sent, it creates one email, or one for each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GeneratedSend {
-    /// The cycle that it belongs to.
+    /// The cycle.
     pub cycle: u32,
-    /// Its number in that cycle.
+    /// The number in the cycle.
     pub n: u32,
-    /// How it is worded.
+    /// The form.
     pub kind: SendKind,
 }
 
@@ -47,20 +47,20 @@ impl fmt::Display for GeneratedSend {
     }
 }
 
-/// The wish of the n-th call of a cycle: a new one, a twin of one that is on its way, or one from before.
+/// The send of the n-th call of a cycle: a new one, a concurrent duplicate, or a repeat of an earlier one.
 pub fn generate_send(seed: u64, cycle: u32, n: u64) -> GeneratedSend {
     let (mut cycle, mut n) = (u64::from(cycle), n);
     loop {
-        let mut chance = SeededRng::derive(seed, &[cycle, n]);
-        let roll = chance.below(100);
+        let mut rng = SeededRng::derive(seed, &[cycle, n]);
+        let roll = rng.below(100);
         if (1..TWINS).contains(&(n % TWIN_BLOCK)) {
             n -= n % TWIN_BLOCK;
         } else if roll < 10 && n > 0 {
             n -= 1;
         } else if roll < 16 && n > 0 {
-            n = chance.below(n);
+            n = rng.below(n);
         } else if roll < 22 && cycle > 0 {
-            (cycle, n) = (chance.below(cycle), chance.below(REPEATABLE_CALLS));
+            (cycle, n) = (rng.below(cycle), rng.below(REPEATABLE_CALLS));
         } else {
             let kind = match roll {
                 96.. => SendKind::Batch,
@@ -73,18 +73,18 @@ pub fn generate_send(seed: u64, cycle: u32, n: u64) -> GeneratedSend {
 }
 
 impl GeneratedSend {
-    /// How many emails it asks for.
+    /// The number of emails.
     pub fn email_count(&self) -> usize {
         if self.kind == SendKind::Batch { BATCH_SIZE } else { 1 }
     }
 
-    /// The recipients of its emails in order. No other wish has one of them, so a recipient names an email.
+    /// The recipients of its emails in order. They are unique, so a recipient identifies an email.
     pub fn recipients(&self) -> Vec<String> {
         let slot = |item| format!("{self}-{item}@example.org");
         (0..self.email_count()).map(slot).collect()
     }
 
-    /// The wish behind a recipient.
+    /// The send that a recipient belongs to.
     pub fn from_recipient(slot: &str) -> Option<Self> {
         let mut parts = slot.strip_suffix("@example.org")?.split('-');
         let kind = match parts.next()? {
@@ -97,18 +97,18 @@ impl GeneratedSend {
         Some(Self { cycle, n, kind })
     }
 
-    /// Its JSON. `turn` changes what must not matter: the order of members, and the words of an intent.
-    pub fn body(&self, turn: u64) -> String {
+    /// The JSON body. `variant` changes what must not matter: the order of members, and the text under an intent.
+    pub fn body(&self, variant: u64) -> String {
         let slots = self.recipients();
         match self.kind {
-            SendKind::Single if turn.is_multiple_of(2) => email_json(&slots[0], "As you asked.", ""),
+            SendKind::Single if variant.is_multiple_of(2) => email_json(&slots[0], "As you asked.", ""),
             SendKind::Single => format!(
                 r#"{{"text":"As you asked.\nThis is about {slot}.","subject":"About {slot}","to":["{slot}"],"from":"agent@example.com"}}"#,
                 slot = slots[0]
             ),
             SendKind::Intent => {
                 let intent = format!(r#","intent":{{"type":"rig.wish","entity":"{self}"}}"#);
-                email_json(&slots[0], &format!("Said in way {}.", turn % 3), &intent)
+                email_json(&slots[0], &format!("Said in way {}.", variant % 3), &intent)
             }
             SendKind::Batch => {
                 let items: Vec<_> = slots.iter().map(|slot| email_json(slot, "One of many.", "")).collect();
@@ -117,9 +117,9 @@ impl GeneratedSend {
         }
     }
 
-    /// Appends the whole request.
-    pub fn write_request(&self, turn: u64, out: &mut Vec<u8>) {
-        let body = self.body(turn);
+    /// Appends the HTTP request.
+    pub fn write_request(&self, variant: u64, out: &mut Vec<u8>) {
+        let body = self.body(variant);
         let path = if self.kind == SendKind::Batch { "/v1/emails/batch" } else { "/v1/emails" };
         let mut head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {API_KEY}\r\n");
         if self.kind != SendKind::Intent {
@@ -133,9 +133,9 @@ impl GeneratedSend {
     }
 }
 
-fn email_json(to: &str, words: &str, more: &str) -> String {
+fn email_json(to: &str, text: &str, more: &str) -> String {
     format!(
-        r#"{{"from":"agent@example.com","to":"{to}","subject":"About {to}","text":"{words}\nThis is about {to}."{more}}}"#
+        r#"{{"from":"agent@example.com","to":"{to}","subject":"About {to}","text":"{text}\nThis is about {to}."{more}}}"#
     )
 }
 
@@ -149,10 +149,10 @@ mod tests {
         let (mut kinds, mut earlier, mut repeated) = (BTreeMap::new(), 0, 0);
         let mut seen = std::collections::BTreeSet::new();
         for n in 0..1000 {
-            let wish = generate_send(7, 3, n);
-            *kinds.entry(wish.kind).or_insert(0) += 1;
-            earlier += usize::from(wish.cycle < 3);
-            repeated += usize::from(!seen.insert(wish));
+            let send = generate_send(7, 3, n);
+            *kinds.entry(send.kind).or_insert(0) += 1;
+            earlier += usize::from(send.cycle < 3);
+            repeated += usize::from(!seen.insert(send));
         }
         assert!(kinds[&SendKind::Single] > 400 && kinds[&SendKind::Intent] > 80 && kinds[&SendKind::Batch] > 10);
         assert!(earlier > 20 && repeated > 150, "{earlier} earlier, {repeated} repeated");
@@ -161,12 +161,12 @@ mod tests {
     #[test]
     fn bodies_are_json_and_slots_lead_back() {
         for n in 0..300 {
-            let wish = generate_send(1, 0, n);
-            for turn in 0..3 {
-                serde_json::from_str::<serde_json::Value>(&wish.body(turn)).unwrap();
+            let send = generate_send(1, 0, n);
+            for variant in 0..3 {
+                serde_json::from_str::<serde_json::Value>(&send.body(variant)).unwrap();
             }
-            for slot in wish.recipients() {
-                assert_eq!(GeneratedSend::from_recipient(&slot), Some(wish));
+            for slot in send.recipients() {
+                assert_eq!(GeneratedSend::from_recipient(&slot), Some(send));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One HTTP exchange on a connection of its own, for looking at a server apart from its load.
+//! One HTTP exchange on its own connection, apart from the load.
 
 use super::server::API_KEY;
 use crate::load::parse_complete;
@@ -8,17 +8,17 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// How long a reply may take.
 const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// An answer.
+/// A reply.
 #[derive(Debug, Default)]
 pub struct HttpReply {
     /// The status code.
     pub status: u16,
-    /// Status line and headers, in small letters.
+    /// Status line and headers in lower case.
     pub head: String,
-    /// The body; null when it is no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
@@ -31,19 +31,19 @@ impl HttpReply {
     }
 }
 
-/// Writes a whole request and reads the one answer to it.
+/// Writes a request and reads its reply.
 pub fn exchange(at: SocketAddr, request: &[u8]) -> Result<HttpReply> {
     exchange_on(&mut connect(at)?, request)
 }
 
-/// The same, with another patience.
-pub fn exchange_within(at: SocketAddr, request: &[u8], patience: Duration) -> Result<HttpReply> {
+/// Like [`exchange`], with another timeout.
+pub fn exchange_within(at: SocketAddr, request: &[u8], timeout: Duration) -> Result<HttpReply> {
     let mut stream = connect(at)?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
     exchange_on(&mut stream, request)
 }
 
-/// A connection on which nobody waits for ever.
+/// Opens a connection with read and write timeouts.
 pub fn connect(at: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&at, REPLY_TIMEOUT)?;
     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
@@ -51,7 +51,7 @@ pub fn connect(at: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Writes a whole request on a connection and reads the one answer to it.
+/// Writes a request on a connection and reads its reply.
 pub fn exchange_on(stream: &mut TcpStream, request: &[u8]) -> Result<HttpReply> {
     stream.write_all(request)?;
     let mut bytes = Vec::new();
@@ -70,20 +70,20 @@ pub fn exchange_on(stream: &mut TcpStream, request: &[u8]) -> Result<HttpReply> 
     }
 }
 
-/// A `GET` under our key.
+/// A `GET` with the test API key.
 pub fn get(at: SocketAddr, path: &str) -> Result<HttpReply> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
     exchange(at, request.as_bytes()).with_context(|| format!("GET {path}"))
 }
 
-/// A `POST` of JSON under our key, and under an idempotency key when one is given.
+/// A `POST` of JSON with the test API key and an optional idempotency key.
 pub fn post(at: SocketAddr, path: &str, key: Option<&str>, body: &Value) -> Result<HttpReply> {
     post_within(REPLY_TIMEOUT, at, path, key, body)
 }
 
-/// The same with another patience.
+/// Like [`post`], with another timeout.
 pub fn post_within(
-    patience: Duration,
+    timeout: Duration,
     at: SocketAddr,
     path: &str,
     key: Option<&str>,
@@ -97,12 +97,12 @@ pub fn post_within(
         body.len()
     );
     let mut stream = connect(at)?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
     let request = [head.as_bytes(), body.as_bytes()].concat();
     exchange_on(&mut stream, &request).with_context(|| format!("POST {path}"))
 }
 
-/// The status that a plain `GET` is answered with, when it is answered.
+/// The status of a plain `GET`, if there is a reply.
 pub fn get_status(at: SocketAddr, path: &str) -> Option<u16> {
     get(at, path).ok().map(|reply| reply.status)
 }

@@ -1,62 +1,42 @@
-//! What the server shows of its ledger, read by the public API alone.
+//! The emails and events of a server, read through the public API.
 
-use super::http;
+use super::api_reader::ApiReader;
+use super::server::API_KEY;
 use crate::proof::history::{Email, Event};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::net::SocketAddr;
 
-/// What the judge calls the one team of a rig.
+/// The name of the only team in the history.
 pub const TEAM: &str = "rig";
 
-/// Emails and events as they are shown.
+/// Emails and events.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerSnapshot {
     /// The emails.
     pub emails: Vec<Email>,
-    /// The events in the order in which they were given.
+    /// The events in order.
     pub events: Vec<Event>,
 }
 
 impl LedgerSnapshot {
-    /// Reads all there is.
+    /// Reads every email and event.
     pub fn read(at: SocketAddr) -> Result<Self> {
-        let (mut emails, mut from) = (Vec::new(), String::new());
-        loop {
-            let page = get_page(at, &format!("/v1/emails?limit=100{from}"))?;
-            emails.extend(parse_rows(&page, parse_email)?);
-            match page["next_cursor"].as_str() {
-                Some(cursor) => from = format!("&cursor={cursor}"),
-                None => break,
-            }
-        }
-        let (mut events, mut after) = (Vec::new(), "0".to_owned());
-        loop {
-            let page = get_page(at, &format!("/v1/events?limit=1000&after={after}"))?;
-            events.extend(parse_rows(&page, parse_event)?);
-            match page["next_cursor"].as_str() {
-                Some(cursor) => cursor.clone_into(&mut after),
-                None => return Ok(Self { emails, events }),
-            }
-        }
+        let mut reader = ApiReader::new(at, API_KEY)?;
+        let emails = parse_rows(&reader.get_all_pages("/v1/emails?limit=100", "cursor")?, parse_email)?;
+        let events = parse_rows(&reader.get_all_pages("/v1/events?limit=1000", "after")?, parse_event)?;
+        Ok(Self { emails, events })
     }
 
-    /// How many emails the events tell of.
+    /// The number of emails whose accept event is there.
     pub fn emails_with_accept_event(&self) -> usize {
-        let born = |told: &&Event| matches!(told.kind.as_str(), "email.accepted" | "email.held");
-        self.events.iter().filter(born).count()
+        let is_accept = |event: &&Event| matches!(event.kind.as_str(), "email.accepted" | "email.held");
+        self.events.iter().filter(is_accept).count()
     }
 }
 
-fn get_page(at: SocketAddr, path: &str) -> Result<Value> {
-    let reply = http::get(at, path)?;
-    ensure!(reply.status == 200, "GET {path} answered {}: {}", reply.status, reply.body);
-    Ok(reply.body)
-}
-
-fn parse_rows<T>(page: &Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
-    let data = page["data"].as_array().context("a page without data")?;
-    data.iter().map(|value| read(value).with_context(|| format!("a row that lacks something: {value}"))).collect()
+fn parse_rows<T>(rows: &[Value], parse: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
+    rows.iter().map(|row| parse(row).with_context(|| format!("a row without a required field: {row}"))).collect()
 }
 
 fn parse_email(value: &Value) -> Option<Email> {

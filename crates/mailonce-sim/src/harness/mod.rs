@@ -1,20 +1,19 @@
-//! Rigs over the real binary: start it, load it, hurt it, and judge it by its public API alone.
+//! Runs the real binary under load and faults, and reads its state through the public API.
 //!
-//! - [`campaign`] kills the server under load again and again, on the same data.
-//! - [`fault`] makes its disk full or its fsync fail.
-//! - [`power`] takes back what was written and not synced, as a power cut does.
-//! - [`cluster`] is a PostgreSQL that can be stopped in the middle of work, [`proxy`] a network to it that can be cut.
-//! - [`replicas`] is a primary with a synchronous standby that can be cut off, promoted and rebuilt.
-//! - [`post`] is a server that hands its mail to sinks, with the mails it was given.
-//! - [`history`] is what the rig was told, [`ledger`] what the server shows; [`crate::proof`] judges both.
+//! - [`server`] and [`server_fixture`] start servers; [`child_processes`] owns their processes.
+//! - [`disk_faults`] fills or breaks the disk; [`power_cut`] drops and tears unsynced writes.
+//! - [`postgres_cluster`] is a PostgreSQL that can be crashed, and [`proxy`] a network to it that can be cut.
+//! - [`replicated_postgres`] is a primary with a synchronous standby that can be cut off, promoted and rebuilt.
+//! - [`generated_send`], [`recorded_load`] and [`send_history`] send and record load.
+//! - [`ledger_snapshot`] reads the resulting ledger through an [`api_reader`]; [`crate::proof`] checks both.
 //!
-//! What is sent is a pure function of a seed, so that one line replays a failure.
+//! All load is a pure function of a seed, so that one command replays a failure.
 
+pub mod api_reader;
 pub mod child_processes;
 pub mod disk_faults;
 pub mod generated_send;
 pub mod http;
-pub mod kill_campaign;
 pub mod ledger_snapshot;
 pub mod postgres;
 pub mod postgres_cluster;

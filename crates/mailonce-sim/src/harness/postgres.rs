@@ -1,20 +1,20 @@
-//! Databases of their own on the PostgreSQL that is there for tests and benches.
+//! Temporary databases on the PostgreSQL server for tests and benchmarks.
 
 use anyhow::{Context as _, Result, ensure};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A PostgreSQL server and the programs to speak with it.
+/// A PostgreSQL server and its client programs.
 #[derive(Debug, Clone, Default)]
 pub struct PostgresServer {
-    /// A database of a superuser: `postgres://user@host:port/postgres`.
+    /// URL of a superuser's database: `postgres://user@host:port/postgres`.
     pub admin_url: String,
-    /// Where `psql` and the rest are; by default on the path.
+    /// The folder of `psql` and the other programs; by default they are on the path.
     pub bin: Option<PathBuf>,
 }
 
 impl PostgresServer {
-    /// The one that `scripts/services` started.
+    /// The server that `scripts/services` started.
     pub fn from_env() -> Result<Self> {
         let admin = std::env::var("MAILONCE_TEST_POSTGRES").ok();
         Ok(Self {
@@ -25,7 +25,7 @@ impl PostgresServer {
         })
     }
 
-    /// Makes a fresh database.
+    /// Creates an empty database.
     pub fn create_database(&self, name: &str) -> Result<TemporaryDatabase> {
         let (server, _) = self.admin_url.rsplit_once('/').context("MAILONCE_TEST_POSTGRES names no database")?;
         self.psql(&self.admin_url, &format!("CREATE DATABASE {name}"))?;
@@ -37,31 +37,31 @@ impl PostgresServer {
         })
     }
 
-    /// Runs statements.
+    /// Runs SQL statements.
     pub fn psql(&self, url: &str, sql: &str) -> Result<()> {
         let mut command = self.command("psql");
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", url, "-c", sql]);
         run_for_output(command).map(drop)
     }
 
-    /// One of its programs.
+    /// A command for one of its programs.
     pub fn command(&self, name: &str) -> Command {
         self.bin.as_ref().map_or_else(|| Command::new(name), |dir| Command::new(dir.join(name)))
     }
 }
 
-/// A database that goes when it is dropped.
+/// A database that is dropped with this value.
 #[derive(Debug)]
 pub struct TemporaryDatabase {
     postgres: PostgresServer,
     name: String,
-    /// How to reach it.
+    /// Its URL.
     pub url: String,
     exists: bool,
 }
 
 impl TemporaryDatabase {
-    /// Removes it and leaves nothing to be written behind the next one's back.
+    /// Drops the database and runs a checkpoint, so that no pending writes slow down the next test.
     pub fn drop_database(mut self) -> Result<()> {
         self.drop_if_exists()?;
         self.postgres.psql(&self.postgres.admin_url, "CHECKPOINT")
@@ -84,7 +84,7 @@ impl Drop for TemporaryDatabase {
     }
 }
 
-/// What a program that succeeded printed.
+/// Runs a program and returns its output. Fails if the program fails.
 pub fn run_for_output(mut command: Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } = command.output().with_context(|| format!("cannot run {name}"))?;

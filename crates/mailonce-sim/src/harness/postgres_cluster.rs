@@ -1,5 +1,4 @@
-//! A PostgreSQL of one's own that can be stopped in the middle of its work and started again, and that may have a
-//! standby.
+//! A private PostgreSQL server that can be crashed and restarted, and that may have a standby.
 
 use super::{
     postgres::{PostgresServer, run_for_output},
@@ -10,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// How long it may take to start or to stop, in seconds.
+/// How long a start or stop may take, in seconds.
 const PG_CTL_TIMEOUT_S: &str = "60";
 
-/// A cluster, running or not. It is stopped and removed when it is dropped.
+/// A server, running or not. It is stopped and removed when dropped.
 #[derive(Debug)]
 pub struct PostgresCluster {
     folder: TempDir,
@@ -23,7 +22,8 @@ pub struct PostgresCluster {
 }
 
 impl PostgresCluster {
-    /// Makes one with full durability and starts it. `MAILONCE_PG_BIN` names its programs (`scripts/services`).
+    /// Creates a server with full durability and starts it. `MAILONCE_PG_BIN` is the folder of its programs
+    /// (`scripts/services`).
     pub fn start() -> Result<Self> {
         let mut cluster = Self::allocate()?;
         let data = cluster.data();
@@ -33,14 +33,14 @@ impl PostgresCluster {
         Ok(cluster)
     }
 
-    /// Makes a standby of another one and starts it.
+    /// Creates and starts a standby of another server.
     pub fn standby_of(primary: &Self) -> Result<Self> {
         let mut standby = Self::allocate()?;
         standby.become_standby_of(primary)?;
         Ok(standby)
     }
 
-    /// Becomes a standby of another one, whatever it was before.
+    /// Turns this server into a standby of another, whatever it was before.
     pub fn become_standby_of(&mut self, primary: &Self) -> Result<()> {
         if self.running {
             self.crash()?;
@@ -54,7 +54,7 @@ impl PostgresCluster {
         self.start_again()
     }
 
-    /// Ends recovery, so that a standby becomes a primary on a timeline of its own.
+    /// Promotes a standby to primary, on a new timeline.
     pub fn promote(&self) -> Result<()> {
         let data = self.data();
         self.run_as_postgres("pg_ctl", |command| {
@@ -62,23 +62,23 @@ impl PostgresCluster {
         })
     }
 
-    /// Restarts it as an operator does: sessions are ended, and nothing waits for them.
+    /// Restarts as an operator does: it ends sessions without waiting for them.
     pub fn restart(&mut self) -> Result<()> {
         let data = self.data();
         self.running = false;
-        let words = ["-m", "fast", "-w", "-t", PG_CTL_TIMEOUT_S, "stop"];
-        self.run_as_postgres("pg_ctl", |command| command.arg("-D").arg(&data).args(words))?;
+        let args = ["-m", "fast", "-w", "-t", PG_CTL_TIMEOUT_S, "stop"];
+        self.run_as_postgres("pg_ctl", |command| command.arg("-D").arg(&data).args(args))?;
         self.start_again()
     }
 
-    /// Runs statements and gives back what they print, unaligned.
+    /// Runs SQL statements and returns their unaligned output.
     pub fn psql(&self, sql: &str) -> Result<String> {
         let mut command = self.tools().command("psql");
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", &self.url(), "-c", sql]);
         Ok(run_for_output(command)?.trim().to_owned())
     }
 
-    /// Puts a dump of another one's database into this one.
+    /// Restores a dump of another server's database into this one.
     pub fn restore_dump_of(&self, other: &Self) -> Result<()> {
         let file = self.folder.path().join("dump.sql");
         let mut dump = self.tools().command("pg_dump");
@@ -93,7 +93,7 @@ impl PostgresCluster {
         PostgresServer { admin_url: self.url(), bin: Some(self.bin.clone()) }
     }
 
-    /// A folder, a port, and nothing else yet.
+    /// A folder and a port, with no server yet.
     fn allocate() -> Result<Self> {
         let bin = std::env::var_os("MAILONCE_PG_BIN").map(PathBuf::from).context(
             "MAILONCE_PG_BIN is not set; let `. scripts/services; services_install` find the programs of PostgreSQL",
@@ -106,17 +106,17 @@ impl PostgresCluster {
         Ok(Self { bin, port: free_address()?.port(), folder, running: false })
     }
 
-    /// How to reach it, directly.
+    /// Its URL.
     pub fn url(&self) -> String {
         self.url_at(self.port)
     }
 
-    /// How to reach it by another port of this machine.
+    /// Its URL through another port of this machine.
     pub fn url_at(&self, port: u16) -> String {
         format!("postgres://mailonce@127.0.0.1:{port}/postgres")
     }
 
-    /// The port where it listens.
+    /// Its port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -126,7 +126,7 @@ impl PostgresCluster {
         self.running
     }
 
-    /// Starts it on what it left.
+    /// Starts it on its existing data.
     pub fn start_again(&mut self) -> Result<()> {
         let (data, log, port) = (self.data(), self.folder.path().join("log"), self.port);
         let folder = self.folder.path().display();
@@ -145,20 +145,20 @@ impl PostgresCluster {
         Ok(())
     }
 
-    /// Stops it without letting anybody finish, as a crash does.
+    /// Stops it immediately, as a crash does.
     pub fn crash(&mut self) -> Result<()> {
         let data = self.data();
         self.running = false;
-        let words = ["-m", "immediate", "-w", "-t", PG_CTL_TIMEOUT_S, "stop"];
-        self.run_as_postgres("pg_ctl", |command| command.arg("-D").arg(&data).args(words))
+        let args = ["-m", "immediate", "-w", "-t", PG_CTL_TIMEOUT_S, "stop"];
+        self.run_as_postgres("pg_ctl", |command| command.arg("-D").arg(&data).args(args))
     }
 
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Runs one of its programs, which refuse to work for root. What it starts must not hold our pipes.
-    fn run_as_postgres(&self, name: &str, words: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+    /// Runs one of its programs, as a user other than root. The processes it starts must not inherit our pipes.
+    fn run_as_postgres(&self, name: &str, args: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
         let program = self.bin.join(name);
         let mut command = if rustix::process::geteuid().is_root() {
             let mut command = command_as_user("runuser", &["-u", "postgres", "--"]);
@@ -167,7 +167,7 @@ impl PostgresCluster {
         } else {
             Command::new(program)
         };
-        words(&mut command);
+        args(&mut command);
         let status = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.with_context(|| format!("cannot run {name}"))?;
         ensure!(status.success(), "{name} failed ({status}){}", log_tail(&self.folder.path().join("log")));
@@ -185,9 +185,9 @@ impl Drop for PostgresCluster {
     }
 }
 
-fn command_as_user(program: &str, words: &[&str]) -> Command {
+fn command_as_user(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(words);
+    command.args(args);
     command
 }
 

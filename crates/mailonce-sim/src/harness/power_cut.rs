@@ -1,7 +1,7 @@
-//! A power cut: of what was written and not synced, some is there afterwards, some is not, and some is torn.
+//! Simulates a power cut: of the unsynced writes some survive, some are lost, and some are torn.
 //!
-//! The shim notes every change of the ledger's files and every sync in a journal. After the server was killed the files
-//! are made anew from what they were at its start: everything up to the last sync, and of the rest what chance leaves.
+//! The shim logs every write and sync of the ledger's files in a journal. After a kill the files are rebuilt from their
+//! state at the server's start: all writes up to the last sync, and a random part of the rest.
 
 use crate::harness::disk_faults::FaultyDisk;
 use crate::harness::rng::SeededRng;
@@ -12,24 +12,24 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
-/// What a disk writes as a whole.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
-/// The files of a ledger that survive a power cut. The index of the log is made anew.
+/// The files that survive a power cut. The WAL index is rebuilt.
 const LEDGER_FILES: [&str; 3] = ["ledger.db", "ledger.db-wal", "ledger.db-journal"];
 const WAL_INDEX_FILE: &str = "ledger.db-shm";
-/// What the journal calls the directory itself.
+/// The journal's name for the directory itself.
 const DIRECTORY_ENTRY: &str = ".";
 
-/// What a cut took.
+/// What a power cut lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PowerLoss {
-    /// Changes that a sync had made safe.
+    /// Synced writes.
     pub synced: u64,
-    /// Changes that it had not.
+    /// Unsynced writes.
     pub unsynced: u64,
-    /// Of those, how many are gone.
+    /// Unsynced writes that were lost.
     pub dropped: u64,
-    /// Of those, how many are there in part.
+    /// Unsynced writes that were torn.
     pub torn: u64,
 }
 
@@ -49,41 +49,41 @@ impl fmt::Display for PowerLoss {
     }
 }
 
-/// The power of one data directory.
+/// The power supply of one data directory.
 #[derive(Debug)]
 pub struct PowerSupply<'a> {
-    /// The disk whose writes are noted.
+    /// The disk whose writes are logged.
     pub disk: &'a FaultyDisk,
     /// The data directory.
     pub data: &'a Path,
-    /// A directory for the journal and for the files as they were.
+    /// A directory for the journal and the snapshot of the files.
     pub folder: PathBuf,
     /// How many microseconds a sync takes.
     pub sync_micros: u64,
-    /// Syncs of files whose name ends so do nothing: the mutant that the rig must convict.
+    /// Syncs of files with this suffix do nothing: a mutant that the test must detect.
     pub unsynced_suffix: Option<&'static str>,
-    /// Says what is wrong with the files in a directory.
+    /// Reports what is wrong with the files of a directory.
     pub check_files: fn(&Path) -> Result<Vec<String>>,
 }
 
-/// One change of a file.
+/// One write to a file.
 enum FileChange<'a> {
     Write(usize, &'a [u8]),
     Truncate(usize),
     Removed,
 }
 
-/// What happened to one file: changes by their place in the journal, and up to where they were synced.
+/// The writes to one file by their position in the journal, and the position of the last sync.
 #[derive(Default)]
 struct FileChanges<'a> {
     changes: Vec<(usize, FileChange<'a>)>,
     synced_upto: usize,
-    /// Up to where the directory was: a file that was removed before does not come back.
+    /// Position of the directory's last sync: a file that was removed before it does not reappear.
     directory_synced_upto: usize,
 }
 
 impl FileChanges<'_> {
-    /// A sync failed. The kernel counts what was dirty as written, so that no later sync makes it safe.
+    /// Records a failed sync. The kernel marks dirty pages as clean then, so no later sync saves them.
     fn mark_sync_failed(&mut self, upto: usize) {
         let synced = self.synced_upto;
         self.changes.retain(|(place, _)| *place < synced || *place >= upto);
@@ -97,16 +97,16 @@ impl FileChanges<'_> {
     }
 }
 
-/// How a cut treats what was not synced.
+/// How a cut treats unsynced writes.
 #[derive(Clone, Copy, Debug)]
 enum LossPattern {
     KeepAll,
     DropAll,
-    /// Each change by itself.
+    /// Keeps or loses each write.
     SomeChanges,
-    /// Each sector by itself.
+    /// Keeps or loses each sector.
     SomeSectors,
-    /// All up to one that is torn, and nothing behind it.
+    /// Keeps the writes before a torn one and loses those after it.
     TornTail(u64),
 }
 
@@ -115,7 +115,7 @@ impl PowerSupply<'_> {
         self.folder.join("journal")
     }
 
-    /// What the server's environment needs.
+    /// The environment variables of the server.
     pub fn env(&self) -> Vec<(&'static str, OsString)> {
         let mut env = self.disk.env().to_vec();
         env.push(("FAULT_JOURNAL", self.journal_path().into()));
@@ -124,7 +124,7 @@ impl PowerSupply<'_> {
         env
     }
 
-    /// Keeps the files as they are, before a server starts on them.
+    /// Takes a snapshot of the files before a server starts.
     pub fn snapshot_files(&self) -> Result<()> {
         let base = self.folder.join("base");
         if self.folder.exists() {
@@ -134,20 +134,20 @@ impl PowerSupply<'_> {
         copy_files(self.data, &base)
     }
 
-    /// Cuts the power of a server that was killed. The files are afterwards as a disk might show them.
-    pub fn cut_power(&self, chance: &mut SeededRng) -> Result<PowerLoss> {
+    /// Applies the power cut to the files of a killed server.
+    pub fn cut_power(&self, rng: &mut SeededRng) -> Result<PowerLoss> {
         let journal = match std::fs::read(self.journal_path()) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).context("reading the journal"),
         };
-        let stories = parse_journal(&journal)?;
+        let changes_by_file = parse_journal(&journal)?;
         let mut taken = PowerLoss::default();
         for name in LEDGER_FILES {
-            let Some(story) = stories.get(name) else { continue };
+            let Some(changes) = changes_by_file.get(name) else { continue };
             let before = std::fs::read(self.folder.join("base").join(name)).ok();
             let path = self.data.join(name);
-            match rebuild_file(before, story, chance, &mut taken) {
+            match rebuild_file(before, changes, rng, &mut taken) {
                 Some(after) => std::fs::write(&path, after)?,
                 None if path.exists() => std::fs::remove_file(&path)?,
                 None => {}
@@ -160,7 +160,7 @@ impl PowerSupply<'_> {
         Ok(taken)
     }
 
-    /// Looks at a copy, so that the server finds the files as the cut left them.
+    /// Checks a copy, so that the server finds the files as the cut left them.
     fn check_copy(&self) -> Result<()> {
         let copy = self.folder.join("copy");
         std::fs::create_dir_all(&copy)?;
@@ -178,67 +178,67 @@ fn copy_files(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the journal. Its last record may be cut off: the server died while it wrote it.
+/// Parses the journal. Its last record may be incomplete, since the server was killed.
 fn parse_journal(journal: &[u8]) -> Result<BTreeMap<&str, FileChanges<'_>>> {
-    let mut stories: BTreeMap<&str, FileChanges<'_>> = BTreeMap::new();
+    let mut changes_by_file: BTreeMap<&str, FileChanges<'_>> = BTreeMap::new();
     let mut at = 0;
     while let Some(end) = journal[at..].iter().position(|byte| *byte == b'\n') {
         let place = at;
         let line = std::str::from_utf8(&journal[at..at + end]).context("a line that is none")?;
         at += end + 1;
-        let mut words = line.split(' ');
-        let (kind, name) = (words.next().unwrap_or_default(), words.next().context("a record without a file")?);
-        let number = |word: Option<&str>| -> Result<usize> { Ok(word.context("a short record")?.parse()?) };
-        let story = stories.entry(name).or_default();
+        let mut fields = line.split(' ');
+        let (kind, name) = (fields.next().unwrap_or_default(), fields.next().context("a record without a file")?);
+        let number = |field: Option<&str>| -> Result<usize> { Ok(field.context("a short record")?.parse()?) };
+        let changes = changes_by_file.entry(name).or_default();
         match kind {
             "w" => {
-                let (offset, length) = (number(words.next())?, number(words.next())?);
+                let (offset, length) = (number(fields.next())?, number(fields.next())?);
                 let Some(bytes) = journal.get(at..at + length) else { break };
                 at += length;
-                story.changes.push((place, FileChange::Write(offset, bytes)));
+                changes.changes.push((place, FileChange::Write(offset, bytes)));
             }
-            "t" => story.changes.push((place, FileChange::Truncate(number(words.next())?))),
-            "u" => story.changes.push((place, FileChange::Removed)),
-            "f" => story.mark_sync_failed(number(words.next())?),
-            "s" => story.synced_upto = story.synced_upto.max(number(words.next())?),
+            "t" => changes.changes.push((place, FileChange::Truncate(number(fields.next())?))),
+            "u" => changes.changes.push((place, FileChange::Removed)),
+            "f" => changes.mark_sync_failed(number(fields.next())?),
+            "s" => changes.synced_upto = changes.synced_upto.max(number(fields.next())?),
             other => bail!("a record of the kind `{other}`"),
         }
     }
-    let removed = stories.get(DIRECTORY_ENTRY).map_or(0, |directory| directory.synced_upto);
-    stories.values_mut().for_each(|story| story.directory_synced_upto = removed);
-    Ok(stories)
+    let removed = changes_by_file.get(DIRECTORY_ENTRY).map_or(0, |directory| directory.synced_upto);
+    changes_by_file.values_mut().for_each(|changes| changes.directory_synced_upto = removed);
+    Ok(changes_by_file)
 }
 
-/// A file after the cut, if there is one.
+/// Rebuilds a file after the cut; `None` if it does not exist.
 fn rebuild_file(
     mut file: Option<Vec<u8>>,
-    story: &FileChanges<'_>,
-    chance: &mut SeededRng,
+    changes: &FileChanges<'_>,
+    rng: &mut SeededRng,
     taken: &mut PowerLoss,
 ) -> Option<Vec<u8>> {
-    let (safe, open): (Vec<_>, Vec<_>) = story.changes.iter().partition(|change| story.is_durable(change));
+    let (safe, open): (Vec<_>, Vec<_>) = changes.changes.iter().partition(|change| changes.is_durable(change));
     for (_, change) in &safe {
         apply_change(&mut file, change, |_| true);
     }
-    let manner = match chance.below(8) {
+    let manner = match rng.below(8) {
         0 => LossPattern::KeepAll,
         1 => LossPattern::DropAll,
         2 | 3 => LossPattern::SomeChanges,
         4 | 5 => LossPattern::SomeSectors,
-        _ => LossPattern::TornTail(chance.below(open.len() as u64)),
+        _ => LossPattern::TornTail(rng.below(open.len() as u64)),
     };
     taken.synced += safe.len() as u64;
     taken.unsynced += open.len() as u64;
     for (n, (_, change)) in (0_u64..).zip(&open) {
-        let all = chance.below(2) == 0;
+        let all = rng.below(2) == 0;
         let (mut kept, mut lost) = (0_u64, 0_u64);
         apply_change(&mut file, change, |_| {
             let keep = match manner {
                 LossPattern::KeepAll => true,
                 LossPattern::DropAll => false,
                 LossPattern::SomeChanges => all,
-                LossPattern::SomeSectors => chance.below(2) == 0,
-                LossPattern::TornTail(at) => n < at || (n == at && chance.below(2) == 0),
+                LossPattern::SomeSectors => rng.below(2) == 0,
+                LossPattern::TornTail(at) => n < at || (n == at && rng.below(2) == 0),
             };
             if keep {
                 kept += 1
@@ -253,7 +253,7 @@ fn rebuild_file(
     file
 }
 
-/// Makes a change, sector by sector as far as `keep` says so. What is written to makes a file.
+/// Applies a write to the sectors for which `keep` returns true. A write creates the file.
 fn apply_change(place: &mut Option<Vec<u8>>, change: &FileChange<'_>, mut keep: impl FnMut(usize) -> bool) {
     match change {
         FileChange::Removed => {
@@ -292,13 +292,13 @@ mod tests {
     fn what_was_synced_is_there_whatever_chance_says() {
         let bytes = vec![7; 3 * SECTOR];
         for seed in 0..200 {
-            let story = FileChanges {
+            let changes = FileChanges {
                 changes: vec![(0, FileChange::Write(10, &bytes)), (90, FileChange::Write(0, &[1; 20]))],
                 synced_upto: 80,
                 directory_synced_upto: 0,
             };
             let mut taken = PowerLoss::default();
-            let file = rebuild_file(None, &story, &mut SeededRng::derive(seed, &[]), &mut taken).unwrap();
+            let file = rebuild_file(None, &changes, &mut SeededRng::derive(seed, &[]), &mut taken).unwrap();
             assert_eq!(file.len(), 10 + bytes.len());
             assert!(file[20..].iter().all(|byte| *byte == 7));
             assert!(file[..10].iter().all(|byte| *byte == 0) || file[..20].iter().all(|byte| *byte == 1));
@@ -311,14 +311,15 @@ mod tests {
         let bytes = vec![7; 8 * SECTOR];
         let (mut whole, mut none, mut torn) = (0, 0, 0);
         for seed in 0..200 {
-            let story = FileChanges {
+            let changes = FileChanges {
                 changes: vec![(0, FileChange::Write(0, &bytes))],
                 synced_upto: 0,
                 directory_synced_upto: 0,
             };
             let mut taken = PowerLoss::default();
-            let file = rebuild_file(Some(vec![0; bytes.len()]), &story, &mut SeededRng::derive(seed, &[]), &mut taken)
-                .unwrap();
+            let file =
+                rebuild_file(Some(vec![0; bytes.len()]), &changes, &mut SeededRng::derive(seed, &[]), &mut taken)
+                    .unwrap();
             match file.chunks(SECTOR).filter(|sector| sector[0] == 7).count() {
                 0 => none += 1,
                 8 => whole += 1,
@@ -333,16 +334,16 @@ mod tests {
     fn a_file_that_was_removed_stays_away_once_its_directory_was_synced() {
         let mut back = 0;
         for seed in 0..100 {
-            let mut chance = SeededRng::derive(seed, &[]);
+            let mut rng = SeededRng::derive(seed, &[]);
             let gone = b"u a\ns . 4\n";
             assert_eq!(
-                rebuild_file(Some(vec![1]), &parse_journal(gone).unwrap()["a"], &mut chance, &mut PowerLoss::default()),
+                rebuild_file(Some(vec![1]), &parse_journal(gone).unwrap()["a"], &mut rng, &mut PowerLoss::default()),
                 None
             );
             let maybe = rebuild_file(
                 Some(vec![1]),
                 &parse_journal(b"u a\n").unwrap()["a"],
-                &mut chance,
+                &mut rng,
                 &mut PowerLoss::default(),
             );
             back += usize::from(maybe.is_some());
@@ -372,9 +373,9 @@ mod tests {
         let journal = b"w a 0 2\nxxw b 0 1\ny" as &[u8];
         let place = journal.len();
         let text = [journal, format!("s a {place}\nw a 2 1\nzw a 3 9\nshort").as_bytes()].concat();
-        let stories = parse_journal(&text).unwrap();
-        let a = &stories["a"];
-        assert_eq!((a.synced_upto, stories["b"].synced_upto), (place, 0));
+        let changes_by_file = parse_journal(&text).unwrap();
+        let a = &changes_by_file["a"];
+        assert_eq!((a.synced_upto, changes_by_file["b"].synced_upto), (place, 0));
         let safe = a.changes.iter().filter(|(place, _)| *place < a.synced_upto).count();
         assert_eq!((safe, a.changes.len()), (1, 2));
     }

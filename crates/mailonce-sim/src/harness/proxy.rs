@@ -1,4 +1,4 @@
-//! A network between two servers that can be cut, stalled, and made to lose answers.
+//! A TCP proxy that can cut connections, stall, and lose replies.
 
 use crate::harness::rng::SeededRng;
 use anyhow::Result;
@@ -10,28 +10,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Bytes that are passed on at a time.
+/// Buffer size.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// How the network is.
+/// The fault of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetworkFault {
     /// Everything passes.
     None,
-    /// Nothing passes, and nobody is told.
+    /// Nothing passes, and connections stay open.
     Stalled,
-    /// Connections are reset, and new ones too.
+    /// Existing and new connections are reset.
     Down,
-    /// One in so many answers is lost, and its connection with it: what was asked for was done, and nobody is told.
-    /// Only answers that hold these bytes.
+    /// One of this many replies is lost with its connection, after the request was processed. Only replies that contain
+    /// these bytes count.
     LoseReplies(u64, &'static [u8]),
-    /// One in so many requests breaks off in its middle, and its connection with it.
+    /// One of this many requests is truncated, and its connection is reset.
     TruncateRequests(u64),
-    /// Every connection is cut after about so many bytes of requests.
+    /// Every connection is cut after about this many bytes of requests.
     CutAfter(u64),
 }
 
-/// What the network did.
+/// Counters of the proxy.
 #[derive(Debug, Default)]
 struct ProxyCounts {
     cuts: AtomicU64,
@@ -40,13 +40,13 @@ struct ProxyCounts {
 
 struct ProxyState {
     fault: watch::Sender<NetworkFault>,
-    chance: Mutex<SeededRng>,
+    rng: Mutex<SeededRng>,
     counts: ProxyCounts,
 }
 
-/// A network that runs until it is dropped.
+/// A proxy that runs until it is dropped.
 pub struct FaultyProxy {
-    /// Where it is entered.
+    /// Its address.
     pub at: SocketAddr,
     shared: Arc<ProxyState>,
     _runtime: Runtime,
@@ -65,31 +65,28 @@ enum ProxyDirection {
 }
 
 impl FaultyProxy {
-    /// A fair network to a port of this machine.
+    /// Starts a proxy without faults to a port of this machine.
     pub fn start(to: u16, seed: u64) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
         let at = listener.local_addr()?;
-        let chance = Mutex::new(SeededRng::derive(seed, &[u64::from(to)]));
-        let shared = Arc::new(ProxyState {
-            fault: watch::Sender::new(NetworkFault::None),
-            chance,
-            counts: ProxyCounts::default(),
-        });
+        let rng = Mutex::new(SeededRng::derive(seed, &[u64::from(to)]));
+        let shared =
+            Arc::new(ProxyState { fault: watch::Sender::new(NetworkFault::None), rng, counts: ProxyCounts::default() });
         let serving = Arc::clone(&shared);
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let shared = Arc::clone(&serving);
-                // How a connection ends is what the rig is about; it concerns nobody here.
+                // Connections end with errors on purpose.
                 tokio::spawn(async move { Box::pin(shared.relay_connection(client, to)).await.ok() });
             }
         });
         Ok(Self { at, shared, _runtime: runtime })
     }
 
-    /// Changes the weather, from the next byte on.
-    pub fn set_fault(&self, weather: NetworkFault) {
-        self.shared.fault.send_replace(weather);
+    /// Sets the fault from the next byte on.
+    pub fn set_fault(&self, current_fault: NetworkFault) {
+        self.shared.fault.send_replace(current_fault);
     }
 
     /// Connections that were cut.
@@ -97,20 +94,21 @@ impl FaultyProxy {
         self.shared.counts.cuts.load(Ordering::Relaxed)
     }
 
-    /// Answers that were lost.
+    /// Replies that were lost.
     pub fn lost_replies(&self) -> u64 {
         self.shared.counts.lost.load(Ordering::Relaxed)
     }
 }
 
 impl ProxyState {
-    /// One connection, from both ends.
+    /// Relays one connection in both directions.
     async fn relay_connection(&self, client: TcpStream, to: u16) -> std::io::Result<()> {
-        // Whatever ends it ends as a reset: the other side learns that it did not end well.
+        // Every connection ends with a reset, so that the peers notice.
         client.set_zero_linger()?;
         client.set_nodelay(true)?;
-        let mut weather = self.fault.subscribe();
-        if weather.wait_for(|now| *now != NetworkFault::Stalled).await.is_ok_and(|now| *now == NetworkFault::Down) {
+        let mut current_fault = self.fault.subscribe();
+        if current_fault.wait_for(|now| *now != NetworkFault::Stalled).await.is_ok_and(|now| *now == NetworkFault::Down)
+        {
             return Ok(());
         }
         let server = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await?;
@@ -120,29 +118,29 @@ impl ProxyState {
         tokio::select! {
             () = self.relay_bytes(ProxyDirection::Request, client_in, server_out) => {}
             () = self.relay_bytes(ProxyDirection::Reply, server_in, client_out) => {}
-            _ = weather.wait_for(|now| *now == NetworkFault::Down) => {
+            _ = current_fault.wait_for(|now| *now == NetworkFault::Down) => {
                 self.counts.cuts.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(())
     }
 
-    /// Passes bytes on, until somebody leaves or the weather is against it.
+    /// Relays one direction until a peer closes it or a fault ends it.
     async fn relay_bytes(
         &self,
-        way: ProxyDirection,
+        direction: ProxyDirection,
         mut from: impl AsyncRead + Unpin,
         mut to: impl AsyncWrite + Unpin,
     ) {
-        let mut weather = self.fault.subscribe();
+        let mut current_fault = self.fault.subscribe();
         let (mut piece, mut passed) = (vec![0; BUFFER_BYTES], 0);
         while let Ok(read @ 1..) = from.read(&mut piece).await {
-            if weather.wait_for(|now| *now != NetworkFault::Stalled).await.is_err() {
+            if current_fault.wait_for(|now| *now != NetworkFault::Stalled).await.is_err() {
                 return;
             }
             passed += read as u64;
             let now = *self.fault.borrow();
-            let fit = self.bytes_to_forward(now, way, &piece[..read], passed);
+            let fit = self.bytes_to_forward(now, direction, &piece[..read], passed);
             if to.write_all(&piece[..fit]).await.is_err() {
                 return;
             }
@@ -152,11 +150,11 @@ impl ProxyState {
         }
     }
 
-    /// How many of these bytes arrive. Fewer than all means the end of the connection.
-    fn bytes_to_forward(&self, now: NetworkFault, way: ProxyDirection, bytes: &[u8], passed: u64) -> usize {
-        let one_in = |n: u64| self.chance.lock().unwrap_or_else(PoisonError::into_inner).below(n) == 0;
+    /// How many of these bytes pass. Fewer than all means that the connection ends.
+    fn bytes_to_forward(&self, now: NetworkFault, direction: ProxyDirection, bytes: &[u8], passed: u64) -> usize {
+        let one_in = |n: u64| self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(n) == 0;
         let holds = |part: &[u8]| part.is_empty() || bytes.windows(part.len()).any(|some| some == part);
-        match (now, way) {
+        match (now, direction) {
             (NetworkFault::LoseReplies(n, part), ProxyDirection::Reply) if holds(part) && one_in(n) => {
                 self.counts.lost.fetch_add(1, Ordering::Relaxed);
                 0
@@ -181,7 +179,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    /// An echo behind a network. The echo ends with the test.
+    /// An echo server behind a proxy, for the length of the test.
     fn echo() -> FaultyProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -201,11 +199,11 @@ mod tests {
         FaultyProxy::start(port, 1).unwrap()
     }
 
-    fn call(proxy: &FaultyProxy, words: &str) -> Option<String> {
+    fn call(proxy: &FaultyProxy, text: &str) -> Option<String> {
         let mut stream = TcpStream::connect(proxy.at).ok()?;
         stream.set_read_timeout(Some(Duration::from_millis(300))).ok()?;
-        stream.write_all(words.as_bytes()).ok()?;
-        let mut bytes = vec![0; words.len()];
+        stream.write_all(text.as_bytes()).ok()?;
+        let mut bytes = vec![0; text.len()];
         stream.read_exact(&mut bytes).ok()?;
         String::from_utf8(bytes).ok()
     }

@@ -1,8 +1,8 @@
-//! Load that keeps a history, and asking again for what is in one.
+//! Load that records a history, and retries of recorded sends.
 
 use crate::harness::child_processes::sleep;
 use crate::harness::generated_send::{GeneratedSend, generate_send};
-use crate::harness::send_history::{SendHistory, classify_response};
+use crate::harness::send_history::{SendHistory, classify_send_reply};
 use crate::load::{LoadDuration, LoadResponse, RequestGenerator, SteadyLoad, run_steady};
 use anyhow::{Context as _, Result};
 use std::collections::HashMap;
@@ -11,37 +11,37 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections that are kept busy.
+/// Concurrent connections.
 pub const CONNECTIONS: usize = 32;
-/// How long asking for everything again may take.
+/// How long retrying everything may take.
 const RETRY_TIMEOUT: Duration = Duration::from_mins(5);
-/// How long the first call of a load may take to begin.
+/// How long the load may take to start.
 const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A history that several loads write, one after the other.
+/// A history that several loads share, one after another.
 #[derive(Debug, Clone, Default)]
 pub struct SharedHistory(Arc<Mutex<SendHistory>>);
 
 impl SharedHistory {
-    /// Looks at it.
+    /// Locks the history.
     pub fn lock(&self) -> MutexGuard<'_, SendHistory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes the calls of a load and notes what came of them.
+/// Generates the requests of a load and records their outcomes.
 struct RecordingGenerator<F> {
     history: SharedHistory,
     send_for: F,
-    /// Which call of the history a request of the load is.
+    /// The index in the history of each request of the load.
     calls: Mutex<HashMap<u64, (usize, GeneratedSend)>>,
-    /// Told when the first request is written.
+    /// Notified when the first request is written.
     started: Mutex<Option<Sender<()>>>,
 }
 
 impl<F: Fn(u64) -> GeneratedSend + Send + Sync + 'static> RecordingGenerator<F> {
-    fn new(history: &SharedHistory, wish: F, began: Option<Sender<()>>) -> Arc<Self> {
-        Arc::new(Self { history: history.clone(), send_for: wish, calls: Mutex::default(), started: Mutex::new(began) })
+    fn new(history: &SharedHistory, send: F, began: Option<Sender<()>>) -> Arc<Self> {
+        Arc::new(Self { history: history.clone(), send_for: send, calls: Mutex::default(), started: Mutex::new(began) })
     }
 
     fn calls(&self) -> MutexGuard<'_, HashMap<u64, (usize, GeneratedSend)>> {
@@ -51,48 +51,49 @@ impl<F: Fn(u64) -> GeneratedSend + Send + Sync + 'static> RecordingGenerator<F> 
 
 impl<F: Fn(u64) -> GeneratedSend + Send + Sync + 'static> RequestGenerator for RecordingGenerator<F> {
     fn write_request(&self, n: u64, out: &mut Vec<u8>) {
-        let wish = (self.send_for)(n);
-        wish.write_request(n, out);
-        let call = self.history.lock().begin_call(wish);
-        self.calls().insert(n, (call, wish));
+        let send = (self.send_for)(n);
+        send.write_request(n, out);
+        let call = self.history.lock().begin_call(send);
+        self.calls().insert(n, (call, send));
         let began = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody may listen any more; the load goes on all the same.
+        // The receiver may be gone; the load continues anyway.
         began.map(|began| began.send(()).ok());
     }
 
     fn on_response(&self, n: u64, answer: &LoadResponse<'_>) {
-        let Some((call, wish)) = self.calls().get(&n).copied() else {
+        let Some((call, send)) = self.calls().get(&n).copied() else {
             return;
         };
-        let end = classify_response(&wish, answer.status, answer.body);
+        let body = serde_json::from_slice(answer.body).unwrap_or_default();
+        let end = classify_send_reply(&send, answer.status, &body);
         self.history.lock().end_call(call, end);
     }
 }
 
-/// One cycle's load.
+/// The load of one cycle.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedLoad {
     /// The server.
     pub at: SocketAddr,
-    /// The randomness of what is sent.
+    /// The seed of the sends.
     pub seed: u64,
-    /// The cycle, so that its wishes are new.
+    /// The cycle, which makes its sends new.
     pub cycle: u32,
-    /// How long it lasts.
+    /// Its duration.
     pub window: Duration,
 }
 
 impl RecordedLoad {
-    /// Runs the load, and `meanwhile` beside it from the moment of its first request.
+    /// Runs the load, and `meanwhile` in parallel from its first request on.
     pub fn run<T>(&self, history: &SharedHistory, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
         let Self { at, seed, cycle, window } = *self;
-        let (tell, told) = channel();
-        let caller = RecordingGenerator::new(history, move |n| generate_send(seed, cycle, n), Some(tell));
+        let (started, has_started) = channel();
+        let caller = RecordingGenerator::new(history, move |n| generate_send(seed, cycle, n), Some(started));
         let until = LoadDuration::Window { warm_up: Duration::ZERO, window };
         let plan = SteadyLoad { to: at, connections: CONNECTIONS, threads: 1, duration: until };
         std::thread::scope(|scope| {
             let load = scope.spawn(|| run_steady(&plan, &caller));
-            let began = told.recv_timeout(FIRST_CALL_TIMEOUT).context("the load did not begin");
+            let began = has_started.recv_timeout(FIRST_CALL_TIMEOUT).context("the load did not begin");
             let done = began.and_then(|()| meanwhile());
             let loaded = load.join();
             let loaded = loaded.unwrap_or_else(|_panic| Err(std::io::Error::other("the load panicked")));
@@ -102,21 +103,21 @@ impl RecordedLoad {
     }
 }
 
-/// Asks once more for each of `wishes`, with the words of another turn.
-pub fn send_again(at: SocketAddr, history: &SharedHistory, wishes: &[GeneratedSend]) -> Result<()> {
-    if wishes.is_empty() {
+/// Retries each of `sends`, as another variant.
+pub fn send_again(at: SocketAddr, history: &SharedHistory, sends: &[GeneratedSend]) -> Result<()> {
+    if sends.is_empty() {
         return Ok(());
     }
-    let (count, wishes) = (wishes.len() as u64, wishes.to_vec());
-    let caller = RecordingGenerator::new(history, move |n| wishes[n as usize], None);
+    let (count, sends) = (sends.len() as u64, sends.to_vec());
+    let caller = RecordingGenerator::new(history, move |n| sends[n as usize], None);
     let until = LoadDuration::Count { count, timeout: RETRY_TIMEOUT };
     let plan = SteadyLoad { to: at, connections: CONNECTIONS, threads: 1, duration: until };
     run_steady(&plan, &caller).context("asking again").map(drop)
 }
 
-/// Waits until `done` says so, and gives its last word.
-pub fn poll_until(patience: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
-    let deadline = Instant::now() + patience;
+/// Polls until `done` returns true. Returns false on timeout.
+pub fn poll_until(timeout: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let deadline = Instant::now() + timeout;
     loop {
         if done()? {
             return Ok(true);

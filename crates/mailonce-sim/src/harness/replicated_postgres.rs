@@ -1,5 +1,5 @@
-//! A PostgreSQL primary with a synchronous standby. The standby can be cut off and promoted; the primary that was lost
-//! comes back as the new standby.
+//! A PostgreSQL primary with a synchronous standby. The standby can be cut off and promoted; the lost primary returns
+//! as the new standby.
 
 use crate::harness::{child_processes::sleep, postgres_cluster::PostgresCluster, server_fixture::wait_until};
 use anyhow::{Context as _, Result};
@@ -8,12 +8,12 @@ use std::time::Duration;
 /// How long a standby may take to catch up.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Ends the wait of commits for the standby, as an impatient operator does: they are done here and nowhere else.
+/// Cancels the wait of commits for the standby, as an impatient operator does: they are committed on the primary only.
 const CANCEL_SYNC_WAITS_SQL: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid <> pg_backend_pid()";
 const SYNC_STANDBYS_SQL: &str =
     "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')";
 
-/// Two servers, of which one is the primary.
+/// Two servers, one of which is the primary.
 #[derive(Debug)]
 pub struct ReplicatedPostgres {
     primary: PostgresCluster,
@@ -21,7 +21,7 @@ pub struct ReplicatedPostgres {
 }
 
 impl ReplicatedPostgres {
-    /// Starts both. From then on every commit waits for the standby, whichever of them it is.
+    /// Starts both. From then on every commit waits for the standby.
     pub fn start() -> Result<Self> {
         let primary = PostgresCluster::start()?;
         primary.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
@@ -32,40 +32,40 @@ impl ReplicatedPostgres {
         Ok(replicas)
     }
 
-    /// How to reach whichever of them is the primary.
+    /// The URL that reaches the current primary.
     pub fn url(&self) -> String {
         self.url_as("mailonce")
     }
 
-    /// The same as another role.
+    /// The same URL for another role.
     pub fn url_as(&self, role: &str) -> String {
         let ports = [self.primary.port(), self.standby.port()];
         let hosts = ports.map(|port| format!("127.0.0.1:{port}"));
         format!("postgres://{role}@{}/postgres", hosts.join(","))
     }
 
-    /// The one that takes writes.
+    /// The current primary.
     pub fn primary(&mut self) -> &mut PostgresCluster {
         &mut self.primary
     }
 
-    /// Takes the standby away.
+    /// Stops the standby.
     pub fn stop_standby(&mut self) -> Result<()> {
         self.standby.crash()
     }
 
-    /// Brings the standby back, and waits until commits are confirmed again.
+    /// Starts the standby and waits until commits are confirmed again.
     pub fn restart_standby(&mut self) -> Result<()> {
         self.standby.start_again()?;
         self.wait_until_synchronous()
     }
 
-    /// Ends the wait of every commit that waits for the standby now. How many there were.
+    /// Cancels the wait of every commit that waits for the standby. Returns their number.
     pub fn cancel_sync_waits(&self) -> Result<u64> {
         self.primary.psql(CANCEL_SYNC_WAITS_SQL)?.parse().context("no number of backends")
     }
 
-    /// The primary is lost and the standby takes its place. The standby may be away at that moment.
+    /// Crashes the primary and promotes the standby, which may be stopped at that moment.
     pub fn fail_over(&mut self) -> Result<()> {
         self.primary.crash()?;
         if !self.standby.is_running() {
@@ -76,7 +76,7 @@ impl ReplicatedPostgres {
         Ok(())
     }
 
-    /// The server that was lost becomes the standby of the other. Until then no commit is confirmed.
+    /// Turns the lost server into the standby of the new primary. Until then no commit is confirmed.
     pub fn rejoin(&mut self) -> Result<()> {
         let Self { primary, standby } = self;
         standby.become_standby_of(primary)?;

@@ -1,19 +1,19 @@
-//! Randomness that a seed gives again.
+//! Reproducible randomness.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Numbers that follow from a seed (SplitMix64).
+/// A random number generator with a seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct SeededRng(u64);
 
 impl SeededRng {
-    /// A source of its own for a place: the same seed and place give the same numbers.
-    pub fn derive(seed: u64, place: &[u64]) -> Self {
-        let mut chance = Self(seed);
-        for part in place {
-            chance.0 = chance.next() ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    /// A generator for a path of numbers. The same seed and path give the same sequence.
+    pub fn derive(seed: u64, path: &[u64]) -> Self {
+        let mut rng = Self(seed);
+        for part in path {
+            rng.0 = rng.next() ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
-        chance
+        rng
     }
 
     /// The next number.
@@ -36,12 +36,12 @@ impl SeededRng {
     }
 }
 
-/// A number that follows from a word (FNV-1a), the same on every machine.
-pub fn fnv1a(word: &str) -> u64 {
-    word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// A hash of a text (FNV-1a), the same on every machine.
+pub fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The seed that `MAILONCE_SEED` names, else one that was never used before.
+/// The seed in `MAILONCE_SEED`, else a random one.
 pub fn seed_from_env() -> u64 {
     env_number("MAILONCE_SEED").unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -49,17 +49,17 @@ pub fn seed_from_env() -> u64 {
     })
 }
 
-/// How many kills `MAILONCE_KILLS` asks for, else `usual`.
+/// The number of kills in `MAILONCE_KILLS`, else `usual`.
 pub fn kills_from_env(usual: u64) -> u64 {
     env_number_or("MAILONCE_KILLS", usual)
 }
 
-/// The number that a variable of the environment asks for, else `usual`.
+/// The number in an environment variable, else `usual`.
 pub fn env_number_or(name: &str, usual: u64) -> u64 {
     env_number(name).unwrap_or(usual)
 }
 
-/// The number that an environment variable names.
+/// The number in an environment variable.
 pub fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What the rig asked and was told: each call with its wish and its end.
+//! The recorded calls of a load, each with its send and its outcome.
 
 use crate::harness::generated_send::{GeneratedSend, SendKind};
 use crate::harness::ledger_snapshot::{LedgerSnapshot, TEAM};
@@ -12,50 +12,50 @@ pub use crate::proof::history::CallOutcome;
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendCall {
-    /// What it asked for.
+    /// The send.
     pub send: GeneratedSend,
-    /// How it ended.
+    /// The outcome.
     pub outcome: CallOutcome,
 }
 
-/// All calls in the order in which they began.
+/// All calls in the order in which they started.
 #[derive(Debug, Clone, Default)]
 pub struct SendHistory {
     /// The calls.
     pub calls: Vec<SendCall>,
 }
 
-/// What the calls came to.
+/// Calls by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallCounts {
     /// Calls with a `2xx`.
     pub answered: u64,
-    /// Calls without an answer.
+    /// Calls without a reply.
     pub unknown: u64,
-    /// Calls with another answer.
+    /// Calls with any other reply.
     pub refused: u64,
 }
 
 impl SendHistory {
-    /// Notes that a call begins, and says under which number.
-    pub fn begin_call(&mut self, wish: GeneratedSend) -> usize {
-        self.calls.push(SendCall { send: wish, outcome: CallOutcome::Info });
+    /// Records the start of a call and returns its index.
+    pub fn begin_call(&mut self, send: GeneratedSend) -> usize {
+        self.calls.push(SendCall { send, outcome: CallOutcome::Info });
         self.calls.len() - 1
     }
 
-    /// Notes how a call ended.
+    /// Records the outcome of a call.
     pub fn end_call(&mut self, call: usize, end: CallOutcome) {
         if let Some(call) = self.calls.get_mut(call) {
             call.outcome = end;
         }
     }
 
-    /// The wishes of the calls from number `from` on, each once.
+    /// The distinct sends of the calls from index `from` on.
     pub fn sends_since(&self, from: usize) -> BTreeSet<GeneratedSend> {
         self.calls.iter().skip(from).map(|call| call.send).collect()
     }
 
-    /// The wishes that no answer was ever given to.
+    /// The sends that never got a `2xx`.
     pub fn unanswered(&self) -> BTreeSet<GeneratedSend> {
         let mut open = self.sends_since(0);
         for call in &self.calls {
@@ -66,7 +66,7 @@ impl SendHistory {
         open
     }
 
-    /// The calls of each wish.
+    /// The calls of each send.
     pub fn calls_by_send(&self) -> BTreeMap<GeneratedSend, Vec<&SendCall>> {
         let mut all: BTreeMap<GeneratedSend, Vec<&SendCall>> = BTreeMap::new();
         for call in &self.calls {
@@ -75,8 +75,8 @@ impl SendHistory {
         all
     }
 
-    /// These calls and what the server shows, as the judge wants them. Events may come behind the emails they tell of,
-    /// so they are judged only in the end.
+    /// These calls and the ledger as a history for the checker. Events may lag behind their emails, so they are
+    /// included only when `healed` is set.
     pub fn to_checker_history(&self, ledger: &LedgerSnapshot, healed: bool) -> proof::History {
         let calls = (1..).zip(&self.calls).map(|(at, call)| Judged {
             ended: Some(at),
@@ -94,7 +94,7 @@ impl SendHistory {
         }
     }
 
-    /// What the calls came to.
+    /// The calls by outcome.
     pub fn counts(&self) -> CallCounts {
         let mut counts = CallCounts::default();
         for call in &self.calls {
@@ -108,27 +108,30 @@ impl SendHistory {
     }
 }
 
-/// What an answer to a wish means. An answer that says less than it must is a refusal with a word of our own.
-pub fn classify_response(wish: &GeneratedSend, status: u16, body: &[u8]) -> CallOutcome {
-    let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    if !matches!(status, 200 | 202) {
-        let code = value["code"].as_str().unwrap_or("no_code").to_owned();
+/// What a response to an API call means. A `2xx` without an id for each of `emails` counts as a failure.
+pub fn classify_reply(status: u16, body: &Value, emails: usize) -> CallOutcome {
+    if !matches!(status, 200..=202) {
+        let code = body["code"].as_str().unwrap_or("no_code").to_owned();
         return CallOutcome::Fail { status, code };
     }
-    let one = std::slice::from_ref(&value);
-    let data = match wish.kind {
-        SendKind::Batch => value["data"].as_array().map_or(&[][..], Vec::as_slice),
-        SendKind::Single | SendKind::Intent => one,
-    };
-    let ids: Vec<_> = data.iter().filter_map(|email| email["id"].as_str()).map(str::to_owned).collect();
-    let first = status == 202;
-    let word = if first { "first" } else { "replayed" };
-    let said_so = data.iter().all(|email| email["dedupe"]["outcome"] == word);
-    if ids.len() != wish.email_count() || !said_so {
-        let code = "answer_without_all_ids_or_outcome".to_owned();
-        return CallOutcome::Fail { status, code };
+    let rows = body["data"].as_array().map_or(std::slice::from_ref(body), Vec::as_slice);
+    let ids: Vec<String> = rows.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned).collect();
+    if emails > 0 && ids.len() != emails {
+        return CallOutcome::Fail { status, code: "answer_without_all_ids".to_owned() };
     }
-    CallOutcome::Ok { first, ids }
+    CallOutcome::Ok { first: status == 202, ids }
+}
+
+/// What a response to a send means. Its status must agree with `dedupe.outcome` of each email.
+pub fn classify_send_reply(send: &GeneratedSend, status: u16, body: &Value) -> CallOutcome {
+    let outcome = classify_reply(status, body, send.email_count());
+    let CallOutcome::Ok { first, .. } = outcome else { return outcome };
+    let expected = if first { "first" } else { "replayed" };
+    let rows = body["data"].as_array().map_or(std::slice::from_ref(body), Vec::as_slice);
+    if rows.iter().any(|email| email["dedupe"]["outcome"] != expected) {
+        return CallOutcome::Fail { status, code: "status_contradicts_outcome".to_owned() };
+    }
+    outcome
 }
 
 #[cfg(test)]
@@ -139,17 +142,19 @@ mod tests {
     fn a_batch_answered_without_an_item_is_no_answer() {
         let batch = GeneratedSend { cycle: 0, n: 2, kind: SendKind::Batch };
         let email = r#"{"id":"a","dedupe":{"outcome":"first"}}"#;
-        let body = |items: usize| format!(r#"{{"data":[{}]}}"#, vec![email; items].join(","));
-        assert!(matches!(classify_response(&batch, 202, body(20).as_bytes()), CallOutcome::Ok { first: true, .. }));
-        assert!(matches!(classify_response(&batch, 202, body(19).as_bytes()), CallOutcome::Fail { .. }));
-        assert!(matches!(classify_response(&batch, 200, body(20).as_bytes()), CallOutcome::Fail { .. }));
+        let body = |items: usize| -> Value {
+            serde_json::from_str(&format!(r#"{{"data":[{}]}}"#, vec![email; items].join(","))).unwrap()
+        };
+        assert!(matches!(classify_send_reply(&batch, 202, &body(20)), CallOutcome::Ok { first: true, .. }));
+        assert!(matches!(classify_send_reply(&batch, 202, &body(19)), CallOutcome::Fail { .. }));
+        assert!(matches!(classify_send_reply(&batch, 200, &body(20)), CallOutcome::Fail { .. }));
     }
 
     #[test]
     fn a_wish_that_was_answered_and_is_not_there_is_lost() {
-        let wish = GeneratedSend { cycle: 0, n: 0, kind: SendKind::Single };
+        let send = GeneratedSend { cycle: 0, n: 0, kind: SendKind::Single };
         let mut history = SendHistory::default();
-        let call = history.begin_call(wish);
+        let call = history.begin_call(send);
         history.end_call(call, CallOutcome::Ok { first: true, ids: vec!["gone".into()] });
         let found = proof::check(&history.to_checker_history(&LedgerSnapshot::default(), false));
         assert_eq!(found.iter().map(|found| found.rule).collect::<Vec<_>>(), [proof::Rule::Lost]);

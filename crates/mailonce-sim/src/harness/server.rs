@@ -14,16 +14,16 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-/// The key that the server is told to create and that every request carries.
+/// The API key that the server creates at its first start and that every request carries.
 pub const API_KEY: &str = "bench-key-0123456789abcdef";
 
-/// A start may have a large store to open.
+/// How long a start may take; it may have a large store to open.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A port may be taken between choosing it and listening on it.
+/// How often a start is tried, since a port may be taken between choosing and binding it.
 const PORT_TRIES: usize = 3;
 
-/// The ports that servers under test get: as many as there are below the clients' own.
+/// The ports of servers under test, below the kernel's ephemeral range.
 const FIRST_PORT: u16 = 15_000;
 const PORT_COUNT: u32 = 17_000;
 
@@ -31,31 +31,31 @@ const PORT_COUNT: u32 = 17_000;
 #[derive(Debug)]
 pub struct ServerProcess {
     process: ChildProcess,
-    /// Where it listens.
+    /// Its address.
     pub at: SocketAddr,
 }
 
-/// What became of a start.
+/// The result of a start.
 #[derive(Debug)]
 pub enum StartOutcome {
-    /// It serves, or sleeps.
+    /// It is ready, or paused at a failpoint.
     Ready(ServerProcess),
-    /// It ended before: how, and what it wrote.
+    /// It exited: its status and its log.
     Ended(ExitStatus, String),
 }
 
-/// How a mailonce server is to run.
+/// The settings of a mailonce server.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerSetup<'a> {
     /// The server's binary.
     pub binary: &'a Path,
-    /// Its data directory; the log goes beside it.
+    /// Its data directory; the log is next to it.
     pub data: &'a Path,
-    /// The PostgreSQL to keep the ledger in, else SQLite in the data directory.
+    /// URL of the PostgreSQL database that keeps the ledger; `None` for SQLite in the data directory.
     pub store: Option<&'a str>,
-    /// Whether hand-off rests, so that accepting alone is seen.
+    /// Whether hand-off is paused, so that only accepting is measured.
     pub paused: bool,
-    /// What else is in its environment.
+    /// Further environment variables.
     pub env: &'a [(&'a str, OsString)],
 }
 
@@ -82,7 +82,7 @@ impl ServerSetup<'_> {
     }
 }
 
-/// The binary with none of our own settings in its environment but the key.
+/// The binary with none of our settings in its environment but the API key.
 pub fn mailonce_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
@@ -94,7 +94,7 @@ pub fn mailonce_command(binary: &Path) -> Command {
     command
 }
 
-/// The server's binary: the one named, else the one built beside this program.
+/// The server's binary: the given one, else the one next to this program.
 pub fn locate_binary(named: Option<&PathBuf>) -> Result<PathBuf> {
     let path = match named {
         Some(path) => path.clone(),
@@ -103,7 +103,7 @@ pub fn locate_binary(named: Option<&PathBuf>) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no server binary at {}", path.display()))
 }
 
-/// The server's binary of the profile that this test belongs to, built once when it is not there.
+/// The server's binary of the profile of this test, built once if it does not exist.
 pub fn built_binary() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| find_or_build().map_err(|why| format!("{why:#}")));
@@ -136,8 +136,8 @@ fn find_or_build() -> Result<PathBuf> {
 }
 
 impl ServerProcess {
-    /// Starts what `command` makes of a free address, and waits until it is ready there. Only a port that somebody
-    /// else took meanwhile is a reason to try again: a server that cannot start is what a rig wants to see.
+    /// Starts the command for a free address and waits until it is ready. It retries only if another process took the
+    /// port: tests need to see every other failed start.
     pub fn start(
         children: &ChildProcesses,
         log: &Path,
@@ -156,8 +156,8 @@ impl ServerProcess {
         }
     }
 
-    /// Starts what `command` makes of a free address, and waits until it is ready there or has ended: a server that is
-    /// to die may do so before it serves anybody.
+    /// Starts the command for a free address and waits until it is ready or exits. A server with a failpoint may exit
+    /// before it is ready.
     pub fn start_or_end(
         children: &ChildProcesses,
         log: &Path,
@@ -185,22 +185,22 @@ impl ServerProcess {
         }
     }
 
-    /// Asks it to end and waits for that.
+    /// Sends SIGTERM and waits.
     pub fn terminate(self) -> Result<ExitStatus> {
         self.process.terminate()
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Sends SIGKILL and waits.
     pub fn kill(self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Stops it where it is, as `kill -STOP` does.
+    /// Stops it with SIGSTOP.
     pub fn pause(&self) -> Result<()> {
         self.process.pause()
     }
 
-    /// Lets it go on.
+    /// Continues it.
     pub fn resume(&self) -> Result<()> {
         self.process.resume()
     }
@@ -210,12 +210,12 @@ impl ServerProcess {
         self.process.is_paused()
     }
 
-    /// How it ended by itself; `None` when it still runs after `patience`.
-    pub fn wait_for_exit(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
-        self.process.wait_for_exit(patience)
+    /// The exit status; `None` if it still runs after `timeout`.
+    pub fn wait_for_exit(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
+        self.process.wait_for_exit(timeout)
     }
 
-    /// What it wrote.
+    /// Its log.
     pub fn read_log(&self) -> String {
         self.process.read_log()
     }
@@ -226,7 +226,7 @@ impl ServerProcess {
     }
 }
 
-/// Whether a server answers that it is ready, at once: one that was stopped would keep whoever asks.
+/// Whether a server reports that it is ready. A short timeout, since a stopped server never replies.
 fn is_ready(at: SocketAddr) -> bool {
     let ask = || -> Result<u16> {
         let mut stream = http::connect(at)?;
@@ -237,14 +237,14 @@ fn is_ready(at: SocketAddr) -> bool {
     matches!(ask(), Ok(200))
 }
 
-/// As mailonce says it, and as everybody else does.
+/// The messages of mailonce and of other servers.
 fn port_was_taken(running: &ChildProcess) -> bool {
     let log = running.read_log().to_ascii_lowercase();
-    ["port_taken", "address already in use"].iter().any(|words| log.contains(words))
+    ["port_taken", "address already in use"].iter().any(|text| log.contains(text))
 }
 
-/// An address that nobody listens on and that this process is given once. It lies below the ports that the kernel gives
-/// to clients: one of those could be anybody's by the time that a server listens.
+/// An address that is free and that this process gets once. It is below the kernel's ephemeral range: a client could
+/// take a port of that range before the server binds it.
 pub fn free_address() -> Result<SocketAddr> {
     static NEXT: OnceLock<AtomicU32> = OnceLock::new();
     let next = NEXT.get_or_init(|| {
@@ -276,11 +276,11 @@ mod tests {
     #[test]
     fn a_server_whose_port_was_taken_gets_another() {
         let folder = tempfile::tempdir().unwrap();
-        for words in ["mailonce: port_taken: something listens on 127.0.0.1:1 already", "Address already in use"] {
+        for text in ["mailonce: port_taken: something listens on 127.0.0.1:1 already", "Address already in use"] {
             let first = AtomicBool::new(true);
             let start = |at: SocketAddr| {
                 let mut command = Command::new("python3");
-                let says = format!("import sys; sys.exit({words:?})");
+                let says = format!("import sys; sys.exit({text:?})");
                 let script = if first.swap(false, Ordering::Relaxed) { says.as_str() } else { READY };
                 command.args(["-c", script, &at.port().to_string()]);
                 Ok(command)

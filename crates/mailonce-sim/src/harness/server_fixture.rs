@@ -1,4 +1,4 @@
-//! A server whose mail goes out to sinks, and a set of mails whose fate is asked for by the public API.
+//! A server whose mail goes to sinks, and mails whose state is read through the public API.
 
 use super::{
     http,
@@ -15,20 +15,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two looks at something that is waited for.
+/// Time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where mail goes out.
+/// Where the server sends its mail.
 #[derive(Debug, Clone)]
 pub enum OutboundTarget {
     /// An SMTP relay on this machine.
     Relay(u16),
-    /// A provider that takes a key, at this URL and with this credential.
+    /// A provider that takes idempotency keys, at this URL with this API key.
     Resend(String, String),
 }
 
 impl OutboundTarget {
-    /// The way in the words of the configuration.
+    /// The transport as configuration.
     pub fn toml(&self) -> String {
         match self {
             Self::Relay(port) => format!(
@@ -42,28 +42,29 @@ impl OutboundTarget {
     }
 }
 
-/// A place in which servers with the same configuration run.
+/// Starts servers that share a directory and a configuration.
 #[derive(Debug)]
 pub struct ServerFixture<'a> {
-    /// The keeper of the servers.
+    /// Owner of the server processes.
     pub children: &'a ChildProcesses,
     /// The server's binary.
     pub binary: &'a Path,
     /// A directory for data, configuration and logs.
     pub root: &'a Path,
-    /// The PostgreSQL to keep the ledger in, else SQLite.
+    /// URL of the PostgreSQL database that keeps the ledger; `None` for SQLite.
     pub store: Option<&'a str>,
-    /// Everything that is configured.
+    /// The configuration.
     pub config: String,
 }
 
 impl ServerFixture<'_> {
-    /// Starts a server, with a point at which it is hurt: `after-marker:kill:3`. Servers of one name share their data.
+    /// Starts a server, optionally with a failpoint such as `after-marker:kill:3`. Servers of one name share their
+    /// data.
     pub fn start(&self, name: &str, failpoint: Option<&str>, paused: bool) -> Result<ServerProcess> {
         self.start_with(name, paused, failpoint.map(|point| ("MAILONCE_FAILPOINT", point.into())).as_slice())
     }
 
-    /// The same, with more in the server's environment.
+    /// Like [`Self::start`], with more environment variables.
     pub fn start_with(&self, name: &str, paused: bool, more: &[(&str, OsString)]) -> Result<ServerProcess> {
         let file = self.root.join("mailonce.toml");
         std::fs::write(&file, &self.config).with_context(|| format!("writing {}", file.display()))?;
@@ -75,12 +76,12 @@ impl ServerFixture<'_> {
     }
 }
 
-/// The address of the n-th mail, which names it wherever it turns up.
+/// The recipient of the n-th mail, which identifies it at the sink.
 pub fn recipient(n: usize) -> String {
     format!("m{n}@example.org")
 }
 
-/// The number behind an address.
+/// The number of the mail with this recipient.
 pub fn mail_number(recipient: &str) -> Option<usize> {
     recipient.strip_prefix('m')?.split('@').next()?.parse().ok()
 }
@@ -90,7 +91,7 @@ pub fn sample_mail(n: usize) -> Value {
     json!({"from": "agent@example.com", "to": recipient(n), "subject": format!("Order {n}"), "text": "It is on its way."})
 }
 
-/// Sends mails in one call, and gives their ids in order. The same again when it is repeated.
+/// Sends mails as one batch and returns their ids in order. A repeat returns the same ids.
 pub fn send_batch(at: SocketAddr, key: &str, mails: &[Value]) -> Result<Vec<String>> {
     let reply = http::post(at, "/v1/emails/batch", Some(key), &Value::from(mails))?;
     ensure!(matches!(reply.status, 200 | 202), "a batch was answered {}: {}", reply.status, reply.body);
@@ -98,7 +99,7 @@ pub fn send_batch(at: SocketAddr, key: &str, mails: &[Value]) -> Result<Vec<Stri
     data.iter().map(|row| row["id"].as_str().map(str::to_owned).context("a row without an id")).collect()
 }
 
-/// What an email is called, and its handoffs.
+/// An email with its handoffs.
 pub fn get_email(at: SocketAddr, id: &str) -> Result<Value> {
     let reply = http::get(at, &format!("/v1/emails/{id}"))?;
     ensure!(reply.status == 200, "an email was answered {}: {}", reply.status, reply.body);
@@ -110,42 +111,42 @@ pub fn email_states(at: SocketAddr, ids: &[String]) -> Result<Vec<String>> {
     ids.iter().map(|id| Ok(get_email(at, id)?["state"].as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// Waits until every email is as wanted. Says what they are when they do not become so.
+/// Waits until every email is in a wanted state. On timeout, the error lists those that are not.
 pub fn wait_for_states(
     at: SocketAddr,
     ids: &[String],
-    patience: Duration,
+    timeout: Duration,
     wanted: impl Fn(usize, &str) -> bool,
 ) -> Result<()> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
         let now = email_states(at, ids)?;
         if now.iter().enumerate().all(|(n, state)| wanted(n, state)) {
             return Ok(());
         }
         if Instant::now() > deadline {
-            let mut told = format!("after {} s", patience.as_secs());
+            let mut message = format!("after {} s", timeout.as_secs());
             for (n, id) in ids.iter().enumerate().filter(|(n, _)| !wanted(*n, &now[*n])) {
-                write!(told, "\n  mail {n} is {}: {}", now[n], get_email(at, id)?["handoffs"])?;
+                write!(message, "\n  mail {n} is {}: {}", now[n], get_email(at, id)?["handoffs"])?;
             }
-            bail!(told);
+            bail!(message);
         }
         sleep(POLL_INTERVAL);
     }
 }
 
-/// Waits until this holds.
-pub fn wait_until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
-    let deadline = Instant::now() + patience;
+/// Waits until `holds` returns true.
+pub fn wait_until(what: &str, timeout: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + timeout;
     while !holds() {
-        ensure!(Instant::now() < deadline, "{what} did not come within {} s", patience.as_secs());
+        ensure!(Instant::now() < deadline, "{what} did not come within {} s", timeout.as_secs());
         sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-/// Hand-overs that are under way, by its own account.
+/// The number of attempts in progress, as the server reports it.
 pub fn handoffs_in_flight(at: SocketAddr) -> Option<u64> {
     let reply = http::get(at, "/v1/transports").ok()?;
-    reply.body["data"].as_array()?.iter().map(|way| way["in_flight"].as_u64()).sum()
+    reply.body["data"].as_array()?.iter().map(|transport| transport["in_flight"].as_u64()).sum()
 }

@@ -1,12 +1,13 @@
-//! What a rig found, as a file that others can read: `target/proof/NAME.json`.
+//! The results of a test as a file: `target/proof/NAME.json`.
 
 use crate::report::summary::{RunSummary, TestRun};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A proof that grows with every part of a rig that ends.
+/// A summary that grows with each part of a test.
 #[derive(Debug)]
 pub struct SummaryWriter {
     folder: PathBuf,
@@ -22,12 +23,12 @@ struct SummaryTotals {
 }
 
 impl SummaryWriter {
-    /// A proof under `target`, made by this command.
+    /// A summary under `target`, made by this command.
     pub fn new(target: &Path, rig: &'static str, command: &str) -> Self {
         Self { folder: target.join("proof"), run: TestRun::start_as(rig, command), totals: Mutex::default() }
     }
 
-    /// Adds what a part came to, and writes the file anew.
+    /// Adds the results of a part and rewrites the file.
     pub fn add(&self, seed: u64, counts: &[(&str, u64)], violations: &[String]) -> Result<()> {
         let mut parts = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         parts.seeds.insert(seed);
@@ -43,6 +44,12 @@ impl SummaryWriter {
         };
         summary.write(&self.folder).with_context(|| format!("writing into {}", self.folder.display()))
     }
+}
+
+/// Prints a line at once, even where the test runner captures output.
+pub fn print_line(text: &str) {
+    // A closed stderr is no reason to fail.
+    let _closed = writeln!(std::io::stderr(), "{text}");
 }
 
 #[cfg(test)]

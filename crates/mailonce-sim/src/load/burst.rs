@@ -21,14 +21,14 @@ pub struct BurstPlan {
     pub connections: usize,
     /// Threads that share the connections.
     pub threads: usize,
-    /// How long to wait for the last answer.
+    /// How long to wait for the last reply.
     pub timeout: Duration,
 }
 
 /// Opens every connection, then writes one request on each at once. Latency counts from the common start, so it
 /// includes the time the requests took to leave.
 ///
-/// Fails when a connection cannot be opened; an exchange that breaks is counted.
+/// Fails when a connection cannot be opened; a failed exchange is counted.
 pub fn run_burst(plan: &BurstPlan, caller: &Arc<impl RequestGenerator>) -> io::Result<LoadStats> {
     let tallies = run_on_threads(plan.to, plan.connections, plan.threads, |runtime, numbered| {
         send_all(runtime, numbered, caller, plan.timeout)
@@ -40,7 +40,7 @@ fn send_all<C: RequestGenerator>(
     runtime: &Runtime,
     wires: Vec<(usize, LoadConnection)>,
     caller: &Arc<C>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<LoadStats> {
     let tally = Rc::new(RefCell::new(LoadStats::default()));
     let local = LocalSet::new();
@@ -63,10 +63,10 @@ fn send_all<C: RequestGenerator>(
     }
     let all = local.run_until(async {
         let all = async { while tasks.join_next().await.is_some() {} };
-        tokio::time::timeout(patience, all).await.is_ok()
+        tokio::time::timeout(timeout, all).await.is_ok()
     });
     if !runtime.block_on(all) {
-        let why = format!("not all answers came in {} s: {}", patience.as_secs(), tally.borrow());
+        let why = format!("not all answers came in {} s: {}", timeout.as_secs(), tally.borrow());
         return Err(io::Error::new(io::ErrorKind::TimedOut, why));
     }
     tally.borrow_mut().elapsed = began.elapsed();

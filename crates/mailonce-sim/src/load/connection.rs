@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Room for a usual answer; longer ones make it grow once.
+/// Room for a usual reply; a longer one makes it grow once.
 const BUFFER_BYTES: usize = 2048;
 
 /// A connection that does one exchange at a time.
@@ -23,12 +23,12 @@ impl LoadConnection {
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], open: true })
     }
 
-    /// Whether the last answer left the connection usable.
+    /// Whether the last reply left the connection usable.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Writes a request with one write where the socket takes it, and reads its answer.
+    /// Writes a request, with one system call if the socket accepts it, and reads its reply.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<LoadResponse<'_>> {
         self.open = false;
         self.stream.write_all(request).await?;

@@ -1,4 +1,4 @@
-//! Latencies in logarithmic buckets: constant memory, and never wrong by more than one part in 64.
+//! Latencies in logarithmic buckets: constant memory, with an error of at most one part in 64.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const BUCKET_BITS: u32 = BUCKETS_PER_OCTAVE.trailing_zeros();
 /// Microseconds up to 2^36, about 19 hours.
 const BUCKETS: usize = (BUCKETS_PER_OCTAVE * (36 - BUCKET_BITS as u64 + 1)) as usize;
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -23,14 +23,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one.
+    /// Adds a duration.
     pub fn record(&mut self, took: Duration) {
         self.buckets[bucket_of(took.as_micros() as u64)] += 1;
         self.count += 1;
         self.max = self.max.max(took);
     }
 
-    /// Counts everything that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
@@ -39,17 +39,17 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many were counted.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest.
+    /// The longest duration.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// The time that the share `q` (0 to 1) did not exceed, rounded up to its bucket.
+    /// The duration that the share `q` (0 to 1) did not exceed, rounded up to its bucket.
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = ((self.count as f64 * q).ceil() as u64).max(1);
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! Requests as bytes with number slots: written once, patched per request.
+//! Requests as bytes with number slots: rendered once, patched per request.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ pub const NUMBER_PLACEHOLDER: &str = "{n}";
 const NUMBER_WIDTH: usize = 12;
 const ZEROES: &str = "000000000000";
 
-/// A whole HTTP/1.1 request whose numbers alone differ from one sending to the next.
+/// A whole HTTP/1.1 request that differs from the next one in its numbers only.
 #[derive(Debug, Clone)]
 pub struct RequestTemplate {
     bytes: Vec<u8>,

@@ -1,25 +1,25 @@
-//! Reading HTTP/1.1 answers: status, length, keep-alive, and no more than that.
+//! Parses as much of an HTTP/1.1 response as the load generator needs: status, length, keep-alive.
 
 use std::io;
 use std::ops::Range;
 
-/// An answer, as long as the connection's buffer holds it.
+/// A response, borrowed from the connection's buffer.
 #[derive(Debug)]
 pub struct LoadResponse<'a> {
     /// The status code.
     pub status: u16,
-    /// The body, with any chunking taken out.
+    /// The body, without chunk headers.
     pub body: &'a [u8],
 }
 
-/// What the bytes so far amount to.
+/// The state of a response that is being read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParseState {
-    /// An answer that is not all there yet.
+    /// An incomplete response.
     Partial,
-    /// A whole answer.
+    /// A complete response.
     Complete { status: u16, body: Range<usize>, keep_alive: bool },
-    /// Not an answer that we understand.
+    /// Not a valid response.
     Invalid(&'static str),
 }
 
@@ -29,7 +29,7 @@ enum BodyLength {
     Chunked,
 }
 
-/// Parses the one answer in `bytes`; a chunked body is put together in place, once all of it is there.
+/// Parses the response in `bytes`. A chunked body is joined in place once it is complete.
 pub(super) fn parse(bytes: &mut [u8]) -> ParseState {
     let Some(end) = find_head_end(bytes) else {
         return ParseState::Partial;
@@ -54,7 +54,7 @@ pub(super) fn parse(bytes: &mut [u8]) -> ParseState {
     }
 }
 
-/// Status and place of the body, once the whole of an answer is there.
+/// Status and position of the body, once the response is complete.
 pub(crate) fn parse_complete(bytes: &mut [u8]) -> io::Result<Option<(u16, Range<usize>)>> {
     match parse(bytes) {
         ParseState::Partial => Ok(None),
@@ -75,7 +75,7 @@ fn parse_status(bytes: &[u8]) -> Option<u16> {
 fn parse_headers(head: &[u8]) -> Result<(BodyLength, bool), &'static str> {
     let (mut length, mut keep_alive) = (BodyLength::None, true);
     for line in head.split(|byte| *byte == b'\n').skip(1) {
-        // The few names that matter differ in length, so most lines cost one comparison.
+        // The few relevant names differ in length, so most lines cost one comparison.
         if let Some(value) = header_value(line, b"content-length") {
             let text = std::str::from_utf8(value).unwrap_or_default();
             length = BodyLength::Known(text.parse().map_err(|_why| "a Content-Length that is no number")?);
@@ -95,7 +95,7 @@ fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(line[name.len() + 1..].trim_ascii())
 }
 
-/// Moves the chunks together and says how long the body became; nothing moves while a part is missing.
+/// Joins the chunks and returns the length of the body; changes nothing while a chunk is missing.
 fn unchunk(bytes: &mut [u8]) -> Result<Option<usize>, &'static str> {
     if chunks(bytes, |_, _| {})?.is_none() {
         return Ok(None);

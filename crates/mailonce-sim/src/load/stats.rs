@@ -1,4 +1,4 @@
-//! What a load run counted.
+//! The results of a load run.
 
 use super::Histogram;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ const STATUS_COUNT: usize = 600;
 #[derive(Debug, Clone)]
 pub struct LoadStats {
     statuses: Vec<u64>,
-    /// Exchanges that broke: refused, reset, cut short or not HTTP.
+    /// Failed exchanges: refused, reset, cut short or not HTTP.
     pub broken: u64,
-    /// The last reason of a broken exchange.
+    /// The reason of the last failed exchange.
     pub last_error: Option<String>,
-    /// How long the answered ones took.
+    /// Latencies of the completed exchanges.
     pub latency: Histogram,
-    /// The time over which all this was counted.
+    /// The duration of the measurement.
     pub elapsed: Duration,
 }
 
@@ -30,19 +30,19 @@ impl Default for LoadStats {
 }
 
 impl LoadStats {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn record_response(&mut self, status: u16, took: Duration) {
         self.statuses[usize::from(status).min(STATUS_COUNT - 1)] += 1;
         self.latency.record(took);
     }
 
-    /// Counts an exchange that broke.
+    /// Counts a failed exchange.
     pub fn record_error(&mut self, reason: &impl fmt::Display) {
         self.broken += 1;
         self.last_error = Some(reason.to_string());
     }
 
-    /// All counts of runs that went on side by side, over the longest of their times.
+    /// The sum of parallel runs, over the longest of their durations.
     pub fn sum(tallies: &[Self]) -> Self {
         let mut total = Self::default();
         for tally in tallies {
@@ -61,29 +61,29 @@ impl LoadStats {
         self.elapsed = self.elapsed.max(other.elapsed);
     }
 
-    /// How many answers had this status.
+    /// The number of responses with this status.
     pub fn status_count(&self, status: u16) -> u64 {
         self.statuses.get(usize::from(status)).copied().unwrap_or(0)
     }
 
-    /// How many answers came, whatever their status.
+    /// The number of responses.
     pub fn total(&self) -> u64 {
         self.latency.count()
     }
 
-    /// The statuses that came, with their counts.
+    /// The statuses with their counts.
     pub fn statuses(&self) -> BTreeMap<u16, u64> {
         let seen = self.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
         seen.map(|(status, count)| (status as u16, *count)).collect()
     }
 
-    /// Answers a second.
+    /// Responses per second.
     pub fn responses_per_second(&self) -> f64 {
         self.total() as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 }
 
-/// `1×202 9999×200`, and what broke.
+/// `1×202 9999×200`, and the failures.
 impl fmt::Display for LoadStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<_> = self.statuses().iter().map(|(status, count)| format!("{count}×{status}")).collect();

@@ -1,4 +1,4 @@
-//! Steady load: every connection sends its next request as soon as it has its answer.
+//! Steady load: each connection sends its next request as soon as it has the reply to the last.
 
 use super::threads::run_on_threads;
 use super::{LoadStats, RequestGenerator};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinSet, LocalSet};
 
-/// How long after its window a run waits for the last answers before it calls the server stuck.
+/// How long after its window a run waits for the last replies before it fails.
 const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection waits before it tries a server that refused it again.
+/// How long a connection waits before it reconnects to a server that refused it.
 const RECONNECT_DELAY: Duration = Duration::from_millis(20);
 
 /// When a run ends.
@@ -28,11 +28,11 @@ pub enum LoadDuration {
         /// Counted.
         window: Duration,
     },
-    /// After so many requests, all of them counted.
+    /// After a number of requests, all of them counted.
     Count {
-        /// How many.
+        /// The number of requests.
         count: u64,
-        /// How long they may take.
+        /// The timeout for all of them.
         timeout: Duration,
     },
 }
@@ -42,7 +42,7 @@ pub enum LoadDuration {
 pub struct SteadyLoad {
     /// The server.
     pub to: SocketAddr,
-    /// How many connections are kept busy.
+    /// Concurrent connections.
     pub connections: usize,
     /// Threads that share the connections. One is enough unless the server has several cores to itself.
     pub threads: usize,
@@ -50,7 +50,7 @@ pub struct SteadyLoad {
     pub duration: LoadDuration,
 }
 
-/// When a run counts, ends, and gives up.
+/// The moments at which a run counts, ends, and fails.
 #[derive(Clone, Copy)]
 struct LoadLimits {
     count_from: Instant,
@@ -67,8 +67,8 @@ impl LoadLimits {
                 let to = from + window;
                 Self { count_from: from, count_until: Some(to), deadline: to + LAST_RESPONSE_TIMEOUT, count: u64::MAX }
             }
-            LoadDuration::Count { count, timeout: patience } => {
-                Self { count_from: now, count_until: None, deadline: now + patience, count }
+            LoadDuration::Count { count, timeout } => {
+                Self { count_from: now, count_until: None, deadline: now + timeout, count }
             }
         }
     }
@@ -78,10 +78,10 @@ impl LoadLimits {
     }
 }
 
-/// Runs a steady load to its end; requests are numbered from 0 in the order in which they begin.
+/// Runs a steady load. Requests are numbered from 0 in the order in which they start.
 ///
-/// A broken exchange is counted and its connection opened again. Fails when the connections cannot be opened, when the
-/// server still owes answers half a minute after the window, or when the patience with a count ends.
+/// A failed exchange is counted and its connection reopened. Fails when the connections cannot be opened, when replies
+/// are still missing half a minute after the window, or when the timeout of a count passes.
 pub fn run_steady(plan: &SteadyLoad, caller: &Arc<impl RequestGenerator>) -> io::Result<LoadStats> {
     let next = Arc::new(AtomicU64::new(0));
     let tallies = run_on_threads(plan.to, plan.connections, plan.threads, |runtime, wires| {

@@ -1,4 +1,4 @@
-//! Threads that share the connections of a run and begin at the same moment.
+//! Threads that share the connections of a run and start at the same moment.
 
 use crate::load::connection::LoadConnection;
 use std::io;
@@ -9,12 +9,12 @@ use std::thread::ScopedJoinHandle;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-/// Connections that are opened at the same time: well below any listener's backlog.
+/// Connections that are opened concurrently: fewer than any listener's backlog.
 const CONNECT_BATCH: usize = 64;
 
-/// Opens all connections, and once every thread has its share, gives each thread its own with their numbers.
+/// Opens all connections, then starts every thread with its share of them and their numbers.
 ///
-/// Opening comes first so that a slow handshake is no latency. Fails when a connection cannot be opened.
+/// Connections are opened first so that a slow handshake does not count as latency. Fails when one cannot be opened.
 pub(super) fn run_on_threads<T: Send>(
     to: SocketAddr,
     connections: usize,
@@ -28,7 +28,7 @@ pub(super) fn run_on_threads<T: Send>(
             let (start, failed, work) = (&start, &failed, &work);
             scope.spawn(move || {
                 let opened = open_connections(to, (index..connections).step_by(threads));
-                // Every thread reaches the barrier, or the others would wait for ever.
+                // Every thread must reach the barrier, or the others would wait forever.
                 failed.fetch_or(opened.is_err(), Ordering::SeqCst);
                 start.wait();
                 let (runtime, wires) = opened?;

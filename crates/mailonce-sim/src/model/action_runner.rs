@@ -191,8 +191,8 @@ impl ActionRunner {
         let now = world.now;
         match world.workers[usize::from(number)] {
             ModelWorker::Ready { hold, since, .. } => {
-                let place = usize::from(hold.handoff);
-                world.truth[place].send_bytes(world.rows[place].attempts + 1, since);
+                let index = usize::from(hold.handoff);
+                world.truth[index].send_bytes(world.rows[index].attempts + 1, since);
                 world.workers[usize::from(number)] = ModelWorker::Ready { hold, since, wired: true };
             }
             ModelWorker::Marked { hold, since, attempt } => {
@@ -229,8 +229,8 @@ impl ActionRunner {
 
     fn record_outcome(&self, world: &mut ModelState, number: u8, again: bool) {
         let ModelWorker::KnowsOutcome { hold, attempt, meaning } = world.workers[usize::from(number)] else { return };
-        let place = usize::from(hold.handoff);
-        let before = world.rows[place];
+        let index = usize::from(hold.handoff);
+        let before = world.rows[index];
         let mut hold_now = to_lease_ref(hold);
         if self.config.flaw == Some(SeededBug::FenceOfNow) {
             hold_now.fence = before.fence.into();
@@ -243,11 +243,11 @@ impl ActionRunner {
             retry_policy: RETRY_PLAN,
         };
         let verdict = self.run_act(world, &act);
-        let after = world.rows[place];
+        let after = world.rows[index];
         let settles_all =
             self.config.flaw == Some(SeededBug::RefusalSettlesAll) && verdict == HandoffActionStatus::Done;
         if settles_all && meaning == ReplyMeaning::Refused && before.is_repeat() {
-            world.rows[place] = PackedHandoff { state: HandoffState::Failed, unknown_attempts: 0, ..after };
+            world.rows[index] = PackedHandoff { state: HandoffState::Failed, unknown_attempts: 0, ..after };
         }
         self.count_outcome_route((before, after), attempt.is_some(), meaning, verdict);
         if again {
@@ -294,14 +294,14 @@ impl ActionRunner {
     }
 
     fn recover(&self, world: &mut ModelState, number: u8) {
-        let place = usize::from(number);
-        let before = world.rows[place];
+        let index = usize::from(number);
+        let before = world.rows[index];
         if self.config.flaw == Some(SeededBug::SendingIsRetried) && before.state == HandoffState::Sending {
-            world.rows[place] = PackedHandoff { state: HandoffState::Queued, is_leased: false, ..before };
+            world.rows[index] = PackedHandoff { state: HandoffState::Queued, is_leased: false, ..before };
             return;
         }
         self.run_act(world, &HandoffAction::Crash { number: number.into(), holder: HOLDER });
-        self.coverage.count(match (before.state, world.rows[place].state) {
+        self.coverage.count(match (before.state, world.rows[index].state) {
             (HandoffState::Leased, HandoffState::Queued) => Route::LeaseLapsed,
             (HandoffState::Leased, HandoffState::Unknown) => Route::RepeatLapses,
             (HandoffState::Leased, _) => Route::PutAside,
@@ -320,7 +320,7 @@ impl ActionRunner {
     }
 
     fn look_up(&self, world: &mut ModelState, number: u8, found: bool) {
-        let place = usize::from(number);
+        let index = usize::from(number);
         if found {
             self.coverage.count(Route::LookUpFinds);
             self.run_act(
@@ -328,14 +328,14 @@ impl ActionRunner {
                 &HandoffAction::AddEvidence(evidence(number, EvidenceSource::LookUp, EvidenceFinding::Accepted)),
             );
         } else if self.config.flaw == Some(SeededBug::NegativeIsProof) {
-            world.rows[place] = PackedHandoff {
+            world.rows[index] = PackedHandoff {
                 state: HandoffState::Queued,
                 unknown_attempts: 0,
                 unknown_since: None,
-                ..world.rows[place]
+                ..world.rows[index]
             };
         } else {
-            if world.truth[place].accepted_mails > 0 {
+            if world.truth[index].accepted_mails > 0 {
                 self.coverage.count(Route::LookUpMisses);
             }
             let evidence = Some(evidence(number, EvidenceSource::LookUp, EvidenceFinding::NotFound));
@@ -351,8 +351,8 @@ impl ActionRunner {
     }
 
     fn provider_event(&self, world: &mut ModelState, number: u8, says: EvidenceFinding) {
-        let place = usize::from(number);
-        let before = world.rows[place].state;
+        let index = usize::from(number);
+        let before = world.rows[index].state;
         self.run_act(world, &HandoffAction::AddEvidence(evidence(number, EvidenceSource::ProviderEvent, says)));
         match before {
             HandoffState::Unknown => self.coverage.count(Route::EventSettles),
@@ -360,7 +360,7 @@ impl ActionRunner {
             HandoffState::Abandoned => self.coverage.count(Route::EventCorrects),
             _ => {}
         }
-        if !is_sent_state(world.rows[place].state) {
+        if !is_sent_state(world.rows[index].state) {
             world.broken = Some(BrokenRule::Step);
         }
     }

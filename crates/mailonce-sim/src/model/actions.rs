@@ -100,8 +100,8 @@ fn worker_actions(size: ModelConfig, number: u8, worker: ModelWorker, all: &mut 
 }
 
 fn handoff_actions(size: ModelConfig, world: &ModelState, number: u8, all: &mut Vec<ModelAction>) {
-    let place = usize::from(number);
-    let (row, truth) = (&world.rows[place], &world.truth[place]);
+    let index = usize::from(number);
+    let (row, truth) = (&world.rows[index], &world.truth[index]);
     let is_free = world.workers.contains(&ModelWorker::Idle) && row.fence < size.leases;
     if is_free && matches!(row.state, HandoffState::Queued | HandoffState::Scheduled) {
         all.push(ModelAction::Lease(number));
@@ -128,7 +128,7 @@ fn handoff_actions(size: ModelConfig, world: &ModelState, number: u8, all: &mut 
             all.push(ModelAction::ResendByPolicy(number));
         }
         let next = unknown::next_recovery_action(
-            &row.unpack(place),
+            &row.unpack(index),
             OnUnknown::Hold,
             size.recovery_input(),
             tick_start(world.now),

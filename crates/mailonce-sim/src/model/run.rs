@@ -69,8 +69,8 @@ pub fn check_model(size: ModelConfig, bounds: RunBounds) -> Option<ModelSummary>
         None => HasDiscoveries::AnyFailures,
     };
     let mut builder = HandoffModel::new(size)?.checker().threads(bounds.threads).finish_when(enough);
-    if let Some(patience) = bounds.timeout {
-        builder = builder.timeout(patience);
+    if let Some(timeout) = bounds.timeout {
+        builder = builder.timeout(timeout);
     }
     let checker = builder.spawn_bfs().join();
     let mut found = checker.discoveries();

@@ -40,7 +40,7 @@ fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Ve
         StorySubject { key: call.key.as_deref().map(|key| (call.team.as_str(), key)), ..StorySubject::default() };
     match &call.end {
         CallOutcome::Ok { ids, .. } => {
-            for (place, id) in ids.iter().enumerate() {
+            for (index, id) in ids.iter().enumerate() {
                 let Some(email) = view.emails_by_id.get(id.as_str()) else {
                     found.push(view.violation(
                         Rule::Lost,
@@ -50,7 +50,7 @@ fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Ve
                     ));
                     continue;
                 };
-                let wanted = call.wanted.get(place);
+                let wanted = call.wanted.get(index);
                 if let Some(wanted) =
                     wanted.filter(|wanted| recipient_set("", &wanted.to) != recipient_set("", &email.to))
                 {
@@ -95,14 +95,14 @@ fn check_email_count(view: &HistoryIndex<'_>, slot: &RecipientSet<'_>, emails: &
     let calls = view.calls_by_recipients.get(slot).map_or(&[][..], Vec::as_slice);
     let keys: BTreeSet<&str> = calls.iter().filter_map(|call| call.key.as_deref()).collect();
     let keyed: usize = keys.iter().map(|key| view.max_binds((slot.0, key))).sum();
-    let wishes = keyed + calls.iter().filter(|call| call.key.is_none()).count();
+    let sends = keyed + calls.iter().filter(|call| call.key.is_none()).count();
     let resends = emails.iter().filter(|email| view.is_resent(email)).count();
-    if wishes == 0 {
+    if sends == 0 {
         let unasked = |email: &&Email| view.email_violation(Rule::Unasked, email, "nobody asked for it");
         found.extend(emails.iter().map(unasked));
-    } else if emails.len() > wishes + resends {
+    } else if emails.len() > sends + resends {
         let ids: Vec<&str> = emails.iter().map(|email| email.id.as_str()).collect();
-        let why = format!("{} emails for {wishes} wishes and {resends} resends: {}", ids.len(), ids.join(" "));
+        let why = format!("{} emails for {sends} wishes and {resends} resends: {}", ids.len(), ids.join(" "));
         let key = keys.first().map(|key| (slot.0, *key));
         let subject = StorySubject { emails: ids.iter().copied().collect(), key };
         let people: Vec<&str> = slot.1.iter().copied().collect();
@@ -137,8 +137,8 @@ fn check_key_content(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&CallR
     if bound.iter().any(Option::is_none) || bound.len() != ids.len() {
         return;
     }
-    for (place, email) in emails.iter().enumerate() {
-        let asked = |call: &&&CallRecord| call.wanted.get(place).map(|wanted| wanted.body) == email.body;
+    for (index, email) in emails.iter().enumerate() {
+        let asked = |call: &&&CallRecord| call.wanted.get(index).map(|wanted| wanted.body) == email.body;
         if !calls.iter().any(|call| asked(&call)) {
             found.push(view.email_violation(Rule::OtherWords, email, "no call under its key asked for what it says"));
         }

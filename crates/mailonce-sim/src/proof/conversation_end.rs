@@ -18,7 +18,7 @@ impl ConversationChecker<'_, '_> {
             taken || stands
         };
         let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;
-        let twice: Vec<_> = self.slots.iter().filter(often).map(|(place, ids)| (*place, ids.join(" "))).collect();
+        let twice: Vec<_> = self.slots.iter().filter(often).map(|(subject, ids)| (*subject, ids.join(" "))).collect();
         for ((message, slot), ids) in twice {
             self.add_violation(Rule::AnsweredTwice, message, format!("{slot} by {ids}"));
         }
@@ -38,33 +38,33 @@ impl ConversationChecker<'_, '_> {
     /// Each answer, refusal, lease and cap is told once.
     pub(super) fn check_conversation_events(&mut self) {
         const KINDS: [&str; 5] =
-            ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap"];
+            ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap_reached"];
         if self.view.history.events.is_empty() {
             return;
         }
-        let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let mut counted: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for event in self.view.history.events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
-            *told.entry((&event.kind, &event.about)).or_default() += 1;
+            *counted.entry((&event.kind, &event.about)).or_default() += 1;
         }
         let wanted: BTreeMap<(&str, &str), usize> = self
             .expected_events
             .iter()
-            .filter(|(place, _)| KINDS.contains(&place.0))
-            .map(|(place, n)| (*place, *n))
+            .filter(|(subject, _)| KINDS.contains(&subject.0))
+            .map(|(subject, n)| (*subject, *n))
             .collect();
-        let places: BTreeSet<(&str, &str)> = told.keys().chain(wanted.keys()).copied().collect();
-        for place in places {
-            let (is, must) = (told.get(&place).copied().unwrap_or(0), wanted.get(&place).copied().unwrap_or(0));
+        let subjects: BTreeSet<(&str, &str)> = counted.keys().chain(wanted.keys()).copied().collect();
+        for subject in subjects {
+            let (is, must) = (counted.get(&subject).copied().unwrap_or(0), wanted.get(&subject).copied().unwrap_or(0));
             // One that was open again for a while may be told of again: its answer left after all.
             let more = self
                 .view
                 .history
                 .events
                 .iter()
-                .filter(|event| event.kind == "message.reopened" && event.about == place.1);
-            let most = if place.0 == "message.answered" { must + more.count() } else { must };
+                .filter(|event| event.kind == "message.reopened" && event.about == subject.1);
+            let most = if subject.0 == "message.answered" { must + more.count() } else { must };
             if is < must || is > most {
-                self.add_violation(Rule::AnswerTold, place.1, format!("{is} times {} for {must}", place.0));
+                self.add_violation(Rule::AnswerTold, subject.1, format!("{is} times {} for {must}", subject.0));
             }
         }
     }

@@ -97,7 +97,7 @@ pub enum ConversationChange {
         /// The guard.
         guard: String,
         /// What was wanted; its email is empty.
-        wish: ReplyRecord,
+        reply: ReplyRecord,
     },
     /// An email without a key was accepted.
     Keyless {
@@ -160,7 +160,7 @@ impl ConversationHistory {
     /// How often each thing happened: the guards by their words, and what agents did.
     pub fn count_by_kind(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        let tight = self.desks.values().next().map_or("", |desk| desk.tight.as_str());
+        let tight = self.desks.values().next().map_or("", |limits| limits.tight.as_str());
         for step in &self.steps {
             let words = match &step.did {
                 ConversationChange::Came { .. } => vec!["came".to_owned()],
@@ -172,18 +172,18 @@ impl ConversationHistory {
                 ConversationChange::PutOff(..) => vec!["put off".to_owned()],
                 ConversationChange::Answered(answer) => {
                     let capped = (answer.guard == "cap").then(|| format!("cap of the {tight}"));
-                    let word = if answer.is_reply() { "answered" } else { "passed on" };
-                    [Some(word.to_owned()), capped].into_iter().flatten().collect()
+                    let label = if answer.is_reply() { "answered" } else { "passed on" };
+                    [Some(label.to_owned()), capped].into_iter().flatten().collect()
                 }
                 ConversationChange::Again { .. } => vec!["already_answered".to_owned()],
-                ConversationChange::Refused { guard, wish } => {
-                    let stale = guard == "leased" && wish.token.is_some();
+                ConversationChange::Refused { guard, reply } => {
+                    let stale = guard == "leased" && reply.token.is_some();
                     vec![if stale { "stale lease".to_owned() } else { guard.clone() }]
                 }
                 ConversationChange::Keyless { guard, .. } if guard.is_empty() => Vec::new(),
                 ConversationChange::Keyless { guard, .. } => vec![guard.clone()],
             };
-            words.into_iter().for_each(|word| *counts.entry(word).or_default() += 1);
+            words.into_iter().for_each(|label| *counts.entry(label).or_default() += 1);
         }
         for question in &self.questions {
             *counts.entry(format!("asked about {}", question.reason)).or_default() += 1;

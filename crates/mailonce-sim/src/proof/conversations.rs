@@ -158,7 +158,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
             }
             ConversationChange::Answered(answer) => self.apply_reply(answer, now),
             ConversationChange::Again { message, slot, email } => self.apply_repeat(message, slot, email),
-            ConversationChange::Refused { guard, wish } => self.apply_refusal(guard, wish, now),
+            ConversationChange::Refused { guard, reply } => self.apply_refusal(guard, reply, now),
             ConversationChange::Keyless { email, guard } => self.apply_keyless(email, guard, now),
         }
     }
@@ -166,18 +166,18 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
     fn apply_filed(&mut self, message: &'a str, (thread, seq): (&'a str, u64), message_id: &str) {
         let inbound = &self.view.history.inbound;
         let Some(brought) = inbound.brought.iter().find(|brought| brought.message_id == message_id) else { return };
-        let Some(desk) = self.view.history.talk.desks.get(&brought.inbox) else { return };
-        let soft = brought.kind == "soft" && desk.answers_soft;
+        let Some(limits) = self.view.history.talk.desks.get(&brought.inbox) else { return };
+        let soft = brought.kind == "soft" && limits.answers_soft;
         let open = brought.kind == "person" || soft;
         // Each team counts for itself, and has one desk.
         let person = format!("{} {}", brought.inbox, strip_tag(&brought.sender));
-        let (kind, desk) = (brought.kind.as_str(), desk.clone());
+        let (kind, limits) = (brought.kind.as_str(), limits.clone());
         let known = CheckedMessage {
             thread,
             seq,
             kind,
             person_key: person,
-            limits: desk,
+            limits,
             is_open: open,
             is_skipped: false,
             offers: 0,
@@ -241,39 +241,39 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
     }
 
     /// Why a lease forbids an answer, if it does.
-    fn is_blocked_by_lease(&self, wish: &ReplyRecord, known: &CheckedMessage<'_>, now: i64) -> bool {
+    fn is_blocked_by_lease(&self, reply: &ReplyRecord, known: &CheckedMessage<'_>, now: i64) -> bool {
         let lease = self.leases.get(known.thread);
-        match &wish.token {
+        match &reply.token {
             Some(token) => lease.and_then(|lease| lease.token) != Some(token),
             None => lease.is_some_and(|lease| lease.token.is_some() && now < lease.until),
         }
     }
 
     /// Whether a person wrote something since that the answer does not know of.
-    fn misses_newer_message(&self, wish: &ReplyRecord, known: &CheckedMessage<'_>) -> bool {
+    fn misses_newer_message(&self, reply: &ReplyRecord, known: &CheckedMessage<'_>) -> bool {
         let newer = |(id, other): (&&str, &CheckedMessage<'_>)| {
             other.thread == known.thread
                 && other.kind == "person"
                 && other.seq > known.seq
-                && !wish.seen.iter().any(|seen| seen == *id)
+                && !reply.seen.iter().any(|seen| seen == *id)
         };
-        wish.is_reply() && self.messages.iter().any(newer)
+        reply.is_reply() && self.messages.iter().any(newer)
     }
 
-    fn is_capped(&self, wish: &ReplyRecord, known: &CheckedMessage<'_>, now: i64) -> bool {
-        let desk = &known.limits;
+    fn is_capped(&self, reply: &ReplyRecord, known: &CheckedMessage<'_>, now: i64) -> bool {
+        let limits = &known.limits;
         let thread = self.reply_times_by_thread.get(known.thread).map_or(&[][..], Vec::as_slice);
         let person = self
             .reply_times_by_person
             .get(&known.person_key)
-            .filter(|_| wish.is_reply())
+            .filter(|_| reply.is_reply())
             .map_or(&[][..], Vec::as_slice);
-        count_within(thread, desk.window_ms, now) >= desk.per_window
-            || count_within(thread, DAY_MS, now) >= desk.per_day
-            || desk
+        count_within(thread, limits.window_ms, now) >= limits.per_window
+            || count_within(thread, DAY_MS, now) >= limits.per_day
+            || limits
                 .per_thread
                 .is_some_and(|most| self.replies_by_thread.get(known.thread).is_some_and(|all| *all >= most))
-            || count_within(person, DAY_MS, now) >= desk.per_person
+            || count_within(person, DAY_MS, now) >= limits.per_person
     }
 
     /// What took a slot and may have left, or may still leave.
@@ -334,7 +334,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
                 add(self.reply_times_by_person.entry(person).or_default());
             }
         } else if answer.guard == "cap" {
-            self.expect_event("thread.cap", thread);
+            self.expect_event("thread.cap_reached", thread);
         }
         self.slots.entry((message, &answer.slot)).or_default().push(&answer.email);
         if let Some(key) = &answer.key {
@@ -350,19 +350,19 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    fn apply_refusal(&mut self, guard: &str, wish: &'a ReplyRecord, now: i64) {
-        self.expect_event("reply.refused", &wish.message);
-        let Some(known) = self.messages.get(wish.message.as_str()) else { return };
+    fn apply_refusal(&mut self, guard: &str, reply: &'a ReplyRecord, now: i64) {
+        self.expect_event("reply.refused", &reply.message);
+        let Some(known) = self.messages.get(reply.message.as_str()) else { return };
         let deserved = match guard {
             "self" => known.kind == "own",
             "automatic" => matches!(known.kind, "machine" | "soft"),
-            "leased" => self.is_blocked_by_lease(wish, known, now),
-            "newer_message" => self.misses_newer_message(wish, known),
+            "leased" => self.is_blocked_by_lease(reply, known, now),
+            "newer_message" => self.misses_newer_message(reply, known),
             _ => false,
         };
         if !deserved {
-            let why = format!("{guard} refused {} with {:?} at {now}", wish.slot, wish.token);
-            self.add_violation(Rule::NeedlessGuard, &wish.message, why);
+            let why = format!("{guard} refused {} with {:?} at {now}", reply.slot, reply.token);
+            self.add_violation(Rule::NeedlessGuard, &reply.message, why);
         }
     }
 

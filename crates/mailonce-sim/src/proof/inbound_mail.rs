@@ -22,12 +22,12 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for message in &inbound.messages {
         messages.entry((&message.inbox, &message.message_id)).or_default().push(message);
     }
-    for (place, tries) in &mails {
-        check_messages(view, *place, tries, messages.get(place).map_or(&[], Vec::as_slice), found);
+    for (mail_key, tries) in &mails {
+        check_messages(view, *mail_key, tries, messages.get(mail_key).map_or(&[], Vec::as_slice), found);
     }
-    for (place, strangers) in messages.iter().filter(|(place, _)| !mails.contains_key(*place)) {
-        let why = format!("{} messages in {} that nobody brought", strangers.len(), place.0);
-        found.push(view.violation(Rule::MailUnasked, place.1, why, &StorySubject::id(place.1)));
+    for (mail_key, strangers) in messages.iter().filter(|(mail_key, _)| !mails.contains_key(*mail_key)) {
+        let why = format!("{} messages in {} that nobody brought", strangers.len(), mail_key.0);
+        found.push(view.violation(Rule::MailUnasked, mail_key.1, why, &StorySubject::id(mail_key.1)));
     }
     check_codes(view, &mails, &messages, found);
     check_consumes(view, found);
@@ -92,23 +92,23 @@ fn check_codes(
     for artifact in &view.history.inbound.artifacts {
         by_sender.entry((&artifact.inbox, &artifact.sender)).or_default().push(artifact);
     }
-    for (place, own) in &by_sender {
+    for (mail_key, own) in &by_sender {
         let same = |a: &Artifact, b: &Artifact| {
             !a.value.is_empty() && a.value == b.value && (a.found_at - b.found_at).abs() < SAME_CODE_WINDOW_MS
         };
         let twin = |n: usize| own[..n].iter().find(|earlier| same(earlier, own[n])).map(|earlier| (earlier, own[n]));
         if let Some((first, second)) = (0..own.len()).find_map(twin) {
-            let why = format!("{} and {} hold one code of {}", first.id, second.id, place.1);
-            found.push(view.violation(Rule::CodeTwice, place.1, why, &StorySubject::id(&second.id)));
+            let why = format!("{} and {} hold one code of {}", first.id, second.id, mail_key.1);
+            found.push(view.violation(Rule::CodeTwice, mail_key.1, why, &StorySubject::id(&second.id)));
         }
     }
-    for (place, tries) in mails.iter().filter(|(place, _)| messages.contains_key(*place)) {
+    for (mail_key, tries) in mails.iter().filter(|(mail_key, _)| messages.contains_key(*mail_key)) {
         let Some(first) = tries.first().filter(|first| !first.code.is_empty()) else { continue };
-        let own = by_sender.get(&(place.0, first.sender.as_str())).map_or(&[][..], Vec::as_slice);
+        let own = by_sender.get(&(mail_key.0, first.sender.as_str())).map_or(&[][..], Vec::as_slice);
         // A value that the rig may not see counts as the right one.
         if !own.iter().any(|artifact| artifact.value.is_empty() || artifact.value == first.code) {
-            let why = format!("no artifact holds {} in {}", first.code, place.0);
-            found.push(view.violation(Rule::CodeLost, place.1, why, &StorySubject::id(place.1)));
+            let why = format!("no artifact holds {} in {}", first.code, mail_key.0);
+            found.push(view.violation(Rule::CodeLost, mail_key.1, why, &StorySubject::id(mail_key.1)));
         }
     }
 }
@@ -194,7 +194,9 @@ fn check_inbound_events(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         }
     }
     let kinds = ["message.received", "artifact.found", "artifact.consumed", "delivery.duplicate"];
-    for ((kind, id), _) in told.iter().filter(|(place, _)| kinds.contains(&place.0) && !wanted.contains(*place)) {
+    for ((kind, id), _) in
+        told.iter().filter(|(mail_key, _)| kinds.contains(&mail_key.0) && !wanted.contains(*mail_key))
+    {
         found.push(view.violation(Rule::MailTold, id, format!("{kind} about nothing"), &StorySubject::id(id)));
     }
 }

@@ -48,9 +48,9 @@ fn check_cancel(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Vec<Viol
 fn was_marked_before(moves: &[&HandoffTransition], number: u16, call: &CallRecord) -> bool {
     let own: Vec<&&HandoffTransition> = moves.iter().filter(|step| step.handoff == number).collect();
     let ended = call.ended.unwrap_or(u64::MAX);
-    own.iter().enumerate().filter(|(_, step)| step.at <= ended).any(|(place, step)| match step.to.as_str() {
+    own.iter().enumerate().filter(|(_, step)| step.at <= ended).any(|(index, step)| match step.to.as_str() {
         "sent" | "delivered" | "bounced" | "complained" | "unknown" | "abandoned" => true,
-        "sending" => own.get(place + 1).is_none_or(|next| next.at >= call.at),
+        "sending" => own.get(index + 1).is_none_or(|next| next.at >= call.at),
         _ => false,
     })
 }
@@ -83,11 +83,11 @@ pub(super) fn proves_arrival(fact: &Evidence) -> bool {
 
 /// The policy resends what is in doubt, ten minutes after its first attempt, while nothing proves that it arrived.
 fn check_policy_timing(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff, found: &mut Vec<Violation>) {
-    for (place, fact) in handoff.evidence.iter().enumerate() {
+    for (index, fact) in handoff.evidence.iter().enumerate() {
         if fact.source != "policy" || fact.says != "again" {
             continue;
         }
-        if handoff.evidence.iter().take(place).any(proves_arrival) {
+        if handoff.evidence.iter().take(index).any(proves_arrival) {
             let why = format!("the policy sent handoff {} again although its arrival is on record", handoff.number);
             found.push(view.email_violation(Rule::Hasty, email, why));
         }
@@ -105,7 +105,7 @@ fn check_policy_timing(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff
 
 /// A fact that the next hop has the mail moves its handoff, and the worst news stands.
 fn check_facts(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff, found: &mut Vec<Violation>) {
-    let rank = |word: &str| ["accepted", "delivered", "bounced", "complained"].iter().position(|news| *news == word);
+    let rank = |kind: &str| ["accepted", "delivered", "bounced", "complained"].iter().position(|news| *news == kind);
     let says = |fact: &Evidence| rank(if fact.says == "delayed" { "accepted" } else { &fact.says });
     let Some(worst) = handoff.evidence.iter().filter_map(says).max() else { return };
     let stands = rank(if handoff.state == "sent" { "accepted" } else { &handoff.state });

@@ -53,9 +53,9 @@ impl<'a> StorySubject<'a> {
 
     fn concerns(&self, call: &CallRecord) -> bool {
         let named = |id: &String| self.emails.contains(id.as_str());
-        let told = matches!(&call.end, CallOutcome::Ok { ids, .. } if ids.iter().any(named));
+        let was_answered = matches!(&call.end, CallOutcome::Ok { ids, .. } if ids.iter().any(named));
         let keyed = self.key.is_some_and(|(team, key)| call.team == team && call.key.as_deref() == Some(key));
-        told || keyed || call.about.as_ref().is_some_and(named)
+        was_answered || keyed || call.about.as_ref().is_some_and(named)
     }
 }
 
@@ -117,15 +117,15 @@ fn describe_outcome(call: &CallRecord) -> String {
 
 fn describe_arrival(arrival: &HopArrival) -> String {
     let HopArrival { transport, to, bytes, taken, .. } = arrival;
-    let word = if *taken { "takes" } else { "sees" };
+    let verb = if *taken { "takes" } else { "sees" };
     let key = arrival.key.as_ref().map(|key| format!(" key {key}")).unwrap_or_default();
-    format!("{transport} {word} a mail to {} ({bytes:x}){key}", to.join("+"))
+    format!("{transport} {verb} a mail to {} ({bytes:x}){key}", to.join("+"))
 }
 
 fn describe_delivery(brought: &DeliveryTry) -> String {
     let DeliveryTry { way, inbox, sender, code, acknowledged, .. } = brought;
-    let word = if *acknowledged { "is told that it is kept" } else { "hears nothing" };
-    format!("{sender} brings it to {inbox} by {way} with the code `{code}` and {word}")
+    let verb = if *acknowledged { "is told that it is kept" } else { "hears nothing" };
+    format!("{sender} brings it to {inbox} by {way} with the code `{code}` and {verb}")
 }
 
 fn describe_consume(take: &ConsumeTry) -> String {

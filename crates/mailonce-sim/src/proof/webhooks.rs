@@ -11,10 +11,10 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let webhooks = &view.history.webhooks;
     for (team, until) in &webhooks.owed {
         let own = |one: &&ReceivedWebhook| one.team == *team && one.seq <= *until;
-        let told: Vec<&ReceivedWebhook> = webhooks.came.iter().filter(own).collect();
-        check_all_delivered(view, (team, *until), &told, found);
-        check_notice_ids(view, &told, found);
-        check_subject_order(view, &told, found);
+        let received: Vec<&ReceivedWebhook> = webhooks.came.iter().filter(own).collect();
+        check_all_delivered(view, (team, *until), &received, found);
+        check_notice_ids(view, &received, found);
+        check_subject_order(view, &received, found);
     }
 }
 
@@ -22,18 +22,18 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
 fn check_all_delivered(
     view: &HistoryIndex<'_>,
     (team, until): (&str, u64),
-    told: &[&ReceivedWebhook],
+    received: &[&ReceivedWebhook],
     found: &mut Vec<Violation>,
 ) {
     let owed = view.history.events.iter().filter(|event| event.team == *team && event.seq <= until);
     let owed: BTreeMap<&str, &str> = owed.map(|event| (event.id.as_str(), event.about.as_str())).collect();
-    let came: BTreeSet<&str> = told.iter().map(|one| one.event.as_str()).collect();
+    let came: BTreeSet<&str> = received.iter().map(|one| one.event.as_str()).collect();
     if view.history.healed {
         for (event, about) in owed.iter().filter(|(event, _)| !came.contains(*event)) {
             found.push(view.violation(Rule::NoticeLost, event, "the endpoint never got it", &StorySubject::id(about)));
         }
     }
-    for one in told {
+    for one in received {
         let subject = StorySubject::id(&one.about);
         if !owed.contains_key(one.event.as_str()) {
             found.push(view.violation(Rule::NoticeForged, &one.event, "no such event", &subject));
@@ -45,9 +45,9 @@ fn check_all_delivered(
 }
 
 /// An event comes under one id, and an id stands for one event.
-fn check_notice_ids(view: &HistoryIndex<'_>, told: &[&ReceivedWebhook], found: &mut Vec<Violation>) {
+fn check_notice_ids(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], found: &mut Vec<Violation>) {
     let (mut by_event, mut by_id) = (BTreeMap::new(), BTreeMap::new());
-    for one in told {
+    for one in received {
         let (event, id) = (one.event.as_str(), one.id.as_str());
         if *by_event.entry(event).or_insert(id) != id || *by_id.entry(id).or_insert(event) != event {
             found.push(view.violation(
@@ -61,9 +61,9 @@ fn check_notice_ids(view: &HistoryIndex<'_>, told: &[&ReceivedWebhook], found: &
 }
 
 /// Events about one subject arrive for the first time in their order.
-fn check_subject_order(view: &HistoryIndex<'_>, told: &[&ReceivedWebhook], found: &mut Vec<Violation>) {
+fn check_subject_order(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], found: &mut Vec<Violation>) {
     let (mut last, mut seen) = (BTreeMap::new(), BTreeSet::new());
-    for one in told.iter().filter(|one| seen.insert(one.event.as_str())) {
+    for one in received.iter().filter(|one| seen.insert(one.event.as_str())) {
         let before = last.insert(one.about.as_str(), one.seq).unwrap_or(0);
         if before >= one.seq {
             let why = format!("{} came first after {before} of the same subject", one.seq);

@@ -1,5 +1,5 @@
-//! What rigs found, written down and told: [`summary`] is the form in which every rig leaves its figures,
-//! [`page`] makes `docs/proof.md` of them. Nobody types a figure.
+//! Test results: [`summary`] is the format in which each test saves them, and [`page`] renders `docs/proof.md` from
+//! them.
 
 pub mod page;
 pub mod summary;

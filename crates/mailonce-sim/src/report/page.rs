@@ -1,8 +1,7 @@
-//! `docs/proof.md`: the template beside this file with the figures in it.
+//! Renders `docs/proof.md` from the template next to this file.
 //!
-//! A place is written `{{rig.what}}`. `what` is `facts` (how it was run and what it found), `table` (more figures), or
-//! the name of a count, which becomes the figure with its name. A rig without figures was not run, and the page
-//! says so.
+//! A placeholder is written `{{rig.what}}`. `what` is `facts` (how it ran and what it found), `table` (more figures),
+//! or the name of a count. The page says so if a test has no results.
 
 use serde_json::Value;
 use std::{
@@ -12,37 +11,38 @@ use std::{
 
 use super::summary::{RIGS, RunSummary};
 
-/// The text around the figures.
+/// The template.
 pub const TEMPLATE: &str = include_str!("proof.md");
 
-/// Why there is no page.
+/// Why the page cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The template names something that does not exist.
+    /// The template has an unknown placeholder.
     #[error("the template names {{{{{0}}}}}, which is nothing")]
     UnknownPlaceholder(String),
-    /// It could not be written.
+    /// Formatting failed.
     #[error(transparent)]
     Write(#[from] fmt::Error),
 }
 
-/// The page.
+/// Renders the page.
 pub fn render_page(template: &str, summaries: &BTreeMap<String, RunSummary>) -> Result<String, PageError> {
     let mut page = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (place, after) = after.split_once("}}").ok_or_else(|| PageError::UnknownPlaceholder(after.to_owned()))?;
+        let (placeholder, after) =
+            after.split_once("}}").ok_or_else(|| PageError::UnknownPlaceholder(after.to_owned()))?;
         page.push_str(before);
-        page.push_str(&fill_placeholder(place, summaries)?);
+        page.push_str(&fill_placeholder(placeholder, summaries)?);
         rest = after;
     }
     page.push_str(rest);
     Ok(page)
 }
 
-fn fill_placeholder(place: &str, summaries: &BTreeMap<String, RunSummary>) -> Result<String, PageError> {
-    let nothing = || PageError::UnknownPlaceholder(place.to_owned());
-    let (rig, what) = place.trim().split_once('.').ok_or_else(nothing)?;
+fn fill_placeholder(placeholder: &str, summaries: &BTreeMap<String, RunSummary>) -> Result<String, PageError> {
+    let nothing = || PageError::UnknownPlaceholder(placeholder.to_owned());
+    let (rig, what) = placeholder.trim().split_once('.').ok_or_else(nothing)?;
     if !RIGS.contains(&rig) {
         return Err(nothing());
     }
@@ -62,7 +62,7 @@ fn fill_placeholder(place: &str, summaries: &BTreeMap<String, RunSummary>) -> Re
     }
 }
 
-/// How it was run, and what it found.
+/// How the test ran, and what it found.
 fn facts_table(summary: &RunSummary) -> Result<String, fmt::Error> {
     let RunSummary { rig: _, version, command, started, seconds, seeds, counts, violations, table: _, state: _ } =
         summary;
@@ -110,12 +110,12 @@ fn show_duration(seconds: f64) -> String {
     }
 }
 
-/// 1234567 as 1,234,567.
+/// Formats 1234567 as 1,234,567.
 fn group_thousands(figure: u64) -> String {
     let digits = figure.to_string();
     let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -1,5 +1,5 @@
-//! The figures of one run of a rig, `target/proof/<rig>.json`. A long run writes them again and again, and one that was
-//! cut goes on from there.
+//! The results of one test run, `target/proof/<rig>.json`. A long run saves them repeatedly, and an interrupted one
+//! continues from them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,64 +13,64 @@ use std::{
 
 use mailonce_core::time::Time;
 
-/// Every rig that may leave figures.
+/// Every test that may save results.
 pub const RIGS: &[&str] =
     &["kills", "judge", "worlds", "mutants", "faults", "failovers", "clocks", "differential", "model", "fuzz"];
 
-/// What one run of a rig found.
+/// The results of one test run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// Which rig.
+    /// The name of the test.
     pub rig: String,
-    /// Of which state of the code, as `git describe` names it.
+    /// The version of the code, from `git describe`.
     pub version: String,
-    /// The command that runs it again.
+    /// The command that repeats it.
     pub command: String,
-    /// When it began.
+    /// Its start.
     pub started: String,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
-    /// The numbers that everything followed from: one, or a list, or a range in words.
+    /// The seeds: one, a list, or a range as text.
     #[serde(default)]
     pub seeds: Value,
-    /// What was counted, by name.
+    /// Counts by name.
     pub counts: BTreeMap<String, u64>,
-    /// What did not hold.
+    /// Broken invariants.
     pub violations: Vec<Value>,
-    /// More figures: a row of names, then rows of values.
+    /// More figures: a header row, then rows of values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub table: Vec<Vec<String>>,
-    /// What the rig goes on from, in its own words.
+    /// The state from which an interrupted run continues.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub state: Value,
 }
 
-/// A run that began.
+/// A run in progress.
 #[derive(Debug)]
 pub struct TestRun {
     rig: &'static str,
     started: String,
     started_at: Instant,
-    /// Seconds of the runs before that it goes on with.
+    /// Duration of the interrupted runs that it continues.
     earlier_seconds: f64,
-    /// What ran, where it is not this command.
+    /// The command, if it is not this program.
     command: Option<String>,
 }
 
 impl TestRun {
-    /// Begins a run.
+    /// Starts a run.
     pub fn start(rig: &'static str) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = Time(wall.as_millis() as i64).to_string();
         Self { rig, started, started_at: Instant::now(), earlier_seconds: 0.0, command: None }
     }
 
-    /// A run that another command began.
+    /// Starts a run under another command's name.
     pub fn start_as(rig: &'static str, command: &str) -> Self {
         Self { command: Some(command.to_owned()), ..Self::start(rig) }
     }
 
-    /// Goes on with what a run of the same code left in a folder, if one did, and says from where.
+    /// Continues a run of the same code from its results in a folder, if there are any. Returns its saved state.
     pub fn resume(rig: &'static str, dir: &Path) -> io::Result<(Self, Value)> {
         let run = Self::start(rig);
         match RunSummary::read(dir, rig)?.filter(|left| left.version == code_version()) {
@@ -81,7 +81,7 @@ impl TestRun {
         }
     }
 
-    /// What it found, without figures yet.
+    /// Its summary, without counts yet.
     pub fn summary(&self) -> RunSummary {
         RunSummary {
             rig: self.rig.to_owned(),
@@ -99,7 +99,7 @@ impl TestRun {
 }
 
 impl RunSummary {
-    /// Writes it into a folder under its rig's name. A reader finds the old file or the new one, never a half.
+    /// Writes the summary to a folder. The file is replaced atomically.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)?;
         let fresh = dir.join(format!("{}.fresh", self.rig));
@@ -107,7 +107,7 @@ impl RunSummary {
         fs::rename(&fresh, summary_path(dir, &self.rig))
     }
 
-    /// What a rig left in a folder, if it did.
+    /// Reads the summary of a test from a folder, if it exists.
     pub fn read(dir: &Path, rig: &str) -> io::Result<Option<Self>> {
         match fs::read(summary_path(dir, rig)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -116,12 +116,12 @@ impl RunSummary {
         }
     }
 
-    /// Counts something.
+    /// Sets a count.
     pub fn add_count(&mut self, name: &str, figure: u64) {
         self.counts.insert(name.to_owned(), figure);
     }
 
-    /// The summaries in a folder, by rig. One that cannot be read is an error, one that is not there is not.
+    /// The summaries in a folder by test. A missing one is skipped; an unreadable one is an error.
     pub fn read_all(dir: &Path) -> io::Result<BTreeMap<String, Self>> {
         let mut all = BTreeMap::new();
         for rig in RIGS {
@@ -135,7 +135,7 @@ fn summary_path(dir: &Path, rig: &str) -> PathBuf {
     dir.join(format!("{rig}.json"))
 }
 
-/// This command, wherever the program lies.
+/// This command, without the folder of the program.
 fn current_command() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(program) = words.first_mut() {
@@ -144,7 +144,7 @@ fn current_command() -> String {
     words.join(" ")
 }
 
-/// The state of the code.
+/// The version of the code.
 fn code_version() -> String {
     let git = Command::new("git").args(["describe", "--always", "--dirty", "--tags"]).output();
     let named = git.ok().filter(|output| output.status.success());

@@ -97,14 +97,14 @@ impl WorldCampaign {
     pub fn run_resumed<E>(
         &self,
         mut sum: WorldSummary,
-        mut told: impl FnMut(&WorldSummary) -> Result<(), E>,
+        mut reported: impl FnMut(&WorldSummary) -> Result<(), E>,
     ) -> Result<WorldSummary, E> {
         let bar = progress_bar(self.worlds);
         while sum.worlds < self.worlds && (sum.violations == 0 || !self.stop_at_first) {
             bar.set_position(sum.worlds);
             let (seed, worlds) = (self.seed.wrapping_add(sum.worlds), WORLDS_PER_PART.min(self.worlds - sum.worlds));
             sum.merge_part(Self { seed, worlds, ..*self }.run_with_bar(&bar));
-            told(&sum)?;
+            reported(&sum)?;
         }
         bar.finish_and_clear();
         Ok(sum)
@@ -256,13 +256,13 @@ mod tests {
         let campaign = WorldCampaign { seed: 40, worlds: 12, jobs: 2, mutant: None, stop_at_first: false };
         let whole = campaign.run();
         let part = WorldCampaign { worlds: 5, ..campaign }.run();
-        let mut told = 0;
+        let mut reported = 0;
         let joined = campaign.run_resumed(part, |sum| {
-            told = sum.worlds;
+            reported = sum.worlds;
             Ok::<(), ()>(())
         });
         let joined = joined.unwrap();
-        assert_eq!((joined.worlds, joined.trace, told), (12, whole.trace, 12));
+        assert_eq!((joined.worlds, joined.trace, reported), (12, whole.trace, 12));
         assert_eq!((joined.faults, joined.states, joined.emails), (whole.faults, whole.states, whole.emails));
     }
 }

@@ -83,28 +83,28 @@ impl SimulatedClients {
         self.known_emails.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn remember_email(&self, told: KnownEmail) {
+    pub(super) fn remember_email(&self, target: KnownEmail) {
         let mut all = self.known_emails.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.iter().any(|known| known.id == told.id) {
-            all.push(told);
+        if !all.iter().any(|known| known.id == target.id) {
+            all.push(target);
         }
     }
 
     /// Asks for a wish.
-    pub(super) async fn send_planned(self, engine: Arc<Engine>, wish: PlannedSend, words: u64, turn: bool) {
-        let (key, team) = (wish.idempotency_key(), team_name(wish.team));
-        self.record_key_expiry(&wish).await;
-        let mut call = CallRecord::new(0, &team, wish.call_kind());
+    pub(super) async fn send_planned(self, engine: Arc<Engine>, send: PlannedSend, variant: u64, turn: bool) {
+        let (key, team) = (send.idempotency_key(), team_name(send.team));
+        self.record_key_expiry(&send).await;
+        let mut call = CallRecord::new(0, &team, send.call_kind());
         (call.key, call.wanted, call.forgives) =
-            (key.clone(), wish.expected_emails(words), wish.forgives_other_content());
+            (key.clone(), send.expected_emails(variant), send.forgives_other_content());
         call.may_fail = vec!["key_mismatch".into()];
         let began = self.shared.first_called_at(&(team, key.clone()));
         let call = self.shared.begin_call(call);
-        let answer = self.call_engine(&engine, &wish, words, turn).await;
+        let answer = self.call_engine(&engine, &send, variant, turn).await;
         let end = answer.map_or_else(
             |problem| failure_outcome(&problem),
             |(first, ids)| {
-                self.remember_accepted(&wish, key.as_deref(), &ids, began);
+                self.remember_accepted(&send, key.as_deref(), &ids, began);
                 CallOutcome::Ok { first, ids: ids.iter().map(ToString::to_string).collect() }
             },
         );
@@ -115,12 +115,12 @@ impl SimulatedClients {
     async fn call_engine(
         &self,
         engine: &Engine,
-        wish: &PlannedSend,
-        words: u64,
+        send: &PlannedSend,
+        variant: u64,
         turn: bool,
     ) -> Result<(bool, Vec<EmailId>), Problem> {
-        let (caller, mut requests) = (&self.callers[wish.team], wish.to_requests(words, turn));
-        if let SendIdentity::Batch(key) = &wish.identity {
+        let (caller, mut requests) = (&self.callers[send.team], send.to_requests(variant, turn));
+        if let SendIdentity::Batch(key) = &send.identity {
             let items = requests.into_iter().map(Ok).collect();
             let answer = engine.send_batch(caller, Key::parse(key).ok(), items, true).await?;
             return Ok((!answer.replayed, answer.items.iter().flatten().map(|sent| sent.id).collect()));
@@ -130,28 +130,28 @@ impl SimulatedClients {
         Ok((sent.first, vec![sent.id]))
     }
 
-    fn remember_accepted(&self, wish: &PlannedSend, key: Option<&str>, ids: &[EmailId], began: i64) {
+    fn remember_accepted(&self, send: &PlannedSend, key: Option<&str>, ids: &[EmailId], began: i64) {
         for id in ids {
-            self.remember_email(KnownEmail { id: *id, team: wish.team, key: key.map(str::to_owned) });
-            if let Some(minutes) = wish.delay_minutes {
+            self.remember_email(KnownEmail { id: *id, team: send.team, key: key.map(str::to_owned) });
+            if let Some(minutes) = send.delay_minutes {
                 self.shared.record_due_time(*id, began + minutes as i64 * 60_000);
             }
         }
     }
 
     /// A key whose time is over may be bound again: the judge must know.
-    async fn record_key_expiry(&self, wish: &PlannedSend) {
-        let (Some(key), team) = (wish.idempotency_key(), self.callers[wish.team].team.id) else { return };
+    async fn record_key_expiry(&self, send: &PlannedSend) {
+        let (Some(key), team) = (send.idempotency_key(), self.callers[send.team].team.id) else { return };
         let query = EmailQuery { limit: usize::MAX, ..EmailQuery::default() };
         let Ok(page) = self.store.emails(team, query).await else { return };
         let people = |to: &[String]| to.iter().cloned().collect::<BTreeSet<String>>();
-        let wished = |email: &&Email| wish.to.iter().any(|to| people(to) == people(&email.head.to));
-        for email in page.rows.iter().filter(wished) {
+        let is_match = |email: &&Email| send.to.iter().any(|to| people(to) == people(&email.head.to));
+        for email in page.rows.iter().filter(is_match) {
             // Only what ended is ever forgotten, by the clock of whoever is furthest ahead.
             let over =
                 email.settled_at.is_some_and(|at| at.0 + email.ttl.0 <= self.shared.latest_time() + CALL_LEEWAY_MS);
             if over && self.shared.record_key_expiry(email.id) {
-                let mut call = CallRecord::new(0, &team_name(wish.team), CallKind::Forget);
+                let mut call = CallRecord::new(0, &team_name(send.team), CallKind::Forget);
                 (call.key, call.about) = (Some(key.clone()), Some(email.id.to_string()));
                 let call = self.shared.begin_call(call);
                 self.shared.end_call(call, CallOutcome::Ok { first: true, ids: Vec::new() }, false);
@@ -160,49 +160,55 @@ impl SimulatedClients {
     }
 
     /// Asks something about an email, as this team.
-    pub(super) async fn run_operation(self, engine: Arc<Engine>, told: KnownEmail, deed: EmailOperation, team: usize) {
-        let owner = self.callers[told.team].team.id;
-        let Ok(Some(before)) = self.store.email(owner, told.id).await else { return };
-        if deed == EmailOperation::Forget && told.key.is_none() {
+    pub(super) async fn run_operation(
+        self,
+        engine: Arc<Engine>,
+        target: KnownEmail,
+        operation: EmailOperation,
+        team: usize,
+    ) {
+        let owner = self.callers[target.team].team.id;
+        let Ok(Some(before)) = self.store.email(owner, target.id).await else { return };
+        if operation == EmailOperation::Forget && target.key.is_none() {
             return;
         }
         let caller = self.callers[team].clone();
-        let call = self.shared.begin_call(self.call_for(&told, deed, team));
-        let done = match deed {
-            EmailOperation::Cancel => engine.cancel(&caller, told.id, None).await.map(|email| vec![email.value.id]),
-            EmailOperation::Resend => engine.resend(&caller, told.id, None, None).await.map(|sent| {
+        let call = self.shared.begin_call(self.call_for(&target, operation, team));
+        let done = match operation {
+            EmailOperation::Cancel => engine.cancel(&caller, target.id, None).await.map(|email| vec![email.value.id]),
+            EmailOperation::Resend => engine.resend(&caller, target.id, None, None).await.map(|sent| {
                 self.remember_email(KnownEmail { id: sent.id, team, key: None });
                 vec![sent.id]
             }),
             EmailOperation::Resolve(choice) | EmailOperation::ResolveStale(choice) => {
-                let stale = u32::from(matches!(deed, EmailOperation::ResolveStale(_)));
-                let wish = ResolveRequest { choice, rev: before.rev - stale, handoff: None, reason: None };
-                engine.resolve(&caller, told.id, wish, None).await.map(|email| vec![email.id])
+                let stale = u32::from(matches!(operation, EmailOperation::ResolveStale(_)));
+                let send = ResolveRequest { choice, rev: before.rev - stale, handoff: None, reason: None };
+                engine.resolve(&caller, target.id, send, None).await.map(|email| vec![email.id])
             }
-            EmailOperation::Forget => match told.key.as_deref().and_then(|key| Key::parse(key).ok()) {
+            EmailOperation::Forget => match target.key.as_deref().and_then(|key| Key::parse(key).ok()) {
                 Some(key) => engine.forget_key(&caller, &key).await.map(|_| Vec::new()),
                 None => return,
             },
-            EmailOperation::Read => engine.email(&caller, told.id).await.map(|email| vec![email.id]),
+            EmailOperation::Read => engine.email(&caller, target.id).await.map(|email| vec![email.id]),
         };
         let end = match done {
             Ok(ids) => CallOutcome::Ok { first: false, ids: ids.iter().map(ToString::to_string).collect() },
             Err(problem) => failure_outcome(&problem),
         };
-        let after = self.store.email(owner, told.id).await.ok().flatten();
-        let must_fail = team == told.team && after.is_some_and(|after| must_fail(deed, &before, &after));
+        let after = self.store.email(owner, target.id).await.ok().flatten();
+        let must_fail = team == target.team && after.is_some_and(|after| must_fail(operation, &before, &after));
         self.shared.end_call(call, end, must_fail);
     }
 
-    fn call_for(&self, told: &KnownEmail, deed: EmailOperation, team: usize) -> CallRecord {
-        let verb = match deed {
+    fn call_for(&self, target: &KnownEmail, operation: EmailOperation, team: usize) -> CallRecord {
+        let verb = match operation {
             EmailOperation::Cancel => CallKind::Cancel,
             EmailOperation::Resend => CallKind::Resend,
             EmailOperation::Resolve(_) | EmailOperation::ResolveStale(_) => CallKind::Resolve,
             EmailOperation::Forget => CallKind::Forget,
             EmailOperation::Read => CallKind::Look,
         };
-        let may_fail: &[&str] = match deed {
+        let may_fail: &[&str] = match operation {
             EmailOperation::Cancel => &["too_late"],
             EmailOperation::Resend => {
                 &["not_terminal", "use_resolve", "budget_spent", "key_mismatch", "already_answered"]
@@ -213,13 +219,13 @@ impl SimulatedClients {
         };
         let mut call = CallRecord::new(0, &team_name(team), verb);
         call.may_fail = may_fail.iter().map(|code| (*code).to_owned()).collect();
-        if team != told.team {
+        if team != target.team {
             call.may_fail.push("not_found".into());
         }
-        if deed == EmailOperation::Forget {
-            call.key.clone_from(&told.key);
+        if operation == EmailOperation::Forget {
+            call.key.clone_from(&target.key);
         } else {
-            call.about = Some(told.id.to_string());
+            call.about = Some(target.id.to_string());
         }
         call
     }
@@ -258,9 +264,9 @@ impl SimulatedClients {
 }
 
 /// Whether a deed was not allowed at any moment between two looks.
-fn must_fail(deed: EmailOperation, before: &Email, after: &Email) -> bool {
+fn must_fail(operation: EmailOperation, before: &Email, after: &Email) -> bool {
     let still = before.handoffs == after.handoffs;
-    match deed {
+    match operation {
         EmailOperation::Cancel => {
             let out =
                 |email: &Email| email.handoffs.iter().any(|h| h.state.is_terminal() && !h.state.is_surely_unsent());

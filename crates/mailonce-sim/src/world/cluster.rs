@@ -62,28 +62,28 @@ impl SimulatedCluster {
         let watcher = Arc::clone(shared);
         store.subscribe_to_emails(Arc::new(move |email: &Email| watcher.record_handoff_states(email)));
         let hops = shared.plan.hops.iter().enumerate().map(|(n, class)| SimulatedHop::new(shared, n, *class)).collect();
-        let (nodes, callers, places) = (Vec::new(), Vec::new(), Vec::new());
-        let mut town = Self { shared: Arc::clone(shared), store, hops, nodes, callers, inboxes: places };
+        let (nodes, callers, inboxes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cluster = Self { shared: Arc::clone(shared), store, hops, nodes, callers, inboxes };
         for team in 0..shared.plan.teams {
             let caller = test_caller(team);
-            let _made = town.store.create_team(Team::clone(&caller.team), ApiKey::clone(&caller.key), None).await?;
-            town.callers.push(caller);
+            let _made = cluster.store.create_team(Team::clone(&caller.team), ApiKey::clone(&caller.key), None).await?;
+            cluster.callers.push(caller);
         }
-        let teams: Vec<TeamId> = town.callers.iter().map(|caller| caller.team.id).collect();
+        let teams: Vec<TeamId> = cluster.callers.iter().map(|caller| caller.team.id).collect();
         if shared.plan.code_mails > 0 {
-            town.inboxes = code_mail::create_inboxes(&town.store, &teams, None).await?;
+            cluster.inboxes = code_mail::create_inboxes(&cluster.store, &teams, None).await?;
         }
         if shared.plan.conversation_mails > 0 {
-            let desk = conversation_mail::draw_reply_limits(&shared.plan);
-            town.inboxes.extend(code_mail::create_inboxes(&town.store, &teams, Some(&desk)).await?);
-            let desks = town.inboxes.iter().filter(|place| place.has_agents);
-            desks.for_each(|place| shared.record_reply_limits(&place.address, desk.clone()));
+            let limits = conversation_mail::draw_reply_limits(&shared.plan);
+            cluster.inboxes.extend(code_mail::create_inboxes(&cluster.store, &teams, Some(&limits)).await?);
+            let agent_inboxes = cluster.inboxes.iter().filter(|inbox| inbox.has_agents);
+            agent_inboxes.for_each(|inbox| shared.record_reply_limits(&inbox.address, limits.clone()));
         }
         for node in 0..shared.plan.nodes {
-            let node = town.start_node(node, 0, Arc::default()).await?;
-            town.nodes.push(node);
+            let node = cluster.start_node(node, 0, Arc::default()).await?;
+            cluster.nodes.push(node);
         }
-        Ok(town)
+        Ok(cluster)
     }
 
     /// Starts one life of a node.

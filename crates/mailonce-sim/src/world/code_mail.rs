@@ -43,14 +43,14 @@ pub(super) struct SimulatedInbox {
 pub(super) async fn create_inboxes(
     store: &Memory,
     teams: &[TeamId],
-    desk: Option<&ReplyLimits>,
+    limits: Option<&ReplyLimits>,
 ) -> Result<Vec<SimulatedInbox>, StoreError> {
-    let mut places = Vec::new();
+    let mut inboxes = Vec::new();
     for (number, team) in teams.iter().enumerate() {
         // Ids carry their time, and this one is from before all others.
-        let (kind, word) = if desk.is_some() { (10, "desk") } else { (9, "agent") };
+        let (kind, local_part) = if limits.is_some() { (10, "desk") } else { (9, "agent") };
         let id = InboxId(Uuid::from_u128((kind << 32) | number as u128));
-        let address = format!("{word}{number}@inbox.example");
+        let address = format!("{local_part}{number}@inbox.example");
         let inbox = Inbox {
             id,
             team: *team,
@@ -59,12 +59,12 @@ pub(super) async fn create_inboxes(
             client_id: None,
             created_at: Time(0),
             latest_seq: 0,
-            settings: desk.map(conversation_mail::inbox_settings).unwrap_or_default(),
+            settings: limits.map(conversation_mail::inbox_settings).unwrap_or_default(),
         };
         let _made = store.create_inbox(inbox, None).await?;
-        places.push(SimulatedInbox { id, team: *team, number, address, has_agents: desk.is_some() });
+        inboxes.push(SimulatedInbox { id, team: *team, number, address, has_agents: limits.is_some() });
     }
-    Ok(places)
+    Ok(inboxes)
 }
 
 /// A mail.
@@ -121,38 +121,47 @@ impl CodeMail {
 }
 
 /// The mails of a world.
-pub(super) fn draw_code_mail(shared: &WorldState, places: &[SimulatedInbox]) -> Vec<CodeMail> {
-    let places: Vec<&SimulatedInbox> = places.iter().filter(|place| !place.has_agents).collect();
-    let place = |number: usize| SimulatedInbox::clone(places[number / 2 % places.len()]);
-    (0..shared.plan.code_mails).map(|number| CodeMail { inbox: place(number), number: number as u64 }).collect()
+pub(super) fn draw_code_mail(shared: &WorldState, inboxes: &[SimulatedInbox]) -> Vec<CodeMail> {
+    let inboxes: Vec<&SimulatedInbox> = inboxes.iter().filter(|inbox| !inbox.has_agents).collect();
+    let inbox = |number: usize| SimulatedInbox::clone(inboxes[number / 2 % inboxes.len()]);
+    (0..shared.plan.code_mails).map(|number| CodeMail { inbox: inbox(number), number: number as u64 }).collect()
 }
 
 /// One step: the next mail comes, others come again, and agents want codes.
-pub(super) fn deliver_due_mail(town: &SimulatedCluster, clients: &SimulatedClients, mails: &[CodeMail], step: usize) {
-    let shared = &town.shared;
+pub(super) fn deliver_due_mail(
+    cluster: &SimulatedCluster,
+    clients: &SimulatedClients,
+    mails: &[CodeMail],
+    step: usize,
+) {
+    let shared = &cluster.shared;
     let seen = &mails[..mails.len().min(step + 1)];
     let mut turns: Vec<&CodeMail> = mails.iter().skip(step).take(1).collect();
     while !seen.is_empty() && shared.below(10) < 4 {
         turns.push(&seen[shared.below(seen.len() as u64) as usize]);
     }
     for mail in turns {
-        let (Some(engine), hook) = (town.any_engine(), shared.below(2) == 0) else { continue };
+        let (Some(engine), hook) = (cluster.any_engine(), shared.below(2) == 0) else { continue };
         tokio::spawn(deliver(Arc::clone(shared), engine, mail.to_delivery_attempt(hook), mail.to_incoming(hook)));
     }
     while !seen.is_empty() && shared.below(10) < 5 {
         let (mail, consumer) = (&seen[shared.below(seen.len() as u64) as usize], shared.below(CONSUMERS_PER_CODE));
-        let Some(engine) = town.any_engine() else { continue };
+        let Some(engine) = cluster.any_engine() else { continue };
         tokio::spawn(consume_code(clients.clone(), engine, mail.clone(), consumer));
     }
 }
 
 /// After healing every mail that was brought and never acknowledged comes once more, and every code is wanted.
-pub(super) async fn redeliver_unacknowledged(town: &SimulatedCluster, clients: &SimulatedClients, mails: &[CodeMail]) {
+pub(super) async fn redeliver_unacknowledged(
+    cluster: &SimulatedCluster,
+    clients: &SimulatedClients,
+    mails: &[CodeMail],
+) {
     for mail in mails {
-        let Some(engine) = town.any_engine() else { continue };
-        if !town.shared.is_acknowledged(&mail.message_id()) {
+        let Some(engine) = cluster.any_engine() else { continue };
+        if !cluster.shared.is_acknowledged(&mail.message_id()) {
             deliver(
-                Arc::clone(&town.shared),
+                Arc::clone(&cluster.shared),
                 Arc::clone(&engine),
                 mail.to_delivery_attempt(false),
                 mail.to_incoming(false),
@@ -165,17 +174,17 @@ pub(super) async fn redeliver_unacknowledged(town: &SimulatedCluster, clients: &
 
 /// Brings a mail, once.
 pub(super) async fn deliver(shared: Arc<WorldState>, engine: Arc<Engine>, brought: DeliveryTry, incoming: IntakeMail) {
-    let place = shared.begin_delivery(brought);
+    let index = shared.begin_delivery(brought);
     let received = engine.receive_mail(incoming).await;
     let kept =
         |received: &[ReceiveResult]| matches!(received, [ReceiveResult::Stored(_) | ReceiveResult::Duplicate { .. }]);
-    shared.end_delivery(place, received.is_ok_and(|received| kept(&received)));
+    shared.end_delivery(index, received.is_ok_and(|received| kept(&received)));
 }
 
 /// Takes the code of a mail.
 async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: CodeMail, consumer: u64) {
     let (caller, purpose) = (&clients.callers[mail.inbox.number], format!("run-{consumer}"));
-    let place = clients.shared.begin_consume(ConsumeTry {
+    let index = clients.shared.begin_consume(ConsumeTry {
         team: team_name(mail.inbox.number),
         inbox: mail.inbox.address.clone(),
         sender: mail.sender(),
@@ -190,21 +199,21 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
         }
         Err(problem) => (None, problem.code.as_str().to_owned()),
     };
-    clients.shared.end_consume(place, got, refused);
+    clients.shared.end_consume(index, got, refused);
 }
 
 /// An operator lets deliveries be read again that were given up: readings whose answers are lost count like readings
 /// that bring their reader down.
 pub(super) async fn replay_dead_deliveries(
-    town: &SimulatedCluster,
+    cluster: &SimulatedCluster,
     clients: &SimulatedClients,
 ) -> Result<(), StoreError> {
-    for place in &town.inboxes {
+    for inbox in &cluster.inboxes {
         let query = DeliveryQuery { state: Some(DeliveryState::Dead), limit: ROW_LIMIT, ..DeliveryQuery::default() };
-        for delivery in town.store.deliveries(place.team, query).await? {
-            if let Some(engine) = town.any_engine() {
+        for delivery in cluster.store.deliveries(inbox.team, query).await? {
+            if let Some(engine) = cluster.any_engine() {
                 // What is not replayed now is still dead in the next round.
-                let _later = engine.replay_delivery(&clients.callers[place.number], delivery.id).await;
+                let _later = engine.replay_delivery(&clients.callers[inbox.number], delivery.id).await;
             }
         }
     }
@@ -212,11 +221,11 @@ pub(super) async fn replay_dead_deliveries(
 }
 
 /// When the next delivery that waits is due, if one waits.
-pub(super) async fn next_due(town: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
+pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
     let mut due = None::<i64>;
-    for place in &town.inboxes {
+    for inbox in &cluster.inboxes {
         let query = DeliveryQuery { state: Some(DeliveryState::Waiting), limit: ROW_LIMIT, ..DeliveryQuery::default() };
-        for delivery in town.store.deliveries(place.team, query).await? {
+        for delivery in cluster.store.deliveries(inbox.team, query).await? {
             due = [due, delivery.due_at.map(|at| at.0)].into_iter().flatten().min();
         }
     }
@@ -224,33 +233,33 @@ pub(super) async fn next_due(town: &SimulatedCluster) -> Result<Option<i64>, Sto
 }
 
 /// What inboxes show in the end.
-pub(super) async fn read_inboxes(town: &SimulatedCluster) -> Result<InboundHistory, StoreError> {
+pub(super) async fn read_inboxes(cluster: &SimulatedCluster) -> Result<InboundHistory, StoreError> {
     let mut shown = InboundHistory::default();
-    for place in &town.inboxes {
+    for inbox in &cluster.inboxes {
         let query = MessageQuery { position: MessagePosition::After(0), limit: ROW_LIMIT, ..MessageQuery::default() };
-        for message in town.store.messages(place.team, place.id, query).await?.rows {
+        for message in cluster.store.messages(inbox.team, inbox.id, query).await?.rows {
             shown.messages.push(Message {
                 id: message.id.to_string(),
-                team: team_name(place.number),
-                inbox: place.address.clone(),
+                team: team_name(inbox.number),
+                inbox: inbox.address.clone(),
                 seq: message.seq,
                 message_id: message.head.message_id.clone().unwrap_or_default(),
                 state: message.state.as_str().to_owned(),
                 dead: message.annotations.turn.dead,
             });
         }
-        for artifact in town.store.artifacts(place.team, place.id, None, 0, ROW_LIMIT).await? {
+        for artifact in cluster.store.artifacts(inbox.team, inbox.id, None, 0, ROW_LIMIT).await? {
             shown.artifacts.push(Artifact {
                 id: artifact.id.to_string(),
-                inbox: place.address.clone(),
+                inbox: inbox.address.clone(),
                 sender: artifact.sender,
                 value: artifact.extracted.value,
                 found_at: artifact.found_at.0,
                 consumed_for: artifact.consumption.map(|consumed| consumed.purpose),
             });
         }
-        let query = DeliveryQuery { inbox: Some(place.id), limit: ROW_LIMIT, ..DeliveryQuery::default() };
-        for delivery in town.store.deliveries(place.team, query).await? {
+        let query = DeliveryQuery { inbox: Some(inbox.id), limit: ROW_LIMIT, ..DeliveryQuery::default() };
+        for delivery in cluster.store.deliveries(inbox.team, query).await? {
             shown.kept.push(ShownDelivery {
                 id: delivery.id.to_string(),
                 state: delivery.state.as_str().to_owned(),

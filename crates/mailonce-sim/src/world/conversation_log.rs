@@ -23,16 +23,16 @@ fn holding_guard(email: &Email) -> String {
     email.guard.filter(|_| held).map(|guard| guard.as_str().to_owned()).unwrap_or_default()
 }
 
-fn to_reply_record(wish: &NewReply) -> ReplyRecord {
+fn to_reply_record(reply: &NewReply) -> ReplyRecord {
     ReplyRecord {
-        message: wish.message.to_string(),
-        slot: match &wish.slot {
+        message: reply.message.to_string(),
+        slot: match &reply.slot {
             ReplySlot::Reply(number) => format!("reply {number}"),
             ReplySlot::Forward(to) => format!("forward {to}"),
         },
-        token: wish.lease_token_hash.clone(),
-        seen: wish.seen.iter().map(ToString::to_string).collect(),
-        key: wish.email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name),
+        token: reply.lease_token_hash.clone(),
+        seen: reply.seen.iter().map(ToString::to_string).collect(),
+        key: reply.email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name),
         ..ReplyRecord::default()
     }
 }
@@ -49,28 +49,33 @@ fn lease_change(thread: &Thread, offered: Option<MessageId>) -> Option<Conversat
 }
 
 impl WorldState {
-    pub(super) fn record_reply(&self, wish: &NewReply, answered: &ReplyResult, now: Time) {
-        let wish = to_reply_record(wish);
+    pub(super) fn record_reply(&self, reply: &NewReply, answered: &ReplyResult, now: Time) {
+        let reply = to_reply_record(reply);
         let did = match answered {
             ReplyResult::First(email, _) => ConversationChange::Answered(ReplyRecord {
                 email: email.id.to_string(),
                 guard: holding_guard(email),
-                ..wish
+                ..reply
             }),
             ReplyResult::AlreadyAnswered(email, ..) => {
-                ConversationChange::Again { message: wish.message, slot: wish.slot, email: email.to_string() }
+                ConversationChange::Again { message: reply.message, slot: reply.slot, email: email.to_string() }
             }
-            ReplyResult::Refused(guard, ..) => ConversationChange::Refused { guard: guard.as_str().to_owned(), wish },
+            ReplyResult::Refused(guard, ..) => ConversationChange::Refused { guard: guard.as_str().to_owned(), reply },
             ReplyResult::KeyBound(_) | ReplyResult::OverBudget(_) | ReplyResult::Missing => return,
         };
         self.record_conversation_change(did, now);
     }
 
-    pub(super) fn record_lease(&self, ask: &ThreadLeaseSpec, leasing: &IdempotentResult<ThreadLeaseResult>, now: Time) {
+    pub(super) fn record_lease(
+        &self,
+        spec: &ThreadLeaseSpec,
+        leasing: &IdempotentResult<ThreadLeaseResult>,
+        now: Time,
+    ) {
         let IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) = leasing else { return };
-        let did = match &ask.renew {
+        let did = match &spec.renew {
             Some(token) => {
-                let until = now.plus(ask.ttl_ms).0;
+                let until = now.plus(spec.ttl_ms).0;
                 Some(ConversationChange::Extended { thread: thread.id.to_string(), token: token.clone(), until })
             }
             None => lease_change(thread, None),

@@ -55,15 +55,15 @@ pub(super) fn draw_reply_limits(plan: &WorldPlan) -> ReplyLimits {
 }
 
 /// What an inbox is that lives by these limits.
-pub(super) fn inbox_settings(desk: &ReplyLimits) -> InboxSettings {
+pub(super) fn inbox_settings(limits: &ReplyLimits) -> InboxSettings {
     let caps = ReplyCaps {
-        per_window: desk.per_window as u32,
-        window_ms: desk.window_ms,
-        per_day: desk.per_day as u32,
-        per_person: desk.per_person as u32,
-        per_thread: desk.per_thread.map(|most| most as u32),
+        per_window: limits.per_window as u32,
+        window_ms: limits.window_ms,
+        per_day: limits.per_day as u32,
+        per_person: limits.per_person as u32,
+        per_thread: limits.per_thread.map(|most| most as u32),
     };
-    InboxSettings { caps: Some(caps), answers_soft: desk.answers_soft, ..InboxSettings::default() }
+    InboxSettings { caps: Some(caps), reply_to_likely_automatic: limits.answers_soft, ..InboxSettings::default() }
 }
 
 /// A letter.
@@ -77,21 +77,21 @@ pub(super) struct ConversationMail {
 }
 
 /// The letters of a world: two conversations, or one where few letters come.
-pub(super) fn draw_conversation_mail(shared: &WorldState, places: &[SimulatedInbox]) -> Vec<ConversationMail> {
-    let desks: Vec<&SimulatedInbox> = places.iter().filter(|place| place.has_agents).collect();
+pub(super) fn draw_conversation_mail(shared: &WorldState, inboxes: &[SimulatedInbox]) -> Vec<ConversationMail> {
+    let agent_inboxes: Vec<&SimulatedInbox> = inboxes.iter().filter(|inbox| inbox.has_agents).collect();
     let kinds = ["person", "person", "person", "person", "machine", "soft", "own"];
     let lines = 1 + shared.plan.conversation_mails / 3;
     let letter = |number: usize| {
         // Somebody begins, or there is no conversation.
         let kind = if number < lines { "person" } else { shared.pick(&kinds) };
         ConversationMail {
-            inbox: desks[number % lines % desks.len()].clone(),
+            inbox: agent_inboxes[number % lines % agent_inboxes.len()].clone(),
             number,
             conversation: number % lines,
             kind,
         }
     };
-    (0..shared.plan.conversation_mails).filter(|_| !desks.is_empty()).map(letter).collect()
+    (0..shared.plan.conversation_mails).filter(|_| !agent_inboxes.is_empty()).map(letter).collect()
 }
 
 impl ConversationMail {
@@ -153,15 +153,15 @@ impl ConversationMail {
 }
 
 /// One step: the next letters come, and others come again.
-pub(super) fn deliver_due_mail(town: &SimulatedCluster, letters: &[ConversationMail], step: usize) {
-    let shared = &town.shared;
+pub(super) fn deliver_due_mail(cluster: &SimulatedCluster, letters: &[ConversationMail], step: usize) {
+    let shared = &cluster.shared;
     let seen = &letters[..letters.len().min(2 * step + 2)];
     let mut turns: Vec<&ConversationMail> = letters.iter().skip(2 * step).take(2).collect();
     while !seen.is_empty() && shared.below(10) < 2 {
         turns.push(&seen[shared.below(seen.len() as u64) as usize]);
     }
     for letter in turns {
-        let (Some(engine), hook) = (town.any_engine(), shared.below(2) == 0) else { continue };
+        let (Some(engine), hook) = (cluster.any_engine(), shared.below(2) == 0) else { continue };
         tokio::spawn(code_mail::deliver(
             Arc::clone(shared),
             engine,
@@ -172,11 +172,11 @@ pub(super) fn deliver_due_mail(town: &SimulatedCluster, letters: &[ConversationM
 }
 
 /// After healing every letter that was never acknowledged comes once more.
-pub(super) async fn redeliver_unacknowledged(town: &SimulatedCluster, letters: &[ConversationMail]) {
-    for letter in letters.iter().filter(|letter| !town.shared.is_acknowledged(&letter.message_id())) {
-        let Some(engine) = town.any_engine() else { continue };
+pub(super) async fn redeliver_unacknowledged(cluster: &SimulatedCluster, letters: &[ConversationMail]) {
+    for letter in letters.iter().filter(|letter| !cluster.shared.is_acknowledged(&letter.message_id())) {
+        let Some(engine) = cluster.any_engine() else { continue };
         code_mail::deliver(
-            Arc::clone(&town.shared),
+            Arc::clone(&cluster.shared),
             engine,
             letter.to_delivery_attempt(false),
             letter.to_incoming(false),
@@ -187,33 +187,33 @@ pub(super) async fn redeliver_unacknowledged(town: &SimulatedCluster, letters: &
 
 /// The messages of a desk, oldest first.
 pub(super) async fn inbox_messages(
-    town: &SimulatedCluster,
-    place: &SimulatedInbox,
+    cluster: &SimulatedCluster,
+    inbox: &SimulatedInbox,
 ) -> Result<Vec<Message>, StoreError> {
     let query = MessageQuery { position: MessagePosition::After(0), limit: ROW_LIMIT, ..MessageQuery::default() };
-    Ok(town.store.messages(place.team, place.id, query).await?.rows)
+    Ok(cluster.store.messages(inbox.team, inbox.id, query).await?.rows)
 }
 
 /// Whether an answer is held and nobody was asked about it yet: that is done in rounds.
-async fn has_pending_escalation(town: &SimulatedCluster) -> Result<bool, StoreError> {
+async fn has_pending_escalation(cluster: &SimulatedCluster) -> Result<bool, StoreError> {
     let held = |email: &Email| email.state() == EmailState::Held && email.head.answers.is_some();
-    let asked: BTreeSet<String> = read_escalations(town).await?.into_iter().map(|question| question.email).collect();
-    let stuck = town.store.held_or_unknown_emails(None, ROW_LIMIT).await?;
+    let asked: BTreeSet<String> = read_escalations(cluster).await?.into_iter().map(|question| question.email).collect();
+    let stuck = cluster.store.held_or_unknown_emails(None, ROW_LIMIT).await?;
     Ok(stuck.iter().any(|email| held(email) && !asked.contains(&email.id.to_string())))
 }
 
 /// When the next message that nobody answered may be offered, or the next question is asked, if one waits.
-pub(super) async fn next_due(town: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
-    if town.shared.plan.conversation_mails == 0 {
+pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
+    if cluster.shared.plan.conversation_mails == 0 {
         return Ok(None);
     }
-    let mut due = has_pending_escalation(town).await?.then_some(0);
-    for place in town.inboxes.iter().filter(|place| place.has_agents) {
-        for message in inbox_messages(town, place).await? {
+    let mut due = has_pending_escalation(cluster).await?.then_some(0);
+    for inbox in cluster.inboxes.iter().filter(|inbox| inbox.has_agents) {
+        for message in inbox_messages(cluster, inbox).await? {
             if message.state != MessageState::Unanswered {
                 continue;
             }
-            let thread = town.store.thread(place.team, message.thread).await?;
+            let thread = cluster.store.thread(inbox.team, message.thread).await?;
             let leased = thread.and_then(|thread| thread.details.lease).map(|lease| lease.expires_at);
             let at = [leased, message.annotations.turn.not_before].into_iter().flatten().max().map_or(0, |at| at.0);
             due = Some(due.map_or(at, |due: i64| due.min(at)));
@@ -223,10 +223,10 @@ pub(super) async fn next_due(town: &SimulatedCluster) -> Result<Option<i64>, Sto
 }
 
 /// The questions for people in the end.
-pub(super) async fn read_escalations(town: &SimulatedCluster) -> Result<Vec<EscalationRow>, StoreError> {
+pub(super) async fn read_escalations(cluster: &SimulatedCluster) -> Result<Vec<EscalationRow>, StoreError> {
     let mut all = Vec::new();
-    for caller in &town.callers {
-        let page = town.store.records(caller.team.id, RecordKind::Escalation, None, ROW_LIMIT).await?;
+    for caller in &cluster.callers {
+        let page = cluster.store.records(caller.team.id, RecordKind::Escalation, None, ROW_LIMIT).await?;
         for record in page.rows {
             let asked: Escalation =
                 serde_json::from_str(&record.json).map_err(|why| StoreError::Corrupt(why.to_string()))?;
@@ -241,6 +241,6 @@ pub(super) async fn read_escalations(town: &SimulatedCluster) -> Result<Vec<Esca
 }
 
 /// The name of the team that a desk belongs to.
-pub(super) fn team_of_inbox(place: &SimulatedInbox) -> String {
-    team_name(place.number)
+pub(super) fn team_of_inbox(inbox: &SimulatedInbox) -> String {
+    team_name(inbox.number)
 }

@@ -39,10 +39,10 @@ pub(super) enum PendingWork {
 }
 
 /// What has to happen before everything is settled.
-pub(super) async fn pending_work(town: &SimulatedCluster) -> Result<PendingWork, StoreError> {
+pub(super) async fn pending_work(cluster: &SimulatedCluster) -> Result<PendingWork, StoreError> {
     let (mut due, mut held) = (None::<i64>, false);
-    for caller in &town.callers {
-        for email in emails(town, caller).await? {
+    for caller in &cluster.callers {
+        for email in emails(cluster, caller).await? {
             for handoff in &email.handoffs {
                 let waits = match handoff.state {
                     HandoffState::Leased | HandoffState::Sending => {
@@ -50,7 +50,9 @@ pub(super) async fn pending_work(town: &SimulatedCluster) -> Result<PendingWork,
                         false
                     }
                     HandoffState::Queued | HandoffState::Scheduled => true,
-                    HandoffState::Unknown => can_be_resolved(town, &email, handoff) || will_be_resent(&email, handoff),
+                    HandoffState::Unknown => {
+                        can_be_resolved(cluster, &email, handoff) || will_be_resent(&email, handoff)
+                    }
                     _ => false,
                 };
                 if let Some(at) = handoff.due_at.filter(|_| waits) {
@@ -59,8 +61,10 @@ pub(super) async fn pending_work(town: &SimulatedCluster) -> Result<PendingWork,
             }
         }
     }
-    let due =
-        [due, code_mail::next_due(town).await?, conversation_mail::next_due(town).await?].into_iter().flatten().min();
+    let due = [due, code_mail::next_due(cluster).await?, conversation_mail::next_due(cluster).await?]
+        .into_iter()
+        .flatten()
+        .min();
     Ok(match (due, held) {
         (Some(due), _) => PendingWork::DueAt(due),
         (None, true) => PendingWork::Leased,
@@ -68,9 +72,9 @@ pub(super) async fn pending_work(town: &SimulatedCluster) -> Result<PendingWork,
     })
 }
 
-async fn emails(town: &SimulatedCluster, caller: &Caller) -> Result<Vec<Email>, StoreError> {
+async fn emails(cluster: &SimulatedCluster, caller: &Caller) -> Result<Vec<Email>, StoreError> {
     let query = EmailQuery { limit: EMAIL_LIMIT, ..EmailQuery::default() };
-    Ok(town.store.emails(caller.team.id, query).await?.rows)
+    Ok(cluster.store.emails(caller.team.id, query).await?.rows)
 }
 
 fn will_be_resent(email: &Email, handoff: &handoff::Handoff) -> bool {
@@ -78,45 +82,46 @@ fn will_be_resent(email: &Email, handoff: &handoff::Handoff) -> bool {
 }
 
 /// Whether the next hop tells what became of an unknown handoff when it is asked in its own way.
-fn can_be_resolved(town: &SimulatedCluster, email: &Email, handoff: &handoff::Handoff) -> bool {
-    let Some(hop) = town.hops.iter().find(|hop| hop.name == handoff.transport) else { return false };
+fn can_be_resolved(cluster: &SimulatedCluster, email: &Email, handoff: &handoff::Handoff) -> bool {
+    let Some(hop) = cluster.hops.iter().find(|hop| hop.name == handoff.transport) else { return false };
     if handoff.progress.puzzling {
         return false;
     }
     match hop.class {
-        HopProfile::Keyed(window) => window_is_open(town, handoff, window),
-        HopProfile::LookUp(_) => lookup_will_find(town, hop, email, handoff),
+        HopProfile::Keyed(window) => window_is_open(cluster, handoff, window),
+        HopProfile::LookUp(_) => lookup_will_find(cluster, hop, email, handoff),
         HopProfile::Keyless | HopProfile::Relay => false,
     }
 }
 
 /// By the plainest reading of a clock that nobody touched.
-fn window_is_open(town: &SimulatedCluster, handoff: &handoff::Handoff, window: i64) -> bool {
-    let touched = [FaultKind::ClockJump, FaultKind::OtherAccount].iter().any(|kind| town.shared.plan.has_fault(*kind));
+fn window_is_open(cluster: &SimulatedCluster, handoff: &handoff::Handoff, window: i64) -> bool {
+    let touched =
+        [FaultKind::ClockJump, FaultKind::OtherAccount].iter().any(|kind| cluster.shared.plan.has_fault(*kind));
     let closes = handoff.progress.doubt_since.map(|since| since.0 + window - RecoveryMethod::window_margin_ms(window));
-    !touched && closes.is_some_and(|closes| town.shared.now() + 60_000 < closes)
+    !touched && closes.is_some_and(|closes| cluster.shared.now() + 60_000 < closes)
 }
 
 /// It has the mail, and it will be asked again within days.
-fn lookup_will_find(town: &SimulatedCluster, hop: &SimulatedHop, email: &Email, handoff: &handoff::Handoff) -> bool {
-    let recent = handoff.progress.doubt_since.is_some_and(|since| town.shared.now() - since.0 < 60 * 3_600_000);
-    recent && !town.shared.plan.has_fault(FaultKind::ClockJump) && hop.is_found_by_lookup(email.id, handoff.number)
+fn lookup_will_find(cluster: &SimulatedCluster, hop: &SimulatedHop, email: &Email, handoff: &handoff::Handoff) -> bool {
+    let recent = handoff.progress.doubt_since.is_some_and(|since| cluster.shared.now() - since.0 < 60 * 3_600_000);
+    recent && !cluster.shared.plan.has_fault(FaultKind::ClockJump) && hop.is_found_by_lookup(email.id, handoff.number)
 }
 
 /// Reads everything into the history.
-pub(super) async fn read_final_state(town: &SimulatedCluster, clients: &SimulatedClients) -> Result<(), StoreError> {
-    let mut rows = read_emails(town, clients).await?;
+pub(super) async fn read_final_state(cluster: &SimulatedCluster, clients: &SimulatedClients) -> Result<(), StoreError> {
+    let mut rows = read_emails(cluster, clients).await?;
     // Whose window a touched clock leaves open may be asked again at this very moment: that ends first.
     for _ in 0..FINAL_READ_TRIES {
         if !rows.iter().any(is_in_progress) {
             break;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        rows = self::read_emails(town, clients).await?;
+        rows = self::read_emails(cluster, clients).await?;
     }
     let mut events = Vec::new();
     for (team, caller) in clients.callers.iter().enumerate() {
-        for event in town.store.events(caller.team.id, 0, usize::MAX).await? {
+        for event in cluster.store.events(caller.team.id, 0, usize::MAX).await? {
             events.push(Event {
                 at: 0,
                 team: team_name(team),
@@ -128,27 +133,30 @@ pub(super) async fn read_final_state(town: &SimulatedCluster, clients: &Simulate
             });
         }
     }
-    let hops = town.hops.iter().map(|hop| (hop.name.clone(), hop_capability(hop.class))).collect();
-    let heard = town
+    let hops = cluster.hops.iter().map(|hop| (hop.name.clone(), hop_capability(hop.class))).collect();
+    let heard = cluster
         .nodes
         .iter()
         .filter(|node| !node.process.is_dead())
         .flat_map(|node| node.process.known_accepted())
         .collect();
-    town.shared.record_inboxes(code_mail::read_inboxes(town).await?);
-    town.shared.record_escalations(conversation_mail::read_escalations(town).await?);
-    town.shared.record_final_state(hops, rows, events, heard);
+    cluster.shared.record_inboxes(code_mail::read_inboxes(cluster).await?);
+    cluster.shared.record_escalations(conversation_mail::read_escalations(cluster).await?);
+    cluster.shared.record_final_state(hops, rows, events, heard);
     Ok(())
 }
 
 /// Every email as it is now.
-async fn read_emails(town: &SimulatedCluster, clients: &SimulatedClients) -> Result<Vec<history::Email>, StoreError> {
-    let (engine, mut rows) = (Arc::clone(&town.nodes[0].engine), Vec::new());
+async fn read_emails(
+    cluster: &SimulatedCluster,
+    clients: &SimulatedClients,
+) -> Result<Vec<history::Email>, StoreError> {
+    let (engine, mut rows) = (Arc::clone(&cluster.nodes[0].engine), Vec::new());
     for (team, caller) in clients.callers.iter().enumerate() {
-        for email in emails(town, caller).await? {
-            if let Some(detail) = town.store.email_detail(caller.team.id, email.id).await? {
+        for email in emails(cluster, caller).await? {
+            if let Some(detail) = cluster.store.email_detail(caller.team.id, email.id).await? {
                 let body = email_content_hash(&engine, caller, &email).await;
-                rows.push(to_email(town, &engine, team, &detail, body));
+                rows.push(to_email(cluster, &engine, team, &detail, body));
             }
         }
     }
@@ -174,7 +182,7 @@ async fn email_content_hash(engine: &Engine, caller: &Caller, email: &Email) -> 
 }
 
 fn to_email(
-    town: &SimulatedCluster,
+    cluster: &SimulatedCluster,
     engine: &Engine,
     team: usize,
     detail: &EmailDetail,
@@ -198,11 +206,11 @@ fn to_email(
             .unwrap_or_default(),
         answers: email.head.answers.map(|id| id.to_string()).unwrap_or_default(),
         resend_of: email.head.resend_of.map(|id| id.to_string()).unwrap_or_default(),
-        handoffs: email.handoffs.iter().map(|handoff| to_handoff(town, detail, handoff)).collect(),
+        handoffs: email.handoffs.iter().map(|handoff| to_handoff(cluster, detail, handoff)).collect(),
     }
 }
 
-fn to_handoff(town: &SimulatedCluster, detail: &EmailDetail, handoff: &handoff::Handoff) -> Handoff {
+fn to_handoff(cluster: &SimulatedCluster, detail: &EmailDetail, handoff: &handoff::Handoff) -> Handoff {
     let attempts = detail.attempts.iter().filter(|attempt| attempt.handoff == handoff.number);
     let evidence = detail.evidence.iter().filter(|fact| fact.handoff == handoff.number);
     Handoff {
@@ -211,8 +219,8 @@ fn to_handoff(town: &SimulatedCluster, detail: &EmailDetail, handoff: &handoff::
         to: handoff.recipients.clone(),
         state: handoff.state.as_str().to_owned(),
         may_duplicate: handoff.progress.may_duplicate,
-        later: handoff.due_at.is_some_and(|due| due.0 > town.shared.now()),
-        decidable: can_be_resolved(town, &detail.email, handoff),
+        later: handoff.due_at.is_some_and(|due| due.0 > cluster.shared.now()),
+        decidable: can_be_resolved(cluster, &detail.email, handoff),
         attempts: attempts
             .map(|attempt| Attempt {
                 number: attempt.number,

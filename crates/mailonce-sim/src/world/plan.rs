@@ -115,9 +115,8 @@ const INBOUND_FAILPOINTS: [&str; 8] = [
 ];
 
 /// The point at which a node ends. Where mail comes in, it is one of its points as often as another.
-fn draw_failpoint(chance: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&'static str, u64) {
-    let (out, time) =
-        (HANDOFF_FAILPOINTS[chance.below(HANDOFF_FAILPOINTS.len() as u64) as usize], chance.between(1, 4));
+fn draw_failpoint(rng: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&'static str, u64) {
+    let (out, time) = (HANDOFF_FAILPOINTS[rng.below(HANDOFF_FAILPOINTS.len() as u64) as usize], rng.between(1, 4));
     if mails == 0 || post.below(2) == 0 {
         return (out, time);
     }
@@ -159,34 +158,34 @@ const HOUR: i64 = 60 * MINUTE;
 impl WorldPlan {
     /// The plan of a seed.
     pub fn from_seed(seed: u64) -> Self {
-        let mut chance = SeededRng::derive(seed, &[0]);
-        let hops = if chance.below(4) == 0 { 2 } else { 1 };
-        let class = |chance: &mut SeededRng| match chance.below(8) {
+        let mut rng = SeededRng::derive(seed, &[0]);
+        let hops = if rng.below(4) == 0 { 2 } else { 1 };
+        let class = |rng: &mut SeededRng| match rng.below(8) {
             0 | 1 => HopProfile::Keyed(15 * MINUTE),
             2 => HopProfile::Keyed(24 * HOUR),
             3 | 4 => HopProfile::LookUp(5_000),
             5 => HopProfile::Keyless,
             _ => HopProfile::Relay,
         };
-        let wanted = chance.below(FaultKind::ALL.len() as u64 / 2);
+        let wanted = rng.below(FaultKind::ALL.len() as u64 / 2);
         let mut post = SeededRng::derive(seed, &[3]);
         let mails = if post.below(2) == 0 { 0 } else { post.between(1, 4) as usize };
         let mut talk = SeededRng::derive(seed, &[6]);
         let letters = if talk.below(3) == 0 { talk.between(2, 7) as usize } else { 0 };
-        let pick = |chance: &mut SeededRng| FaultKind::ALL[chance.below(FaultKind::ALL.len() as u64) as usize];
+        let pick = |rng: &mut SeededRng| FaultKind::ALL[rng.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,
-            nodes: if chance.below(3) == 0 { 2 } else { 1 },
-            teams: if chance.below(4) == 0 { 2 } else { 1 },
-            hops: (0..hops).map(|_| class(&mut chance)).collect(),
-            sends: chance.between(1, 3) as usize,
+            nodes: if rng.below(3) == 0 { 2 } else { 1 },
+            teams: if rng.below(4) == 0 { 2 } else { 1 },
+            hops: (0..hops).map(|_| class(&mut rng)).collect(),
+            sends: rng.between(1, 3) as usize,
             code_mails: mails,
             conversation_mails: letters,
-            steps: chance.between(3, 8) as usize,
-            faults: (0..wanted).map(|_| pick(&mut chance)).collect(),
-            fault_percent: [15, 35, 60][chance.below(3) as usize],
-            failpoint: draw_failpoint(&mut chance, &mut post, mails),
-            has_long_pauses: chance.below(3) == 0,
+            steps: rng.between(3, 8) as usize,
+            faults: (0..wanted).map(|_| pick(&mut rng)).collect(),
+            fault_percent: [15, 35, 60][rng.below(3) as usize],
+            failpoint: draw_failpoint(&mut rng, &mut post, mails),
+            has_long_pauses: rng.below(3) == 0,
         }
     }
 

@@ -45,16 +45,16 @@ impl PlannedSend {
     /// A wish of this world.
     pub(super) fn draw(shared: &WorldState, number: usize) -> Self {
         // Teams use the same words for their keys.
-        let (team, word) = (number % shared.plan.teams, number / shared.plan.teams);
+        let (team, index) = (number % shared.plan.teams, number / shared.plan.teams);
         let name = match shared.below(10) {
-            0..=4 => SendIdentity::Key(format!("key-{word}")),
+            0..=4 => SendIdentity::Key(format!("key-{index}")),
             5 | 6 => SendIdentity::Intent(Intent {
                 kind: "order.confirmation".into(),
                 entity: "order_1".into(),
                 version: 1,
                 period: None,
             }),
-            7 | 8 => SendIdentity::Batch(format!("batch-{word}")),
+            7 | 8 => SendIdentity::Batch(format!("batch-{index}")),
             _ => SendIdentity::None,
         };
         let own = |item: u64| format!("w{number}-{item}@example.org");
@@ -102,17 +102,18 @@ impl PlannedSend {
     }
 
     /// The emails it asks for, in these words.
-    pub(super) fn expected_emails(&self, words: u64) -> Vec<ExpectedEmail> {
-        let wanted = |to: &Vec<String>| ExpectedEmail { to: to.clone(), body: content_hash(&mail_text(words, false)) };
+    pub(super) fn expected_emails(&self, variant: u64) -> Vec<ExpectedEmail> {
+        let wanted =
+            |to: &Vec<String>| ExpectedEmail { to: to.clone(), body: content_hash(&mail_text(variant, false)) };
         self.to.iter().map(wanted).collect()
     }
 
     /// The requests for it, in these words. `turn` changes what must not matter.
-    pub(super) fn to_requests(&self, words: u64, turn: bool) -> Vec<SendRequest> {
-        self.to.iter().filter_map(|to| self.to_request(to, words, turn)).collect()
+    pub(super) fn to_requests(&self, variant: u64, turn: bool) -> Vec<SendRequest> {
+        self.to.iter().filter_map(|to| self.to_request(to, variant, turn)).collect()
     }
 
-    fn to_request(&self, to: &[String], words: u64, turn: bool) -> Option<SendRequest> {
+    fn to_request(&self, to: &[String], variant: u64, turn: bool) -> Option<SendRequest> {
         let mut to = to.to_vec();
         if turn {
             to.reverse();
@@ -121,7 +122,7 @@ impl PlannedSend {
             from: "agent@example.com".into(),
             to,
             subject: "News".into(),
-            text: Some(mail_text(words, turn)),
+            text: Some(mail_text(variant, turn)),
             scheduled_at: self.delay_minutes.map(|minutes| format!("in {minutes} minutes")),
             ..RawContent::default()
         };
@@ -147,9 +148,9 @@ impl PlannedSend {
 }
 
 /// What a mail says. Line ends mean nothing.
-fn mail_text(words: u64, turn: bool) -> String {
+fn mail_text(variant: u64, turn: bool) -> String {
     let end = if turn { "\r\n" } else { "\n" };
-    format!("Hello,{end}this is said in way {words}.")
+    format!("Hello,{end}this is said in way {variant}.")
 }
 
 /// What a text means, whatever its line ends are.

@@ -70,43 +70,43 @@ impl ReplyAgents {
     }
 
     /// One step: some agents do something.
-    pub(super) async fn run_step(&self, town: &SimulatedCluster) -> Result<(), StoreError> {
-        let desks: Vec<&SimulatedInbox> = town.inboxes.iter().filter(|place| place.has_agents).collect();
-        for _ in 0..town.shared.between(1, 4) {
-            let place = desks[town.shared.below(desks.len() as u64) as usize];
-            let known = conversation_mail::inbox_messages(town, place).await?;
-            if let Some(engine) = town.any_engine() {
-                tokio::spawn(self.agent(engine, place, known).act_once());
+    pub(super) async fn run_step(&self, cluster: &SimulatedCluster) -> Result<(), StoreError> {
+        let agent_inboxes: Vec<&SimulatedInbox> = cluster.inboxes.iter().filter(|inbox| inbox.has_agents).collect();
+        for _ in 0..cluster.shared.between(1, 4) {
+            let inbox = agent_inboxes[cluster.shared.below(agent_inboxes.len() as u64) as usize];
+            let known = conversation_mail::inbox_messages(cluster, inbox).await?;
+            if let Some(engine) = cluster.any_engine() {
+                tokio::spawn(self.agent(engine, inbox, known).act_once());
             }
         }
         Ok(())
     }
 
-    fn agent(&self, engine: Arc<Engine>, place: &SimulatedInbox, known: Vec<Message>) -> ReplyAgent {
+    fn agent(&self, engine: Arc<Engine>, inbox: &SimulatedInbox, known: Vec<Message>) -> ReplyAgent {
         ReplyAgent {
             clients: self.clients.clone(),
             tokens: Arc::clone(&self.tokens),
             engine,
-            inbox: place.clone(),
+            inbox: inbox.clone(),
             messages: known,
         }
     }
 
     /// After healing agents answer whatever is left, in some worlds only after they did nothing for long.
-    pub(super) async fn answer_remaining(&self, town: &SimulatedCluster, round: usize) -> Result<(), StoreError> {
-        let idle = town.shared.plan.seed.is_multiple_of(IDLE_WORLD_EVERY) && round < IDLE_ROUNDS;
-        for place in town.inboxes.iter().filter(|place| place.has_agents) {
-            let known = conversation_mail::inbox_messages(town, place).await?;
-            let Some(engine) = town.any_engine() else { continue };
-            let agent = self.agent(engine, place, known);
+    pub(super) async fn answer_remaining(&self, cluster: &SimulatedCluster, round: usize) -> Result<(), StoreError> {
+        let idle = cluster.shared.plan.seed.is_multiple_of(IDLE_WORLD_EVERY) && round < IDLE_ROUNDS;
+        for inbox in cluster.inboxes.iter().filter(|inbox| inbox.has_agents) {
+            let known = conversation_mail::inbox_messages(cluster, inbox).await?;
+            let Some(engine) = cluster.any_engine() else { continue };
+            let agent = self.agent(engine, inbox, known);
             for taken in agent.lease_messages(10, 1_000).await {
                 if !idle {
-                    let words = ReplyDraft {
+                    let text = ReplyDraft {
                         lease: Some(taken.lease.token),
                         seen: agent.message_ids(),
                         ..ReplyDraft::default()
                     };
-                    agent.reply(taken.message.id, words).await;
+                    agent.reply(taken.message.id, text).await;
                 }
             }
         }
@@ -176,23 +176,23 @@ impl ReplyAgent {
     async fn handle_offer(&self, taken: WorkItem) {
         let (id, token) = (taken.message.id, taken.lease.token);
         let seen = if self.below(4) == 0 { Vec::new() } else { self.message_ids() };
-        let words = ReplyDraft { lease: Some(token.clone()), seen, wording: self.below(2), ..ReplyDraft::default() };
+        let text = ReplyDraft { lease: Some(token.clone()), seen, wording: self.below(2), ..ReplyDraft::default() };
         match self.below(10) {
             0..=3 => {
-                self.reply(id, words).await;
+                self.reply(id, text).await;
                 if self.below(2) == 0 {
                     self.settle_message(id, &token, Acknowledgement::Ack).await;
                 }
             }
             4 => {
                 // The model calls its tool again, in other words.
-                let again = ReplyDraft { wording: words.wording + 1, ..words.clone() };
-                tokio::join!(self.reply(id, words), self.reply(id, again));
+                let again = ReplyDraft { wording: text.wording + 1, ..text.clone() };
+                tokio::join!(self.reply(id, text), self.reply(id, again));
             }
             5 => {
                 self.settle_message(id, &token, Acknowledgement::Extend { ttl_ms: self.draw_lease_ttl() }).await;
                 self.sleep().await;
-                self.reply(id, words).await;
+                self.reply(id, text).await;
             }
             6 => {
                 self.settle_message(
@@ -218,9 +218,9 @@ impl ReplyAgent {
         self.tokens().push(lease.token.clone());
         self.sleep().await;
         if self.below(2) == 0 {
-            let words =
+            let text =
                 ReplyDraft { lease: Some(lease.token.clone()), seen: self.message_ids(), ..ReplyDraft::default() };
-            self.reply(message.id, words).await;
+            self.reply(message.id, text).await;
         }
         if self.below(2) == 0 {
             self.release_thread(thread, &lease.token).await;
@@ -240,12 +240,12 @@ impl ReplyAgent {
         let key = (self.below(3) == 0).then(|| format!("answer-{}", message.id));
         let follow_up = u32::from(self.below(6) == 0);
         let key = key.filter(|_| follow_up == 0);
-        let words = ReplyDraft { lease: None, seen, follow_up, wording: self.below(2), key };
+        let text = ReplyDraft { lease: None, seen, follow_up, wording: self.below(2), key };
         if self.below(3) > 0 {
-            return self.reply(message.id, words).await;
+            return self.reply(message.id, text).await;
         }
-        let again = ReplyDraft { wording: words.wording + self.below(2), ..words.clone() };
-        tokio::join!(self.reply(message.id, words), self.reply(message.id, again));
+        let again = ReplyDraft { wording: text.wording + self.below(2), ..text.clone() };
+        tokio::join!(self.reply(message.id, text), self.reply(message.id, again));
     }
 
     /// Comes back with a token of long ago.
@@ -266,13 +266,13 @@ impl ReplyAgent {
         let _others = self.engine.acknowledge_message(caller, id, token, how).await;
     }
 
-    async fn reply(&self, id: MessageId, words: ReplyDraft) {
+    async fn reply(&self, id: MessageId, text: ReplyDraft) {
         let request = || ReplyRequest {
-            text: Some(format!("This answers {id} in way {}.", words.wording)),
-            follow_up: words.follow_up,
-            seen: words.seen.clone(),
-            lease: words.lease.clone(),
-            key: words.key.as_deref().and_then(|key| Key::parse(key).ok()),
+            text: Some(format!("This answers {id} in way {}.", text.wording)),
+            follow_up: text.follow_up,
+            seen: text.seen.clone(),
+            lease: text.lease.clone(),
+            key: text.key.as_deref().and_then(|key| Key::parse(key).ok()),
             ..ReplyRequest::default()
         };
         let caller = &self.clients.callers[self.inbox.number];
@@ -301,7 +301,7 @@ impl ReplyAgent {
 
     /// Writes down how it ended. False when there was no answer.
     fn end_call(&self, call: usize, answer: Result<SendReceipt, Problem>) -> bool {
-        let told = !answer.as_ref().is_err_and(|problem| problem.code == Code::Unavailable);
+        let is_final = !answer.as_ref().is_err_and(|problem| problem.code == Code::Unavailable);
         let end = match answer {
             Ok(sent) => {
                 self.clients.remember_email(KnownEmail { id: sent.id, team: self.inbox.number, key: None });
@@ -310,6 +310,6 @@ impl ReplyAgent {
             Err(problem) => failure_outcome(&problem),
         };
         self.clients.shared.end_call(call, end, false);
-        told
+        is_final
     }
 }

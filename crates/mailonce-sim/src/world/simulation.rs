@@ -82,63 +82,63 @@ fn install_failpoint_hook(shared: &Arc<WorldState>) {
 }
 
 async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
-    let mut town = SimulatedCluster::create(shared).await?;
+    let mut cluster = SimulatedCluster::create(shared).await?;
     let clients = SimulatedClients {
         shared: Arc::clone(shared),
-        store: Arc::clone(&town.store),
-        callers: town.callers.clone(),
+        store: Arc::clone(&cluster.store),
+        callers: cluster.callers.clone(),
         known_emails: Arc::new(Mutex::default()),
     };
-    let wishes: Vec<PlannedSend> = (0..shared.plan.sends).map(|number| PlannedSend::draw(shared, number)).collect();
-    let mails = code_mail::draw_code_mail(shared, &town.inboxes);
+    let sends: Vec<PlannedSend> = (0..shared.plan.sends).map(|number| PlannedSend::draw(shared, number)).collect();
+    let mails = code_mail::draw_code_mail(shared, &cluster.inboxes);
     let (letters, agents) =
-        (conversation_mail::draw_conversation_mail(shared, &town.inboxes), ReplyAgents::new(&clients));
+        (conversation_mail::draw_conversation_mail(shared, &cluster.inboxes), ReplyAgents::new(&clients));
     for step in 0..shared.plan.steps {
-        spawn_sends(&town, &clients, &wishes, step);
+        spawn_sends(&cluster, &clients, &sends, step);
         if !mails.is_empty() {
-            code_mail::deliver_due_mail(&town, &clients, &mails, step);
+            code_mail::deliver_due_mail(&cluster, &clients, &mails, step);
         }
         if !letters.is_empty() {
-            conversation_mail::deliver_due_mail(&town, &letters, step);
-            agents.run_step(&town).await?;
+            conversation_mail::deliver_due_mail(&cluster, &letters, step);
+            agents.run_step(&cluster).await?;
         }
-        spawn_email_operation(&town, &clients);
-        spawn_reports(&town, &clients, false);
-        town.inject_node_faults().await?;
+        spawn_email_operation(&cluster, &clients);
+        spawn_reports(&cluster, &clients, false);
+        cluster.inject_node_faults().await?;
         tokio::time::sleep(Duration::from_millis(shared.between(50, 700))).await;
-        advance_time(&town);
+        advance_time(&cluster);
     }
-    town.heal_all().await?;
-    code_mail::redeliver_unacknowledged(&town, &clients, &mails).await;
-    conversation_mail::redeliver_unacknowledged(&town, &letters).await;
-    run_until_settled(&mut town, &clients, &agents, &wishes).await?;
-    final_state::read_final_state(&town, &clients).await
+    cluster.heal_all().await?;
+    code_mail::redeliver_unacknowledged(&cluster, &clients, &mails).await;
+    conversation_mail::redeliver_unacknowledged(&cluster, &letters).await;
+    run_until_settled(&mut cluster, &clients, &agents, &sends).await?;
+    final_state::read_final_state(&cluster, &clients).await
 }
 
 /// Callers ask for what they want: each wish in its turn, and others again, some of them in other words.
-fn spawn_sends(town: &SimulatedCluster, clients: &SimulatedClients, wishes: &[PlannedSend], step: usize) {
-    let shared = &town.shared;
-    let mut turns: Vec<&PlannedSend> = wishes.iter().skip(step).take(1).collect();
+fn spawn_sends(cluster: &SimulatedCluster, clients: &SimulatedClients, sends: &[PlannedSend], step: usize) {
+    let shared = &cluster.shared;
+    let mut turns: Vec<&PlannedSend> = sends.iter().skip(step).take(1).collect();
     while shared.below(10) < 4 {
-        let seen = &wishes[..wishes.len().min(step + 1)];
+        let seen = &sends[..sends.len().min(step + 1)];
         turns.push(&seen[shared.below(seen.len() as u64) as usize]);
     }
-    for wish in turns {
-        let Some(engine) = town.any_engine() else { continue };
-        let (words, turn) = (u64::from(shared.below(6) == 0), shared.below(2) == 0);
-        tokio::spawn(clients.clone().send_planned(engine, wish.clone(), words, turn));
+    for send in turns {
+        let Some(engine) = cluster.any_engine() else { continue };
+        let (variant, turn) = (u64::from(shared.below(6) == 0), shared.below(2) == 0);
+        tokio::spawn(clients.clone().send_planned(engine, send.clone(), variant, turn));
     }
 }
 
 /// Somebody does something with an email that somebody was told of.
-fn spawn_email_operation(town: &SimulatedCluster, clients: &SimulatedClients) {
-    let (shared, told) = (&town.shared, clients.known_emails());
-    if told.is_empty() || shared.below(10) < 5 {
+fn spawn_email_operation(cluster: &SimulatedCluster, clients: &SimulatedClients) {
+    let (shared, known) = (&cluster.shared, clients.known_emails());
+    if known.is_empty() || shared.below(10) < 5 {
         return;
     }
-    let (Some(engine), at) = (town.any_engine(), shared.below(told.len() as u64) as usize) else { return };
+    let (Some(engine), at) = (cluster.any_engine(), shared.below(known.len() as u64) as usize) else { return };
     let choice = shared.pick(&[Resolution::Sent, Resolution::Resend, Resolution::Abandon]);
-    let deeds = [
+    let operations = [
         EmailOperation::Cancel,
         EmailOperation::Cancel,
         EmailOperation::Resend,
@@ -147,24 +147,24 @@ fn spawn_email_operation(town: &SimulatedCluster, clients: &SimulatedClients) {
         EmailOperation::Forget,
         EmailOperation::Read,
     ];
-    let team = if shared.below(4) == 0 { shared.below(shared.plan.teams as u64) as usize } else { told[at].team };
-    tokio::spawn(clients.clone().run_operation(engine, told[at].clone(), shared.pick(&deeds), team));
+    let team = if shared.below(4) == 0 { shared.below(shared.plan.teams as u64) as usize } else { known[at].team };
+    tokio::spawn(clients.clone().run_operation(engine, known[at].clone(), shared.pick(&operations), team));
 }
 
 /// Providers tell what is due, sometimes to the wrong team.
-fn spawn_reports(town: &SimulatedCluster, clients: &SimulatedClients, all: bool) {
-    for hop in &town.hops {
+fn spawn_reports(cluster: &SimulatedCluster, clients: &SimulatedClients, all: bool) {
+    for hop in &cluster.hops {
         for report in hop.take_due_reports(all) {
-            let Some(engine) = town.any_engine() else {
+            let Some(engine) = cluster.any_engine() else {
                 hop.requeue_report(report);
                 continue;
             };
-            let own = town.callers.iter().position(|caller| caller.team.id == report.team).unwrap_or_default();
-            let stray = (own + 1) % town.callers.len();
-            if stray != own && town.shared.below(3) == 0 {
-                spawn_report(clients, &engine, town, stray, hop, report.clone());
+            let own = cluster.callers.iter().position(|caller| caller.team.id == report.team).unwrap_or_default();
+            let stray = (own + 1) % cluster.callers.len();
+            if stray != own && cluster.shared.below(3) == 0 {
+                spawn_report(clients, &engine, cluster, stray, hop, report.clone());
             }
-            spawn_report(clients, &engine, town, own, hop, report);
+            spawn_report(clients, &engine, cluster, own, hop, report);
         }
     }
 }
@@ -172,18 +172,18 @@ fn spawn_reports(town: &SimulatedCluster, clients: &SimulatedClients, all: bool)
 fn spawn_report(
     clients: &SimulatedClients,
     engine: &Arc<Engine>,
-    town: &SimulatedCluster,
+    cluster: &SimulatedCluster,
     team: usize,
     hop: &Arc<crate::world::next_hop::SimulatedHop>,
     report: crate::world::next_hop::ProviderReport,
 ) {
-    let (engine, hop, id) = (Arc::clone(engine), Arc::clone(hop), town.callers[team].team.id);
+    let (engine, hop, id) = (Arc::clone(engine), Arc::clone(hop), cluster.callers[team].team.id);
     tokio::spawn(clients.clone().send_report(engine, hop, report, id, team_name(team)));
 }
 
 /// Time passes, more of it in some worlds than in others.
-fn advance_time(town: &SimulatedCluster) {
-    let shared = &town.shared;
+fn advance_time(cluster: &SimulatedCluster) {
+    let shared = &cluster.shared;
     let ms = if shared.draw_fault(FaultKind::Leap) {
         shared.pick(&[70_000, 11 * 60_000, 3_600_000, 25 * 3_600_000])
     } else if shared.plan.has_long_pauses {
@@ -191,59 +191,59 @@ fn advance_time(town: &SimulatedCluster) {
     } else {
         shared.pick(&[0, 0, 1_000, 3_000])
     };
-    skip_time(town, ms);
+    skip_time(cluster, ms);
 }
 
 /// Lets time pass at once. When nodes are not heard of for long, one may take over from another that lives.
-fn skip_time(town: &SimulatedCluster, ms: i64) {
-    if town.shared.add_unreported_skip(ms) >= TAKEOVER_SKIP_MS {
-        let touched = if town.nodes.len() > 1 { Vec::new() } else { vec!["nobody".to_owned()] };
-        town.shared.record_fault(FaultKind::Leap, touched);
+fn skip_time(cluster: &SimulatedCluster, ms: i64) {
+    if cluster.shared.add_unreported_skip(ms) >= TAKEOVER_SKIP_MS {
+        let touched = if cluster.nodes.len() > 1 { Vec::new() } else { vec!["nobody".to_owned()] };
+        cluster.shared.record_fault(FaultKind::Leap, touched);
     }
-    town.shared.skip_time(ms);
+    cluster.shared.skip_time(ms);
 }
 
 /// After healing: every wish is asked for once more, providers tell all they have to tell, and time passes until
 /// nothing more can happen.
 async fn run_until_settled(
-    town: &mut SimulatedCluster,
+    cluster: &mut SimulatedCluster,
     clients: &SimulatedClients,
     agents: &ReplyAgents,
-    wishes: &[PlannedSend],
+    sends: &[PlannedSend],
 ) -> Result<(), StoreError> {
-    for wish in wishes.iter().filter(|wish| wish.idempotency_key().is_some()) {
-        if let Some(engine) = town.any_engine() {
-            clients.clone().send_planned(engine, wish.clone(), 0, false).await;
+    for send in sends.iter().filter(|send| send.idempotency_key().is_some()) {
+        if let Some(engine) = cluster.any_engine() {
+            clients.clone().send_planned(engine, send.clone(), 0, false).await;
         }
     }
     for round in 0..MAX_SETTLE_ROUNDS {
-        spawn_reports(town, clients, true);
-        code_mail::replay_dead_deliveries(town, clients).await?;
-        agents.answer_remaining(town, round).await?;
+        spawn_reports(cluster, clients, true);
+        code_mail::replay_dead_deliveries(cluster, clients).await?;
+        agents.answer_remaining(cluster, round).await?;
         tokio::time::sleep(Duration::from_millis(SETTLE_ROUND_MS)).await;
-        let rest = final_state::pending_work(town).await?;
+        let rest = final_state::pending_work(cluster).await?;
         match rest {
             final_state::PendingWork::None if round > 2 => break,
             final_state::PendingWork::None => {}
             // Nobody decides about a former account's handoffs before that account has lapsed.
             final_state::PendingWork::DueAt(due)
-                if due <= town.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) =>
+                if due <= cluster.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) =>
             {
-                skip_time(town, limits::ORPHANED_AFTER_MS);
+                skip_time(cluster, limits::ORPHANED_AFTER_MS);
             }
             // Time stands still in the ledger until a clock that was fast has caught up.
             final_state::PendingWork::DueAt(due) => {
-                skip_time(town, (due - town.shared.now()).clamp(0, MAX_SKIP_MS) + 1)
+                skip_time(cluster, (due - cluster.shared.now()).clamp(0, MAX_SKIP_MS) + 1)
             }
             final_state::PendingWork::Leased => {
-                let ahead = town.shared.latest_time() - town.shared.now();
-                skip_time(town, ahead + HEARTBEAT_LAPSE_MS);
+                let ahead = cluster.shared.latest_time() - cluster.shared.now();
+                skip_time(cluster, ahead + HEARTBEAT_LAPSE_MS);
             }
         }
     }
-    town.shared.mark_healed();
-    for node in 0..town.nodes.len() {
-        town.record_node_clock(node);
+    cluster.shared.mark_healed();
+    for node in 0..cluster.nodes.len() {
+        cluster.record_node_clock(node);
     }
     Ok(())
 }

@@ -58,12 +58,12 @@ struct ObservedHandoff {
 
 impl WorldState {
     pub(super) fn new(plan: WorldPlan, tell: bool) -> Arc<Self> {
-        let chance = SeededRng::derive(plan.seed, &[1]);
+        let rng = SeededRng::derive(plan.seed, &[1]);
         Arc::new(Self {
             plan,
             started_at: Instant::now(),
             inner: Mutex::new(WorldStateInner {
-                rng: chance,
+                rng,
                 skipped_ms: 0,
                 unreported_skip_ms: 0,
                 latest_node_time: 0,
@@ -166,15 +166,15 @@ impl WorldState {
     }
 
     /// Adds to the trace. The words are made only when they are kept or hashed.
-    pub(super) fn trace(&self, words: impl FnOnce() -> String) {
-        let words = words();
+    pub(super) fn trace(&self, line: impl FnOnce() -> String) {
+        let line = line();
         let now = i64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(i64::MAX);
         let mut inner = self.lock();
-        for byte in words.bytes().chain(now.to_be_bytes()) {
+        for byte in line.bytes().chain(now.to_be_bytes()) {
             inner.trace = (inner.trace ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         if let Some(lines) = &mut inner.log {
-            lines.push(format!("{now:>7} {words}"));
+            lines.push(format!("{now:>7} {line}"));
         }
     }
 
@@ -200,8 +200,8 @@ impl WorldState {
 
     /// Notes what reached a next hop.
     pub(super) fn record_arrival(&self, arrival: HopArrival) {
-        let word = if arrival.taken { "takes" } else { "sees" };
-        self.trace(|| format!("{} {word} {} to {}", arrival.transport, arrival.email, arrival.to.join("+")));
+        let verb = if arrival.taken { "takes" } else { "sees" };
+        self.trace(|| format!("{} {verb} {} to {}", arrival.transport, arrival.email, arrival.to.join("+")));
         let at = self.next_position();
         self.lock().history.arrivals.push(HopArrival { at, ..arrival });
     }
@@ -234,10 +234,10 @@ impl WorldState {
     }
 
     /// Notes what its sender was told.
-    pub(super) fn end_delivery(&self, place: usize, acknowledged: bool) {
-        self.trace(|| format!("mail {place} is acknowledged: {acknowledged}"));
+    pub(super) fn end_delivery(&self, index: usize, acknowledged: bool) {
+        self.trace(|| format!("mail {index} is acknowledged: {acknowledged}"));
         let at = self.next_position();
-        if let Some(brought) = self.lock().history.inbound.brought.get_mut(place) {
+        if let Some(brought) = self.lock().history.inbound.brought.get_mut(index) {
             (brought.ended, brought.acknowledged) = (Some(at), acknowledged);
         }
     }
@@ -258,17 +258,17 @@ impl WorldState {
     }
 
     /// Notes what came of it.
-    pub(super) fn end_consume(&self, place: usize, got: Option<ConsumedCode>, refused: String) {
-        self.trace(|| format!("take {place} ends: {got:?} {refused}"));
+    pub(super) fn end_consume(&self, index: usize, got: Option<ConsumedCode>, refused: String) {
+        self.trace(|| format!("take {index} ends: {got:?} {refused}"));
         let at = self.next_position();
-        if let Some(take) = self.lock().history.inbound.takes.get_mut(place) {
+        if let Some(take) = self.lock().history.inbound.takes.get_mut(index) {
             (take.ended, take.got, take.refused) = (Some(at), got, refused);
         }
     }
 
     /// Notes the limits of an inbox that agents answer from.
-    pub(super) fn record_reply_limits(&self, address: &str, desk: ReplyLimits) {
-        self.lock().history.talk.desks.insert(address.to_owned(), desk);
+    pub(super) fn record_reply_limits(&self, address: &str, limits: ReplyLimits) {
+        self.lock().history.talk.desks.insert(address.to_owned(), limits);
     }
 
     /// Notes what was committed about a conversation.
@@ -300,9 +300,9 @@ impl WorldState {
     /// Notes what an email became. Called by the ledger after each commit.
     pub(super) fn record_handoff_states(&self, email: &Email) {
         for handoff in &email.handoffs {
-            let place = (email.id, handoff.number);
+            let index = (email.id, handoff.number);
             let now = ObservedHandoff { state: handoff.state, holder: handoff.holder };
-            let before = self.lock().observed_handoffs.insert(place, now);
+            let before = self.lock().observed_handoffs.insert(index, now);
             let moved = before.is_none_or(|before| before.state != now.state);
             if !moved {
                 continue;

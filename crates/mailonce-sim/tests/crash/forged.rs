@@ -27,8 +27,8 @@ fn play_clean_round(root: &Path, class: HopClass, went_well: impl Fn(&mut RoundR
         let folder = root.join(seed.to_string());
         std::fs::create_dir(&folder).unwrap();
         let round = CrashRound { store: StoreKind::Sqlite, class, seed, short: true, cycles: CYCLES };
-        let judgement = round.run(&crash_tools(None), &CoverageBoard::default(), &folder).unwrap();
-        assert!(judgement.violations.is_empty(), "{:?}", judgement.violations);
+        let verdict = round.run(&crash_tools(None), &CoverageBoard::default(), &folder).unwrap();
+        assert!(verdict.violations.is_empty(), "{:?}", verdict.violations);
         let mut record = RoundRecord::read(&folder).unwrap();
         if went_well(&mut record) {
             return record;
@@ -50,14 +50,14 @@ fn delivered_email(record: &mut RoundRecord) -> usize {
 /// The same, if there is one.
 fn find_delivered_email(record: &mut RoundRecord) -> Option<usize> {
     let lines = record.sink_lines.clone();
-    let mishaps = record.history(CLASS).faults;
+    let faults = record.history(CLASS).faults;
     // A key that was forgotten may be bound again, so a twin of its email breaks nothing.
     let forgets = record.calls.iter().filter(|call| call.verb == CallKind::Forget);
     let forgotten: Vec<String> = forgets.filter_map(|call| call.key.clone()).collect();
     let plain = |email: &Value| {
         let id = email["id"].as_str().unwrap();
         let taken = lines.iter().filter(|line| line.email == id).count();
-        let touched = mishaps.iter().any(|fault| fault.emails.iter().any(|email| email == id));
+        let touched = faults.iter().any(|fault| fault.emails.iter().any(|email| email == id));
         let one = email["handoffs"].as_array().unwrap().len() == 1;
         let bound = email["key"].as_str().is_some_and(|key| !forgotten.iter().any(|gone| gone == key));
         one && taken == 1 && !touched && bound && email["evidence"] == json!([])
@@ -184,7 +184,7 @@ const FORGERIES: [Forgery; 20] = [
         let at = rewrite_as_refused(record);
         let id = id(&emails(record)[at]);
         let calm =
-            record.injected_faults.iter().map(|mishap| mishap.until_us).chain(record.calls.iter().map(|call| call.at));
+            record.injected_faults.iter().map(|fault| fault.until_us).chain(record.calls.iter().map(|call| call.at));
         let at = calm.max().unwrap_or_default() + 60_000_000;
         let mut call =
             CallRecord { about: Some(id), ended: Some(at + 1_000), ..CallRecord::new(at, "a", CallKind::Cancel) };
@@ -297,7 +297,7 @@ const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
         rows(record, "messages").push(again);
     },
     // A message that nobody brought.
-    |record| record.mail.retain(|deed| matches!(deed, InboundRecord::Take(_))),
+    |record| record.mail.retain(|operation| matches!(operation, InboundRecord::Take(_))),
     // A repeat that left no row.
     |record| rows(record, "deliveries").retain(|row| row["state"] != "duplicate"),
     // A delivery that nobody has read.
@@ -309,9 +309,9 @@ const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
     },
     // A second consumer.
     |record| {
-        let taken =
-            |deed: &InboundRecord| matches!(deed, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
-        let InboundRecord::Take(mut take) = record.mail.iter().find(|deed| taken(deed)).unwrap().clone() else {
+        let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
+        let InboundRecord::Take(mut take) = record.mail.iter().find(|operation| taken(operation)).unwrap().clone()
+        else {
             return;
         };
         take.purpose = "somebody else".into();
@@ -334,7 +334,7 @@ fn write_record(record: &RoundRecord, root: &Path) {
     let lines = |rows: Vec<String>| rows.into_iter().map(|row| row + "\n").collect::<String>();
     let calls = record.calls.iter().map(|call| serde_json::to_string(call).unwrap()).collect();
     let got = record.sink_lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
-    let mail = record.mail.iter().map(|deed| serde_json::to_string(deed).unwrap()).collect();
+    let mail = record.mail.iter().map(|operation| serde_json::to_string(operation).unwrap()).collect();
     let notices = record.notices.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
     std::fs::write(root.join("notices.jsonl"), lines(notices)).unwrap();
     std::fs::write(root.join("mail.jsonl"), lines(mail)).unwrap();
@@ -377,8 +377,7 @@ fn both_judges_convict_every_forgery_of_the_same() {
 fn both_judges_convict_every_forgery_of_an_inbox() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
     let honest = play_clean_round(root.path(), HopClass::Inbound, |record| {
-        let taken =
-            |deed: &InboundRecord| matches!(deed, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
+        let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
         record.mail.iter().any(taken) && rows(record, "deliveries").iter().any(|row| row["state"] == "duplicate")
     });
     for (n, tamper) in MAIL_FORGERIES.iter().enumerate() {

@@ -17,3 +17,5 @@ mod mutant;
 mod setting;
 #[cfg(test)]
 mod short;
+#[cfg(test)]
+mod under_load;

@@ -14,9 +14,9 @@ fn assert_convicted(mutant: &str, class: HopClass, promise: Invariant) {
     let tools = CrashTools { mutant: Some(mutant.into()), second_checker: None, ..crash_tools(None) };
     let root = tempfile::Builder::new().prefix("mailonce-mutant").tempdir().unwrap();
     let round = CrashRound { store: StoreKind::Sqlite, class, seed: 21, short: true, cycles: usize::MAX };
-    let judgement = round.run(&tools, &CoverageBoard::default(), root.path()).unwrap();
-    let broken: Vec<Invariant> = judgement.violations.iter().map(|violation| violation.rule.promise()).collect();
-    assert!(broken.contains(&promise), "nobody noticed; broken: {broken:?}\n{}", judgement.log);
+    let verdict = round.run(&tools, &CoverageBoard::default(), root.path()).unwrap();
+    let broken: Vec<Invariant> = verdict.violations.iter().map(|violation| violation.rule.promise()).collect();
+    assert!(broken.contains(&promise), "nobody noticed; broken: {broken:?}\n{}", verdict.log);
 }
 
 #[test]

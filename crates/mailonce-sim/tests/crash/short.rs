@@ -6,7 +6,7 @@ use mailonce_sim::crash::{
     coverage::CoverageBoard,
     failpoints::{HopClass, StoreKind},
 };
-use mailonce_sim::harness::{kill_campaign::print_line, postgres::PostgresServer, rng::seed_from_env};
+use mailonce_sim::harness::{postgres::PostgresServer, rng::seed_from_env, summary_writer::print_line};
 use std::path::Path;
 
 /// Deaths that there must be at least.
@@ -25,18 +25,13 @@ fn wherever_the_server_dies_nothing_is_twice_and_nothing_is_lost() {
         seed,
         jobs: JOBS,
         short: true,
+        under_load: false,
         failures_dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash"),
     };
     let plan = CampaignPlan { cycles: plan.full_coverage_cycles(), ..plan };
-    let played = plan.run(&tools, &board, |round, judgement| {
-        let word = if judgement.as_ref().is_ok_and(|it| it.violations.is_empty()) { "good" } else { "BAD" };
-        print_line(&format!(
-            "{} {} seed {}: {word}; {}",
-            round.store.as_str(),
-            round.class,
-            round.seed,
-            board.status_line()
-        ));
+    let played = plan.run(&tools, &board, |round, verdict| {
+        let result = if verdict.as_ref().is_ok_and(|verdict| verdict.violations.is_empty()) { "ok" } else { "FAILED" };
+        print_line(&format!("{round}: {result}; {}", board.status_line()));
     });
     print_line(&board.table(&plan.columns()));
     let counts = board.counts();

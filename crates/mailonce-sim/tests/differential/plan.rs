@@ -125,7 +125,7 @@ pub(crate) enum PlannedStep {
 
 /// Draws steps.
 pub(crate) struct DifferentialPlan {
-    pub(crate) chance: SeededRng,
+    pub(crate) rng: SeededRng,
     pub(crate) emails: Vec<PlannedEmail>,
     /// The inboxes that there are.
     pub(crate) inboxes: Vec<String>,
@@ -137,9 +137,9 @@ pub(crate) struct DifferentialPlan {
 
 impl DifferentialPlan {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut chance = SeededRng::derive(seed, &[4]);
-        let config = draw_config(&mut chance);
-        Self { chance, emails: Vec::new(), inboxes: Vec::new(), inboxes_made: 0, incoming: 0, steps: 0, config }
+        let mut rng = SeededRng::derive(seed, &[4]);
+        let config = draw_config(&mut rng);
+        Self { rng, emails: Vec::new(), inboxes: Vec::new(), inboxes_made: 0, incoming: 0, steps: 0, config }
     }
 
     /// A name for a new inbox.
@@ -151,7 +151,7 @@ impl DifferentialPlan {
     }
 
     pub(crate) fn step(&mut self, now_ms: i64) -> PlannedStep {
-        let roll = FIRST_STEP_ROLLS.get(self.steps).copied().unwrap_or_else(|| self.chance.below(20));
+        let roll = FIRST_STEP_ROLLS.get(self.steps).copied().unwrap_or_else(|| self.rng.below(20));
         self.steps += 1;
         match roll {
             0..=8 => PlannedStep::Calls(self.calls(now_ms), DatabaseFault::None),
@@ -161,10 +161,10 @@ impl DifferentialPlan {
             12..=14 => self.incoming(),
             15..=17 => {
                 let spans = [11 * MINUTE, 31 * MINUTE, 61 * MINUTE];
-                PlannedStep::AdvanceTime(spans[self.chance.below(3) as usize])
+                PlannedStep::AdvanceTime(spans[self.rng.below(3) as usize])
             }
             _ => {
-                self.config = draw_config(&mut self.chance);
+                self.config = draw_config(&mut self.rng);
                 PlannedStep::Restart(self.config.clone())
             }
         }
@@ -173,17 +173,17 @@ impl DifferentialPlan {
     fn incoming(&mut self) -> PlannedStep {
         self.incoming += 1;
         let mut recipients = self.inboxes.clone();
-        let wanted = self.chance.between(1, 2) as usize;
+        let wanted = self.rng.between(1, 2) as usize;
         while recipients.len() > wanted {
-            recipients.remove(self.chance.below(recipients.len() as u64) as usize);
+            recipients.remove(self.rng.below(recipients.len() as u64) as usize);
         }
-        let deleted = (self.incoming.is_multiple_of(2) || self.chance.below(2) == 0).then(|| recipients[0].clone());
+        let deleted = (self.incoming.is_multiple_of(2) || self.rng.below(2) == 0).then(|| recipients[0].clone());
         PlannedStep::Incoming(PlannedIncoming { number: self.incoming, recipients, deleted })
     }
 
     fn calls(&mut self, now_ms: i64) -> Vec<PlannedCall> {
         let (mut calls, mut people, mut numbers) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        for _ in 0..self.chance.between(4, CALLS) {
+        for _ in 0..self.rng.between(4, CALLS) {
             let Some(call) = self.call(now_ms) else { continue };
             let email = &self.emails[call.email()];
             let free = email.person.is_none_or(|person| people.insert(person));
@@ -198,13 +198,13 @@ impl DifferentialPlan {
     }
 
     fn call(&mut self, now_ms: i64) -> Option<PlannedCall> {
-        let roll = self.chance.below(10);
+        let roll = self.rng.below(10);
         if roll < 5 || self.emails.is_empty() {
             let email = self.draw_email(now_ms);
             self.emails.push(email);
             return Some(PlannedCall::Send(self.emails.len() - 1));
         }
-        let n = self.chance.below(self.emails.len() as u64) as usize;
+        let n = self.rng.below(self.emails.len() as u64) as usize;
         let email = &self.emails[n];
         if !email.is_accepted() {
             return None;
@@ -237,18 +237,18 @@ impl DifferentialPlan {
 
     fn draw_email(&mut self, now_ms: i64) -> PlannedEmail {
         let number = self.emails.len();
-        let transport = match self.chance.below(8) {
+        let transport = match self.rng.below(8) {
             0 | 1 => "silent",
             2 if self.config.has_keyed() => "keyed",
             _ => "relay",
         };
-        let person = (self.chance.below(4) == 0 && transport == "relay").then(|| self.chance.below(PEOPLE));
+        let person = (self.rng.below(4) == 0 && transport == "relay").then(|| self.rng.below(PEOPLE));
         let recipients = match person {
             Some(person) => vec![format!("person{person}@example.org")],
             None => self.draw_recipients(number, transport),
         };
-        let due_ms = (self.chance.below(6) == 0).then(|| now_ms + self.chance.between(5, 120) as i64 * MINUTE);
-        let ttl_ms = (self.chance.below(5) == 0 && person.is_none()).then_some(if number.is_multiple_of(2) {
+        let due_ms = (self.rng.below(6) == 0).then(|| now_ms + self.rng.between(5, 120) as i64 * MINUTE);
+        let ttl_ms = (self.rng.below(5) == 0 && person.is_none()).then_some(if number.is_multiple_of(2) {
             HOUR / 2
         } else {
             2 * HOUR
@@ -261,7 +261,7 @@ impl DifferentialPlan {
             "transport": transport,
         });
         if let Some(person) = person {
-            let version = self.chance.between(1, 3);
+            let version = self.rng.between(1, 3);
             body["intent"] = json!({"type": "order.update", "entity": format!("person{person}"), "version": version});
         }
         if let Some(due_ms) = due_ms {
@@ -279,19 +279,19 @@ impl DifferentialPlan {
     /// Names that tell the relay what to answer.
     fn draw_recipients(&mut self, number: usize, transport: &str) -> Vec<String> {
         let kinds: &[&str] = if transport == "relay" { &["taken", "taken", "refused", "deferred"] } else { &["taken"] };
-        let count = if transport == "relay" { self.chance.between(1, 2) } else { 1 };
+        let count = if transport == "relay" { self.rng.between(1, 2) } else { 1 };
         let mut draw = |n: u64| {
-            let kind = kinds[self.chance.below(kinds.len() as u64) as usize];
+            let kind = kinds[self.rng.below(kinds.len() as u64) as usize];
             format!("{kind}-{number}-{n}@example.org")
         };
         (0..count).map(&mut draw).collect()
     }
 }
 
-fn draw_config(chance: &mut SeededRng) -> InstallationConfig {
-    let keyed = [(false, false), (true, false), (false, true), (true, true)][chance.below(4) as usize];
-    let most = [0, 20_000, HOUR, 23 * HOUR, 48 * HOUR][chance.below(5) as usize];
-    let offset_ms = if most == 0 { 0 } else { chance.below(2 * most as u64) as i64 - most };
+fn draw_config(rng: &mut SeededRng) -> InstallationConfig {
+    let keyed = [(false, false), (true, false), (false, true), (true, true)][rng.below(4) as usize];
+    let most = [0, 20_000, HOUR, 23 * HOUR, 48 * HOUR][rng.below(5) as usize];
+    let offset_ms = if most == 0 { 0 } else { rng.below(2 * most as u64) as i64 - most };
     // A node whose clock is off sends no scheduled email, so another one must have the transport.
     let offset_ms = if keyed == (false, true) { offset_ms.clamp(-20_000, 20_000) } else { offset_ms };
     InstallationConfig { keyed: [keyed.0, keyed.1], offset_ms }

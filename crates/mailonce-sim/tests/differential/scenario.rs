@@ -140,7 +140,7 @@ impl Scenario {
 
     /// Makes calls at the same time on each installation, and compares what they came to.
     async fn run_calls(&mut self, calls: &[PlannedCall], fault: DatabaseFault) -> Result<(), String> {
-        let seed = self.plan.chance.next();
+        let seed = self.plan.rng.next();
         let mut answers: Vec<Vec<NodeResponse>> = Vec::new();
         for installation in &self.installations {
             let outage = installation.begin_fault(fault);
@@ -177,15 +177,15 @@ impl Scenario {
                 body: email.body.clone(),
                 id: email.ids[which].last().cloned().unwrap_or_default(),
             };
-            let mut chance = SeededRng::derive(seed, &[n as u64]);
-            let delay = if fault == DatabaseFault::None { 0 } else { chance.below(CALL_SPREAD_MS) };
+            let mut rng = SeededRng::derive(seed, &[n as u64]);
+            let delay = if fault == DatabaseFault::None { 0 } else { rng.below(CALL_SPREAD_MS) };
             // A node whose clock is off forgets no key, and only a node with the transport accepts mail for it.
             let first = match call {
                 PlannedCall::SendAfterExpiry(_) => 0,
                 PlannedCall::Send(_) if email.transport == "keyed" => {
                     installation.nodes.iter().position(|node| node.transports.contains("keyed")).unwrap_or_default()
                 }
-                _ => chance.below(installation.nodes.len() as u64) as usize,
+                _ => rng.below(installation.nodes.len() as u64) as usize,
             };
             let may_move = !matches!(call, PlannedCall::SendAfterExpiry(_)) && email.transport != "keyed";
             let nodes = installation.nodes.clone();
@@ -332,7 +332,7 @@ impl Scenario {
 
     async fn check_installation(&mut self, which: usize, shown: &[Option<Value>]) -> Result<(), String> {
         let now_ms = self.time.now_ms();
-        let sample = self.plan.chance.next();
+        let sample = self.plan.rng.next();
         let installation = &mut self.installations[which];
         installation.check_copies(&self.plan.emails, which, now_ms)?;
         for (n, node) in installation.nodes.iter().enumerate() {

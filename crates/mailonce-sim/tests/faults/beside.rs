@@ -29,7 +29,7 @@ const SCENARIOS: [(&str, fn()); 12] = [
 
 /// Whether a test is among those that the command asks for.
 fn is_selected(path: &str) -> bool {
-    let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let filters: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     filters.is_empty() || filters.iter().any(|filter| path.contains(filter.as_str()))
 }
 
@@ -38,11 +38,11 @@ pub(crate) fn run_scenario(path: &str) {
     static PLAYING: OnceLock<Mutex<BTreeMap<&str, JoinHandle<()>>>> = OnceLock::new();
     let playing = PLAYING.get_or_init(|| {
         let asked = SCENARIOS.into_iter().filter(|(path, _)| is_selected(path));
-        Mutex::new(asked.map(|(path, scene)| (path, std::thread::spawn(scene))).collect())
+        Mutex::new(asked.map(|(path, scenario)| (path, std::thread::spawn(scenario))).collect())
     });
     let own = playing.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
-    let scene = own.unwrap_or_else(|| panic!("there is no scene {path}"));
-    scene.join().unwrap_or_else(|why| {
+    let scenario = own.unwrap_or_else(|| panic!("there is no scene {path}"));
+    scenario.join().unwrap_or_else(|why| {
         // The scene's own output belongs to the test that started all scenes, and is lost when that one passes.
         let text = why.downcast_ref::<String>().map(String::as_str).or(why.downcast_ref::<&str>().copied());
         eprintln!("{path}: {}", text.unwrap_or("the scene panicked without a text"));

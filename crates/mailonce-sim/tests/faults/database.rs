@@ -1,21 +1,22 @@
 //! PostgreSQL crashes, is cut off, or its answers are lost, under load: callers hear 503 and nothing worse, what was
 //! acknowledged is kept, a retry under the same key is one email, and every mail reaches the sink once.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use mailonce_sim::{
     harness::{
+        api_reader::ApiReader,
         child_processes::sleep,
         generated_send::{GeneratedSend, SendKind},
         http,
-        kill_campaign::print_line,
         ledger_snapshot::LedgerSnapshot,
         postgres_cluster::PostgresCluster,
         proxy::{FaultyProxy, NetworkFault},
         recorded_load::{RecordedLoad, SharedHistory, poll_until, send_again},
         rng::{SeededRng, env_number_or, seed_from_env},
-        send_history::{CallOutcome, classify_response},
-        server::ServerProcess,
+        send_history::{CallOutcome, classify_send_reply},
+        server::{API_KEY, ServerProcess},
         server_fixture::{OutboundTarget, ServerFixture},
+        summary_writer::print_line,
     },
     proof,
     sink::smtp::{self, SmtpSink},
@@ -56,14 +57,14 @@ impl DatabaseFaultFixture {
         let sink = runtime.block_on(SmtpSink::start(smtp::SmtpSinkConfig::default())).unwrap();
         let store = cluster.url_at(proxy.at.port());
         let config = OutboundTarget::Relay(sink.at.port()).toml();
-        let place = ServerFixture {
+        let servers = ServerFixture {
             children: child_processes(),
             binary: &binary,
             root: root.path(),
             store: Some(&store),
             config,
         };
-        let server = place.start("node", None, false).unwrap();
+        let server = servers.start("node", None, false).unwrap();
         Self { cluster, proxy, server, sink, _runtime: runtime, _root: root, history: SharedHistory::default(), seed }
     }
 
@@ -72,13 +73,13 @@ impl DatabaseFaultFixture {
         &mut self,
         cycle: u32,
         window: Duration,
-        trouble: impl FnOnce(&mut PostgresCluster, &FaultyProxy) -> Result<()>,
+        inject: impl FnOnce(&mut PostgresCluster, &FaultyProxy) -> Result<()>,
     ) {
         let Self { cluster, proxy, .. } = self;
         let load = RecordedLoad { at: self.server.at, seed: self.seed, cycle, window };
         let done = load.run(&self.history, || {
             sleep(LOAD_BEFORE_FAULT);
-            let done = trouble(cluster, proxy);
+            let done = inject(cluster, proxy);
             proxy.set_fault(NetworkFault::None);
             done
         });
@@ -204,19 +205,10 @@ impl DatabaseFaultFixture {
     }
 }
 
-/// The ids of the emails in a state, page by page.
+/// The ids of all emails in a state.
 fn emails_in_state(at: SocketAddr, state: &str) -> Result<Vec<String>> {
-    let (mut ids, mut from) = (Vec::new(), String::new());
-    loop {
-        let reply = http::get(at, &format!("/v1/emails?limit=100&state={state}{from}"))?;
-        anyhow::ensure!(reply.status == 200, "emails were answered {}: {}", reply.status, reply.body);
-        let page = reply.body["data"].as_array().context("a page without data")?;
-        ids.extend(page.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned));
-        match reply.body["next_cursor"].as_str() {
-            Some(cursor) => from = format!("&cursor={cursor}"),
-            None => return Ok(ids),
-        }
-    }
+    let rows = ApiReader::new(at, API_KEY)?.get_all_pages(&format!("/v1/emails?limit=100&state={state}"), "cursor")?;
+    Ok(rows.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned).collect())
 }
 
 /// How many emails of a page are in a state.
@@ -236,17 +228,17 @@ fn crash() {
 }
 
 pub(crate) fn run_crash() {
-    let (mut scene, rounds) = (DatabaseFaultFixture::new(seed_from_env()), 2 * fault_rounds());
+    let (mut fixture, rounds) = (DatabaseFaultFixture::new(seed_from_env()), 2 * fault_rounds());
     for round in 0..rounds {
         // The load goes on while it is down and after it came back.
-        scene.load_during_fault(round as u32, Duration::from_secs(2), |cluster, _| {
+        fixture.load_during_fault(round as u32, Duration::from_secs(2), |cluster, _| {
             cluster.crash()?;
             sleep(FAULT_TIME);
             cluster.start_again()
         });
     }
-    assert!(scene.count_outcomes().1 > 0, "nobody was told 503 while the database was down");
-    scene.report_and_assert("crash", rounds);
+    assert!(fixture.count_outcomes().1 > 0, "nobody was told 503 while the database was down");
+    fixture.report_and_assert("crash", rounds);
 }
 
 #[test]
@@ -255,32 +247,32 @@ fn network() {
 }
 
 pub(crate) fn run_network() {
-    let (mut scene, rounds) = (DatabaseFaultFixture::new(seed_from_env()), fault_rounds());
+    let (mut fixture, rounds) = (DatabaseFaultFixture::new(seed_from_env()), fault_rounds());
     let mut cycle = 0;
     for round in 0..rounds {
-        let mut chance = SeededRng::derive(scene.seed, &[round, 77]);
-        let weathers = [
+        let mut rng = SeededRng::derive(fixture.seed, &[round, 77]);
+        let faults = [
             // What was asked for was done, and nobody is told: a commit's answer, and any answer.
-            NetworkFault::LoseReplies(chance.between(2, 8), b"COMMIT\0"),
-            NetworkFault::LoseReplies(chance.between(5, 40), b""),
-            NetworkFault::TruncateRequests(chance.between(5, 40)),
-            NetworkFault::CutAfter(chance.between(20_000, 200_000)),
+            NetworkFault::LoseReplies(rng.between(2, 8), b"COMMIT\0"),
+            NetworkFault::LoseReplies(rng.between(5, 40), b""),
+            NetworkFault::TruncateRequests(rng.between(5, 40)),
+            NetworkFault::CutAfter(rng.between(20_000, 200_000)),
             NetworkFault::Down,
             NetworkFault::Stalled,
         ];
-        for weather in weathers {
-            print_line(&format!("network: {weather:?}"));
-            scene.load_during_fault(cycle, LOAD_BEFORE_FAULT + FAULT_TIME + LOAD_BEFORE_FAULT, |_, proxy| {
-                proxy.set_fault(weather);
+        for fault in faults {
+            print_line(&format!("network: {fault:?}"));
+            fixture.load_during_fault(cycle, LOAD_BEFORE_FAULT + FAULT_TIME + LOAD_BEFORE_FAULT, |_, proxy| {
+                proxy.set_fault(fault);
                 sleep(FAULT_TIME);
                 Ok(())
             });
             cycle += 1;
         }
     }
-    assert!(scene.proxy.lost_replies() > 0, "no answer was lost");
-    assert!(scene.proxy.cuts() > 0, "no connection was cut");
-    scene.report_and_assert("network", u64::from(cycle));
+    assert!(fixture.proxy.lost_replies() > 0, "no answer was lost");
+    assert!(fixture.proxy.cuts() > 0, "no connection was cut");
+    fixture.report_and_assert("network", u64::from(cycle));
 }
 
 /// Callers of a database that does not say a word, more than there are connections to it.
@@ -294,21 +286,18 @@ fn silence() {
 }
 
 pub(crate) fn run_silence() {
-    let scene = DatabaseFaultFixture::new(seed_from_env());
-    scene.wait_for_recovery(0);
-    scene.proxy.set_fault(NetworkFault::Stalled);
-    let at = scene.server.at;
+    let fixture = DatabaseFaultFixture::new(seed_from_env());
+    fixture.wait_for_recovery(0);
+    fixture.proxy.set_fault(NetworkFault::Stalled);
+    let at = fixture.server.at;
     let call = |n| {
-        let (wish, mut request) = (GeneratedSend { cycle: 0, n, kind: SendKind::Single }, Vec::new());
-        wish.write_request(0, &mut request);
-        let call = scene.history.lock().begin_call(wish);
+        let (send, mut request) = (GeneratedSend { cycle: 0, n, kind: SendKind::Single }, Vec::new());
+        send.write_request(0, &mut request);
+        let call = fixture.history.lock().begin_call(send);
         let reply = http::exchange_within(at, &request, REPLY_TIMEOUT);
         let status = reply.as_ref().map_or(0, |reply| reply.status);
         if let Ok(reply) = reply {
-            scene
-                .history
-                .lock()
-                .end_call(call, classify_response(&wish, reply.status, reply.body.to_string().as_bytes()));
+            fixture.history.lock().end_call(call, classify_send_reply(&send, reply.status, &reply.body));
         }
         status
     };
@@ -321,8 +310,8 @@ pub(crate) fn run_silence() {
             .collect();
         calls.into_iter().map(|call| call.join().unwrap()).collect()
     });
-    assert!(statuses.iter().all(|status| *status == 503), "{statuses:?}: {}", scene.server.read_log());
-    scene.proxy.set_fault(NetworkFault::None);
-    scene.wait_for_recovery(1);
-    scene.report_and_assert("silence", 1);
+    assert!(statuses.iter().all(|status| *status == 503), "{statuses:?}: {}", fixture.server.read_log());
+    fixture.proxy.set_fault(NetworkFault::None);
+    fixture.wait_for_recovery(1);
+    fixture.report_and_assert("silence", 1);
 }

@@ -4,12 +4,12 @@
 use mailonce_sim::{
     harness::{
         child_processes::sleep,
-        kill_campaign::print_line,
         postgres_cluster::PostgresCluster,
         proxy::{FaultyProxy, NetworkFault},
         rng::{env_number_or, seed_from_env},
         server::ServerProcess,
         server_fixture::{self, OutboundTarget, ServerFixture, sample_mail},
+        summary_writer::print_line,
     },
     sink::smtp::{self, SmtpAction, SmtpSink, SmtpStep},
 };
@@ -51,8 +51,8 @@ impl PartitionFixture {
     fn node(&self, name: &str, store: &str) -> ServerProcess {
         let (root, binary): (&Path, &Path) = (self.root.path(), &self.binary);
         let config = OutboundTarget::Relay(self.sink.at.port()).toml();
-        let place = ServerFixture { children: child_processes(), binary, root, store: Some(store), config };
-        place.start(name, None, false).unwrap()
+        let servers = ServerFixture { children: child_processes(), binary, root, store: Some(store), config };
+        servers.start(name, None, false).unwrap()
     }
 
     /// Sends mails by a worker behind the network, and waits until all of them are on the wire.
@@ -108,24 +108,24 @@ pub(crate) fn run_heal() {
     let rounds = env_number_or("MAILONCE_STORMS", 1) as usize;
     // One beside the other: both mostly wait.
     std::thread::scope(|scope| {
-        for weather in [NetworkFault::Stalled, NetworkFault::Down] {
-            scope.spawn(move || (0..rounds).for_each(|_| run_heal_with(weather)));
+        for fault in [NetworkFault::Stalled, NetworkFault::Down] {
+            scope.spawn(move || (0..rounds).for_each(|_| run_heal_with(fault)));
         }
     });
 }
 
 /// The network goes while mails are on the wire, and heals.
-fn run_heal_with(weather: NetworkFault) {
-    let scene = PartitionFixture::new();
-    let (worker, ids) = scene.send_until_on_wire();
-    scene.proxy.set_fault(weather);
-    server_fixture::wait_until("the sink's answers", STEP_TIMEOUT, || scene.sink.mail_count() == MAILS).unwrap();
+fn run_heal_with(fault: NetworkFault) {
+    let fixture = PartitionFixture::new();
+    let (worker, ids) = fixture.send_until_on_wire();
+    fixture.proxy.set_fault(fault);
+    server_fixture::wait_until("the sink's answers", STEP_TIMEOUT, || fixture.sink.mail_count() == MAILS).unwrap();
     // The answers are with the worker by now, and cannot be written down.
     sleep(Duration::from_secs(1));
-    scene.proxy.set_fault(NetworkFault::None);
+    fixture.proxy.set_fault(NetworkFault::None);
     let mut found = wait_until_sent(worker.at, &ids);
-    found.extend(scene.check_arrived_once());
-    scene.report_and_assert("partitions_healed", found);
+    found.extend(fixture.check_arrived_once());
+    fixture.report_and_assert("partitions_healed", found);
 }
 
 #[test]
@@ -141,14 +141,14 @@ pub(crate) fn run_take_over() {
 
 /// One node is cut off with its mails on the wire, another takes it for dead, and the network heals.
 fn run_take_over_once() {
-    let scene = PartitionFixture::new();
-    let other = scene.node("other", &scene.cluster.url());
+    let fixture = PartitionFixture::new();
+    let other = fixture.node("other", &fixture.cluster.url());
     // Rest, so that the worker alone has the mails.
     let paused =
         mailonce_sim::harness::http::post(other.at, "/v1/handoff/pause", None, &serde_json::json!({})).unwrap();
     assert_eq!(paused.status, 200, "{}", paused.body);
-    let (worker, ids) = scene.send_until_on_wire();
-    scene.proxy.set_fault(NetworkFault::Stalled);
+    let (worker, ids) = fixture.send_until_on_wire();
+    fixture.proxy.set_fault(NetworkFault::Stalled);
     let went_on =
         mailonce_sim::harness::http::post(other.at, "/v1/handoff/resume", None, &serde_json::json!({})).unwrap();
     assert_eq!(went_on.status, 200, "{}", went_on.body);
@@ -157,8 +157,8 @@ fn run_take_over_once() {
         server_fixture::wait_for_states(other.at, &ids, HEARTBEAT_LAPSE + STEP_TIMEOUT, |_, state| state == "unknown");
     let mut found: Vec<String> = taken_over.err().map(|why| format!("{why:#}")).into_iter().collect();
     sleep(Duration::from_secs(2));
-    found.extend(scene.check_arrived_once());
-    scene.proxy.set_fault(NetworkFault::None);
+    found.extend(fixture.check_arrived_once());
+    fixture.proxy.set_fault(NetworkFault::None);
     // Its late answers are facts.
     found.extend(wait_until_sent(other.at, &ids));
     for id in &ids {
@@ -167,7 +167,7 @@ fn run_take_over_once() {
             found.push(format!("{id} does not say that the answer came late: {email}"));
         }
     }
-    found.extend(scene.check_arrived_once());
+    found.extend(fixture.check_arrived_once());
     drop(worker);
-    scene.report_and_assert("partitions_taken_over", found);
+    fixture.report_and_assert("partitions_taken_over", found);
 }

@@ -1,13 +1,18 @@
 //! SQLite keeps what it acknowledged when the power goes, and the rig finds out who does not sync.
 
+use mailonce_sim::crash::{
+    coverage::CoverageBoard,
+    failpoints::StoreKind,
+    kills_under_load::{KillsUnderLoad, LoadKillReport, LoadRound},
+};
 use mailonce_sim::harness::{
     disk_faults::{DiskFault, FaultyDisk, build_shim},
     http,
-    kill_campaign::{KillCampaign, KillReport, print_line, split_into_rounds},
     power_cut::PowerSupply,
     rng::{SeededRng, env_number_or, seed_from_env},
     server::{ServerProcess, ServerSetup},
     server_fixture::sample_mail,
+    summary_writer::print_line,
 };
 use mailonce_store::sqlite::Sqlite;
 use std::{
@@ -44,8 +49,8 @@ fn check_sqlite_files(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(Sqlite::check_integrity(folder)?)
 }
 
-/// Cuts the power so often, and says what came of it.
-fn run_power_campaign(name: &str, seed: u64, cuts: u32, forgets: Option<&'static str>) -> Result<KillReport, String> {
+/// Cuts the power `cuts` times. Syncs of files with the suffix `unsynced` do nothing.
+fn run_power_cut_round(seed: u64, cuts: u32, unsynced: Option<&'static str>) -> Result<LoadKillReport, String> {
     let (root, binary) = (temp_dir(), binary());
     let (data, disk) = faulty_disk(root.path());
     let power = PowerSupply {
@@ -53,22 +58,23 @@ fn run_power_campaign(name: &str, seed: u64, cuts: u32, forgets: Option<&'static
         data: &data,
         folder: root.path().join("power"),
         sync_micros: SYNC_MICROS,
-        unsynced_suffix: forgets,
+        unsynced_suffix: unsynced,
         check_files: check_sqlite_files,
     };
-    let campaign = KillCampaign {
-        name,
+    let board = CoverageBoard::default();
+    let round = KillsUnderLoad {
         children: child_processes(),
         binary: &binary,
         data: &data,
         store: None,
         disk: Some(&disk),
         power: Some(&power),
+        board: &board,
         seed,
         kills: cuts,
     };
-    let report = campaign.run();
-    if report.as_ref().map_or(true, |report| !report.violations.is_empty()) && forgets.is_none() {
+    let report = round.run();
+    if report.as_ref().map_or(true, |report| !report.violations.is_empty()) && unsynced.is_none() {
         print_line(&format!("the data is in {}", root.keep().display()));
     }
     report.map_err(|why| format!("{why:#}"))
@@ -80,11 +86,12 @@ fn what_was_acknowledged_survives_power_cuts() {
 }
 
 pub(crate) fn run_power_cuts() {
-    for (seed, cuts) in split_into_rounds(seed_from_env(), env_number_or("MAILONCE_CUTS", POWER_CUTS)) {
+    let cuts = env_number_or("MAILONCE_CUTS", POWER_CUTS);
+    for LoadRound { seed, kills: cuts, .. } in LoadRound::split(StoreKind::Sqlite, seed_from_env(), cuts) {
         let replay = format!(
             "replay: MAILONCE_SEED={seed} MAILONCE_CUTS={cuts} cargo test -p mailonce-sim --test faults power::what"
         );
-        let report = run_power_campaign("power cuts", seed, cuts, None).unwrap_or_else(|why| panic!("{why}\n{replay}"));
+        let report = run_power_cut_round(seed, cuts, None).unwrap_or_else(|why| panic!("{why}\n{replay}"));
         let broken: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
         print_line(&format!("power cuts: {report}; {} (seed {seed})", report.power_loss));
         let counts = [
@@ -110,12 +117,12 @@ fn a_log_that_is_not_synced_is_found_out() {
 
 pub(crate) fn run_without_sync() {
     let seed = seed_from_env();
-    let report = run_power_campaign("without sync", seed, CUTS_TO_DETECT, Some("-wal"));
-    let told = match &report {
+    let report = run_power_cut_round(seed, CUTS_TO_DETECT, Some("-wal"));
+    let summary = match &report {
         Ok(report) => report.violations.iter().take(3).map(ToString::to_string).collect::<Vec<_>>().join("; "),
         Err(why) => why.clone(),
     };
-    print_line(&format!("without sync: {told} (seed {seed})"));
+    print_line(&format!("without sync: {summary} (seed {seed})"));
     let lost = report.as_ref().is_ok_and(|report| !report.violations.is_empty());
     // The checkpoint moves what was never safe, so that the file itself may be torn.
     let gone = report.as_ref().is_err_and(|why| why.contains("after a power cut"));

@@ -27,9 +27,9 @@ const PLAIN_ROLE: &str = "
 
 fn start_node(root: &Path, name: &str, store: &str) -> ServerProcess {
     let binary = binary();
-    let place =
+    let servers =
         ServerFixture { children: child_processes(), binary: &binary, root, store: Some(store), config: String::new() };
-    place.start(name, None, false).unwrap()
+    servers.start(name, None, false).unwrap()
 }
 
 /// A call, which can be repeated on every node.

@@ -11,11 +11,11 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn plan(inputs: u64, keep: &Path) -> FuzzPlan {
-    let (patience, slowest) = (Duration::from_mins(1), Duration::from_millis(100));
+    let (timeout, slowest) = (Duration::from_mins(1), Duration::from_millis(100));
     FuzzPlan {
         seed: 7,
         max_inputs: inputs,
-        time_limit: patience,
+        time_limit: timeout,
         max_cpu_time: slowest,
         corpus: None,
         failures_dir: keep.to_owned(),
@@ -70,8 +70,8 @@ fn the_same_number_gives_the_same_inputs() {
     };
     assert_eq!(run(), run());
     let bent = |number| {
-        let mut chance = mailonce_sim::harness::rng::SeededRng::derive(7, &[number]);
-        mailonce_sim::fuzz::mutate::mutate(&mut chance, &seeds())
+        let mut rng = mailonce_sim::harness::rng::SeededRng::derive(7, &[number]);
+        mailonce_sim::fuzz::mutate::mutate(&mut rng, &seeds())
     };
     assert_eq!(bent(1), bent(1));
     assert!((0..50).any(|number| bent(number) != bent(number + 50)), "every number gives the same");

@@ -13,13 +13,13 @@ use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 /// Readers as a test has time for.
 fn plan() -> FuzzPlan {
     let seconds = std::env::var("MAILONCE_FUZZ_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
-    let patience = seconds.map_or(Duration::from_millis(1_500), Duration::from_secs);
+    let timeout = seconds.map_or(Duration::from_millis(1_500), Duration::from_secs);
     let inputs = if seconds.is_some() { u64::MAX } else { 1_000 };
     let keep = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz");
     FuzzPlan {
         seed: seed_from_env(),
         max_inputs: inputs,
-        time_limit: patience,
+        time_limit: timeout,
         max_cpu_time: MAX_CPU_TIME,
         corpus: None,
         failures_dir: keep,

@@ -52,14 +52,15 @@ impl ReplyFixture {
             postgres.create_database(&format!("mailonce_{name}_{}", std::process::id())).unwrap()
         });
         let url = database.as_ref().map(|database| database.url.as_str());
-        let place = sequential_server(&outside, &binary, root.path(), url);
+        let servers = sequential_server(&outside, &binary, root.path(), url);
         let nodes: Vec<ServerProcess> =
-            (0..nodes).map(|n| place.start(&format!("node{n}"), None, false).unwrap()).collect();
+            (0..nodes).map(|n| servers.start(&format!("node{n}"), None, false).unwrap()).collect();
         let made = http::post(nodes[0].at, "/v1/inboxes", None, &json!({ "address": INBOX })).unwrap();
         assert_eq!(made.status, 201, "{}", made.body);
-        let source = json!({ "name": "mail", "kind": "standard", "takes": ["inbound"], "secret": INBOUND_HOOK_SECRET });
+        let source =
+            json!({ "name": "mail", "kind": "standard", "accepts": ["inbound"], "secret": INBOUND_HOOK_SECRET });
         let made = http::post(nodes[0].at, "/v1/sources", None, &source).unwrap();
-        let hook = made.body["path"].as_str().unwrap_or_else(|| panic!("no source: {}", made.body)).to_owned();
+        let hook = made.body["hook_path"].as_str().unwrap_or_else(|| panic!("no source: {}", made.body)).to_owned();
         Self { nodes, hook_path: hook, sink: outside, _database: database, _root: root }
     }
 
@@ -116,7 +117,7 @@ fn incoming_mail(name: &str, answers: Option<&str>) -> InjectedMail {
 }
 
 /// The same hook from many connections, each handled by one of a few workers that write an answer of their own.
-fn reply_from_every_worker(desk: &ReplyFixture) -> Vec<HttpReply> {
+fn reply_from_every_worker(fixture: &ReplyFixture) -> Vec<HttpReply> {
     let (mail, next, heard) = (incoming_mail("m1", None), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
@@ -127,10 +128,10 @@ fn reply_from_every_worker(desk: &ReplyFixture) -> Vec<HttpReply> {
                     if n >= HOOK_REPEATS {
                         return;
                     }
-                    desk.deliver_by_hook(n, mail);
-                    let message = desk.message(n + worker, mail);
+                    fixture.deliver_by_hook(n, mail);
+                    let message = fixture.message(n + worker, mail);
                     let words = json!({ "text": format!("Worker {worker} says in call {n}: it is on its way.") });
-                    let reply = desk.reply(n, &message, &words);
+                    let reply = fixture.reply(n, &message, &words);
                     heard.lock().unwrap().push(reply);
                 }
             });
@@ -142,8 +143,8 @@ fn reply_from_every_worker(desk: &ReplyFixture) -> Vec<HttpReply> {
 #[test]
 fn one_hook_from_50_connections_at_8_workers_is_one_answer() {
     for nodes in [1, 2] {
-        let desk = ReplyFixture::open(nodes, "answers");
-        let heard = reply_from_every_worker(&desk);
+        let fixture = ReplyFixture::open(nodes, "answers");
+        let heard = reply_from_every_worker(&fixture);
         let mut counts: BTreeMap<(u16, String), usize> = BTreeMap::new();
         for reply in &heard {
             *counts.entry((reply.status, reply.body["guard"].as_str().unwrap_or_default().to_owned())).or_default() +=
@@ -154,20 +155,20 @@ fn one_hook_from_50_connections_at_8_workers_is_one_answer() {
         let ids: BTreeSet<String> = heard.iter().map(|reply| reply.body["id"].to_string()).collect();
         assert_eq!(ids.len(), 1, "all are told of the same answer");
         assert!(heard.iter().all(|reply| reply.body["next"].as_str().is_some_and(|next| !next.is_empty())));
-        assert_eq!(desk.wait_for_sent(1), 1, "{nodes} nodes");
+        assert_eq!(fixture.wait_for_sent(1), 1, "{nodes} nodes");
     }
 }
 
 #[test]
 fn an_agent_that_slept_past_its_lease_is_told_of_the_newer_fence() {
     for nodes in [1, 2] {
-        let desk = ReplyFixture::open(nodes, "leases");
+        let fixture = ReplyFixture::open(nodes, "leases");
         let mail = incoming_mail("m1", None);
-        desk.deliver_by_hook(0, &mail);
-        let message = desk.message(0, &mail);
+        fixture.deliver_by_hook(0, &mail);
+        let message = fixture.message(0, &mail);
         let lease = format!("/v1/threads/{}/lease", message["thread_id"].as_str().unwrap());
         let take = |n: usize, holder: &str| {
-            http::post(desk.node(n), &lease, None, &json!({ "holder": holder, "ttl_s": 1 })).unwrap()
+            http::post(fixture.node(n), &lease, None, &json!({ "holder": holder, "ttl_s": 1 })).unwrap()
         };
         let first = take(0, "first").body;
         assert_eq!(take(1, "second").status, 409, "while the first holds it");
@@ -175,23 +176,23 @@ fn an_agent_that_slept_past_its_lease_is_told_of_the_newer_fence() {
         let second = take(1, "second");
         assert_eq!(second.status, 201, "{}", second.body);
         assert!(second.body["fence"].as_u64() > first["fence"].as_u64());
-        let late = desk.reply(0, &message, &json!({ "text": "I am back.", "lease": first["token"] }));
+        let late = fixture.reply(0, &message, &json!({ "text": "I am back.", "lease": first["token"] }));
         assert_eq!((late.status, &late.body["code"]), (409, &json!("leased")), "{}", late.body);
-        let answer = desk.reply(1, &message, &json!({ "text": "It comes.", "lease": second.body["token"] }));
+        let answer = fixture.reply(1, &message, &json!({ "text": "It comes.", "lease": second.body["token"] }));
         assert_eq!(answer.status, 202, "{}", answer.body);
-        let late = desk.reply(0, &message, &json!({ "text": "I am back.", "lease": first["token"] }));
+        let late = fixture.reply(0, &message, &json!({ "text": "I am back.", "lease": first["token"] }));
         assert!(matches!(late.status, 200 | 409), "{}", late.body);
-        assert_eq!(desk.wait_for_sent(1), 1);
+        assert_eq!(fixture.wait_for_sent(1), 1);
     }
 }
 
 #[test]
 fn two_messages_of_one_thread_at_the_same_time_are_both_answered() {
     for nodes in [1, 2] {
-        let desk = ReplyFixture::open(nodes, "threads");
+        let fixture = ReplyFixture::open(nodes, "threads");
         let mails = [incoming_mail("m1", None), incoming_mail("m2", Some("<m1@customer.example>"))];
-        mails.iter().for_each(|mail| desk.deliver_by_hook(0, mail));
-        let messages: Vec<Value> = mails.iter().map(|mail| desk.message(1, mail)).collect();
+        mails.iter().for_each(|mail| fixture.deliver_by_hook(0, mail));
+        let messages: Vec<Value> = mails.iter().map(|mail| fixture.message(1, mail)).collect();
         assert_eq!(messages[0]["thread_id"], messages[1]["thread_id"]);
         let seen: Vec<&Value> = messages.iter().map(|message| &message["id"]).collect();
         let replies: Vec<HttpReply> = std::thread::scope(|scope| {
@@ -200,13 +201,13 @@ fn two_messages_of_one_thread_at_the_same_time_are_both_answered() {
                 .enumerate()
                 .map(|(n, message)| {
                     let words = json!({ "text": format!("About the {n}th: yes."), "seen": seen });
-                    let desk = &desk;
-                    scope.spawn(move || desk.reply(n, message, &words))
+                    let fixture = &fixture;
+                    scope.spawn(move || fixture.reply(n, message, &words))
                 })
                 .collect();
             tasks.into_iter().map(|task| task.join().unwrap()).collect()
         });
         assert!(replies.iter().all(|reply| reply.status == 202), "{replies:?}");
-        assert_eq!(desk.wait_for_sent(2), 2);
+        assert_eq!(fixture.wait_for_sent(2), 2);
     }
 }

@@ -77,14 +77,14 @@ impl Transport for MisbehavingTransport {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_frozen_with_the_first_marker() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("out", &clock).await;
         let HopSink::Smtp(sink) = &hop.sink else { return };
         sink.once_at(smtp::SmtpStep::Dot, smtp::SmtpAction::accept_then(smtp::SmtpAction::Close));
         let inner = Arc::clone(&hop.transport);
         let bent: Arc<dyn Transport> =
             Arc::new(MisbehavingTransport { inner, freeze_count: AtomicU32::new(0), never_replies: false });
-        let world = TestEngine::start(&place, vec![bent], &["out"], clock).await;
+        let world = TestEngine::start(&store, vec![bent], &["out"], clock).await;
         let id = world.send_sample("order-1", None, OnUnknown::Resend).await;
         world.wait_for_attempts(id, 1).await;
         world.clock.advance(11 * MINUTE);
@@ -98,12 +98,12 @@ async fn bytes_are_frozen_with_the_first_marker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_that_never_ends_is_unknown() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("out", &clock).await;
         let inner = Arc::clone(&hop.transport);
         let bent: Arc<dyn Transport> =
             Arc::new(MisbehavingTransport { inner, freeze_count: AtomicU32::new(0), never_replies: true });
-        let world = TestEngine::start(&place, vec![bent], &["out"], clock).await;
+        let world = TestEngine::start(&store, vec![bent], &["out"], clock).await;
         let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
         world.wait_for_attempts(id, 1).await;
         world.advance(&[id], &[MINUTE, HOUR, DAY]).await;

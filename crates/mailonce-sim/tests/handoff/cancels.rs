@@ -23,11 +23,11 @@ const MAX_HEAD_START_MICROS: u64 = 30_000;
 #[test]
 fn what_was_cancelled_was_never_sent() {
     let (binary, outside, root, seed) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir(), seed_from_env());
-    let place = ServerFixture {
+    let servers = ServerFixture {
         config: outside.outbound_target().toml(),
         ..sequential_server(&outside, &binary, root.path(), None)
     };
-    let server = place.start("data", None, false).unwrap();
+    let server = servers.start("data", None, false).unwrap();
     let next = AtomicUsize::new(0);
     let mut cancelled: Vec<(usize, String, bool)> = thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(|| race_cancels(server.at, &next, seed))).collect();

@@ -23,10 +23,10 @@ const YEAR: i64 = 365 * DAY;
 const JUMPS: [i64; 6] = [HOUR, -HOUR, 20 * HOUR, -3 * DAY, 2 * YEAR, -2 * YEAR];
 
 async fn clock_fixture(kind: EngineStoreKind, next: HopKind) -> (TestEngine, TestHop, EngineStore) {
-    let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+    let (store, clock) = (EngineStore::new(kind), ManualClock::new());
     let hop = next.open("out", &clock).await;
-    let world = TestEngine::start(&place, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
-    (world, hop, place)
+    let world = TestEngine::start(&store, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
+    (world, hop, store)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -122,28 +122,28 @@ async fn nothing_scheduled_is_early_and_no_key_is_forgotten() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_never_stands_still_makes_no_second_mail() {
     let seed = seed_from_env();
-    let mut chance = SeededRng::derive(seed, &[5]);
-    let (place, clock) = (EngineStore::new(EngineStoreKind::Memory), ManualClock::new());
+    let mut rng = SeededRng::derive(seed, &[5]);
+    let (store, clock) = (EngineStore::new(EngineStoreKind::Memory), ManualClock::new());
     let relay = HopKind::Relay.open("relay", &clock).await;
     let resend = HopKind::Provider(Vendor::Resend).open("resend", &clock).await;
     let transports = vec![Arc::clone(&relay.transport), Arc::clone(&resend.transport)];
-    let world = TestEngine::start(&place, transports, &["relay"], clock).await;
+    let world = TestEngine::start(&store, transports, &["relay"], clock).await;
     let mut ids = Vec::new();
     for n in 0..40 {
-        let way = if chance.below(2) == 0 { "relay" } else { "resend" };
-        if chance.below(2) == 0 {
+        let way = if rng.below(2) == 0 { "relay" } else { "resend" };
+        if rng.below(2) == 0 {
             resend.http().queue_responses(&[ScriptedResponse::AcceptThenDrop]);
             if let HopSink::Smtp(sink) = &relay.sink {
                 sink.once_at(smtp::SmtpStep::Dot, smtp::SmtpAction::accept_then(smtp::SmtpAction::Close));
             }
         }
         ids.push(world.send_sample(&format!("order-{n}"), Some(way), OnUnknown::Hold).await);
-        world.clock.set_wall_clock(chance.between(0, 2 * 10 * DAY as u64) as i64 - 10 * DAY);
-        world.clock.advance(chance.below(5 * MINUTE as u64) as i64);
-        if chance.below(4) == 0 {
+        world.clock.set_wall_clock(rng.between(0, 2 * 10 * DAY as u64) as i64 - 10 * DAY);
+        world.clock.advance(rng.below(5 * MINUTE as u64) as i64);
+        if rng.below(4) == 0 {
             world.engine.confirm_time();
         }
-        if chance.below(4) == 0 {
+        if rng.below(4) == 0 {
             world.wait_until_idle(&ids).await;
         }
     }

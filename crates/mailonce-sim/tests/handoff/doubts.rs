@@ -32,15 +32,15 @@ struct UnknownEmailFixture {
 
 impl UnknownEmailFixture {
     async fn new(kind: EngineStoreKind, next: HopKind, script: impl FnOnce(&TestHop)) -> Self {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let first = next.open("first", &clock).await;
         let second = next.open("second", &clock).await;
         script(&first);
         let transports = vec![Arc::clone(&first.transport), Arc::clone(&second.transport)];
-        let world = TestEngine::start(&place, transports, &["first", "second"], clock).await;
+        let world = TestEngine::start(&store, transports, &["first", "second"], clock).await;
         let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
         world.wait_for_attempts(id, 1).await;
-        Self { world, first, second, id, _store: place }
+        Self { world, first, second, id, _store: store }
     }
 
     async fn with_providers(kind: EngineStoreKind, vendor: Vendor, acts: &[ScriptedResponse]) -> Self {
@@ -68,36 +68,36 @@ async fn a_repeat_whose_credential_was_revoked_is_not_a_failure() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         let revoked = [ScriptedResponse::Error(VendorError::Revoked); 60];
         let acts = [&[ScriptedResponse::AcceptThenDrop], &revoked[..]].concat();
-        let scene = UnknownEmailFixture::with_providers(kind, Vendor::Resend, &acts).await;
-        scene.advance_and_check(1).await;
-        scene.assert_final_state(EmailState::Unknown).await;
-        scene.first.http().clear_script();
-        scene.advance_and_check(1).await;
-        scene.assert_final_state(EmailState::Sent).await;
+        let fixture = UnknownEmailFixture::with_providers(kind, Vendor::Resend, &acts).await;
+        fixture.advance_and_check(1).await;
+        fixture.assert_final_state(EmailState::Unknown).await;
+        fixture.first.http().clear_script();
+        fixture.advance_and_check(1).await;
+        fixture.assert_final_state(EmailState::Sent).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeat_that_is_refused_as_a_repeat_proves_the_first() {
     for (kind, vendor) in [(EngineStoreKind::Memory, Vendor::Brevo), (EngineStoreKind::Sqlite, Vendor::Other)] {
-        let scene = UnknownEmailFixture::with_providers(kind, vendor, &[ScriptedResponse::AcceptThenDrop]).await;
-        scene.advance_and_check(1).await;
-        scene.assert_final_state(EmailState::Sent).await;
+        let fixture = UnknownEmailFixture::with_providers(kind, vendor, &[ScriptedResponse::AcceptThenDrop]).await;
+        fixture.advance_and_check(1).await;
+        fixture.assert_final_state(EmailState::Sent).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeat_that_contradicts_the_first_waits_for_a_person() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let scene = UnknownEmailFixture::with_providers(
+        let fixture = UnknownEmailFixture::with_providers(
             kind,
             Vendor::Resend,
             &[ScriptedResponse::AcceptThenDrop, ScriptedResponse::Error(VendorError::Mismatch)],
         )
         .await;
-        scene.advance_and_check(1).await;
-        scene.assert_final_state(EmailState::Unknown).await;
-        assert_eq!(scene.world.ended_attempts(scene.id).await.len(), 2, "a puzzle is not tried again");
+        fixture.advance_and_check(1).await;
+        fixture.assert_final_state(EmailState::Unknown).await;
+        assert_eq!(fixture.world.ended_attempts(fixture.id).await.len(), 2, "a puzzle is not tried again");
     }
 }
 
@@ -113,10 +113,10 @@ async fn a_repeat_that_is_refused_or_put_off_says_nothing_of_the_first() {
             &[ScriptedResponse::CaptivePortal, ScriptedResponse::Redirect],
         ]
         .concat();
-        let scene = UnknownEmailFixture::with_providers(kind, Vendor::Resend, &acts).await;
-        scene.advance_and_check(1).await;
-        scene.assert_final_state(EmailState::Sent).await;
-        assert!(scene.world.ended_attempts(scene.id).await.len() >= 4, "the repeats never met the refusals");
+        let fixture = UnknownEmailFixture::with_providers(kind, Vendor::Resend, &acts).await;
+        fixture.advance_and_check(1).await;
+        fixture.assert_final_state(EmailState::Sent).await;
+        assert!(fixture.world.ended_attempts(fixture.id).await.len() >= 4, "the repeats never met the refusals");
     }
 }
 
@@ -129,28 +129,28 @@ async fn a_relay_that_took_a_mail_and_went_away_keeps_it() {
             // From now on it lets nobody in, so that the way rests.
             sink.always_at(smtp::SmtpStep::Greeting, smtp::SmtpAction::reply_line_and_close("554 not today"));
         };
-        let scene = UnknownEmailFixture::new(kind, HopKind::Relay, |hop| HopFault::AcceptThenDrop.inject(hop)).await;
-        plant(&scene.first);
+        let fixture = UnknownEmailFixture::new(kind, HopKind::Relay, |hop| HopFault::AcceptThenDrop.inject(hop)).await;
+        plant(&fixture.first);
         for n in 0..4 {
             // Other mail finds the way closed and leaves for the second one.
-            scene.world.send_sample(&format!("other-{n}"), None, OnUnknown::Hold).await;
+            fixture.world.send_sample(&format!("other-{n}"), None, OnUnknown::Hold).await;
         }
-        scene.world.advance(&[scene.id], &RETRY_STEPS).await;
-        scene.assert_final_state(EmailState::Unknown).await;
-        assert_eq!(scene.first.accepted_mail().len(), 1);
+        fixture.world.advance(&[fixture.id], &RETRY_STEPS).await;
+        fixture.assert_final_state(EmailState::Unknown).await;
+        assert_eq!(fixture.first.accepted_mail().len(), 1);
         let order = |mail: &String| mail.contains("order-1");
-        assert!(!scene.second.accepted_mail().iter().any(order), "what is in doubt left for another way");
+        assert!(!fixture.second.accepted_mail().iter().any(order), "what is in doubt left for another way");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_email_that_is_to_be_resent_waits_for_its_own_way() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let (first, second) = (HopKind::Relay.open("first", &clock).await, HopKind::Relay.open("second", &clock).await);
         HopFault::AcceptThenDrop.inject(&first);
         let transports = vec![Arc::clone(&first.transport), Arc::clone(&second.transport)];
-        let world = TestEngine::start(&place, transports, &["first", "second"], clock).await;
+        let world = TestEngine::start(&store, transports, &["first", "second"], clock).await;
         let id = world.send_sample("order-1", None, OnUnknown::Resend).await;
         world.wait_for_attempts(id, 1).await;
         let HopSink::Smtp(sink) = &first.sink else { return };
@@ -179,25 +179,25 @@ async fn an_email_that_is_to_be_resent_waits_for_its_own_way() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mail_that_surely_did_not_leave_may_take_another_way() {
     // The counterpart: without it the tests above would also pass with fail-over broken.
-    let scene = UnknownEmailFixture::with_providers(
+    let fixture = UnknownEmailFixture::with_providers(
         EngineStoreKind::Memory,
         Vendor::Resend,
         &[ScriptedResponse::Error(VendorError::Revoked); 60],
     )
     .await;
-    scene.world.advance(&[scene.id], &RETRY_STEPS).await;
-    scene.assert_final_state(EmailState::Sent).await;
-    assert_eq!((scene.first.accepted_mail().len(), scene.second.accepted_mail().len()), (0, 1));
+    fixture.world.advance(&[fixture.id], &RETRY_STEPS).await;
+    fixture.assert_final_state(EmailState::Sent).await;
+    assert_eq!((fixture.first.accepted_mail().len(), fixture.second.accepted_mail().len()), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_email_that_wishes_it_is_resent_once_and_no_more() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("out", &clock).await;
         let HopSink::Smtp(sink) = &hop.sink else { return };
         sink.always_at(smtp::SmtpStep::Dot, smtp::SmtpAction::accept_then(smtp::SmtpAction::Close));
-        let world = TestEngine::start(&place, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
+        let world = TestEngine::start(&store, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
         let id = world.send_sample("order-1", None, OnUnknown::Resend).await;
         world.wait_for_attempts(id, 1).await;
         world.advance(&[id], &[5 * MINUTE, 4 * MINUTE]).await;
@@ -214,10 +214,10 @@ async fn an_email_that_wishes_it_is_resent_once_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_doubt_at_one_account_is_not_repeated_at_another() {
-    let (place, clock) = (EngineStore::new(EngineStoreKind::Sqlite), ManualClock::new());
+    let (store, clock) = (EngineStore::new(EngineStoreKind::Sqlite), ManualClock::new());
     let hop = HopKind::Provider(Vendor::Resend).open("out", &clock).await;
     hop.http().queue_responses(&[ScriptedResponse::AcceptThenDrop]);
-    let before = TestEngine::start(&place, vec![Arc::clone(&hop.transport)], &["out"], Arc::clone(&clock)).await;
+    let before = TestEngine::start(&store, vec![Arc::clone(&hop.transport)], &["out"], Arc::clone(&clock)).await;
     let id = before.send_sample("order-1", None, OnUnknown::Hold).await;
     before.wait_for_attempts(id, 1).await;
     before.stop();
@@ -227,7 +227,7 @@ async fn a_doubt_at_one_account_is_not_repeated_at_another() {
     hop.http().forget_keys();
     // A process that had the first account within the last minutes might still decide.
     clock.advance(6 * MINUTE);
-    let after = TestEngine::start(&place, vec![moved], &["out"], clock).await;
+    let after = TestEngine::start(&store, vec![moved], &["out"], clock).await;
     after.advance(&[id], &RETRY_STEPS).await;
     assert_eq!((hop.accepted_mail().len(), after.state(id).await), (1, EmailState::Unknown));
 }

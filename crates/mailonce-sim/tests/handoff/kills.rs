@@ -13,9 +13,9 @@ use crate::rig::{FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, bin
 #[test]
 fn a_server_that_dies_in_the_middle_of_a_body_has_sent_nothing() {
     let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir());
-    let place = sequential_server(&outside, &binary, root.path(), None);
+    let servers = sequential_server(&outside, &binary, root.path(), None);
     outside.relay().once_at(smtp::SmtpStep::Body, smtp::SmtpAction::Freeze);
-    let server = place.start("data", None, false).unwrap();
+    let server = servers.start("data", None, false).unwrap();
     // More than the sockets between hold, so that it is really stuck in the body.
     let long = json!({"from": "agent@example.com", "to": server_fixture::recipient(0), "subject": "Long",
         "text": "All work and no play makes this a very long mail indeed.\n".repeat(240_000)});
@@ -25,7 +25,7 @@ fn a_server_that_dies_in_the_middle_of_a_body_has_sent_nothing() {
     let state = server_fixture::get_email(server.at, &ids[0]).unwrap()["handoffs"][0]["state"].clone();
     assert_eq!(state, "leased", "the marker came before the body was over");
     server.kill().unwrap();
-    let server = place.start("data", None, false).unwrap();
+    let server = servers.start("data", None, false).unwrap();
     server_fixture::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
     assert_eq!(outside.copies_per_mail(1), [1]);
 }
@@ -35,11 +35,11 @@ fn a_server_that_dies_after_the_final_dot_does_not_know_and_says_so() {
     let binary = binary();
     for taken in [true, false] {
         let (outside, root) = (SinkFixture::new(SinkKind::Relay), temp_dir());
-        let place = sequential_server(&outside, &binary, root.path(), None);
+        let servers = sequential_server(&outside, &binary, root.path(), None);
         let stall =
             if taken { smtp::SmtpAction::accept_then(smtp::SmtpAction::Stall) } else { smtp::SmtpAction::Stall };
         outside.relay().once_at(smtp::SmtpStep::Dot, stall);
-        let server = place.start("data", None, false).unwrap();
+        let server = servers.start("data", None, false).unwrap();
         let ids = server_fixture::send_batch(server.at, "batch", &[sample_mail(0)]).unwrap();
         let marked = || {
             let email = server_fixture::get_email(server.at, &ids[0]).unwrap();
@@ -47,7 +47,7 @@ fn a_server_that_dies_after_the_final_dot_does_not_know_and_says_so() {
         };
         server_fixture::wait_until("the dot", FAILPOINT_TIMEOUT, marked).unwrap();
         server.kill().unwrap();
-        let server = place.start("data", None, false).unwrap();
+        let server = servers.start("data", None, false).unwrap();
         server_fixture::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, |_, state| state == "unknown").unwrap();
         // Nothing but a person or a policy moves it from here.
         let other = server_fixture::send_batch(server.at, "other", &[sample_mail(1)]).unwrap();

@@ -64,7 +64,7 @@ async fn run_matrix(kind: EngineStoreKind) {
 
 /// All that can go wrong at one next hop, side by side in one engine, each fault with a sink of its own.
 async fn run_column(kind: EngineStoreKind, next: HopKind) -> Vec<MatrixRow> {
-    let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+    let (store, clock) = (EngineStore::new(kind), ManualClock::new());
     let mut hops = Vec::new();
     for policy in [OnUnknown::Hold, OnUnknown::Resend] {
         for fault in HopFault::ALL.into_iter().filter(|fault| fault.applies_to(next)) {
@@ -74,7 +74,7 @@ async fn run_column(kind: EngineStoreKind, next: HopKind) -> Vec<MatrixRow> {
         }
     }
     let transports = hops.iter().map(|(_, _, hop)| Arc::clone(&hop.transport)).collect();
-    let world = TestEngine::start(&place, transports, &[], clock).await;
+    let world = TestEngine::start(&store, transports, &[], clock).await;
     let mut cells = Vec::new();
     for (fault, policy, hop) in hops {
         let name = hop.transport.name().to_owned();
@@ -160,14 +160,14 @@ fn print_matrix(kind: EngineStoreKind, rows: &[MatrixRow]) {
     table.set_header(std::iter::once(kind.to_string()).chain(all_hop_kinds().map(HopKind::name)));
     let mut lines: BTreeMap<(usize, &str), BTreeMap<String, String>> = BTreeMap::new();
     for row in rows {
-        let place = HopFault::ALL.iter().position(|fault| *fault == row.fault).unwrap_or_default();
+        let index = HopFault::ALL.iter().position(|fault| *fault == row.fault).unwrap_or_default();
         let flag = if row.actual.may_duplicate { "*" } else { "" };
         let cell =
             format!("{} {}{flag}{}", row.actual.mails, row.actual.state, if row.wrong.is_empty() { "" } else { " !" });
-        lines.entry((place, row.policy.as_str())).or_default().insert(row.next.name(), cell);
+        lines.entry((index, row.policy.as_str())).or_default().insert(row.next.name(), cell);
     }
-    for ((place, policy), cells) in lines {
-        let name = format!("{:?} / {policy}", HopFault::ALL[place]);
+    for ((index, policy), cells) in lines {
+        let name = format!("{:?} / {policy}", HopFault::ALL[index]);
         let cell = |next: HopKind| cells.get(&next.name()).cloned().unwrap_or_else(|| "-".into());
         table.add_row(std::iter::once(name).chain(all_hop_kinds().map(cell)));
     }

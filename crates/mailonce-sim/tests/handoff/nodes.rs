@@ -29,13 +29,13 @@ fn a_node_that_slept_past_the_providers_window_sends_nothing() {
         ScriptedResponse::AcceptThenDrop,
         ScriptedResponse::Drop,
     ]);
-    let place = sequential_server(&outside, &binary, root.path(), Some(&database.url));
+    let servers = sequential_server(&outside, &binary, root.path(), Some(&database.url));
     let mails: Vec<_> = (0..MAILS).map(sample_mail).collect();
-    let first = place.start("first", Some("after-marker:stop:2"), false).unwrap();
+    let first = servers.start("first", Some("after-marker:stop:2"), false).unwrap();
     let _maybe = server_fixture::send_batch(first.at, "batch", &mails);
     server_fixture::wait_until("the point", FAILPOINT_TIMEOUT, || first.is_paused()).unwrap();
     let slept = Instant::now();
-    let second = place.start("second", None, false).unwrap();
+    let second = servers.start("second", None, false).unwrap();
     let ids = server_fixture::send_batch(second.at, "batch", &mails).unwrap();
     server_fixture::wait_for_states(second.at, &ids, TAKE_OVER_TIME + RECOVERY_TIMEOUT, |_, state| state == "sent")
         .unwrap();

@@ -103,7 +103,7 @@ struct PausedWorkerScenario<'a> {
 impl PausedWorkerScenario<'_> {
     /// One worker falls asleep, another takes over; the first wakes up. The email's state at the end.
     async fn run(&self) -> EmailState {
-        let (place, clock) = (EngineStore::new(self.kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(self.kind), ManualClock::new());
         let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let sleepy: Arc<dyn Transport> = Arc::new(PausingTransport {
             inner: Arc::clone(&self.hop.transport),
@@ -111,14 +111,14 @@ impl PausedWorkerScenario<'_> {
             paused: Arc::clone(&asleep),
             resume: Arc::clone(&wake),
         });
-        let first = TestEngine::start(&place, vec![sleepy], &["out"], Arc::clone(&clock)).await;
+        let first = TestEngine::start(&store, vec![sleepy], &["out"], Arc::clone(&clock)).await;
         let id = first.send_sample("order-1", None, OnUnknown::Hold).await;
         asleep.acquire().await.unwrap().forget();
         // Its heart stops with it. What it had under way goes on when it wakes up.
         first.stop();
         clock.advance(20 * SECOND);
         let second =
-            TestEngine::start(&place, vec![Arc::clone(&self.hop.transport)], &["out"], Arc::clone(&clock)).await;
+            TestEngine::start(&store, vec![Arc::clone(&self.hop.transport)], &["out"], Arc::clone(&clock)).await;
         let taken_over = |email: &mailonce_core::outbound::email::Email| email.state() != EmailState::Sending;
         second.wait_for_email(id, "the take-over", taken_over).await;
         second.advance(&[id], &[2 * SECOND, MINUTE]).await;
@@ -189,7 +189,7 @@ async fn a_relays_late_answer_is_a_fact_whoever_holds_the_mail() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Provider(Vendor::Resend).open("out", &clock).await;
         hop.http().queue_responses(&[ScriptedResponse::AcceptThenDrop]);
         let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -199,7 +199,7 @@ async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
             paused: Arc::clone(&asleep),
             resume: Arc::clone(&wake),
         });
-        let world = TestEngine::start(&place, vec![sleepy], &["out"], clock).await;
+        let world = TestEngine::start(&store, vec![sleepy], &["out"], clock).await;
         let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
         wake.add_permits(1);
         asleep.acquire().await.unwrap().forget();
@@ -218,7 +218,7 @@ async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_was_silent_is_heard_before_it_takes_work() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("out", &clock).await;
         let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let sleepy: Arc<dyn Transport> = Arc::new(PausingTransport {
@@ -227,7 +227,7 @@ async fn a_worker_that_was_silent_is_heard_before_it_takes_work() {
             paused: Arc::clone(&asleep),
             resume: Arc::clone(&wake),
         });
-        let first = TestEngine::start(&place, vec![sleepy], &["out"], Arc::clone(&clock)).await;
+        let first = TestEngine::start(&store, vec![sleepy], &["out"], Arc::clone(&clock)).await;
         // One mail before, so that its first sign of life was given; the next one is due seconds later.
         let before = first.send_sample("order-0", None, OnUnknown::Hold).await;
         wake.add_permits(1);
@@ -237,7 +237,7 @@ async fn a_worker_that_was_silent_is_heard_before_it_takes_work() {
         clock.advance(20 * SECOND);
         let id = first.send_sample("order-1", None, OnUnknown::Hold).await;
         asleep.acquire().await.unwrap().forget();
-        let second = TestEngine::start(&place, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
+        let second = TestEngine::start(&store, vec![Arc::clone(&hop.transport)], &["out"], clock).await;
         assert_eq!(second.state(id).await, EmailState::Sending, "{kind}: what it had just taken was taken over");
         wake.add_permits(1);
         second.wait_for_email(id, "the answer", |email| email.state() == EmailState::Sent).await;

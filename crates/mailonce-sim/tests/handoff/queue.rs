@@ -46,17 +46,17 @@ fn a_long_queue_is_served_at_once_drained_in_order_and_held_up_by_nobody() {
     // Each of them takes its connection for longer than the test lasts.
     outside.relay().always_at_line(smtp::SmtpStep::Rcpt, "slow.test", smtp::SmtpAction::Late(Duration::from_mins(10)));
     let config = format!(
-        "{}connections = {CONNECTIONS}\n\n[defaults]\nper_domain = {PER_DOMAIN}\n",
+        "{}max_connections = {CONNECTIONS}\n\n[defaults]\nmax_in_flight_per_domain = {PER_DOMAIN}\n",
         outside.outbound_target().toml()
     );
-    let place = ServerFixture { config, ..sequential_server(&outside, &binary, root.path(), None) };
-    let mails = fill_and_kill(&place);
+    let servers = ServerFixture { config, ..sequential_server(&outside, &binary, root.path(), None) };
+    let mails = fill_and_kill(&servers);
     let began = Instant::now();
-    let server = place.start("data", None, false).unwrap();
+    let server = servers.start("data", None, false).unwrap();
     let ready = began.elapsed();
     let fast = mails - SLOW_DOMAIN_MAILS;
-    let patience = Duration::from_secs(20) + MAX_TIME_PER_MAIL * u32::try_from(fast).unwrap();
-    let came = server_fixture::wait_until("the last mail", patience, || outside.relay().mail_count() >= fast);
+    let timeout = Duration::from_secs(20) + MAX_TIME_PER_MAIL * u32::try_from(fast).unwrap();
+    let came = server_fixture::wait_until("the last mail", timeout, || outside.relay().mail_count() >= fast);
     let (drained, taken) = (began.elapsed(), outside.accepted_numbers());
     println!("{mails} queued: serving after {ready:?}, drained after {drained:?} ({} mails)", taken.len());
     came.unwrap();
@@ -72,8 +72,8 @@ fn a_long_queue_is_served_at_once_drained_in_order_and_held_up_by_nobody() {
 }
 
 /// Fills the queue of a server that does not hand over, and kills it.
-fn fill_and_kill(place: &ServerFixture<'_>) -> usize {
-    let server = place.start("data", None, true).unwrap();
+fn fill_and_kill(servers: &ServerFixture<'_>) -> usize {
+    let server = servers.start("data", None, true).unwrap();
     let mails = queue_length();
     for batch in 0..mails.div_ceil(BATCH) {
         let numbers = batch * BATCH..((batch + 1) * BATCH).min(mails);
@@ -87,16 +87,16 @@ fn fill_and_kill(place: &ServerFixture<'_>) -> usize {
 /// No mail overtakes one that was due before it, save those that are under way together.
 fn assert_in_order(taken: &[usize]) {
     let mut latest = 0;
-    for (place, n) in taken.iter().enumerate() {
+    for (index, n) in taken.iter().enumerate() {
         latest = latest.max(*n);
-        let ahead = taken[place..].iter().filter(|other| **other < latest).count();
+        let ahead = taken[index..].iter().filter(|other| **other < latest).count();
         assert!(ahead <= 2 * CONNECTIONS, "mail {latest} left before {ahead} that were due before it");
-        if place > 4_000 {
+        if index > 4_000 {
             // The comparison is quadratic; the beginning and the whole order below tell enough.
             break;
         }
     }
     let strays =
-        taken.iter().enumerate().filter(|(place, n)| n.abs_diff(place + SLOW_DOMAIN_MAILS) > 2 * CONNECTIONS).count();
+        taken.iter().enumerate().filter(|(index, n)| n.abs_diff(index + SLOW_DOMAIN_MAILS) > 2 * CONNECTIONS).count();
     assert_eq!(strays, 0, "{strays} mails are far from their turn");
 }

@@ -60,7 +60,7 @@ fn send(node: &ServerProcess, n: usize, mail: &Value) -> anyhow::Result<(u16, St
 /// What a node says of its clock: whether it is sure, and how far it is ahead of the database.
 fn clock_status(node: &ServerProcess) -> Option<(bool, i64)> {
     let ready = http::get(node.at, "/readyz").ok()?.body;
-    Some((ready["clock"]["sure"].as_bool()?, ready["clock"]["ahead_of_database_ms"].as_i64()?))
+    Some((ready["clock"]["trusted"].as_bool()?, ready["clock"]["ahead_of_database_ms"].as_i64()?))
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn a_node_whose_clock_is_hours_off_forgets_nothing_and_sends_nothing_early() {
     let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir());
     let database = database("pair");
     let config = outside.outbound_target().toml();
-    let place = ServerFixture {
+    let servers = ServerFixture {
         children: child_processes(),
         binary: &binary,
         root: root.path(),
         store: Some(&database.url),
         config,
     };
-    let right = place.start("right", None, false).unwrap();
+    let right = servers.start("right", None, false).unwrap();
     let (_, first) = send(&right, 0, &mail_with_ttl(0)).unwrap();
     server_fixture::wait_for_states(right.at, std::slice::from_ref(&first), RECOVERY_TIMEOUT, |_, state| {
         state == "sent"
@@ -86,7 +86,7 @@ fn a_node_whose_clock_is_hours_off_forgets_nothing_and_sends_nothing_early() {
     let (_, scheduled) = send(&right, 1, &later).unwrap();
 
     for (turn, offset) in [23 * HOUR, -23 * HOUR, 48 * HOUR].into_iter().enumerate() {
-        let wrong = place.start_with("wrong", false, &clock_env(offset)).unwrap();
+        let wrong = servers.start_with("wrong", false, &clock_env(offset)).unwrap();
         let off = |(sure, ahead): (bool, i64)| !sure && (ahead - offset).abs() < 60_000;
         server_fixture::wait_until("a word about its clock", READYZ_TIMEOUT, || clock_status(&wrong).is_some_and(off))
             .unwrap();
@@ -130,7 +130,7 @@ struct SkewMail {
 struct SkewCampaign<'a> {
     fixture: ServerFixture<'a>,
     sink: &'a SinkFixture,
-    chance: SeededRng,
+    rng: SeededRng,
     nodes: Vec<SkewedNode>,
     mails: Vec<SkewMail>,
     kills: usize,
@@ -140,8 +140,8 @@ struct SkewCampaign<'a> {
 impl SkewCampaign<'_> {
     fn draw_offset(&mut self) -> i64 {
         let spread = [0, 20_000, HOUR, 23 * HOUR, 48 * HOUR];
-        let most = spread[self.chance.below(spread.len() as u64) as usize];
-        if most == 0 { 0 } else { self.chance.below(2 * most as u64) as i64 - most }
+        let most = spread[self.rng.below(spread.len() as u64) as usize];
+        if most == 0 { 0 } else { self.rng.below(2 * most as u64) as i64 - most }
     }
 
     fn start(&mut self, n: usize, offset: i64) -> SkewedNode {
@@ -159,7 +159,7 @@ impl SkewCampaign<'_> {
 
     /// Sends mail `n` to any node, new or again. Only the first answer may be a first one.
     fn send(&mut self, n: usize) {
-        let node = self.chance.below(self.nodes.len() as u64) as usize;
+        let node = self.rng.below(self.nodes.len() as u64) as usize;
         let mut mail = mail_with_ttl(n);
         if let Some(due) = self.mails[n].due {
             mail["scheduled_at"] = json!(Time(due).to_string());
@@ -192,19 +192,19 @@ impl SkewCampaign<'_> {
     }
 
     fn run_step(&mut self) {
-        match self.chance.below(20) {
+        match self.rng.below(20) {
             0 => {
-                let n = self.chance.below(self.nodes.len() as u64) as usize;
+                let n = self.rng.below(self.nodes.len() as u64) as usize;
                 self.kill_and_restart(n);
             }
             1..=6 => {
-                let due = (self.chance.below(4) == 0).then(|| now_ms() + 3_000 + self.chance.below(30_000) as i64);
+                let due = (self.rng.below(4) == 0).then(|| now_ms() + 3_000 + self.rng.below(30_000) as i64);
                 self.mails.push(SkewMail { id: None, due });
                 self.send(self.mails.len() - 1);
             }
             _ if self.mails.is_empty() => {}
             _ => {
-                let n = self.chance.below(self.mails.len() as u64) as usize;
+                let n = self.rng.below(self.mails.len() as u64) as usize;
                 self.send(n);
             }
         }
@@ -238,7 +238,7 @@ fn nodes_whose_clocks_are_days_apart_send_each_mail_once_and_on_time() {
     let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir());
     let database = database("campaign");
     let config = outside.outbound_target().toml();
-    let place = ServerFixture {
+    let servers = ServerFixture {
         children: child_processes(),
         binary: &binary,
         root: root.path(),
@@ -246,11 +246,11 @@ fn nodes_whose_clocks_are_days_apart_send_each_mail_once_and_on_time() {
         config,
     };
     let seed = seed_from_env();
-    let chance = SeededRng::derive(seed, &[17]);
+    let rng = SeededRng::derive(seed, &[17]);
     let mut campaign = SkewCampaign {
-        fixture: place,
+        fixture: servers,
         sink: &outside,
-        chance,
+        rng,
         nodes: Vec::new(),
         mails: Vec::new(),
         kills: 0,

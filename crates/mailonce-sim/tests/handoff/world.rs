@@ -141,7 +141,7 @@ impl Drop for TestEngine {
 impl TestEngine {
     /// An engine at a clock. Mail without a named way takes the first of `order`, and the others in turn.
     pub(crate) async fn start(
-        place: &EngineStore,
+        store: &EngineStore,
         transports: Vec<Arc<dyn Transport>>,
         order: &[&str],
         clock: Arc<ManualClock>,
@@ -153,7 +153,7 @@ impl TestEngine {
             rng::seed_from_env(),
             &[NODES.fetch_add(1, Ordering::Relaxed)],
         )));
-        let store = Arc::clone(&place.store);
+        let store = Arc::clone(&store.store);
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
         engine.confirm_time();
         engine.heartbeat_and_recover().await.unwrap();
@@ -190,9 +190,9 @@ impl TestEngine {
     }
 
     /// Sends one mail, its subject its key.
-    pub(crate) async fn send_sample(&self, key: &str, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
+    pub(crate) async fn send_sample(&self, key: &str, transport: Option<&str>, on_unknown: OnUnknown) -> EmailId {
         let raw = RawContent { to: vec![format!("{key}@example.org")], ..sample_content(key) };
-        self.send_content(key, raw, way, on_unknown).await
+        self.send_content(key, raw, transport, on_unknown).await
     }
 
     /// Sends what is given.
@@ -200,12 +200,12 @@ impl TestEngine {
         &self,
         key: &str,
         raw: RawContent,
-        way: Option<&str>,
+        transport: Option<&str>,
         on_unknown: OnUnknown,
     ) -> EmailId {
         let request = SendRequest {
             on_unknown: Some(on_unknown),
-            transport: way.map(str::to_owned),
+            transport: transport.map(str::to_owned),
             ..SendRequest::new(EmailContent::validate(raw).unwrap(), Some(Key::parse(key).unwrap()))
         };
         self.engine.send(&self.caller, request).await.unwrap_or_else(|problem| panic!("{}", problem.detail)).id

@@ -5,12 +5,12 @@ use mailonce_sim::harness::child_processes::sleep;
 use mailonce_sim::harness::disk_faults::{DiskFault, FaultyDisk};
 use mailonce_sim::harness::generated_send::{GeneratedSend, SendKind};
 use mailonce_sim::harness::http::{HttpReply, exchange};
-use mailonce_sim::harness::kill_campaign::print_line;
 use mailonce_sim::harness::ledger_snapshot::LedgerSnapshot;
 use mailonce_sim::harness::recorded_load::{RecordedLoad, SharedHistory, poll_until, send_again};
 use mailonce_sim::harness::rng::seed_from_env;
 use mailonce_sim::harness::send_history::CallOutcome;
 use mailonce_sim::harness::server::{ServerProcess, ServerSetup};
+use mailonce_sim::harness::summary_writer::print_line;
 use mailonce_sim::proof::check;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ const DISK_FULL_TIME: Duration = Duration::from_millis(700);
 /// How long the load lasts.
 const LOAD_TIME: Duration = Duration::from_millis(1600);
 
-fn start_server(place: &TestDirectory, disk: Option<&FaultyDisk>) -> ServerProcess {
-    let (binary, data) = (binary(), place.data());
+fn start_server(dir: &TestDirectory, disk: Option<&FaultyDisk>) -> ServerProcess {
+    let (binary, data) = (binary(), dir.data());
     let env = disk.map(|disk| disk.env().to_vec()).unwrap_or_default();
     let setup = ServerSetup { binary: &binary, data: &data, store: None, paused: false, env: &env };
     setup.start(child_processes()).unwrap()
@@ -79,9 +79,9 @@ fn assert_unavailable(reply: &HttpReply) {
 
 #[test]
 fn a_full_disk_is_unavailable_until_there_is_space_again() {
-    let (place, history, seed) = (TestDirectory::new(), SharedHistory::default(), seed_from_env());
-    let disk = faulty_disk(&place);
-    let mut server = start_server(&place, Some(&disk));
+    let (dir, history, seed) = (TestDirectory::new(), SharedHistory::default(), seed_from_env());
+    let disk = faulty_disk(&dir);
+    let mut server = start_server(&dir, Some(&disk));
     let at = server.at;
     let load = RecordedLoad { at, seed, cycle: 0, window: LOAD_TIME };
     let (full, free) = load
@@ -112,7 +112,7 @@ fn a_full_disk_is_unavailable_until_there_is_space_again() {
     retry_and_check(at, &history);
     assert!(server.terminate().unwrap().success());
     // And it is on the disk, not only in memory.
-    let again = start_server(&place, None);
+    let again = start_server(&dir, None);
     retry_and_check(again.at, &history);
 }
 
@@ -126,9 +126,9 @@ struct StopResult {
 
 /// Loads a server, breaks its syncs, and sees it stop; then starts it on a sound disk and judges what it kept.
 fn run_until_stopped(fault: DiskFault) -> StopResult {
-    let (place, history, seed) = (TestDirectory::new(), SharedHistory::default(), seed_from_env());
-    let disk = faulty_disk(&place);
-    let mut server = start_server(&place, Some(&disk));
+    let (dir, history, seed) = (TestDirectory::new(), SharedHistory::default(), seed_from_env());
+    let disk = faulty_disk(&dir);
+    let mut server = start_server(&dir, Some(&disk));
     let load = RecordedLoad { at: server.at, seed, cycle: 0, window: LOAD_TIME };
     let ended = load.run(&history, || {
         sleep(Duration::from_millis(250));
@@ -153,7 +153,7 @@ fn run_until_stopped(fault: DiskFault) -> StopResult {
         took.as_millis()
     ));
     drop(server);
-    let again = start_server(&place, None);
+    let again = start_server(&dir, None);
     retry_and_check(again.at, &history);
     StopResult { failed_calls: fired, unavailable }
 }

@@ -145,8 +145,8 @@ fn a_burst_sends_one_request_on_each_connection() {
         http_response(if first { "202 Accepted" } else { "200 OK" }, body)
     });
     let caller = RecordingRequests::new();
-    let patience = Duration::from_secs(10);
-    let plan = BurstPlan { to, connections: 300, threads: 2, timeout: patience };
+    let timeout = Duration::from_secs(10);
+    let plan = BurstPlan { to, connections: 300, threads: 2, timeout };
     let tally = run_burst(&plan, &caller).unwrap();
     assert_eq!((tally.status_count(202), tally.status_count(200), tally.broken), (1, 299, 0), "{tally}");
     assert_eq!(tally.to_string(), "299×200 1×202");
@@ -155,8 +155,8 @@ fn a_burst_sends_one_request_on_each_connection() {
 
 #[test]
 fn a_burst_at_nobody_fails() {
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let patience = Duration::from_secs(1);
-    let plan = BurstPlan { to: nobody, connections: 3, threads: 2, timeout: patience };
+    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let timeout = Duration::from_secs(1);
+    let plan = BurstPlan { to: closed, connections: 3, threads: 2, timeout };
     assert!(run_burst(&plan, &RecordingRequests::new()).is_err());
 }

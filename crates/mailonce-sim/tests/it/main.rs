@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
-mod kills;
-#[cfg(test)]
 mod load;
 #[cfg(test)]
 mod refusals;

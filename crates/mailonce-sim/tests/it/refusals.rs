@@ -16,13 +16,13 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
 const FUTURE_SCHEMA: i64 = 999;
 
 /// Runs a start that must be refused: how it ended, and what it said.
-fn start_refused(setup: &ServerSetup<'_>, verb: &str, place: &TestDirectory) -> (ExitStatus, String) {
-    let log = place.root().join(format!("refused-{verb}.log"));
+fn start_refused(setup: &ServerSetup<'_>, verb: &str, dir: &TestDirectory) -> (ExitStatus, String) {
+    let log = dir.root().join(format!("refused-{verb}.log"));
     let command = setup.command(verb, free_address().unwrap());
     let mut running = child_processes().spawn(command, &log).unwrap();
     let status = running.wait_for_exit(REFUSAL_TIMEOUT).unwrap();
-    let said = running.read_log();
-    (status.unwrap_or_else(|| panic!("{verb} was not refused: {said}")), said)
+    let output = running.read_log();
+    (status.unwrap_or_else(|| panic!("{verb} was not refused: {output}")), output)
 }
 
 fn setup<'a>(binary: &'a Path, data: &'a Path) -> ServerSetup<'a> {
@@ -31,19 +31,19 @@ fn setup<'a>(binary: &'a Path, data: &'a Path) -> ServerSetup<'a> {
 
 #[test]
 fn a_second_process_on_one_data_directory_is_refused_and_the_first_goes_on() {
-    let (place, binary) = (TestDirectory::new(), binary());
-    let data = place.data();
+    let (dir, binary) = (TestDirectory::new(), binary());
+    let data = dir.data();
     let setup = setup(&binary, &data);
     let first = setup.start(child_processes()).unwrap();
     let history = SharedHistory::default();
-    let wish = |n| GeneratedSend { cycle: 0, n, kind: SendKind::Single };
-    send_again(first.at, &history, &[wish(0)]).unwrap();
+    let send = |n| GeneratedSend { cycle: 0, n, kind: SendKind::Single };
+    send_again(first.at, &history, &[send(0)]).unwrap();
     for verb in ["dev", "serve"] {
-        let (status, said) = start_refused(&setup, verb, &place);
+        let (status, output) = start_refused(&setup, verb, &dir);
         assert!(status.code().is_some_and(|code| code != 0), "{verb} ended with {status}");
-        assert!(said.contains(&*data.to_string_lossy()), "{verb} does not name the directory: {said}");
+        assert!(output.contains(&*data.to_string_lossy()), "{verb} does not name the directory: {output}");
     }
-    send_again(first.at, &history, &[wish(0), wish(1)]).unwrap();
+    send_again(first.at, &history, &[send(0), send(1)]).unwrap();
     let ends: Vec<_> = history.lock().calls.iter().map(|call| call.outcome.clone()).collect();
     let [
         CallOutcome::Ok { first: true, ids: made },
@@ -59,8 +59,8 @@ fn a_second_process_on_one_data_directory_is_refused_and_the_first_goes_on() {
 
 #[test]
 fn a_newer_schema_is_refused_with_both_numbers() {
-    let (place, binary) = (TestDirectory::new(), binary());
-    let data = place.data();
+    let (dir, binary) = (TestDirectory::new(), binary());
+    let data = dir.data();
     let setup = setup(&binary, &data);
     let ended = setup.start(child_processes()).unwrap().terminate().unwrap();
     assert!(ended.success(), "told to stop as soon as it was ready, it ended with {ended}");
@@ -69,11 +69,11 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     assert!((1..FUTURE_SCHEMA).contains(&known));
     run_sql(&file, &format!("PRAGMA user_version={FUTURE_SCHEMA}"));
     for verb in ["dev", "serve"] {
-        let (status, said) = start_refused(&setup, verb, &place);
+        let (status, output) = start_refused(&setup, verb, &dir);
         assert!(status.code().is_some_and(|code| code != 0), "{verb} ended with {status}");
-        let numbers: Vec<&str> = said.split(|letter: char| !letter.is_ascii_digit()).collect();
+        let numbers: Vec<&str> = output.split(|letter: char| !letter.is_ascii_digit()).collect();
         for number in [FUTURE_SCHEMA, known] {
-            assert!(numbers.contains(&number.to_string().as_str()), "{verb} does not say {number}: {said}");
+            assert!(numbers.contains(&number.to_string().as_str()), "{verb} does not say {number}: {output}");
         }
     }
     assert_eq!(run_sql(&file, "PRAGMA user_version").trim(), FUTURE_SCHEMA.to_string());

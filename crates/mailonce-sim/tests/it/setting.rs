@@ -23,10 +23,10 @@ pub(crate) fn binary() -> PathBuf {
 }
 
 /// A healthy disk under a place's data directory, which can be broken.
-pub(crate) fn faulty_disk(place: &TestDirectory) -> FaultyDisk {
+pub(crate) fn faulty_disk(dir: &TestDirectory) -> FaultyDisk {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     let shim = SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap());
-    FaultyDisk::new(shim.clone(), &place.data(), place.root()).unwrap()
+    FaultyDisk::new(shim.clone(), &dir.data(), dir.root()).unwrap()
 }
 
 /// A directory with an empty data directory in it; logs lie beside that.
@@ -47,10 +47,5 @@ impl TestDirectory {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.root.path().join("data")
-    }
-
-    /// Leaves it for whoever wants to look, and says where.
-    pub(crate) fn keep(self) -> PathBuf {
-        self.root.keep()
     }
 }

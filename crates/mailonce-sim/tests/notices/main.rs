@@ -110,17 +110,17 @@ fn a_server_that_dies_while_it_tells_tells_everything_after_its_start() {
     let binary = binary();
     for point in POINTS {
         let (receiver, root) = (NoticeReceiver::open(), tempfile::tempdir().unwrap());
-        let place = ServerFixture {
+        let servers = ServerFixture {
             children: child_processes(),
             binary: &binary,
             root: root.path(),
             store: None,
             config: String::new(),
         };
-        let mut server = place.start("data", Some(&format!("{point}:kill:3")), false).unwrap();
+        let mut server = servers.start("data", Some(&format!("{point}:kill:3")), false).unwrap();
         create_endpoint(server.at, &receiver);
         send_until_crash(&mut server, point);
-        let server = place.start("data", None, false).unwrap();
+        let server = servers.start("data", None, false).unwrap();
         assert_all_delivered(server.at, &receiver);
     }
 }
@@ -132,9 +132,10 @@ fn kill_one_of_two_at(point: &str, binary: &Path, postgres: &PostgresServer) {
     let name = format!("mailonce_notices_{}_{}", std::process::id(), point.replace('-', "_"));
     let database = postgres.create_database(&name).unwrap();
     let store = Some(database.url.as_str());
-    let place = ServerFixture { children: child_processes(), binary, root: root.path(), store, config: String::new() };
-    let survivor = place.start("survivor", None, false).unwrap();
-    let mut victim = place.start("victim", Some(&format!("{point}:kill:3")), false).unwrap();
+    let servers =
+        ServerFixture { children: child_processes(), binary, root: root.path(), store, config: String::new() };
+    let survivor = servers.start("survivor", None, false).unwrap();
+    let mut victim = servers.start("victim", Some(&format!("{point}:kill:3")), false).unwrap();
     create_endpoint(survivor.at, &receiver);
     send_until_crash(&mut victim, point);
     assert_all_delivered(survivor.at, &receiver);

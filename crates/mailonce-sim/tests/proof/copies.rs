@@ -98,10 +98,10 @@ fn a_policy_that_does_not_wait_for_evidence_is_convicted() {
 
 #[test]
 fn a_fact_that_changed_nothing_is_convicted() {
-    let with = |place: usize, says: &str| {
+    let with = |index: usize, says: &str| {
         broken_rules(|scribe| {
             let fact = Evidence { source: "provider_event".into(), says: says.into(), ..Evidence::default() };
-            scribe.history.emails[place].handoffs[0].evidence.push(fact);
+            scribe.history.emails[index].handoffs[0].evidence.push(fact);
         })
     };
     assert_eq!(with(PLAIN_EMAIL, "delayed"), []);

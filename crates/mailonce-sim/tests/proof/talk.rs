@@ -41,8 +41,8 @@ fn reply_record(email: &str, guard: &str) -> ReplyRecord {
 /// A letter of a person that was answered, and what was told.
 fn valid_conversation() -> History {
     let mut history = History { healed: true, ..History::default() };
-    let desk = ReplyLimits { per_window: 2, window_ms: 100, per_day: 9, per_person: 9, ..ReplyLimits::default() };
-    history.talk.desks.insert(INBOX_ADDRESS.into(), desk);
+    let limits = ReplyLimits { per_window: 2, window_ms: 100, per_day: 9, per_person: 9, ..ReplyLimits::default() };
+    history.talk.desks.insert(INBOX_ADDRESS.into(), limits);
     history.inbound.brought.push(DeliveryTry {
         inbox: INBOX_ADDRESS.into(),
         message_id: "<1@x>".into(),
@@ -205,7 +205,7 @@ fn a_mail_without_a_key_that_says_the_same_again_is_noticed() {
 #[test]
 fn a_guard_that_speaks_without_a_reason_is_noticed() {
     for guard in ["self", "automatic", "leased", "newer_message"] {
-        let refused = ConversationChange::Refused { guard: guard.to_owned(), wish: reply_record("", "") };
+        let refused = ConversationChange::Refused { guard: guard.to_owned(), reply: reply_record("", "") };
         assert_eq!(
             conversation_rules(|history| history.talk.steps.push(conversation_commit(9, refused))),
             [Rule::NeedlessGuard],

@@ -83,7 +83,7 @@ async fn whatever_is_made_of_dots_and_line_ends_arrives_or_is_refused() {
     let (mut sent, mut refused) = (0, 0);
     // Every word of four of these parts.
     for number in 0..6_usize.pow(4) {
-        let mime: Vec<u8> = (0..4).flat_map(|place| parts[number / 6_usize.pow(place) % 6].iter().copied()).collect();
+        let mime: Vec<u8> = (0..4).flat_map(|digit| parts[number / 6_usize.pow(digit) % 6].iter().copied()).collect();
         let without: Vec<u8> = mime.split(|b| *b == b'\n').fold(Vec::new(), |mut all, line| {
             all.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
             all

@@ -46,11 +46,11 @@ asyncio.run(main())
 
 /// The interpreter that knows aiosmtpd.
 fn python() -> PathBuf {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aiosmtpd-1.4.6");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aiosmtpd-1.4.6");
     // One installation at a time, whichever test and process comes first.
-    let alone = File::create(place.with_extension("lock")).unwrap();
+    let alone = File::create(dir.with_extension("lock")).unwrap();
     alone.lock().unwrap();
-    let python = place.join("bin/python");
+    let python = dir.join("bin/python");
     let run = |program: &Path, arguments: &[&str]| {
         let out = std::process::Command::new(program).args(arguments).output();
         let out = out.unwrap_or_else(|error| panic!("{} does not run: {error}", program.display()));
@@ -62,9 +62,9 @@ fn python() -> PathBuf {
         );
     };
     // The mark is made last, so that half an installation is made again.
-    let mark = place.join("installed");
+    let mark = dir.join("installed");
     if !mark.exists() {
-        run(Path::new("python3"), &["-m", "venv", "--clear", &place.to_string_lossy()]);
+        run(Path::new("python3"), &["-m", "venv", "--clear", &dir.to_string_lossy()]);
         run(&python, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "aiosmtpd==1.4.6"]);
         std::fs::write(mark, "").unwrap();
     }
@@ -126,8 +126,8 @@ async fn a_foreign_server_takes_the_bytes_as_they_are() {
 #[tokio::test]
 async fn a_foreign_server_takes_mail_by_starttls_and_log_in() {
     let certificate = SinkCertificate::new().unwrap();
-    let place = tempfile::tempdir().unwrap();
-    let (pem, key) = (place.path().join("cert.pem"), place.path().join("key.pem"));
+    let dir = tempfile::tempdir().unwrap();
+    let (pem, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
     std::fs::write(&pem, &certificate.pem).unwrap();
     std::fs::write(&key, &certificate.key_pem).unwrap();
     let mut server = AiosmtpdServer::start(&[&pem, &key]).await;

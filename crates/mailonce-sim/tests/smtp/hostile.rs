@@ -41,20 +41,20 @@ fn malformed() -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn what_is_no_reply_is_a_fault_then_a_delay_and_unknown_in_the_end() {
-    for said in malformed() {
-        let told = String::from_utf8_lossy(&said[..said.len().min(40)]).into_owned();
+    for raw_reply in malformed() {
+        let shown = String::from_utf8_lossy(&raw_reply[..raw_reply.len().min(40)]).into_owned();
         for (step, act, meaning, taken) in [
-            (SmtpStep::Greeting, SmtpAction::Reply(said.clone()), ReplyMeaning::Fault, 0),
-            (SmtpStep::Hello, SmtpAction::Reply(said.clone()), ReplyMeaning::Fault, 0),
-            (SmtpStep::Mail, SmtpAction::Reply(said.clone()), ReplyMeaning::Deferred, 0),
-            (SmtpStep::Rcpt, SmtpAction::Reply(said.clone()), ReplyMeaning::Deferred, 0),
-            (SmtpStep::Data, SmtpAction::Reply(said.clone()), ReplyMeaning::Deferred, 0),
-            (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Reply(said.clone())), ReplyMeaning::Unknown, 1),
+            (SmtpStep::Greeting, SmtpAction::Reply(raw_reply.clone()), ReplyMeaning::Fault, 0),
+            (SmtpStep::Hello, SmtpAction::Reply(raw_reply.clone()), ReplyMeaning::Fault, 0),
+            (SmtpStep::Mail, SmtpAction::Reply(raw_reply.clone()), ReplyMeaning::Deferred, 0),
+            (SmtpStep::Rcpt, SmtpAction::Reply(raw_reply.clone()), ReplyMeaning::Deferred, 0),
+            (SmtpStep::Data, SmtpAction::Reply(raw_reply.clone()), ReplyMeaning::Deferred, 0),
+            (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Reply(raw_reply.clone())), ReplyMeaning::Unknown, 1),
         ] {
             let sink = start_sink().await;
             sink.once_at(step, act);
             let reply = send(&client_for(&sink)).await;
-            assert_eq!((reply.meaning, reply.code), (meaning, None), "{told:?} at {step:?}: {reply:?}");
+            assert_eq!((reply.meaning, reply.code), (meaning, None), "{shown:?} at {step:?}: {reply:?}");
             assert_consistent(&sink, &reply, taken);
         }
     }
@@ -62,7 +62,7 @@ async fn what_is_no_reply_is_a_fault_then_a_delay_and_unknown_in_the_end() {
 
 #[tokio::test]
 async fn odd_replies_that_can_be_understood_are() {
-    for (said, meaning) in [
+    for (raw_reply, meaning) in [
         ("250\r\n", ReplyMeaning::Accepted),
         ("250 \r\n", ReplyMeaning::Accepted),
         ("250 bare end\n", ReplyMeaning::Accepted),
@@ -71,9 +71,9 @@ async fn odd_replies_that_can_be_understood_are() {
         ("299 odd\r\n", ReplyMeaning::Accepted),
     ] {
         let sink = start_sink().await;
-        sink.once_at(SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Reply(said.as_bytes().to_vec())));
+        sink.once_at(SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Reply(raw_reply.as_bytes().to_vec())));
         let reply = send(&client_for(&sink)).await;
-        assert_eq!(reply.meaning, meaning, "{said:?}: {reply:?}");
+        assert_eq!(reply.meaning, meaning, "{raw_reply:?}: {reply:?}");
         assert_consistent(&sink, &reply, 1);
     }
 }
@@ -150,7 +150,7 @@ async fn two_answers_that_disagree_are_none() {
 
 #[tokio::test]
 async fn what_is_said_between_approach_and_dot_is_the_answer_and_the_dot_is_kept() {
-    for (said, meaning, code) in [
+    for (raw_reply, meaning, code) in [
         (&b"452 4.3.1 full\r\n"[..], ReplyMeaning::Deferred, Some(452)),
         (b"554 5.7.1 no\r\n", ReplyMeaning::Refused, Some(554)),
         (b"421 4.3.2 closing\r\n", ReplyMeaning::Fault, Some(421)),
@@ -159,11 +159,11 @@ async fn what_is_said_between_approach_and_dot_is_the_answer_and_the_dot_is_kept
         (b"", ReplyMeaning::Deferred, None),
     ] {
         let (go, gone) = oneshot::channel();
-        let (heard, told) = oneshot::channel();
-        let port = early_reply_server(said, gone, heard).await;
+        let (heard, shown) = oneshot::channel();
+        let port = early_reply_server(raw_reply, gone, heard).await;
         let smtp = SmtpTransport::new(config_at_port(port)).unwrap();
         let ready = approach(&smtp).await.ok().unwrap();
-        let server = go.send(()).map(|()| told);
+        let server = go.send(()).map(|()| shown);
         let after = server.unwrap().await.unwrap();
         let reply = ready.hand_over().await;
         assert_eq!((reply.meaning, reply.phase, reply.code), (meaning, AttemptPhase::Data, code), "{reply:?}");
@@ -173,7 +173,7 @@ async fn what_is_said_between_approach_and_dot_is_the_answer_and_the_dot_is_kept
 
 /// A server that takes a body, waits for a sign, says `said` (or closes), tells so, and hands out what came after.
 async fn early_reply_server(
-    said: &'static [u8],
+    raw_reply: &'static [u8],
     go: oneshot::Receiver<()>,
     heard: oneshot::Sender<tokio::task::JoinHandle<Vec<u8>>>,
 ) -> u16 {
@@ -193,8 +193,8 @@ async fn early_reply_server(
         let mut body = vec![0; MIME.len()];
         stream.read_exact(&mut body).await.unwrap();
         go.await.unwrap();
-        stream.write_all(said).await.unwrap();
-        if said.is_empty() {
+        stream.write_all(raw_reply).await.unwrap();
+        if raw_reply.is_empty() {
             stream.shutdown().await.unwrap();
         }
         let rest = tokio::spawn(async move {

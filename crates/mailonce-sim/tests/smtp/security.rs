@@ -82,8 +82,11 @@ async fn starttls_never_falls_back() {
         config.timeouts.tls = crate::setting::SHORT_TIMEOUT;
         let reply = send(&SmtpTransport::new(config).unwrap()).await;
         assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Tls), "{act:?}: {reply:?}");
-        let said = sink.commands();
-        assert!(said.iter().all(|(_, line)| !line.starts_with("MAIL") && !line.starts_with("AUTH")), "{said:?}");
+        let commands = sink.commands();
+        assert!(
+            commands.iter().all(|(_, line)| !line.starts_with("MAIL") && !line.starts_with("AUTH")),
+            "{commands:?}"
+        );
     }
     let without = secure_sink(SinkTls::Plaintext, &[]).await;
     let reply = send(&SmtpTransport::new(secure_config(&without, TlsMode::Starttls)).unwrap()).await;
@@ -113,8 +116,8 @@ async fn a_wrong_log_in_is_a_fault_and_the_secret_stays_one() {
             "{reply:?}"
         );
         // A server that repeats what it was told, in the clear and in base64.
-        let said = "535 battery staple, AGFkYQBiYXR0ZXJ5IHN0YXBsZQ==, YmF0dGVyeSBzdGFwbGU= are wrong";
-        sink.always_at(SmtpStep::Login, SmtpAction::reply_line(said));
+        let commands = "535 battery staple, AGFkYQBiYXR0ZXJ5IHN0YXBsZQ==, YmF0dGVyeSBzdGFwbGU= are wrong";
+        sink.always_at(SmtpStep::Login, SmtpAction::reply_line(commands));
         let reply = send(&smtp).await;
         assert_eq!(reply.text, "***, ***, *** are wrong");
         assert!(sink.mails().is_empty());

@@ -492,7 +492,7 @@ impl Store for Memory {
             };
             email.suppressed += note.count;
             let mut event = email.event(EventKind::EmailDuplicate, now);
-            event.data["calls"] = note.count.into();
+            event.data["call_count"] = note.count.into();
             self.notify_email_changed(email);
             world.events.entry(note.team).or_default().push(event);
             let kept = world.suppressed.entry(note.email).or_default();

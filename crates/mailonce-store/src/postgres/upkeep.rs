@@ -247,7 +247,7 @@ impl SharedState {
                 continue;
             };
             let mut event = email.event(EventKind::EmailDuplicate, now);
-            event.data["calls"] = note.count.into();
+            event.data["call_count"] = note.count.into();
             events.push((note.team, event));
             *count += note.count as i64;
             latest.extend(note.latest.iter().cloned());

@@ -1,9 +1,9 @@
-//! Whether what holds speaks for the domain that people see (RFC 9989), and our own verdict.
+//! DMARC: whether SPF or DKIM passed for the domain that readers see in `From` (RFC 9989), and our own verdict.
 
 use mail_auth::{
     DnsError, Error, MessageAuthenticator, Txt,
     common::cache::NoCache,
-    dmarc::{Alignment, Dmarc, Policy as Wish},
+    dmarc::{Alignment, Dmarc, Policy as Disposition},
 };
 use mailonce_core::{address::remove_obsolete_spacing, inbound::sender_auth::AuthResult};
 use std::sync::Arc;
@@ -11,49 +11,47 @@ use tokio::time::Instant;
 
 use super::{DomainCheck, with_deadline};
 
-/// What a domain publishes.
+/// The DMARC policy of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DmarcPolicy {
-    /// Nothing.
+    /// The domain publishes no policy.
     None,
-    /// How its mail is aligned.
+    /// The domain publishes a policy.
     Published {
-        /// Whether SPF's domain must be the very same.
+        /// Whether the SPF domain must equal the `From` domain (strict alignment).
         strict_spf: bool,
-        /// Whether the signature's domain must be the very same.
+        /// Whether the DKIM domain must equal the `From` domain (strict alignment).
         strict_dkim: bool,
-        /// Whether it asks that mail which is not aligned be treated as such.
+        /// Whether the policy asks receivers to quarantine or reject mail that fails.
         is_enforced: bool,
     },
-    /// Nobody could be asked in time.
+    /// DNS did not answer in time, or failed.
     Unavailable,
 }
 
-/// A domain as A-label in lower case. `None` when it is none.
+/// A domain as A-label in lower case. `None` for an invalid domain.
 pub(super) fn a_label(domain: &str) -> Option<String> {
     let name = idna::domain_to_ascii(domain.trim_end_matches('.')).ok()?;
     let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     (is_plain && name.contains('.') && name.len() <= 253).then_some(name)
 }
 
-/// The domain that people see in `From`.
+/// The domain that readers see in `From`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FromDomain {
     /// There is no address with a domain.
     Absent,
     /// All addresses have this domain.
     Domain(String),
-    /// Nobody can say which domain a reader sees: the addresses have several domains, or `From` cannot be read. Whoever
-    /// forges a sender could choose such a `From`, so the mail fails.
+    /// The visible domain cannot be determined: the addresses have several domains, or `From` cannot be parsed. A
+    /// forger could choose such a `From`, so the mail fails.
     Ambiguous,
 }
 
 impl FromDomain {
-    /// Of the addresses in `From`. `raw` is the mail: an `@` in a `From` without any address means that it was not read.
+    /// Takes the addresses in `From` and the raw mail. If `From` has an `@` but no parsed address, the parser failed.
     pub(super) fn from_addresses(from: &[String], raw: &[u8]) -> Self {
-        let mut domains = from
-            .iter()
-            .map(|address| remove_obsolete_spacing(address).rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
+        let mut domains = from.iter().map(|address| domain_of(address));
         match domains.next() {
             Some(Some(first)) if domains.all(|domain| domain.as_ref() == Some(&first)) => Self::Domain(first),
             None if !has_from_with_at(raw) => Self::Absent,
@@ -70,7 +68,14 @@ impl FromDomain {
     }
 }
 
-/// Whether a field `From` of the mail has an `@`, in any reading.
+/// The domain of an address. `None` if it has a second `@`: `a@b.example@c.example` could be read as either domain.
+fn domain_of(address: &str) -> Option<String> {
+    let address = remove_obsolete_spacing(address);
+    let (local, domain) = address.rsplit_once('@')?;
+    if local.contains('@') { None } else { a_label(domain) }
+}
+
+/// Whether any `From` field of the raw header contains an `@`, however it is parsed.
 fn has_from_with_at(raw: &[u8]) -> bool {
     let mut in_from = false;
     // A line of spaces continues a field; only an empty line ends the header.
@@ -85,10 +90,10 @@ fn has_from_with_at(raw: &[u8]) -> bool {
     false
 }
 
-/// Asks what a domain publishes, else what the one it is registered under does.
-pub(super) async fn find_policy(dns: &MessageAuthenticator, domain: Option<&str>, until: Instant) -> DmarcPolicy {
+/// Looks up the policy of a domain, and that of its organizational domain if there is none.
+pub(super) async fn find_policy(dns: &MessageAuthenticator, domain: Option<&str>, deadline: Instant) -> DmarcPolicy {
     let Some(domain) = domain else { return DmarcPolicy::None };
-    with_deadline(until, lookup_policy(dns, domain), DmarcPolicy::Unavailable).await
+    with_deadline(deadline, lookup_policy(dns, domain), DmarcPolicy::Unavailable).await
 }
 
 async fn lookup_policy(dns: &MessageAuthenticator, domain: &str) -> DmarcPolicy {
@@ -97,9 +102,9 @@ async fn lookup_policy(dns: &MessageAuthenticator, domain: &str) -> DmarcPolicy 
         Ok(None) => {}
         Err(LookupFailed) => return DmarcPolicy::Unavailable,
     }
-    match registrable_domain(domain).filter(|above| *above != domain) {
+    match registrable_domain(domain).filter(|parent| *parent != domain) {
         None => DmarcPolicy::None,
-        Some(above) => match lookup_record(dns, above).await {
+        Some(parent) => match lookup_record(dns, parent).await {
             Ok(Some(record)) => to_policy(&record, record.sp),
             Ok(None) => DmarcPolicy::None,
             Err(LookupFailed) => DmarcPolicy::Unavailable,
@@ -110,43 +115,45 @@ async fn lookup_policy(dns: &MessageAuthenticator, domain: &str) -> DmarcPolicy 
 struct LookupFailed;
 
 async fn lookup_record(dns: &MessageAuthenticator, domain: &str) -> Result<Option<Arc<Dmarc>>, LookupFailed> {
-    let asked = dns.txt_lookup::<Dmarc>(format!("_dmarc.{domain}."), None::<&NoCache<Box<str>, Txt>>).await;
-    match asked {
-        // Without a wish and without an address for reports it is no record (RFC 9989 §4.10.1).
-        Ok(record) => Ok(Some(record).filter(|record| record.p != Wish::Unspecified || !record.rua.is_empty())),
+    let answer = dns.txt_lookup::<Dmarc>(format!("_dmarc.{domain}."), None::<&NoCache<Box<str>, Txt>>).await;
+    match answer {
+        // A record without a policy and without a report address is invalid (RFC 9989 §4.10.1).
+        Ok(record) => Ok(Some(record).filter(|record| record.p != Disposition::Unspecified || !record.rua.is_empty())),
         Err(Error::Dns(DnsError::Resolver(_))) => Err(LookupFailed),
-        // A record that cannot be read is none.
+        // A record that cannot be parsed counts as absent.
         Err(_) => Ok(None),
     }
 }
 
-fn to_policy(record: &Dmarc, wish: Wish) -> DmarcPolicy {
+fn to_policy(record: &Dmarc, requested: Disposition) -> DmarcPolicy {
     DmarcPolicy::Published {
         strict_spf: record.aspf == Alignment::Strict,
         strict_dkim: record.adkim == Alignment::Strict,
-        is_enforced: matches!(wish, Wish::Quarantine | Wish::Reject),
+        is_enforced: matches!(requested, Disposition::Quarantine | Disposition::Reject),
     }
 }
 
-/// The domain that somebody registered.
+/// The organizational domain, by the public suffix list.
 fn registrable_domain(domain: &str) -> Option<&str> {
     psl::domain_str(domain)
 }
 
-/// Whether one domain speaks for another.
-fn is_aligned(seen: &str, other: &str, strict: bool) -> bool {
-    seen == other
-        || (!strict && registrable_domain(seen).is_some() && registrable_domain(seen) == registrable_domain(other))
+/// Whether an authenticated domain is aligned with the `From` domain.
+fn is_aligned(from_domain: &str, authenticated: &str, strict: bool) -> bool {
+    from_domain == authenticated
+        || (!strict
+            && registrable_domain(from_domain).is_some()
+            && registrable_domain(from_domain) == registrable_domain(authenticated))
 }
 
-/// What DMARC says, and our own verdict.
+/// The DMARC result and our own verdict.
 pub(super) fn evaluate(
     sender: &FromDomain,
     spf: &DomainCheck,
-    signed: &[DomainCheck],
+    signatures: &[DomainCheck],
     policy: &DmarcPolicy,
 ) -> (AuthResult, AuthResult) {
-    let seen = match sender {
+    let from_domain = match sender {
         FromDomain::Domain(domain) => domain,
         FromDomain::Absent => return (AuthResult::None, AuthResult::None),
         FromDomain::Ambiguous => return (AuthResult::PermError, AuthResult::Fail),
@@ -154,29 +161,30 @@ pub(super) fn evaluate(
     let (strict_spf, strict_dkim) = match policy {
         DmarcPolicy::None => (false, false),
         DmarcPolicy::Published { strict_spf, strict_dkim, .. } => (*strict_spf, *strict_dkim),
-        // What is aligned when it must be the very same is so in any case.
+        // The policy is unknown, so strict alignment is required: what passes it also passes relaxed alignment.
         DmarcPolicy::Unavailable => (true, true),
     };
-    let any = |wanted: AuthResult| {
-        let says =
-            |checked: &DomainCheck, strict| checked.result == wanted && is_aligned(seen, &checked.domain, strict);
-        says(spf, strict_spf) || signed.iter().any(|checked| says(checked, strict_dkim))
+    let any_aligned = |wanted: AuthResult| {
+        let matches = |checked: &DomainCheck, strict| {
+            checked.result == wanted && is_aligned(from_domain, &checked.domain, strict)
+        };
+        matches(spf, strict_spf) || signatures.iter().any(|checked| matches(checked, strict_dkim))
     };
-    let (holds, late) = (any(AuthResult::Pass), any(AuthResult::TempError));
-    let known = match (holds, late) {
+    let (passed, temporary) = (any_aligned(AuthResult::Pass), any_aligned(AuthResult::TempError));
+    let result = match (passed, temporary) {
         (true, _) => AuthResult::Pass,
         (false, true) => AuthResult::TempError,
         (false, false) => AuthResult::Fail,
     };
     match policy {
-        DmarcPolicy::None if known == AuthResult::Fail => (AuthResult::None, AuthResult::None),
-        DmarcPolicy::None => (AuthResult::None, known),
-        DmarcPolicy::Published { is_enforced: false, .. } if known == AuthResult::Fail => {
+        DmarcPolicy::None if result == AuthResult::Fail => (AuthResult::None, AuthResult::None),
+        DmarcPolicy::None => (AuthResult::None, result),
+        DmarcPolicy::Published { is_enforced: false, .. } if result == AuthResult::Fail => {
             (AuthResult::Fail, AuthResult::None)
         }
-        DmarcPolicy::Published { .. } => (known, known),
+        DmarcPolicy::Published { .. } => (result, result),
         DmarcPolicy::Unavailable => {
-            (AuthResult::TempError, if holds { AuthResult::Pass } else { AuthResult::TempError })
+            (AuthResult::TempError, if passed { AuthResult::Pass } else { AuthResult::TempError })
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Whether a mail's sender is who it says: SPF, DKIM and DMARC, asked of the machine's own resolvers.
+//! Sender authentication of received mail: SPF, DKIM and DMARC, through the machine's configured DNS resolvers.
 //!
-//! `mail-auth` does the checks, and nothing else of the house knows it. What it lets pass and we do not: a signature by
-//! SHA-1, over a part of the body, or without the sender's own line. What counts as aligned is decided here, by the
-//! public suffix list, so that a verdict needs one record of the domain and not a walk up its names.
+//! The crate `mail-auth` does the checks; only this module uses it. We are stricter in four points: we reject
+//! signatures that use SHA-1, that cover only part of the body, or that do not cover `From`, and we check no mail whose
+//! header has malformed lines, because parsers disagree about which fields it has. Alignment is decided here
+//! with the public suffix list, so that a verdict needs few records instead of a walk up the DNS tree.
 
 mod dkim;
 mod dmarc;
@@ -16,6 +17,7 @@ use mail_auth::{
 use mailonce_core::{
     header_block::header_start,
     inbound::sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
+    limits,
     ports::authenticator::Authenticator,
 };
 use std::{
@@ -27,40 +29,42 @@ use std::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::names::Resolver;
+use crate::dns::Resolver;
 use dmarc::FromDomain;
 
-/// For everything that is asked about one mail. Who waits for us gives up after two seconds and knows nothing then, so
-/// that we end a little earlier and tell what we have.
+/// The limit for all DNS queries about one mail. The caller gives up after two seconds and then has no result, so we
+/// stop a little earlier and return what we have.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_millis(1_900);
-/// For one question to one server, so that a lost packet leaves time for another.
+/// The timeout of one DNS query. It leaves time for a retry after a lost packet.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(600);
-/// Octets of all headers together; a mail with more is not looked at.
+/// Maximum size of the header. A mail with a larger one is not checked.
 const MAX_HEADER_BYTES: usize = 256 * 1024;
-/// Header fields of a mail that is looked at.
+/// Maximum number of header lines. A mail with more is not checked.
 const MAX_HEADER_FIELDS: usize = 2_000;
-/// Answers that are remembered, and for how long at the most.
+/// Maximum size of a field name. A mail with a longer one is not checked.
+const MAX_FIELD_NAME_BYTES: usize = limits::HEADER_VALUE_CHARS;
+/// How many DNS answers are cached, and for how long at most.
 const CACHE_ENTRIES: u64 = 8_192;
 const CACHE_TTL: Duration = Duration::from_hours(1);
-/// How long it is remembered that there was nothing.
+/// How long negative DNS answers are cached.
 const NEGATIVE_CACHE_TTL: Duration = Duration::from_mins(1);
 
-/// What one check said about one domain.
+/// The result of one check for one domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DomainCheck {
-    /// The domain that is spoken for, as A-label; empty when there is none.
+    /// The authenticated domain as A-label; empty when there is none.
     domain: String,
     result: AuthResult,
 }
 
-/// Asks the domain name system.
+/// Authenticates senders with SPF, DKIM and DMARC over DNS.
 pub struct DnsSenderAuthenticator {
     dns: MessageAuthenticator,
     timeout: Duration,
 }
 
 impl DnsSenderAuthenticator {
-    /// Asks the servers that this resolver asks.
+    /// Uses the same DNS servers as `resolver`.
     pub fn new(resolver: &Resolver) -> Result<Self, String> {
         let servers = resolver.servers().into_iter().map(name_server).collect();
         let config = ResolverConfig::from_name_servers(servers);
@@ -69,21 +73,21 @@ impl DnsSenderAuthenticator {
     }
 
     async fn check(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
-        let until = Instant::now() + self.timeout;
-        // What the parser skips is skipped here, so that the sender that people see is the one that is checked.
+        let deadline = Instant::now() + self.timeout;
+        // Skips what our mail parser skips, so that the checked `From` is the one that readers see.
         let raw = &mail.raw[header_start(mail.raw)..];
-        let mut message = is_readable(raw).then(|| AuthenticatedMessage::parse(raw)).flatten();
+        let mut message = is_unambiguous(raw).then(|| AuthenticatedMessage::parse(raw)).flatten();
         let sender = message.as_ref().map_or(&[][..], |message| &message.from);
         let sender = FromDomain::from_addresses(sender, raw);
-        let (spf, signed, policy) = tokio::join!(
-            spf::check_spf(&self.dns, &mail, until),
-            dkim::check_signatures(&self.dns, message.as_mut(), until),
-            dmarc::find_policy(&self.dns, sender.domain(), until),
+        let (spf, signatures, policy) = tokio::join!(
+            spf::check_spf(&self.dns, &mail, deadline),
+            dkim::check_signatures(&self.dns, message.as_mut(), deadline),
+            dmarc::find_policy(&self.dns, sender.domain(), deadline),
         );
-        let (dmarc, verdict) = dmarc::evaluate(&sender, &spf, &signed, &policy);
+        let (dmarc, verdict) = dmarc::evaluate(&sender, &spf, &signatures, &policy);
         SenderAuth {
             spf: spf.result,
-            dkim: dkim::best_result(&signed),
+            dkim: dkim::best_result(&signatures),
             dmarc,
             verdict,
             domain: sender.domain().map(str::to_owned),
@@ -95,13 +99,13 @@ impl DnsSenderAuthenticator {
 impl Authenticator for DnsSenderAuthenticator {
     async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
         let broken = AuthResult::PermError;
-        // A mail that brings the checks down fails: whoever forges a sender could write it.
+        // A mail that makes the checks panic fails: a forger could craft it on purpose.
         let auth = catch_panic(self.check(mail)).await;
         auth.unwrap_or(SenderAuth { spf: broken, dkim: broken, dmarc: broken, verdict: AuthResult::Fail, domain: None })
     }
 }
 
-/// What comes of a future, or nothing when it panics.
+/// The output of a future, or `None` if it panics.
 async fn catch_panic<T>(future: impl Future<Output = T> + Send) -> Option<T> {
     let mut future = Box::pin(future);
     poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
@@ -111,34 +115,49 @@ async fn catch_panic<T>(future: impl Future<Output = T> + Send) -> Option<T> {
     .await
 }
 
-/// What an answer is, when it comes in time.
-async fn with_deadline<T>(until: Instant, asked: impl Future<Output = T> + Send, late: T) -> T {
-    timeout_at(until, asked).await.unwrap_or(late)
+/// The output of a future, or `on_timeout` after the deadline.
+async fn with_deadline<T>(deadline: Instant, future: impl Future<Output = T> + Send, on_timeout: T) -> T {
+    timeout_at(deadline, future).await.unwrap_or(on_timeout)
 }
 
-/// Whether a mail's headers end, and are not so many that looking at them is work for an attacker.
-fn is_readable(raw: &[u8]) -> bool {
+/// Whether every parser reads the same fields: each line is a field or the continuation of one, up to an empty line.
+/// `mail-auth` also takes other lines for fields, and so it could verify a `From` below the header that readers see.
+/// The limits prevent denial of service by huge headers.
+fn is_unambiguous(raw: &[u8]) -> bool {
     let head = &raw[..raw.len().min(MAX_HEADER_BYTES)];
-    let mut fields = 0;
+    let mut lines = 0;
     for line in head.split_inclusive(|&b| b == b'\n') {
-        match line {
-            b"\n" | b"\r\n" => return true,
-            [.., b'\n'] => fields += 1,
-            _ => return false,
+        let Some(line) = line.strip_suffix(b"\n") else { return false };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return true;
         }
-        if fields > MAX_HEADER_FIELDS {
+        let is_continuation = line.starts_with(b" ") || line.starts_with(b"\t");
+        let is_expected = if is_continuation { lines > 0 } else { has_field_name(line) };
+        lines += 1;
+        if !is_expected || line.contains(&b'\0') || line.contains(&b'\r') || lines > MAX_HEADER_FIELDS {
             return false;
         }
     }
     false
 }
 
-fn name_server(at: SocketAddr) -> NameServerConfig {
+/// Whether a line starts with a field name as RFC 5322 §2.2 requires it, with nothing before the colon.
+fn has_field_name(line: &[u8]) -> bool {
+    let colon = line.iter().take(MAX_FIELD_NAME_BYTES).position(|&b| b == b':');
+    colon.is_some_and(|colon| colon > 0 && line[..colon].iter().all(u8::is_ascii_graphic))
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
     let with_port = |mut connection: ConnectionConfig| {
-        connection.port = at.port();
+        connection.port = address.port();
         connection
     };
-    NameServerConfig::new(at.ip(), true, vec![with_port(ConnectionConfig::udp()), with_port(ConnectionConfig::tcp())])
+    NameServerConfig::new(
+        address.ip(),
+        true,
+        vec![with_port(ConnectionConfig::udp()), with_port(ConnectionConfig::tcp())],
+    )
 }
 
 fn resolver_options() -> ResolverOpts {
@@ -148,7 +167,7 @@ fn resolver_options() -> ResolverOpts {
     options.cache_size = CACHE_ENTRIES;
     options.positive_max_ttl = Some(CACHE_TTL);
     options.negative_max_ttl = Some(NEGATIVE_CACHE_TTL);
-    // What this machine calls its neighbours is nothing that a domain says of itself.
+    // /etc/hosts is ignored: it is not what the domain publishes.
     options.use_hosts_file = ResolveHosts::Never;
     options
 }

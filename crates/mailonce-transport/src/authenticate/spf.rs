@@ -1,4 +1,4 @@
-//! Whether the host may send for the envelope's domain (RFC 7208).
+//! SPF: whether the connecting host may send for the domain of the envelope sender (RFC 7208).
 
 use mail_auth::{MessageAuthenticator, SpfResult, spf::verify::SpfParameters};
 use mailonce_core::inbound::sender_auth::{AuthResult, UnauthenticatedMail};
@@ -7,32 +7,32 @@ use tokio::time::Instant;
 use super::{DomainCheck, dmarc::a_label, with_deadline};
 use crate::egress::is_public;
 
-/// What a domain's macros get for a host that did not say its name, and for ours.
+/// The value of SPF macros for a host without a HELO name, and for our own host name.
 const UNKNOWN_HOST: &str = "unknown";
 
-/// Asks about the sender's domain, or about the host's own name when the return path is null (§2.4).
+/// Checks the domain of the envelope sender, or the HELO name if the return path is null (§2.4).
 pub(super) async fn check_spf(
     dns: &MessageAuthenticator,
     mail: &UnauthenticatedMail<'_>,
-    until: Instant,
+    deadline: Instant,
 ) -> DomainCheck {
     let result = |domain: &str, result| DomainCheck { domain: domain.to_owned(), result };
     let (Some(ip), Some(sender)) = (mail.ip, mail.sender) else { return result("", AuthResult::None) };
     let ip = ip.to_canonical();
-    // A host of a network of ours is a relay in front of us, and no domain could name it.
+    // A private address is a relay in front of us, and no SPF record could authorize it.
     if !is_public(ip) {
         return result("", AuthResult::None);
     }
     let helo = mail.helo.unwrap_or(UNKNOWN_HOST);
-    let named = if sender.is_empty() { mail.helo } else { sender.rsplit_once('@').map(|(_, domain)| domain) };
-    let Some(domain) = named.and_then(a_label) else { return result("", AuthResult::None) };
-    let asked = if sender.is_empty() {
+    let checked_domain = if sender.is_empty() { mail.helo } else { sender.rsplit_once('@').map(|(_, domain)| domain) };
+    let Some(domain) = checked_domain.and_then(a_label) else { return result("", AuthResult::None) };
+    let parameters = if sender.is_empty() {
         SpfParameters::verify_ehlo(ip, &domain, UNKNOWN_HOST)
     } else {
         SpfParameters::new(ip, &domain, helo, UNKNOWN_HOST, sender)
     };
-    let said = async { to_auth_result(dns.check_host(asked.into()).await.result()) };
-    result(&domain, with_deadline(until, said, AuthResult::TempError).await)
+    let check = async { to_auth_result(dns.check_host(parameters.into()).await.result()) };
+    result(&domain, with_deadline(deadline, check, AuthResult::TempError).await)
 }
 
 fn to_auth_result(result: SpfResult) -> AuthResult {

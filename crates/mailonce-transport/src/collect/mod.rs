@@ -1,11 +1,11 @@
-//! Mail that providers hold: one GET on one connection, bounded in size and time, and what its status means.
+//! Fetches received mail from providers: one GET per connection, with limits on size and time.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `resend` `postmark` `nylas` | one provider each: its paths and the form of its answers |
+//! | `resend` `postmark` `nylas` | one provider each: its paths and response formats |
 //!
-//! A tenant may name the address of an API, so every address is asked of a guard before it is dialled, and no redirect
-//! is followed.
+//! A tenant may configure the API's base URL, so an address filter checks every address, and redirects are not
+//! followed.
 
 mod nylas;
 mod postmark;
@@ -28,14 +28,14 @@ use crate::http::{
     connection::{ProviderBodyError, ProviderConnector, ProviderResponse},
 };
 
-/// How long connecting may take, and again the answer: both together less than a delivery may be read.
+/// The timeout for connecting, and again for the response. Both together are shorter than the time a delivery may take.
 const COLLECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of an answer that lists or describes: texts may be long, files are not in it.
+/// Maximum size of a JSON response that lists or describes mails. Texts may be long; attachments are not included.
 const MAX_JSON_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes of a mail inside JSON, where half of them may be escaped.
+/// Maximum size of a JSON response that contains a raw mail, which encoding may double.
 const MAX_ENCODED_MAIL_BYTES: usize = 2 * limits::INBOUND_MAIL_BYTES;
 
-/// Asks providers for mail.
+/// Fetches mail from the APIs of providers.
 #[derive(Clone)]
 pub struct HttpMailCollector {
     address_filter: Option<AddressFilter>,
@@ -43,21 +43,21 @@ pub struct HttpMailCollector {
 }
 
 impl HttpMailCollector {
-    /// `guard` says which addresses may be dialled; `plain` whether an API without TLS may be asked.
-    pub fn new(guard: Option<AddressFilter>, plain: bool) -> Self {
-        Self { address_filter: guard, allow_http: plain }
+    /// `address_filter` decides which addresses may be dialled; `allow_http` permits an API without TLS.
+    pub fn new(address_filter: Option<AddressFilter>, allow_http: bool) -> Self {
+        Self { address_filter, allow_http }
     }
 
-    /// Where an account's API begins.
+    /// The base URL of an account's API.
     fn base_url(&self, account: &ProviderAccount) -> Result<BaseUrl, String> {
-        let usual = match account.provider {
+        let default_url = match account.provider {
             "resend" => resend::DEFAULT_BASE_URL,
             "postmark" => postmark::DEFAULT_BASE_URL,
             "nylas" => nylas::DEFAULT_BASE_URL,
-            other => return Err(format!("mail is not fetched from {other}")),
+            other => return Err(format!("mail cannot be fetched from {other}")),
         };
-        let base =
-            BaseUrl::parse(account.base_url.as_deref().unwrap_or(usual)).map_err(|TransportConfigError(why)| why)?;
+        let base = BaseUrl::parse(account.base_url.as_deref().unwrap_or(default_url))
+            .map_err(|TransportConfigError(why)| why)?;
         if !base.is_https && !self.allow_http {
             return Err(format!("{} is not https", base.url));
         }
@@ -70,7 +70,7 @@ impl HttpMailCollector {
     }
 }
 
-/// One account's API.
+/// A client for one account's API.
 struct AccountClient<'a> {
     collector: &'a HttpMailCollector,
     base: BaseUrl,
@@ -79,55 +79,60 @@ struct AccountClient<'a> {
 }
 
 impl AccountClient<'_> {
-    /// The answer to a question, whatever its status.
-    async fn send(&self, base: &BaseUrl, call: ProviderRequest, most: usize) -> Result<ProviderResponse, FetchError> {
-        let later = |why: String| FetchError::Temporary { reason: self.without_api_key(why), retry_after_ms: None };
-        let door = ProviderConnector::new(
+    /// Sends a request and returns the response, whatever its status.
+    async fn send(
+        &self,
+        base: &BaseUrl,
+        call: ProviderRequest,
+        max_bytes: usize,
+    ) -> Result<ProviderResponse, FetchError> {
+        let temporary = |why: String| FetchError::Temporary { reason: self.without_api_key(why), retry_after_ms: None };
+        let connector = ProviderConnector::new(
             base.clone(),
             self.collector.address_filter.clone(),
             COLLECT_TIMEOUT,
             COLLECT_TIMEOUT,
             &[],
         );
-        let mut door = door.map_err(|TransportConfigError(why)| FetchError::Permanent(why))?;
-        door.max_body_bytes = most;
+        let mut connector = connector.map_err(|TransportConfigError(why)| FetchError::Permanent(why))?;
+        connector.max_body_bytes = max_bytes;
         let request = call.build(base).map_err(FetchError::Permanent)?;
-        let line = door.connect().await.map_err(|reply| later(reply.text))?;
-        line.send(request).await.map_err(|lost| later(lost.into_reply().text))
+        let connection = connector.connect().await.map_err(|reply| temporary(reply.text))?;
+        connection.send(request).await.map_err(|lost| temporary(lost.into_reply().text))
     }
 
-    /// The body of a success.
-    async fn get_body(&self, call: ProviderRequest, most: usize) -> Result<Bytes, FetchError> {
-        self.successful_body(self.send(&self.base, call, most).await?)
+    /// Sends a request and returns the body of a 200.
+    async fn get_body(&self, call: ProviderRequest, max_bytes: usize) -> Result<Bytes, FetchError> {
+        self.successful_body(self.send(&self.base, call, max_bytes).await?)
     }
 
-    /// The JSON object of a success.
-    async fn get_json(&self, call: ProviderRequest, most: usize) -> Result<Value, FetchError> {
-        let body = self.get_body(call, most).await?;
+    /// Sends a request and returns the JSON object of a 200.
+    async fn get_json(&self, call: ProviderRequest, max_bytes: usize) -> Result<Value, FetchError> {
+        let body = self.get_body(call, max_bytes).await?;
         match serde_json::from_slice::<Value>(&body) {
             Ok(value) if value.is_object() => Ok(value),
-            // Somebody else's page, or one that broke off: the provider itself may answer later.
-            _ => Err(self.retry_later("the answer is no JSON object")),
+            // A proxy's page or a truncated response: the provider itself may answer later.
+            _ => Err(self.retry_later("the response is not a JSON object")),
         }
     }
 
-    /// The body of an answer, when it is a success.
-    fn successful_body(&self, answer: ProviderResponse) -> Result<Bytes, FetchError> {
-        let (status, pause_ms) = (answer.status, answer.retry_after_ms());
+    /// The body of a 200; every other status becomes an error.
+    fn successful_body(&self, response: ProviderResponse) -> Result<Bytes, FetchError> {
+        let (status, retry_after_ms) = (response.status, response.retry_after_ms());
         let text =
-            || self.without_api_key(format!("{} answered {status}: {}", self.account.provider, answer.excerpt()));
+            || self.without_api_key(format!("{} answered {status}: {}", self.account.provider, response.excerpt()));
         match status {
-            200 => match answer.body {
+            200 => match response.body {
                 Ok(body) => Ok(body),
-                Err(cut @ ProviderBodyError::TooLong(_)) => Err(FetchError::Permanent(cut.to_string())),
-                Err(cut @ ProviderBodyError::Incomplete(_)) => {
-                    Err(FetchError::Temporary { reason: cut.to_string(), retry_after_ms: None })
+                Err(error @ ProviderBodyError::TooLong(_)) => Err(FetchError::Permanent(error.to_string())),
+                Err(error @ ProviderBodyError::Incomplete(_)) => {
+                    Err(FetchError::Temporary { reason: error.to_string(), retry_after_ms: None })
                 }
             },
             404 | 410 => Err(FetchError::NotFound(text())),
-            // A credential can be given anew, a redirect is not followed and may end.
+            // Temporary: a credential can be replaced, and a redirect (which is not followed) may disappear.
             300..=399 | 401..=403 | 407 | 408 | 425 | 429 | 500.. => {
-                Err(FetchError::Temporary { reason: text(), retry_after_ms: pause_ms })
+                Err(FetchError::Temporary { reason: text(), retry_after_ms })
             }
             _ => Err(FetchError::Permanent(text())),
         }
@@ -137,13 +142,13 @@ impl AccountClient<'_> {
         FetchError::Temporary { reason: format!("{}: {why}", self.account.provider), retry_after_ms: None }
     }
 
-    /// Words without our own credential, should somebody quote it.
+    /// Masks our API key, in case the response quotes it.
     fn without_api_key(&self, text: String) -> String {
         if self.account.api_key.is_empty() { text } else { text.replace(&self.account.api_key, "…") }
     }
 }
 
-/// A mail that is not larger than any mail may be.
+/// Rejects a mail above the size limit for inbound mail.
 fn check_mail_size(raw: Vec<u8>) -> Result<FetchedMail, FetchError> {
     if raw.len() > limits::INBOUND_MAIL_BYTES {
         return Err(FetchError::Permanent(format!("the mail is larger than {} bytes", limits::INBOUND_MAIL_BYTES)));
@@ -158,11 +163,11 @@ impl MailFetcher for HttpMailCollector {
     }
 
     async fn fetch(&self, account: &ProviderAccount, notice: &ProviderMailRef) -> Result<FetchedMail, FetchError> {
-        let desk = self.client(account)?;
+        let client = self.client(account)?;
         match account.provider {
-            "resend" => resend::fetch(&desk, notice).await,
-            "postmark" => postmark::fetch(&desk, notice).await,
-            _ => nylas::fetch(&desk, notice).await,
+            "resend" => resend::fetch(&client, notice).await,
+            "postmark" => postmark::fetch(&client, notice).await,
+            _ => nylas::fetch(&client, notice).await,
         }
     }
 
@@ -172,11 +177,11 @@ impl MailFetcher for HttpMailCollector {
         since: Time,
         page: Option<&str>,
     ) -> Result<MailListPage, FetchError> {
-        let desk = self.client(account)?;
+        let client = self.client(account)?;
         match account.provider {
-            "resend" => resend::list(&desk, page).await,
-            "postmark" => postmark::list(&desk, since, page).await,
-            other => Err(FetchError::Permanent(format!("{other} is not asked for a list"))),
+            "resend" => resend::list(&client, page).await,
+            "postmark" => postmark::list(&client, since, page).await,
+            other => Err(FetchError::Permanent(format!("mail of {other} cannot be listed"))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Nylas: `GET /v3/grants/{grant}/messages/{id}?fields=raw_mime` is the mail as it travelled.
+//! Nylas: `GET /v3/grants/{grant}/messages/{id}?fields=raw_mime` returns the raw mail.
 
 use base64::{
     Engine as _, alphabet,
@@ -17,11 +17,12 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-pub(super) async fn fetch(desk: &AccountClient<'_>, notice: &ProviderMailRef) -> Result<FetchedMail, FetchError> {
-    let grant = notice.grant.as_deref().ok_or_else(|| FetchError::Permanent("the notice names no grant".into()))?;
+pub(super) async fn fetch(client: &AccountClient<'_>, notice: &ProviderMailRef) -> Result<FetchedMail, FetchError> {
+    let grant =
+        notice.grant.as_deref().ok_or_else(|| FetchError::Permanent("the notification has no grant id".into()))?;
     let path = format!("/v3/grants/{}/messages/{}?fields=raw_mime", percent_encode(grant), percent_encode(&notice.id));
-    let answer = desk.get_json(ProviderRequest::get(path).with_bearer(&desk.api_key), MAX_ENCODED_MAIL_BYTES).await?;
-    let packed = answer.pointer("/data/raw_mime").and_then(Value::as_str).filter(|packed| !packed.is_empty());
-    let packed = packed.ok_or_else(|| desk.retry_later("the message has no raw_mime"))?;
-    check_mail_size(BASE64URL.decode(packed).map_err(|_not_base64| desk.retry_later("raw_mime is no base64"))?)
+    let body = client.get_json(ProviderRequest::get(path).with_bearer(&client.api_key), MAX_ENCODED_MAIL_BYTES).await?;
+    let encoded = body.pointer("/data/raw_mime").and_then(Value::as_str).filter(|encoded| !encoded.is_empty());
+    let encoded = encoded.ok_or_else(|| client.retry_later("the message has no raw_mime"))?;
+    check_mail_size(BASE64URL.decode(encoded).map_err(|_not_base64| client.retry_later("raw_mime is not base64"))?)
 }

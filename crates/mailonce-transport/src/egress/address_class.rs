@@ -1,32 +1,32 @@
-//! What an address is for. Only the open Internet may be dialled on a tenant's word.
+//! Classifies IP addresses. A tenant's URL may only lead to public ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is for.
+/// The class of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressClass {
-    /// Any host of the open Internet.
+    /// A host on the public Internet.
     Public,
     /// This machine.
     Loopback,
-    /// Somebody's own network.
+    /// A private network (RFC 1918, unique local IPv6).
     Private,
-    /// This link, where clouds answer for their metadata.
+    /// Link-local, where clouds serve instance metadata.
     LinkLocal,
-    /// A cloud's own services at an address that looks public.
+    /// Platform services of a cloud at an address that looks public.
     Metadata,
-    /// The network between a provider and its customers.
+    /// Carrier-grade NAT (RFC 6598).
     Shared,
-    /// Many hosts at a time, or all of them.
+    /// Multicast or broadcast.
     Multicast,
-    /// An address inside an address: what it leads to is not what it looks like.
+    /// An IPv4 address embedded in IPv6, or a tunnel: the real destination is hidden.
     Tunnelled,
-    /// Reserved, for documentation, for tests, or none at all.
+    /// Reserved, for documentation or benchmarks, or unassigned.
     Reserved,
 }
 
 impl AddressClass {
-    /// What an address is for.
+    /// Classifies an address.
     pub fn of(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(ip) => classify_v4(ip),
@@ -34,17 +34,17 @@ impl AddressClass {
         }
     }
 
-    /// For the words of a refusal.
+    /// The wording for error messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
-            Self::Loopback => "of this machine",
+            Self::Loopback => "loopback",
             Self::Private => "private",
             Self::LinkLocal => "link-local",
-            Self::Metadata => "a cloud's metadata",
-            Self::Shared => "a provider's own",
+            Self::Metadata => "a cloud metadata service",
+            Self::Shared => "shared (carrier-grade NAT)",
             Self::Multicast => "multicast",
-            Self::Tunnelled => "an address inside an address",
+            Self::Tunnelled => "tunnelled",
             Self::Reserved => "reserved",
         }
     }
@@ -55,11 +55,11 @@ fn classify_v4(ip: Ipv4Addr) -> AddressClass {
         [127, ..] => AddressClass::Loopback,
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => AddressClass::Private,
         [169, 254, ..] => AddressClass::LinkLocal,
-        // Azure's platform and, inside 192.0.0.0/24, Oracle's.
+        // The platform services of Azure and, inside 192.0.0.0/24, of Oracle Cloud.
         [168, 63, 129, 16] | [192, 0, 0, 192] => AddressClass::Metadata,
         [100, 64..=127, ..] => AddressClass::Shared,
         [224..=239, ..] | [255, 255, 255, 255] => AddressClass::Multicast,
-        // Relays of 6to4.
+        // 6to4 relays.
         [192, 88, 99, _] => AddressClass::Tunnelled,
         [0 | 240..=255, ..] | [192, 0, 0 | 2, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => {
             AddressClass::Reserved
@@ -84,17 +84,17 @@ fn classify_v6(ip: Ipv6Addr) -> AddressClass {
         // ISATAP: an IPv4 address as the second half of any prefix.
         [_, _, _, _, 0 | 0x200, 0x5efe, ..] => AddressClass::Tunnelled,
         [0xfc00..=0xfdff, ..] => AddressClass::Private,
-        // Link-local, and what used to be site-local.
+        // Link-local, and the deprecated site-local range.
         [0xfe80..=0xfeff, ..] => AddressClass::LinkLocal,
         [0xff00..=0xffff, ..] => AddressClass::Multicast,
-        // Of the rest only 2000::/3 is given out, and not all of it: protocol assignments and documentation.
+        // Of the rest only 2000::/3 is allocated, except protocol assignments and documentation prefixes.
         [0x2001, 1..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => AddressClass::Reserved,
         [0x2000..=0x3fff, ..] => AddressClass::Public,
         _ => AddressClass::Reserved,
     }
 }
 
-/// Whether an address is one of the open Internet.
+/// Whether an address is on the public Internet.
 pub fn is_public(ip: IpAddr) -> bool {
     AddressClass::of(ip) == AddressClass::Public
 }

@@ -1,7 +1,7 @@
-//! The guard of every address that a tenant can name: webhooks, certificates of SNS, a source's own API.
+//! The egress policy: which URLs a tenant may make us call (webhooks, SNS certificates, the API of a mail source).
 //!
-//! It resolves a name, looks at every address that came back, and gives these addresses to whoever dials: there is no
-//! second look-up in between, and each attempt begins anew. One forbidden address among several refuses them all.
+//! The policy resolves a name, checks every address, and connects to exactly these addresses. No second lookup happens
+//! in between, which prevents DNS rebinding. Each attempt resolves again. One forbidden address rejects the whole name.
 
 mod address_class;
 mod target_url;
@@ -25,14 +25,17 @@ use tokio::{
 
 use crate::dial::{self, DialError};
 
-/// Where the addresses of a name come from.
+/// Names the setting that permits internal addresses.
+const ALLOW_HINT: &str = "; the operator of the server can permit its network with the setting `webhooks.allow`";
+
+/// Resolves host names to addresses.
 #[async_trait]
 pub trait AddressLookup: Send + Sync + 'static {
     /// Every address of a name.
     async fn lookup(&self, host: &str) -> Result<Vec<IpAddr>, String>;
 }
 
-/// The machine's own way to look names up.
+/// The operating system's resolver.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemAddressLookup;
 
@@ -44,7 +47,7 @@ impl AddressLookup for SystemAddressLookup {
     }
 }
 
-/// What tenants may have dialled.
+/// Which hosts and addresses tenants may have dialled.
 #[derive(Clone)]
 pub struct EgressPolicy {
     allowed_blocks: Vec<Cidr>,
@@ -54,94 +57,97 @@ pub struct EgressPolicy {
 
 impl std::fmt::Debug for EgressPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reach").field("allow", &self.allowed_blocks).field("dev", &self.is_dev).finish_non_exhaustive()
+        f.debug_struct("EgressPolicy")
+            .field("allow", &self.allowed_blocks)
+            .field("dev", &self.is_dev)
+            .finish_non_exhaustive()
     }
 }
 
 impl EgressPolicy {
-    /// The open Internet by https, and what the operator allows. In `dev` also plain http, and this machine.
-    pub fn new(allow: Vec<Cidr>, dev: bool) -> Self {
-        Self { allowed_blocks: allow, is_dev: dev, lookup: Arc::new(SystemAddressLookup) }
+    /// Allows the public Internet over https, and the operator's `allowed_blocks`. `is_dev` adds http and loopback.
+    pub fn new(allowed_blocks: Vec<Cidr>, is_dev: bool) -> Self {
+        Self { allowed_blocks, is_dev, lookup: Arc::new(SystemAddressLookup) }
     }
 
-    /// The same, with names looked up elsewhere.
+    /// The same policy with another resolver.
     #[must_use]
-    pub fn with_lookup(mut self, addresses: Arc<dyn AddressLookup>) -> Self {
-        self.lookup = addresses;
+    pub fn with_lookup(mut self, lookup: Arc<dyn AddressLookup>) -> Self {
+        self.lookup = lookup;
         self
     }
 
-    /// Reads an address and refuses what can be refused without asking anybody. Dialling asks again.
+    /// Parses a URL and rejects what can be rejected without DNS. `open_tcp` checks again.
     pub fn check_url(&self, url: &str) -> Result<TargetUrl, String> {
-        let place = TargetUrl::parse(url)?;
-        if let Some(ip) = place.ip_literal {
-            self.check_address(&place, ip)?;
-        } else if place.is_internal() && !self.may_be_internal(&place) {
-            return Err("names a host of an inner network".into());
+        let target = TargetUrl::parse(url)?;
+        if let Some(ip) = target.ip_literal {
+            self.check_address(&target, ip)?;
+        } else if target.is_internal() && !self.may_be_internal(&target) {
+            return Err(format!("names an internal host{ALLOW_HINT}"));
         }
-        if !place.is_https && !self.is_dev && self.allowed_blocks.is_empty() {
-            return Err("begins with http://; receivers are reached by https://".into());
+        if !target.is_https && !self.is_dev && self.allowed_blocks.is_empty() {
+            return Err("begins with http://; use https://".into());
         }
-        Ok(place)
+        Ok(target)
     }
 
-    /// Whether an address may be dialled at all, for those who look names up themselves and dial what they found.
+    /// Whether an address may be dialled at all. For callers that resolve names and connect themselves.
     pub fn allows(&self, ip: IpAddr) -> bool {
-        let range = AddressClass::of(ip);
+        let class = AddressClass::of(ip);
         self.allowed_blocks.iter().any(|block| block.contains_ip(ip))
-            || range == AddressClass::Public
-            || (self.is_dev && range == AddressClass::Loopback)
+            || class == AddressClass::Public
+            || (self.is_dev && class == AddressClass::Loopback)
     }
 
-    /// Connects to a place, to an address that was just found good.
-    pub async fn open_tcp(&self, place: &TargetUrl, patience: Duration) -> Result<TcpStream, DialError> {
-        let end = Instant::now() + patience;
-        let late = |_elapsed| DialError::TimedOut(format!("{}:{}", place.host, place.port));
-        let found = timeout_at(end, self.resolve(place)).await.map_err(late)??;
-        dial::connect_first(&found, &place.host, end).await
+    /// Resolves the target, checks every address, and connects to one of the checked addresses.
+    pub async fn open_tcp(&self, target: &TargetUrl, timeout: Duration) -> Result<TcpStream, DialError> {
+        let deadline = Instant::now() + timeout;
+        let timed_out = |_elapsed| DialError::TimedOut(format!("{}:{}", target.host, target.port));
+        let addresses = timeout_at(deadline, self.resolve(target)).await.map_err(timed_out)??;
+        dial::connect_first(&addresses, &target.host, deadline).await
     }
 
-    /// The addresses of a place, every one of them good.
-    async fn resolve(&self, place: &TargetUrl) -> Result<Vec<SocketAddr>, DialError> {
-        let nowhere = |why: String| DialError::Unresolved { host: place.host.clone(), why };
-        let found = match place.ip_literal {
+    /// The addresses of a target. Fails if any of them is forbidden.
+    async fn resolve(&self, target: &TargetUrl) -> Result<Vec<SocketAddr>, DialError> {
+        let unresolved = |why: String| DialError::Unresolved { host: target.host.clone(), why };
+        let addresses = match target.ip_literal {
             Some(ip) => vec![ip],
-            None => self.lookup.lookup(&place.host).await.map_err(nowhere)?,
+            None => self.lookup.lookup(&target.host).await.map_err(unresolved)?,
         };
-        if found.is_empty() {
-            return Err(nowhere("none was found".into()));
+        if addresses.is_empty() {
+            return Err(unresolved("the lookup returned none".into()));
         }
-        for ip in &found {
-            self.check_address(place, *ip)
-                .map_err(|why| DialError::Forbidden(format!("{}, which {why},", place.host)))?;
+        for ip in &addresses {
+            self.check_address(target, *ip)
+                .map_err(|why| DialError::Forbidden(format!("{}, which {why},", target.host)))?;
         }
-        Ok(found.into_iter().take(dial::MAX_ADDRESSES).map(|ip| SocketAddr::new(ip, place.port)).collect())
+        Ok(addresses.into_iter().take(dial::MAX_ADDRESSES).map(|ip| SocketAddr::new(ip, target.port)).collect())
     }
 
-    /// Whether an address may be dialled for a place.
-    fn check_address(&self, place: &TargetUrl, ip: IpAddr) -> Result<(), String> {
-        let range = AddressClass::of(ip);
+    /// Whether an address may be dialled for this target.
+    fn check_address(&self, target: &TargetUrl, ip: IpAddr) -> Result<(), String> {
+        let class = AddressClass::of(ip);
         if !self.allows(ip) {
-            return Err(format!("leads to an address that is {}", range.as_str()));
+            return Err(format!("resolves to an address that is {}{ALLOW_HINT}", class.as_str()));
         }
-        if range != AddressClass::Public || self.allowed_blocks.iter().any(|block| block.contains_ip(ip)) {
+        if class != AddressClass::Public || self.allowed_blocks.iter().any(|block| block.contains_ip(ip)) {
             return Ok(());
         }
-        if place.ip_literal.is_some() {
-            return Err("is an address and not a name".into());
+        if target.ip_literal.is_some() {
+            return Err("is an IP address; use a host name".into());
         }
-        if place.is_internal() {
-            return Err("is a name of an inner network".into());
+        if target.is_internal() {
+            return Err("is an internal host name".into());
         }
-        if !place.is_https && !self.is_dev {
-            return Err("is to be reached without TLS".into());
+        if !target.is_https && !self.is_dev {
+            return Err("does not use TLS".into());
         }
         Ok(())
     }
 
-    /// Whether a name of an inner network may turn out to be allowed.
-    fn may_be_internal(&self, place: &TargetUrl) -> bool {
-        let here = place.host == "localhost" || place.host.ends_with(".localhost");
-        !self.allowed_blocks.is_empty() || (self.is_dev && here)
+    /// Whether an internal name could resolve to an allowed address.
+    fn may_be_internal(&self, target: &TargetUrl) -> bool {
+        let is_localhost = target.host == "localhost" || target.host.ends_with(".localhost");
+        !self.allowed_blocks.is_empty() || (self.is_dev && is_localhost)
     }
 }

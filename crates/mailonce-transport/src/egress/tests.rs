@@ -1,4 +1,4 @@
-//! Addresses that must never be dialled, with a listener that would notice.
+//! URLs and addresses that must never be dialled. A listener counts the connections.
 
 use super::*;
 use std::{
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A name server that gives these answers, one after the other; the last one for good.
+/// A resolver that returns these answers in order, and the last one forever.
 struct ScriptedLookup {
     answers: Vec<Vec<IpAddr>>,
     lookups: AtomicUsize,
@@ -30,7 +30,7 @@ impl AddressLookup for ScriptedLookup {
     }
 }
 
-/// Counts connections at every address of this machine.
+/// A listener that counts its connections.
 struct CountingListener {
     port: u16,
     connections: Arc<AtomicUsize>,
@@ -50,7 +50,7 @@ impl CountingListener {
         Self { port, connections: seen, task }
     }
 
-    /// How many came, once everything that was dialled before must have been seen.
+    /// The number of connections so far. One connection of its own, which is not counted, flushes the accept queue.
     async fn connections(&self) -> usize {
         let before = self.connections.load(Ordering::SeqCst);
         let own = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
@@ -68,7 +68,7 @@ impl Drop for CountingListener {
     }
 }
 
-/// Addresses that name an address, in every spelling, or that say what nobody should say.
+/// URLs that must be rejected: IP addresses in every spelling, internal names, credentials, other schemes.
 const SPELLINGS: [&str; 44] = [
     "https://127.0.0.1:PORT/",
     "https://127.1:PORT/",
@@ -116,7 +116,7 @@ const SPELLINGS: [&str; 44] = [
     "ftp://hooks.example.com/",
 ];
 
-/// What a name server may answer for a name that looks good.
+/// DNS answers that must be rejected for a name that looks public.
 const ANSWERS: [&[&str]; 46] = [
     &["127.0.0.1"],
     &["127.8.9.1"],
@@ -163,97 +163,97 @@ const ANSWERS: [&[&str]; 46] = [
     &["fe80::1"],
     &["fec0::1"],
     &["ff02::1"],
-    // One bad among good ones is bad.
+    // One forbidden address rejects the whole answer.
     &["93.184.216.34", "2606:2800:220:1::1", "127.0.0.1"],
 ];
 
 #[tokio::test]
-async fn no_spelling_and_no_answer_leads_inside() {
-    let counted = CountingListener::at("0.0.0.0").await;
-    let reach = EgressPolicy::new(Vec::new(), false);
+async fn no_url_spelling_and_no_dns_answer_reaches_an_internal_address() {
+    let listener = CountingListener::at("0.0.0.0").await;
+    let policy = EgressPolicy::new(Vec::new(), false);
     for spelling in SPELLINGS {
-        let url = spelling.replace("PORT", &counted.port.to_string());
-        assert!(reach.check_url(&url).is_err(), "{url}");
-        // Whoever forgets to ask first meets the same guard at the door.
-        if let Ok(place) = TargetUrl::parse(&url) {
-            let names = ScriptedLookup::new(&[&["127.0.0.1"]]);
-            let answer = reach.clone().with_lookup(names).open_tcp(&place, PATIENCE).await;
-            assert!(matches!(answer, Err(DialError::Forbidden(_))), "{url} {answer:?}");
+        let url = spelling.replace("PORT", &listener.port.to_string());
+        assert!(policy.check_url(&url).is_err(), "{url}");
+        // Dialling applies the same checks, even if the caller skipped `check_url`.
+        if let Ok(target) = TargetUrl::parse(&url) {
+            let lookup = ScriptedLookup::new(&[&["127.0.0.1"]]);
+            let result = policy.clone().with_lookup(lookup).open_tcp(&target, PATIENCE).await;
+            assert!(matches!(result, Err(DialError::Forbidden(_))), "{url} {result:?}");
         }
     }
     for answers in ANSWERS {
-        let reach = reach.clone().with_lookup(ScriptedLookup::new(&[answers]));
-        let place = reach.check_url(&format!("https://hooks.example.com:{}/", counted.port)).unwrap();
-        let answer = reach.open_tcp(&place, PATIENCE).await;
-        assert!(matches!(answer, Err(DialError::Forbidden(_))), "{answers:?} {answer:?}");
+        let policy = policy.clone().with_lookup(ScriptedLookup::new(&[answers]));
+        let target = policy.check_url(&format!("https://hooks.example.com:{}/", listener.port)).unwrap();
+        let result = policy.open_tcp(&target, PATIENCE).await;
+        assert!(matches!(result, Err(DialError::Forbidden(_))), "{answers:?} {result:?}");
     }
-    assert_eq!(counted.connections().await, 0);
+    assert_eq!(listener.connections().await, 0);
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_mind_is_asked_once_for_each_connection() {
-    let (good, inside) = (CountingListener::at("127.0.0.2").await, CountingListener::at("127.0.0.1").await);
-    let (seen, own) = (Arc::clone(&good.connections), good.port);
-    let names = ScriptedLookup::new(&[&["127.0.0.2"], &["127.0.0.1"], &["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
-    let reach = EgressPolicy::new(vec!["127.0.0.2/32".parse().unwrap()], false).with_lookup(names.clone());
-    for port in [own, inside.port] {
-        let place = reach.check_url(&format!("https://hooks.example.com:{port}/")).unwrap();
-        names.lookups.store(0, Ordering::SeqCst);
-        let first = reach.open_tcp(&place, PATIENCE).await;
-        assert_eq!(first.is_ok(), port == own, "the first answer was good, and is the one that is dialled: {first:?}");
-        assert_eq!(names.lookups.load(Ordering::SeqCst), 1, "one look-up for one connection");
+async fn a_rebinding_name_is_resolved_once_per_connection() {
+    let (allowed, inside) = (CountingListener::at("127.0.0.2").await, CountingListener::at("127.0.0.1").await);
+    let (allowed_connections, allowed_port) = (Arc::clone(&allowed.connections), allowed.port);
+    let lookup = ScriptedLookup::new(&[&["127.0.0.2"], &["127.0.0.1"], &["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
+    let policy = EgressPolicy::new(vec!["127.0.0.2/32".parse().unwrap()], false).with_lookup(lookup.clone());
+    for port in [allowed_port, inside.port] {
+        let target = policy.check_url(&format!("https://hooks.example.com:{port}/")).unwrap();
+        lookup.lookups.store(0, Ordering::SeqCst);
+        let first = policy.open_tcp(&target, PATIENCE).await;
+        assert_eq!(first.is_ok(), port == allowed_port, "the checked answer is the one that is dialled: {first:?}");
+        assert_eq!(lookup.lookups.load(Ordering::SeqCst), 1, "one look-up for one connection");
         for _ in 0..2 {
-            let answer = reach.open_tcp(&place, PATIENCE).await;
+            let answer = policy.open_tcp(&target, PATIENCE).await;
             assert!(matches!(answer, Err(DialError::Forbidden(_))), "{answer:?}");
         }
-        let again = reach.open_tcp(&place, PATIENCE).await;
-        assert_eq!(again.is_ok(), port == own);
+        let again = policy.open_tcp(&target, PATIENCE).await;
+        assert_eq!(again.is_ok(), port == allowed_port);
     }
-    while seen.load(Ordering::SeqCst) < 2 {
+    while allowed_connections.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
     }
-    assert_eq!((seen.load(Ordering::SeqCst), inside.connections().await), (2, 0));
+    assert_eq!((allowed_connections.load(Ordering::SeqCst), inside.connections().await), (2, 0));
 }
 
 #[tokio::test]
-async fn an_error_of_the_name_server_opens_nothing() {
-    let reach = EgressPolicy::new(Vec::new(), true).with_lookup(ScriptedLookup::new(&[]));
-    let place = reach.check_url("https://hooks.example.com/").unwrap();
-    assert!(matches!(reach.open_tcp(&place, PATIENCE).await, Err(DialError::Unresolved { .. })));
-    let nobody = reach.with_lookup(ScriptedLookup::new(&[&[]]));
-    assert!(matches!(nobody.open_tcp(&place, PATIENCE).await, Err(DialError::Unresolved { .. })));
+async fn a_dns_error_opens_no_connection() {
+    let policy = EgressPolicy::new(Vec::new(), true).with_lookup(ScriptedLookup::new(&[]));
+    let target = policy.check_url("https://hooks.example.com/").unwrap();
+    assert!(matches!(policy.open_tcp(&target, PATIENCE).await, Err(DialError::Unresolved { .. })));
+    let empty_answer = policy.with_lookup(ScriptedLookup::new(&[&[]]));
+    assert!(matches!(empty_answer.open_tcp(&target, PATIENCE).await, Err(DialError::Unresolved { .. })));
 }
 
 #[tokio::test]
-async fn dev_reaches_this_machine_and_nothing_else_inside() {
-    let counted = CountingListener::at("0.0.0.0").await;
+async fn dev_mode_reaches_loopback_and_no_other_internal_address() {
+    let listener = CountingListener::at("0.0.0.0").await;
     let dev = EgressPolicy::new(Vec::new(), true);
     for host in ["127.0.0.1", "localhost", "x.localhost"] {
-        let reach = dev.clone().with_lookup(ScriptedLookup::new(&[&["127.0.0.1"]]));
-        let place = reach.check_url(&format!("http://{host}:{}/hook", counted.port)).unwrap();
-        assert!(reach.open_tcp(&place, PATIENCE).await.is_ok(), "{host}");
+        let policy = dev.clone().with_lookup(ScriptedLookup::new(&[&["127.0.0.1"]]));
+        let target = policy.check_url(&format!("http://{host}:{}/hook", listener.port)).unwrap();
+        assert!(policy.open_tcp(&target, PATIENCE).await.is_ok(), "{host}");
     }
     for url in ["http://169.254.169.254/", "http://10.0.0.1/", "http://[fe80::1]/", "http://2130706433/", "http://db/"]
     {
         assert!(dev.check_url(url).is_err(), "{url}");
     }
     for answer in ["10.0.0.1", "169.254.169.254", "192.168.0.1", "fd00::1", "100.64.0.1"] {
-        let reach = dev.clone().with_lookup(ScriptedLookup::new(&[&[answer]]));
-        let place = reach.check_url("http://hooks.example.com/").unwrap();
-        assert!(matches!(reach.open_tcp(&place, PATIENCE).await, Err(DialError::Forbidden(_))), "{answer}");
+        let policy = dev.clone().with_lookup(ScriptedLookup::new(&[&[answer]]));
+        let target = policy.check_url("http://hooks.example.com/").unwrap();
+        assert!(matches!(policy.open_tcp(&target, PATIENCE).await, Err(DialError::Forbidden(_))), "{answer}");
     }
 }
 
 #[tokio::test]
-async fn the_operator_may_allow_a_block_and_nothing_beside_it() {
-    let counted = CountingListener::at("0.0.0.0").await;
-    let reach = EgressPolicy::new(vec!["127.0.0.0/8".parse().unwrap()], false);
+async fn an_allowed_block_permits_only_its_addresses() {
+    let listener = CountingListener::at("0.0.0.0").await;
+    let policy = EgressPolicy::new(vec!["127.0.0.0/8".parse().unwrap()], false);
     for url in
         ["http://127.0.0.1:PORT/", "https://127.0.0.1:PORT/", "http://hooks.corp:PORT/", "http://a.example:PORT/"]
     {
-        let reach = reach.clone().with_lookup(ScriptedLookup::new(&[&["127.0.0.1"]]));
-        let place = reach.check_url(&url.replace("PORT", &counted.port.to_string())).unwrap();
-        assert!(reach.open_tcp(&place, PATIENCE).await.is_ok(), "{url}");
+        let policy = policy.clone().with_lookup(ScriptedLookup::new(&[&["127.0.0.1"]]));
+        let target = policy.check_url(&url.replace("PORT", &listener.port.to_string())).unwrap();
+        assert!(policy.open_tcp(&target, PATIENCE).await.is_ok(), "{url}");
     }
     for (url, answer) in [
         ("http://hooks.corp/", "10.0.0.1"),
@@ -261,21 +261,21 @@ async fn the_operator_may_allow_a_block_and_nothing_beside_it() {
         ("http://hooks.example.com/", "93.184.216.34"),
         ("https://hooks.example.com/", "::1"),
     ] {
-        let reach = reach.clone().with_lookup(ScriptedLookup::new(&[&[answer]]));
-        let place = reach.check_url(url).unwrap();
-        assert!(matches!(reach.open_tcp(&place, PATIENCE).await, Err(DialError::Forbidden(_))), "{url} {answer}");
+        let policy = policy.clone().with_lookup(ScriptedLookup::new(&[&[answer]]));
+        let target = policy.check_url(url).unwrap();
+        assert!(matches!(policy.open_tcp(&target, PATIENCE).await, Err(DialError::Forbidden(_))), "{url} {answer}");
     }
-    assert!(reach.check_url("http://0x7f.1/").is_err(), "an unusual spelling stays one");
+    assert!(policy.check_url("http://0x7f.1/").is_err(), "a non-canonical spelling stays rejected");
 }
 
 #[test]
-fn good_addresses_are_good() {
+fn public_addresses_are_allowed() {
     for ip in ["8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2600:1f18::1", "2a05:d018::1"] {
         assert!(is_public(ip.parse().unwrap()), "{ip}");
     }
-    let reach = EgressPolicy::new(Vec::new(), false);
+    let policy = EgressPolicy::new(Vec::new(), false);
     for url in ["https://hooks.example.com/in", "https://hooks.example.com:8443/?q=1", "https://xn--bcher-kva.example/"]
     {
-        assert!(reach.check_url(url).is_ok(), "{url}");
+        assert!(policy.check_url(url).is_ok(), "{url}");
     }
 }

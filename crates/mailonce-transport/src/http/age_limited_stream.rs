@@ -1,7 +1,7 @@
-//! A connection on which nothing may be begun once it is too old.
+//! A stream that rejects its first write once the connection is too old.
 //!
-//! Between looking at its age and writing the request other tasks run, and the whole process may sleep. So the age is
-//! looked at again where the first byte goes to the system.
+//! Between the age check in `connection` and the actual write, other tasks run and the whole process may be suspended.
+//! So the age is checked again when the first byte is passed to the system.
 
 use std::{
     io,
@@ -26,14 +26,14 @@ pub(super) struct AgeLimitedStream<S> {
 }
 
 impl<S> AgeLimitedStream<S> {
-    /// A connection made just now, and the flag that says that it grew too old before its first byte.
-    pub(super) fn new(inner: S, fresh: Duration) -> (Self, Arc<AtomicBool>) {
+    /// Wraps a connection made just now. The flag becomes true if it was too old for its first byte.
+    pub(super) fn new(inner: S, max_age: Duration) -> (Self, Arc<AtomicBool>) {
         let too_old = Arc::new(AtomicBool::new(false));
         (
             Self {
                 inner,
                 connected_at: BootInstant::now(),
-                max_age: fresh,
+                max_age,
                 has_written: false,
                 too_old: Arc::clone(&too_old),
             },
@@ -52,7 +52,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for AgeLimitedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if !self.has_written && self.connected_at.elapsed() > self.max_age {
             self.too_old.store(true, Ordering::Release);
-            return Poll::Ready(Err(io::Error::other("the connection grew too old")));
+            return Poll::Ready(Err(io::Error::other("the connection is too old")));
         }
         self.has_written = true;
         Pin::new(&mut self.inner).poll_write(cx, bytes)
@@ -73,7 +73,7 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_was_begun_in_time_is_written() {
+    async fn only_the_first_write_is_subject_to_the_age_limit() {
         let minute = Duration::from_mins(1);
         let (mut fresh, too_old) = AgeLimitedStream::new(Vec::new(), minute);
         fresh.write_all(b"GET ").await.unwrap();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_begun_after_the_machine_was_suspended_for_long() {
+    async fn a_long_suspension_makes_the_connection_too_old() {
         let (mut late, too_old) = AgeLimitedStream::new(Vec::new(), Duration::from_mins(1));
         late.connected_at = crate::boot_instant::before_suspension();
         assert!(late.write_all(b"GET ").await.is_err());

@@ -1,56 +1,56 @@
-//! Where an API begins: scheme, host, port and path prefix.
+//! The base URL of an API: scheme, host, port and path prefix.
 
 use hyper::Uri;
 
 use super::TransportConfigError;
 
-/// A base URL, taken apart.
+/// A parsed base URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
-    /// Whether it is reached by TLS.
+    /// Whether the scheme is `https`.
     pub is_https: bool,
-    /// Without the brackets of an IPv6 address.
+    /// The host; an IPv6 address without its brackets.
     pub host: String,
-    /// The scheme's own, unless the URL names one.
+    /// The port; the scheme's default unless the URL has one.
     pub port: u16,
-    /// For the Host header: with the port only when it is not the scheme's own.
+    /// The value of the `Host` header: with the port only if it is not the scheme's default.
     pub authority: String,
-    /// Without a slash at its end.
+    /// The path without a trailing slash.
     pub path_prefix: String,
-    /// The URL in one spelling, for the account's fingerprint.
+    /// The normalized URL, for the account's fingerprint.
     pub url: String,
 }
 
 impl BaseUrl {
-    /// Takes a URL apart. Credentials and queries are refused.
+    /// Parses a URL. Credentials and queries are rejected.
     pub fn parse(url: &str) -> Result<Self, TransportConfigError> {
         let bad = |why: &str| TransportConfigError(format!("`{url}` {why}"));
-        let uri: Uri = url.parse().map_err(|e| bad(&format!("cannot be read: {e}")))?;
-        let https = match uri.scheme_str() {
+        let uri: Uri = url.parse().map_err(|e| bad(&format!("is not a valid URL: {e}")))?;
+        let is_https = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
             _ => return Err(bad("does not begin with http:// or https://")),
         };
-        let named = uri.authority().ok_or_else(|| bad("names no host"))?;
-        if named.as_str().contains('@') {
-            return Err(bad("holds a user name: credentials have fields of their own"));
+        let uri_authority = uri.authority().ok_or_else(|| bad("has no host"))?;
+        if uri_authority.as_str().contains('@') {
+            return Err(bad("contains a user name: set credentials in their own fields"));
         }
         if uri.query().is_some() {
             return Err(bad("has a query"));
         }
-        let usual = if https { 443 } else { 80 };
-        let port = named.port_u16().unwrap_or(usual);
-        let shown = named.host().to_ascii_lowercase();
-        let authority = if port == usual { shown.clone() } else { format!("{shown}:{port}") };
-        let prefix = uri.path().trim_end_matches('/').to_owned();
-        let scheme = if https { "https" } else { "http" };
-        let url = format!("{scheme}://{authority}{prefix}");
-        let host = shown.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { is_https: https, host, port, authority, path_prefix: prefix, url })
+        let default_port = if is_https { 443 } else { 80 };
+        let port = uri_authority.port_u16().unwrap_or(default_port);
+        let uri_host = uri_authority.host().to_ascii_lowercase();
+        let authority = if port == default_port { uri_host.clone() } else { format!("{uri_host}:{port}") };
+        let path_prefix = uri.path().trim_end_matches('/').to_owned();
+        let scheme = if is_https { "https" } else { "http" };
+        let url = format!("{scheme}://{authority}{path_prefix}");
+        let host = uri_host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self { is_https, host, port, authority, path_prefix, url })
     }
 }
 
-/// A path segment or query value, escaped.
+/// Percent-encodes a path segment or query value.
 pub fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed_into_their_parts() {
         let base = BaseUrl::parse("https://API.example.com/v1/").unwrap();
         assert_eq!((base.is_https, base.host.as_str(), base.port), (true, "api.example.com", 443));
         assert_eq!((base.authority.as_str(), base.path_prefix.as_str()), ("api.example.com", "/v1"));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_is_refused() {
+    fn invalid_base_urls_are_rejected() {
         for url in ["", "api.example.com", "ftp://a.test", "https://u:p@a.test", "https://a.test/?x=1", "/v1"] {
             assert!(BaseUrl::parse(url).is_err(), "{url}");
         }

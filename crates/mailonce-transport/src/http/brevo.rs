@@ -1,4 +1,5 @@
-//! Brevo: `POST /v3/smtp/email`. A key rides among the mail's headers, and a repeat is refused as a repeat.
+//! Brevo: `POST /v3/smtp/email`. The idempotency key is one of the mail's headers, and Brevo rejects a
+//! duplicate as a duplicate.
 
 use mailonce_core::{
     handoff::{
@@ -25,7 +26,7 @@ struct Brevo {
     api_key: Secret,
 }
 
-/// Mail by Brevo.
+/// Builds the Brevo transport.
 pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
     build_transport(setting, Brevo { api_key }, DEFAULT_BASE_URL, "")
 }
@@ -62,7 +63,9 @@ struct BrevoAttachment {
 fn check(mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
     form::check_limit("reply-to addresses by Brevo", mail.content.reply_to.len(), 1)?;
     if mail.content.attachments.iter().any(|file| form::content_id(file).is_some()) {
-        return Err(UnsupportedMail("Brevo takes no inline files; an attachment has a content_id".into()));
+        return Err(UnsupportedMail(
+            "Brevo does not support inline attachments; remove content_id from the attachment".into(),
+        ));
     }
     Ok(())
 }
@@ -86,7 +89,7 @@ impl HttpProvider for Brevo {
         check(mail)?;
         let content = mail.content;
         let (id, key) = (mail.id.to_string(), mail.key.as_hyphenated().to_string());
-        // Brevo gives `X-Mailin-custom` back with its events.
+        // Brevo returns `X-Mailin-custom` in its events.
         let custom = format!("{ID_NAME}={id}");
         let ours = [("idempotencyKey", key.as_str()), (ID_HEADER, &id), ("X-Mailin-custom", &custom)];
         let tag = |(name, value): (&String, &Option<String>)| match value {
@@ -110,27 +113,30 @@ impl HttpProvider for Brevo {
         })
     }
 
-    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
-        ProviderRequest::json("/v3/smtp/email", parcel).with_header("api-key", &self.api_key.0)
+    fn send_request(&self, _base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
+        ProviderRequest::json("/v3/smtp/email", envelope).with_header("api-key", &self.api_key.0)
     }
 
     fn probe_request(&self) -> Option<ProviderRequest> {
         Some(ProviderRequest::get("/v3/account".into()).with_header("api-key", &self.api_key.0))
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        if let (200..300, Some(id)) = (answer.status, answer.str_at("/messageId")) {
-            return answer.accepted_reply(id, "accepted");
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        if let (200..300, Some(id)) = (response.status, response.str_at("/messageId")) {
+            return response.accepted_reply(id, "accepted");
         }
-        let code = answer.str_at("/code");
-        let said = answer.str_at("/message").map(|text| format!("{}: {text}", code.as_deref().unwrap_or("error")));
-        match (answer.status, code.as_deref()) {
-            // Of all we send only the key must be unique, and only this mail has it: an earlier attempt arrived.
-            (400, Some("duplicate_parameter")) => answer.reply(ReplyMeaning::Repeated, &said.unwrap_or_default()),
-            (400, Some("not_enough_credits" | "account_under_validation")) => {
-                answer.reply(ReplyMeaning::Fault, &said.unwrap_or_default())
+        let code = response.str_at("/code");
+        let error_text =
+            response.str_at("/message").map(|text| format!("{}: {text}", code.as_deref().unwrap_or("error")));
+        match (response.status, code.as_deref()) {
+            // Only the idempotency key must be unique, and only this mail uses it: an earlier attempt arrived.
+            (400, Some("duplicate_parameter")) => {
+                response.reply(ReplyMeaning::Repeated, &error_text.unwrap_or_default())
             }
-            _ => answer.reply_by_status("Brevo", said),
+            (400, Some("not_enough_credits" | "account_under_validation")) => {
+                response.reply(ReplyMeaning::Fault, &error_text.unwrap_or_default())
+            }
+            _ => response.reply_by_status("Brevo", error_text),
         }
     }
 }

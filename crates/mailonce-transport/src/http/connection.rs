@@ -1,7 +1,7 @@
-//! One request on one connection: connect, TLS, HTTP/1.1, one answer, and the end.
+//! One request per connection: connect, TLS, HTTP/1.1, one response, close.
 //!
-//! There is no pool. A pooled connection may have died while it lay idle, and a request written to a dead connection
-//! is an unknown outcome for nothing. There are no redirects and no second tries either: whoever calls decides.
+//! There is no pool. A pooled connection may have died while idle, and a request written to a dead connection would be
+//! an avoidable unknown outcome. There are no redirects and no retries either: the caller decides about both.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -35,29 +35,29 @@ use crate::{
     http_exchange::error_chain,
 };
 
-/// Bytes of an answer's status line and headers.
+/// Maximum size of a response's status line and headers.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Headers of an answer.
+/// Maximum number of response headers.
 const MAX_HEADERS: usize = 100;
-/// Bytes of an answer's body, unless a door is told otherwise.
+/// Default limit for a response body.
 const DEFAULT_MAX_BODY_BYTES: usize = 256 * 1024;
 type RequestBody = Full<Bytes>;
 
-/// Where a provider is reached, and how patiently.
+/// Opens connections to one provider, with its limits and timeouts.
 pub(crate) struct ProviderConnector {
     pub(crate) base: BaseUrl,
     pub(crate) address_filter: Option<AddressFilter>,
-    /// For connecting in all, and again for the answer.
+    /// The timeout for connecting as a whole, and again for the response.
     pub(crate) timeout: Duration,
     /// How old a connection may be when the request is written.
     pub(crate) max_connection_age: Duration,
-    /// Bytes of an answer's body that are read.
+    /// Limit for a response body.
     pub(crate) max_body_bytes: usize,
     tls: TlsConnector,
     server: ServerName<'static>,
 }
 
-/// A connection on which nothing was said yet.
+/// An open connection without a request so far.
 pub(crate) struct ProviderConnection {
     sender: http1::SendRequest<RequestBody>,
     driver: JoinHandle<()>,
@@ -65,75 +65,78 @@ pub(crate) struct ProviderConnection {
     timeout: Duration,
     max_age: Duration,
     max_body_bytes: usize,
-    /// Whether nothing was written because the connection had grown too old meanwhile.
+    /// True if the request was not written because the connection had become too old.
     too_old: Arc<AtomicBool>,
 }
 
-/// What a provider answered.
+/// A provider's response.
 pub(crate) struct ProviderResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// The body, or why it could not be read whole.
+    /// The body, or why it could not be read completely.
     pub(crate) body: Result<Bytes, ProviderBodyError>,
 }
 
-/// Why a body could not be read whole.
+/// Why a body could not be read completely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProviderBodyError {
-    /// It is longer than anybody reads.
-    #[error("the answer is longer than {0} bytes")]
+    /// It exceeds the size limit.
+    #[error("the response is longer than {0} bytes")]
     TooLong(usize),
-    /// It broke off, or did not end in time.
+    /// The connection broke, or the timeout passed.
     #[error("{0}")]
     Incomplete(String),
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(crate) enum ProviderRequestError {
-    /// The connection had grown too old. Nothing was written.
+    /// The connection was too old. Nothing was written.
     Stale(Duration),
-    /// The connection ended before the request was given to it. Nothing was written.
+    /// The connection closed before the request was sent. Nothing was written.
     Unsent(String),
-    /// Something may have been read over there.
+    /// The provider may have received the request.
     NoResponse(String),
 }
 
 impl ProviderConnector {
     pub(crate) fn new(
         base: BaseUrl,
-        guard: Option<AddressFilter>,
-        patience: Duration,
-        fresh: Duration,
+        address_filter: Option<AddressFilter>,
+        timeout: Duration,
+        max_connection_age: Duration,
         extra_roots: &[CertificateDer<'static>],
     ) -> Result<Self, TransportConfigError> {
         let name = base.host.clone();
         let server = ServerName::try_from(name)
-            .map_err(|e| TransportConfigError(format!("{} is no host name: {e}", base.host)))?;
+            .map_err(|e| TransportConfigError(format!("{} is not a valid host name: {e}", base.host)))?;
         Ok(Self {
             base,
-            address_filter: guard,
-            timeout: patience,
-            max_connection_age: fresh,
+            address_filter,
+            timeout,
+            max_connection_age,
             max_body_bytes: DEFAULT_MAX_BODY_BYTES,
             tls: connector(extra_roots)?,
             server,
         })
     }
 
-    /// Connects. Whatever fails here can be taken back, so the transport is at fault and no mail in doubt.
+    /// Connects. Nothing is sent yet, so a failure is a fault of the transport and the mail's outcome stays certain.
     pub(crate) async fn connect(&self) -> Result<ProviderConnection, TransportReply> {
-        let late = Instant::now() + self.timeout;
-        let in_time =
+        let deadline = Instant::now() + self.timeout;
+        let timed_out =
             |phase: AttemptPhase| fault(phase, format!("{} did not answer in {:?}", self.base.host, self.timeout));
-        let socket = timeout_at(late, self.open_tcp()).await.map_err(|_late| in_time(AttemptPhase::Connect))??;
+        let socket =
+            timeout_at(deadline, self.open_tcp()).await.map_err(|_late| timed_out(AttemptPhase::Connect))??;
         if !self.base.is_https {
-            return timeout_at(late, self.start_http(socket)).await.map_err(|_late| in_time(AttemptPhase::Greet))?;
+            return timeout_at(deadline, self.start_http(socket))
+                .await
+                .map_err(|_late| timed_out(AttemptPhase::Greet))?;
         }
-        let secured = timeout_at(late, self.tls.connect(self.server.clone(), socket));
-        let secured = secured.await.map_err(|_late| in_time(AttemptPhase::Tls))?;
+        let secured = timeout_at(deadline, self.tls.connect(self.server.clone(), socket));
+        let secured = secured.await.map_err(|_late| timed_out(AttemptPhase::Tls))?;
         let secured = secured.map_err(|e| fault(AttemptPhase::Tls, format!("TLS with {}: {e}", self.base.host)))?;
-        timeout_at(late, self.start_http(secured)).await.map_err(|_late| in_time(AttemptPhase::Greet))?
+        timeout_at(deadline, self.start_http(secured)).await.map_err(|_late| timed_out(AttemptPhase::Greet))?
     }
 
     async fn open_tcp(&self) -> Result<TcpStream, TransportReply> {
@@ -148,27 +151,27 @@ impl ProviderConnector {
     ) -> Result<ProviderConnection, TransportReply> {
         let mut http = http1::Builder::new();
         http.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
-        let (fresh, too_old) = AgeLimitedStream::new(stream, self.max_connection_age);
-        let made = http.handshake::<_, RequestBody>(TokioIo::new(fresh)).await;
+        let (stream, too_old) = AgeLimitedStream::new(stream, self.max_connection_age);
+        let handshake = http.handshake::<_, RequestBody>(TokioIo::new(stream)).await;
         let (sender, connection) =
-            made.map_err(|e| fault(AttemptPhase::Greet, format!("HTTP with {}: {e}", self.base.host)))?;
-        // How the connection ends is told to the request that waits on it; without one it concerns nobody.
+            handshake.map_err(|e| fault(AttemptPhase::Greet, format!("HTTP with {}: {e}", self.base.host)))?;
+        // The pending request receives the connection's error, so it can be dropped here.
         let driver = tokio::spawn(async move { drop(connection.await) });
-        let Self { timeout: patience, max_connection_age: fresh, max_body_bytes: most, .. } = *self;
+        let Self { timeout, max_connection_age: max_age, max_body_bytes, .. } = *self;
         Ok(ProviderConnection {
             sender,
             driver,
             connected_at: BootInstant::now(),
-            timeout: patience,
-            max_age: fresh,
-            max_body_bytes: most,
+            timeout,
+            max_age,
+            max_body_bytes,
             too_old,
         })
     }
 }
 
 impl ProviderConnection {
-    /// Writes the request, once, and reads the answer.
+    /// Writes the request once and reads the response.
     pub(crate) async fn send(
         mut self,
         request: Request<RequestBody>,
@@ -177,29 +180,31 @@ impl ProviderConnection {
         if age > self.max_age {
             return Err(ProviderRequestError::Stale(age));
         }
-        let late = Instant::now() + self.timeout;
-        let answer = match timeout_at(late, self.sender.try_send_request(request)).await {
-            Err(_late) => return Err(ProviderRequestError::NoResponse(format!("no answer within {:?}", self.timeout))),
-            Ok(Ok(answer)) => answer,
-            // hyper gives the request back only when it did not begin to write it.
-            Ok(Err(mut lost)) => {
+        let deadline = Instant::now() + self.timeout;
+        let response = match timeout_at(deadline, self.sender.try_send_request(request)).await {
+            Err(_late) => {
+                return Err(ProviderRequestError::NoResponse(format!("no response within {:?}", self.timeout)));
+            }
+            Ok(Ok(response)) => response,
+            // hyper returns the request only if it did not start to write it.
+            Ok(Err(mut error)) => {
                 if self.too_old.load(Ordering::Acquire) {
                     return Err(ProviderRequestError::Stale(self.connected_at.elapsed()));
                 }
-                let unsent = lost.take_message().is_some();
-                let why = error_chain(lost.error());
+                let unsent = error.take_message().is_some();
+                let why = error_chain(error.error());
                 return Err(if unsent {
                     ProviderRequestError::Unsent(why)
                 } else {
-                    ProviderRequestError::NoResponse(format!("no answer: {why}"))
+                    ProviderRequestError::NoResponse(format!("no response: {why}"))
                 });
             }
         };
-        let (head, body) = answer.into_parts();
+        let (head, body) = response.into_parts();
         Ok(ProviderResponse {
             status: head.status.as_u16(),
             headers: head.headers,
-            body: read(body, late, self.max_body_bytes).await,
+            body: read(body, deadline, self.max_body_bytes).await,
         })
     }
 }
@@ -210,12 +215,12 @@ impl Drop for ProviderConnection {
     }
 }
 
-async fn read(body: Incoming, late: Instant, most: usize) -> Result<Bytes, ProviderBodyError> {
-    match timeout_at(late, Limited::new(body, most).collect()).await {
-        Err(_late) => Err(ProviderBodyError::Incomplete("the answer's body did not end in time".into())),
+async fn read(body: Incoming, deadline: Instant, max_bytes: usize) -> Result<Bytes, ProviderBodyError> {
+    match timeout_at(deadline, Limited::new(body, max_bytes).collect()).await {
+        Err(_late) => Err(ProviderBodyError::Incomplete("the response body did not end in time".into())),
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(ProviderBodyError::TooLong(most)),
-        Ok(Err(e)) => Err(ProviderBodyError::Incomplete(format!("the answer broke off: {e}"))),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(ProviderBodyError::TooLong(max_bytes)),
+        Ok(Err(e)) => Err(ProviderBodyError::Incomplete(format!("the response ended early: {e}"))),
     }
 }
 
@@ -224,9 +229,9 @@ fn fault(phase: AttemptPhase, text: String) -> TransportReply {
 }
 
 fn connector(extra_roots: &[CertificateDer<'static>]) -> Result<TlsConnector, TransportConfigError> {
-    let trust = dial::tls_client_config(extra_roots)
-        .map_err(|e| TransportConfigError(format!("an extra root is no certificate: {e}")))?;
-    let mut config = ClientConfig::clone(&trust);
+    let base_config = dial::tls_client_config(extra_roots)
+        .map_err(|e| TransportConfigError(format!("an extra root is not a valid certificate: {e}")))?;
+    let mut config = ClientConfig::clone(&base_config);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -237,15 +242,15 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn a_connection_that_ended_before_the_request_is_known_to_have_carried_nothing() {
+    async fn a_connection_closed_before_the_request_reports_unsent() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = BaseUrl::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-        let (second, minute) = (Duration::from_secs(5), Duration::from_mins(1));
-        let door = ProviderConnector::new(base, None, second, minute, &[]).unwrap();
-        let mut line = door.connect().await.unwrap();
+        let (timeout, max_age) = (Duration::from_secs(5), Duration::from_mins(1));
+        let connector = ProviderConnector::new(base, None, timeout, max_age, &[]).unwrap();
+        let mut connection = connector.connect().await.unwrap();
         drop(listener.accept().await.unwrap());
-        (&mut line.driver).await.unwrap();
-        let lost = line.send(Request::new(RequestBody::default())).await.err();
-        assert!(matches!(lost, Some(ProviderRequestError::Unsent(_))), "{lost:?}");
+        (&mut connection.driver).await.unwrap();
+        let error = connection.send(Request::new(RequestBody::default())).await.err();
+        assert!(matches!(error, Some(ProviderRequestError::Unsent(_))), "{error:?}");
     }
 }

@@ -1,7 +1,8 @@
-//! Providers reached by HTTP, each behind the same two halves: connect first, let one request go afterwards.
+//! HTTP providers. Every handoff has the same two steps: connect first, then send one request.
 //!
-//! A provider only words a mail ([`Provider::freeze`]), dresses the request ([`Provider::call`]) and reads the answer
-//! ([`Provider::judge`]). Connecting, limits and patience are [`wire`]'s; what a status means by itself is `judge`'s.
+//! A provider module only builds the payload (`HttpProvider::freeze`), builds the request (`send_request`) and reads
+//! the response (`interpret_response`). `connection` handles sockets, limits and timeouts; `interpret` gives a status
+//! its default meaning.
 
 mod age_limited_stream;
 pub(crate) mod connection;
@@ -42,34 +43,34 @@ use connection::{ProviderConnection, ProviderConnector, ProviderResponse};
 
 pub use crate::dial::AddressFilter;
 
-/// Requests under way at a time, each on a connection of its own.
+/// How many requests run at the same time, each on its own connection.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
-/// Characters of a secret at least that is masked where it is quoted.
+/// Secrets shorter than this are not masked in quoted responses.
 const MIN_MASKED_CHARS: usize = 8;
 
-/// What every provider's setting holds.
+/// The settings that all HTTP providers share.
 #[derive(Clone)]
 pub struct HttpTransportConfig {
     /// The transport's name in the configuration.
     pub name: String,
-    /// Where the API begins, `http://` or `https://`, with a path prefix if need be. The vendor's own when absent.
+    /// The API's base URL (`http://` or `https://`), optionally with a path prefix. Default: the vendor's URL.
     pub base_url: Option<String>,
-    /// Names the account behind the credentials. When absent it is a hash of kind, name, base URL and what else is
-    /// public and stable (Mailgun's domain, say), never of a secret, so that it survives a new key. Two accounts
-    /// used under one name look the same that way: who moves a transport to another account must set this.
+    /// Identifies the provider account. Default: a hash of kind, name, base URL and other stable public settings, such
+    /// as Mailgun's domain. No secret is part of it, so it survives a key rotation. Two accounts behind the same
+    /// transport name get the same hash: set this when you move a transport to another account.
     pub account: Option<String>,
-    /// How long connecting may take, and again the answer.
+    /// The timeout for connecting, and again for the response.
     pub timeout: Duration,
     /// How old a connection may be when the request is written.
     pub max_connection_age: Duration,
-    /// Says whether an address may be dialled.
+    /// Decides whether an address may be dialled.
     pub address_filter: Option<AddressFilter>,
     /// Certificate authorities trusted besides the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
 }
 
 impl HttpTransportConfig {
-    /// The usual setting under a name: the vendor's URL, 30 s of patience, connections not older than 60 s.
+    /// The default settings: the vendor's URL, a timeout of 30 s, connections at most 60 s old.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -88,12 +89,12 @@ impl HttpTransportConfig {
 #[error("{0}")]
 pub struct TransportConfigError(pub String);
 
-/// A credential, which no log and no error shows.
+/// A credential. Its debug output hides the value.
 #[derive(Clone)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a credential.
+    /// Wraps a credential.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -105,38 +106,38 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What one provider knows: its words, nothing of sockets.
+/// The API of one provider: payloads and responses, without any I/O.
 trait HttpProvider: Send + Sync + 'static {
     const KIND: &'static str;
     fn wire(&self) -> PayloadFormat;
     fn recovery(&self) -> RecoveryMethod;
     fn secrets(&self) -> Vec<&Secret>;
     fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail>;
-    /// The request around the frozen bytes. Credentials and signatures are made anew for each attempt.
-    fn send_request(&self, base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest;
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply;
-    /// The request that asks about a mail. `None` where nothing can be asked.
-    fn lookup_request(&self, _asked: &LookUpRequest) -> Option<ProviderRequest> {
+    /// The request with the frozen bytes as its body. Credentials and signatures are added anew for each attempt.
+    fn send_request(&self, base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest;
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply;
+    /// The request that looks up a mail at the provider. `None` if the provider has no lookup.
+    fn lookup_request(&self, _wanted: &LookUpRequest) -> Option<ProviderRequest> {
         None
     }
-    /// What the answer to that says.
-    fn interpret_lookup(&self, _asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
-        LookUpResult::Unavailable(answer.excerpt())
+    /// Interprets the response to a lookup.
+    fn interpret_lookup(&self, _wanted: &LookUpRequest, response: &ProviderResponse) -> LookUpResult {
+        LookUpResult::Unavailable(response.excerpt())
     }
-    /// A request that only a good key is answered to, and that changes nothing. `None` where there is none.
+    /// A read-only request that succeeds only with a valid API key. `None` if the provider has none.
     fn probe_request(&self) -> Option<ProviderRequest> {
         None
     }
-    /// Whether a refusal of that shows a key that is good for sending alone.
+    /// Whether a refused probe shows that the API key is valid but restricted to sending.
     fn is_send_only_key(&self, _refusal: &str) -> bool {
         false
     }
 }
 
-/// A request as a provider dresses it.
+/// A request to a provider, relative to its base URL.
 pub(crate) struct ProviderRequest {
     method: Method,
-    /// Below the base, with the query.
+    /// Path and query below the base URL.
     path: String,
     headers: Vec<(String, String)>,
     body: Bytes,
@@ -147,14 +148,14 @@ impl ProviderRequest {
         Self { method: Method::GET, path, headers: Vec::new(), body: Bytes::new() }
     }
 
-    fn post(path: impl Into<String>, kind: &str, body: Bytes) -> Self {
-        let headers = vec![(header::CONTENT_TYPE.to_string(), kind.to_owned())];
+    fn post(path: impl Into<String>, content_type: &str, body: Bytes) -> Self {
+        let headers = vec![(header::CONTENT_TYPE.to_string(), content_type.to_owned())];
         Self { method: Method::POST, path: path.into(), headers, body }
     }
 
-    /// The frozen bytes as JSON.
-    fn json(path: impl Into<String>, parcel: &FrozenEnvelope) -> Self {
-        Self::post(path, "application/json", Bytes::from_owner(Arc::clone(&parcel.bytes)))
+    /// A POST with the frozen bytes as a JSON body.
+    fn json(path: impl Into<String>, envelope: &FrozenEnvelope) -> Self {
+        Self::post(path, "application/json", Bytes::from_owner(Arc::clone(&envelope.bytes)))
     }
 
     pub(crate) fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -178,12 +179,12 @@ impl ProviderRequest {
         for (name, value) in self.headers {
             request = request.header(name, value);
         }
-        // The error names no value, so no credential can leak into it.
-        request.body(Full::new(self.body)).map_err(|e| format!("the request cannot be written: {e}"))
+        // The error text contains no header value, so no credential can leak.
+        request.body(Full::new(self.body)).map_err(|e| format!("the request cannot be built: {e}"))
     }
 }
 
-/// A provider with the way to it.
+/// A transport to one provider.
 struct HttpTransport<P> {
     name: String,
     account: String,
@@ -191,27 +192,28 @@ struct HttpTransport<P> {
     provider: Arc<P>,
 }
 
-/// Makes a transport of a provider. `public` is what is stable and no secret about the account.
+/// Builds the transport of a provider. `public_id` is a stable, non-secret part of the account's identity.
 fn build_transport<P: HttpProvider>(
     setting: HttpTransportConfig,
     provider: P,
-    usual_url: &str,
-    public: &str,
+    default_url: &str,
+    public_id: &str,
 ) -> Result<Arc<dyn Transport>, TransportConfigError> {
     if provider.secrets().iter().any(|secret| secret.0.trim().is_empty()) {
         return Err(TransportConfigError(format!("transport {} has an empty credential", setting.name)));
     }
-    let base = BaseUrl::parse(setting.base_url.as_deref().unwrap_or(usual_url));
+    let base = BaseUrl::parse(setting.base_url.as_deref().unwrap_or(default_url));
     let base = base.map_err(|TransportConfigError(why)| TransportConfigError(format!("base_url {why}")))?;
-    let account = setting.account.unwrap_or_else(|| account_fingerprint(&[P::KIND, &setting.name, &base.url, public]));
-    let door = ProviderConnector::new(
+    let account =
+        setting.account.unwrap_or_else(|| account_fingerprint(&[P::KIND, &setting.name, &base.url, public_id]));
+    let connector = ProviderConnector::new(
         base,
         setting.address_filter,
         setting.timeout,
         setting.max_connection_age,
         &setting.extra_roots,
     )?;
-    Ok(Arc::new(HttpTransport { name: setting.name, account, connector: door, provider: Arc::new(provider) }))
+    Ok(Arc::new(HttpTransport { name: setting.name, account, connector, provider: Arc::new(provider) }))
 }
 
 fn account_fingerprint(parts: &[&str]) -> String {
@@ -223,7 +225,7 @@ fn account_fingerprint(parts: &[&str]) -> String {
     form::hex(&hash.finalize()[..16])
 }
 
-/// A connection with the request that will go over it.
+/// An open connection and the request that will be sent over it.
 struct PreparedHttpHandoff<P> {
     connection: ProviderConnection,
     request: Request<Full<Bytes>>,
@@ -235,15 +237,15 @@ impl<P: HttpProvider> PreparedHandoff for PreparedHttpHandoff<P> {
     async fn hand_over(self: Box<Self>) -> TransportReply {
         let Self { connection, request, provider } = *self;
         mailonce_core::failpoint!("http-before-request");
-        let answer = connection.send(request).await;
+        let response = connection.send(request).await;
         mailonce_core::failpoint!("http-after-answer");
-        match answer {
-            Ok(answer) => {
-                let mut reply = provider.interpret_response(&without_secrets(&*provider, answer));
+        match response {
+            Ok(response) => {
+                let mut reply = provider.interpret_response(&without_secrets(&*provider, response));
                 reply.text = mask_secrets(&*provider, reply.text);
                 reply
             }
-            Err(lost) => lost.into_reply(),
+            Err(error) => error.into_reply(),
         }
     }
 }
@@ -263,13 +265,13 @@ impl<P: HttpProvider> Transport for HttpTransport<P> {
     }
 
     fn capabilities(&self) -> TransportCapabilities {
-        let patience_ms = i64::try_from(self.connector.timeout.as_millis()).unwrap_or(i64::MAX);
-        let (wire, recovery) = (self.provider.wire(), self.provider.recovery());
+        let timeout_ms = i64::try_from(self.connector.timeout.as_millis()).unwrap_or(i64::MAX);
+        let (payload_format, recovery) = (self.provider.wire(), self.provider.recovery());
         TransportCapabilities {
             split: HandoffSplit::PerEmail,
-            payload_format: wire,
+            payload_format,
             recovery,
-            timeout_ms: patience_ms,
+            timeout_ms,
             max_concurrency: MAX_CONCURRENT_REQUESTS,
         }
     }
@@ -278,37 +280,37 @@ impl<P: HttpProvider> Transport for HttpTransport<P> {
         self.provider.freeze(mail)
     }
 
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        // Written before anything is dialled: a request that cannot be written costs nobody a connection.
-        let request = self.provider.send_request(&self.connector.base, &parcel).build(&self.connector.base);
+    async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        // Build the request first, so that an invalid one does not cost a connection.
+        let request = self.provider.send_request(&self.connector.base, &envelope).build(&self.connector.base);
         let request =
             request.map_err(|why| TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, &why))?;
-        let line = self.connector.connect().await?;
+        let connection = self.connector.connect().await?;
         mailonce_core::failpoint!("http-connected");
-        Ok(Box::new(PreparedHttpHandoff { connection: line, request, provider: Arc::clone(&self.provider) }))
+        Ok(Box::new(PreparedHttpHandoff { connection, request, provider: Arc::clone(&self.provider) }))
     }
 
-    async fn look_up(&self, asked: LookUpRequest) -> LookUpResult {
-        let Some(question) = self.provider.lookup_request(&asked) else {
-            return LookUpResult::Unavailable(format!("{} cannot be asked", P::KIND));
+    async fn look_up(&self, wanted: LookUpRequest) -> LookUpResult {
+        let Some(lookup) = self.provider.lookup_request(&wanted) else {
+            return LookUpResult::Unavailable(format!("{} has no lookup", P::KIND));
         };
-        let request = match question.build(&self.connector.base) {
+        let request = match lookup.build(&self.connector.base) {
             Ok(request) => request,
             Err(why) => return LookUpResult::Unavailable(why),
         };
-        let line = match self.connector.connect().await {
-            Ok(line) => line,
+        let connection = match self.connector.connect().await {
+            Ok(connection) => connection,
             Err(reply) => return LookUpResult::Unavailable(reply.text),
         };
-        match line.send(request).await {
-            Ok(answer) => self.provider.interpret_lookup(&asked, &without_secrets(&*self.provider, answer)),
-            Err(lost) => LookUpResult::Unavailable(lost.into_reply().text),
+        match connection.send(request).await {
+            Ok(response) => self.provider.interpret_lookup(&wanted, &without_secrets(&*self.provider, response)),
+            Err(error) => LookUpResult::Unavailable(error.into_reply().text),
         }
     }
 
     async fn check_connection(&self) -> ConnectionCheck {
-        let line = match self.connector.connect().await {
-            Ok(line) => line,
+        let connection = match self.connector.connect().await {
+            Ok(connection) => connection,
             Err(reply) => return ConnectionCheck::Unreachable(reply.text),
         };
         let request = match self.provider.probe_request().map(|call| call.build(&self.connector.base)) {
@@ -316,39 +318,39 @@ impl<P: HttpProvider> Transport for HttpTransport<P> {
             Some(Err(why)) => return ConnectionCheck::Unreachable(why),
             None => return ConnectionCheck::Reached,
         };
-        match line.send(request).await {
-            Ok(answer) if (200..300).contains(&answer.status) => ConnectionCheck::LoggedIn,
-            Ok(answer) if matches!(answer.status, 401 | 403) => {
-                let said = without_secrets(&*self.provider, answer).excerpt();
-                if self.provider.is_send_only_key(&said) {
+        match connection.send(request).await {
+            Ok(response) if (200..300).contains(&response.status) => ConnectionCheck::LoggedIn,
+            Ok(response) if matches!(response.status, 401 | 403) => {
+                let refusal = without_secrets(&*self.provider, response).excerpt();
+                if self.provider.is_send_only_key(&refusal) {
                     ConnectionCheck::LoggedIn
                 } else {
-                    ConnectionCheck::LoginRefused(said)
+                    ConnectionCheck::LoginRefused(refusal)
                 }
             }
-            // Another answer says nothing about the key.
+            // Any other status says nothing about the API key.
             Ok(_) => ConnectionCheck::Reached,
-            Err(lost) => ConnectionCheck::Unreachable(lost.into_reply().text),
+            Err(error) => ConnectionCheck::Unreachable(error.into_reply().text),
         }
     }
 }
 
-/// The answer without our own credentials, should the provider quote them.
-fn without_secrets<P: HttpProvider>(provider: &P, mut answer: ProviderResponse) -> ProviderResponse {
-    answer.body = answer.body.map(|body| match std::str::from_utf8(&body) {
+/// Masks our credentials in the response, in case the provider quotes them.
+fn without_secrets<P: HttpProvider>(provider: &P, mut response: ProviderResponse) -> ProviderResponse {
+    response.body = response.body.map(|body| match std::str::from_utf8(&body) {
         Ok(text) if maskable_secrets(provider).any(|secret| text.contains(secret)) => {
             mask_secrets(provider, text.to_owned()).into()
         }
         _ => body,
     });
-    answer
+    response
 }
 
 fn mask_secrets<P: HttpProvider>(provider: &P, text: String) -> String {
     maskable_secrets(provider).fold(text, |text, secret| text.replace(secret, "…"))
 }
 
-/// The secrets that are long enough to be one. A short header value such as `1` would blot out half an answer.
+/// The secrets that are long enough to mask. A short header value such as `1` would mask unrelated text.
 fn maskable_secrets<P: HttpProvider>(provider: &P) -> impl Iterator<Item = &str> {
     provider.secrets().into_iter().map(|secret| secret.0.as_str()).filter(|secret| secret.len() >= MIN_MASKED_CHARS)
 }

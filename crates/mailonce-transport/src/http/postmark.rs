@@ -1,4 +1,4 @@
-//! Postmark: `POST /email`. It takes no key, but finds a mail again by a value we put into its metadata.
+//! Postmark: `POST /email`. Postmark has no idempotency key, but mails can be searched by a metadata value of ours.
 
 use mailonce_core::{
     handoff::{
@@ -20,32 +20,32 @@ use super::{
 use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.postmarkapp.com";
-/// The name of our correlation value: the search filters by `metadata_mailonce`.
+/// The name of our correlation id: the search filters by `metadata_mailonce`.
 const ID_NAME: &str = "mailonce";
-/// A mail appears in the search some seconds after it was taken.
+/// A mail appears in the search some seconds after it was accepted.
 const SETTLE_DELAY_MS: i64 = 60_000;
-/// Bytes of all attachments together.
+/// Maximum size of all attachments together.
 const MAX_ATTACHMENT_BYTES: usize = 10 * 1024 * 1024;
-/// Bytes of a text or HTML body.
+/// Maximum size of a text or HTML body.
 const MAX_BODY_BYTES: usize = 5 * 1024 * 1024;
-/// Characters of a metadata name and value.
+/// Maximum length of a metadata name and value.
 const MAX_METADATA_NAME_CHARS: usize = 20;
 const MAX_METADATA_VALUE_CHARS: usize = 80;
-/// Mails looked at in one search.
+/// Mails per page of a search.
 const PAGE_SIZE: usize = 50;
 
-/// What Postmark needs to know.
+/// The Postmark settings.
 #[derive(Clone, Debug)]
 pub struct PostmarkConfig {
-    /// The server's token.
+    /// The server API token.
     pub server_token: Secret,
-    /// The message stream, `outbound` at most servers.
+    /// The message stream, usually `outbound`.
     pub message_stream: Option<String>,
 }
 
 struct Postmark(PostmarkConfig);
 
-/// Mail by Postmark.
+/// Builds the Postmark transport.
 pub fn transport(
     setting: HttpTransportConfig,
     config: PostmarkConfig,
@@ -149,7 +149,7 @@ impl HttpProvider for Postmark {
         let content = mail.content;
         let mut labels = MailLabels::collect(mail, ID_NAME)?;
         check(mail, &labels)?;
-        // Postmark writes a Message-ID of its own unless it is told to keep ours.
+        // Without `X-PM-KeepID` Postmark replaces our Message-ID.
         let ours = [("Message-ID", mail.message_id), ("X-PM-KeepID", "true")];
         let headers = form::headers(content, &ours);
         form::to_json(&PostmarkSendRequest {
@@ -169,54 +169,58 @@ impl HttpProvider for Postmark {
         })
     }
 
-    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
-        ProviderRequest::json("/email", parcel).with_header("X-Postmark-Server-Token", &self.0.server_token.0)
+    fn send_request(&self, _base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
+        ProviderRequest::json("/email", envelope).with_header("X-Postmark-Server-Token", &self.0.server_token.0)
     }
 
     fn probe_request(&self) -> Option<ProviderRequest> {
         Some(ProviderRequest::get("/server".into()).with_header("X-Postmark-Server-Token", &self.0.server_token.0))
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        let told = answer.json_object().unwrap_or(Value::Null);
-        let code = told["ErrorCode"].as_i64();
-        let said = told["Message"].as_str().map(|text| format!("{}: {text}", code.unwrap_or(-1)));
-        match (answer.status, code, answer.str_at("/MessageID")) {
-            (200, Some(0), Some(id)) => answer.accepted_reply(id, told["Message"].as_str().unwrap_or("OK")),
-            // Out of credit, approval pending, sending forbidden: the account's trouble, not the mail's.
-            (422, Some(405 | 412 | 413), _) => answer.reply(ReplyMeaning::Fault, &said.unwrap_or_default()),
-            // "The Postmark API is offline for maintenance": documented, and nothing was read.
-            (503, Some(100), _) => answer
-                .reply(ReplyMeaning::Deferred, &said.unwrap_or_default())
-                .with_retry_after(answer.retry_after_ms()),
-            _ => answer.reply_by_status("Postmark", said),
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        let body = response.json_object().unwrap_or(Value::Null);
+        let code = body["ErrorCode"].as_i64();
+        let error_text = body["Message"].as_str().map(|text| format!("{}: {text}", code.unwrap_or(-1)));
+        match (response.status, code, response.str_at("/MessageID")) {
+            (200, Some(0), Some(id)) => response.accepted_reply(id, body["Message"].as_str().unwrap_or("OK")),
+            // Out of credit, approval pending, sending forbidden: a fault of the account, not of the mail.
+            (422, Some(405 | 412 | 413), _) => response.reply(ReplyMeaning::Fault, &error_text.unwrap_or_default()),
+            // Documented as "The Postmark API is offline for maintenance", so the mail was not accepted.
+            (503, Some(100), _) => response
+                .reply(ReplyMeaning::Deferred, &error_text.unwrap_or_default())
+                .with_retry_after(response.retry_after_ms()),
+            _ => response.reply_by_status("Postmark", error_text),
         }
     }
 
-    fn lookup_request(&self, asked: &LookUpRequest) -> Option<ProviderRequest> {
-        // Postmark reads dates as Eastern time; a day before is early enough in every zone.
-        let day = asked.in_doubt_since.plus(-86_400_000).to_string().chars().take(10).collect::<String>();
-        // The id alone names the mail. Recipients are known here in small letters only, and nobody says that the
-        // filter for them overlooks case.
-        let path =
-            format!("/messages/outbound?count={PAGE_SIZE}&offset=0&fromdate={day}&metadata_{ID_NAME}={}", asked.email);
+    fn lookup_request(&self, wanted: &LookUpRequest) -> Option<ProviderRequest> {
+        // Postmark reads dates in Eastern time. Starting one day earlier is safe in every time zone.
+        let from_date = wanted.in_doubt_since.plus(-86_400_000).to_string().chars().take(10).collect::<String>();
+        // The email id alone identifies the mail. We do not filter by recipient: here recipients are in lower case, and
+        // Postmark does not document that its filter ignores case.
+        let path = format!(
+            "/messages/outbound?count={PAGE_SIZE}&offset=0&fromdate={from_date}&metadata_{ID_NAME}={}",
+            wanted.email
+        );
         Some(ProviderRequest::get(path).with_header("X-Postmark-Server-Token", &self.0.server_token.0))
     }
 
-    fn interpret_lookup(&self, asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
-        let told = answer.json_object().unwrap_or(Value::Null);
-        let (200, Some(mails)) = (answer.status, told["Messages"].as_array()) else {
-            return LookUpResult::Unavailable(told["Message"].as_str().map_or_else(|| answer.excerpt(), str::to_owned));
+    fn interpret_lookup(&self, wanted: &LookUpRequest, response: &ProviderResponse) -> LookUpResult {
+        let body = response.json_object().unwrap_or(Value::Null);
+        let (200, Some(mails)) = (response.status, body["Messages"].as_array()) else {
+            return LookUpResult::Unavailable(
+                body["Message"].as_str().map_or_else(|| response.excerpt(), str::to_owned),
+            );
         };
-        let id = asked.email.to_string();
-        // The filter is trusted only as far as the mails it brings bear our value.
+        let id = wanted.email.to_string();
+        // Each mail is checked for our id, in case the filter was ignored.
         if let Some(ours) = mails.iter().find(|mail| mail["Metadata"][ID_NAME] == id.as_str()) {
-            let text = format!("Postmark lists it as {}", ours["Status"].as_str().unwrap_or("taken"));
+            let text = format!("Postmark lists it as {}", ours["Status"].as_str().unwrap_or("accepted"));
             return LookUpResult::Found { remote_id: ours["MessageID"].as_str().map(str::to_owned), text };
         }
-        match told["TotalCount"].as_u64() {
+        match body["TotalCount"].as_u64() {
             Some(total) if total as usize <= mails.len() => LookUpResult::NotFound,
-            _ => LookUpResult::Unavailable("Postmark lists more mails than one page holds".into()),
+            _ => LookUpResult::Unavailable("Postmark lists more mails than fit on one page".into()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Resend: `POST /emails`, a key remembered for 24 hours.
+//! Resend: `POST /emails`. Resend remembers an idempotency key for 24 hours.
 
 use mailonce_core::{
     handoff::{
@@ -20,16 +20,16 @@ use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.resend.com";
 const KEY_WINDOW_MS: i64 = 24 * 3_600_000;
-/// Bytes of a mail with its attachments as base64.
+/// Maximum size of a mail, with its attachments as base64.
 const MAX_MAIL_BYTES: usize = 40 * 1024 * 1024;
-/// Characters of a tag's name or value.
+/// Maximum length of a tag's name or value.
 const MAX_TAG_CHARS: usize = 256;
 
 struct Resend {
     api_key: Secret,
 }
 
-/// Mail by Resend.
+/// Builds the Resend transport.
 pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
     build_transport(setting, Resend { api_key }, DEFAULT_BASE_URL, "")
 }
@@ -82,16 +82,16 @@ struct ResendTag<'a> {
     value: &'a str,
 }
 
-/// Our id beside the caller's tags. Resend takes ASCII letters, digits, `_` and `-`, and refuses the whole mail
-/// otherwise; metadata has no place there and stays with us.
+/// Our email id and the caller's tags. Resend allows ASCII letters, digits, `_` and `-`, and rejects the whole mail
+/// otherwise. Metadata is not passed on, because Resend has no field for it.
 fn tags<'a>(mail: &OutboundMail<'a>, id: &'a str) -> Result<Vec<ResendTag<'a>>, UnsupportedMail> {
     let mut tags = vec![ResendTag { name: ID_NAME, value: id }];
     for (name, value) in &mail.content.tags {
         let value = value.as_deref().unwrap_or("true");
-        let fits = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if !fits(name) || !fits(value) || name.len() > MAX_TAG_CHARS || value.len() > MAX_TAG_CHARS {
+        let is_valid = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if !is_valid(name) || !is_valid(value) || name.len() > MAX_TAG_CHARS || value.len() > MAX_TAG_CHARS {
             return Err(UnsupportedMail(format!(
-                "Resend takes tags of ASCII letters, digits, _ and -; {name}={value} is none"
+                "the tag {name}={value} is not valid at Resend: use up to 256 ASCII letters, digits, _ and -"
             )));
         }
         tags.push(ResendTag { name, value });
@@ -125,7 +125,7 @@ impl HttpProvider for Resend {
             subject: &content.subject,
             text: content.text.as_deref(),
             html: content.html.as_deref(),
-            // Resend names the mail itself, whatever Message-ID it is given; so the id travels beside it.
+            // Resend replaces our Message-ID, so our email id travels in its own header.
             headers: form::headers(content, &[(ID_HEADER, &id)]),
             attachments: content.attachments.iter().enumerate().map(ResendAttachment::from_attachment).collect(),
             tags: tags(mail, &id)?,
@@ -134,9 +134,9 @@ impl HttpProvider for Resend {
         Ok(body)
     }
 
-    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
-        let call = ProviderRequest::json("/emails", parcel).with_bearer(&self.api_key);
-        call.with_header("Idempotency-Key", parcel.key.as_hyphenated().to_string())
+    fn send_request(&self, _base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
+        let request = ProviderRequest::json("/emails", envelope).with_bearer(&self.api_key);
+        request.with_header("Idempotency-Key", envelope.key.as_hyphenated().to_string())
     }
 
     fn probe_request(&self) -> Option<ProviderRequest> {
@@ -147,20 +147,21 @@ impl HttpProvider for Resend {
         refusal.contains("restricted_api_key")
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        if let (200..300, Some(id)) = (answer.status, answer.str_at("/id")) {
-            return answer.accepted_reply(id, "accepted");
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        if let (200..300, Some(id)) = (response.status, response.str_at("/id")) {
+            return response.accepted_reply(id, "accepted");
         }
-        let name = answer.str_at("/name");
-        let said = answer.str_at("/message").map(|text| format!("{}: {text}", name.as_deref().unwrap_or("error")));
-        match (answer.status, name.as_deref()) {
-            (409, Some("concurrent_idempotent_requests")) => answer
-                .reply(ReplyMeaning::Concurrent, &said.unwrap_or_default())
-                .with_retry_after(answer.retry_after_ms()),
+        let name = response.str_at("/name");
+        let error_text =
+            response.str_at("/message").map(|text| format!("{}: {text}", name.as_deref().unwrap_or("error")));
+        match (response.status, name.as_deref()) {
+            (409, Some("concurrent_idempotent_requests")) => response
+                .reply(ReplyMeaning::Concurrent, &error_text.unwrap_or_default())
+                .with_retry_after(response.retry_after_ms()),
             (409, Some("invalid_idempotent_request")) => {
-                answer.reply(ReplyMeaning::Mismatch, &said.unwrap_or_default())
+                response.reply(ReplyMeaning::Mismatch, &error_text.unwrap_or_default())
             }
-            _ => answer.reply_by_status("Resend", said),
+            _ => response.reply_by_status("Resend", error_text),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! SendGrid: `POST /v3/mail/send`. It takes no key; the activity feed, which is paid for, can be asked.
+//! SendGrid: `POST /v3/mail/send`. SendGrid has no idempotency key; the paid activity feed can be searched.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -26,27 +26,27 @@ use super::{
 use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.sendgrid.com";
-/// The activity feed follows minutes behind.
+/// The activity feed lags by minutes.
 const SETTLE_DELAY_MS: i64 = 5 * 60_000;
-/// Bytes of a whole mail.
+/// Maximum size of a mail.
 const MAX_MAIL_BYTES: usize = 30 * 1024 * 1024;
 const MAX_CATEGORIES: usize = 10;
 const MAX_CATEGORY_CHARS: usize = 255;
-/// Bytes of all custom arguments.
+/// Maximum size of all custom arguments together.
 const MAX_CUSTOM_ARGS_BYTES: usize = 10_000;
 
-/// What SendGrid needs to know.
+/// The SendGrid settings.
 #[derive(Clone, Debug)]
 pub struct SendGridConfig {
     /// The API key.
     pub api_key: Secret,
-    /// Whether the account has bought the activity history and the key may read it. Without it nothing can be asked.
+    /// Whether the account has the activity history and the API key may read it. Without it there is no lookup.
     pub can_read_activity: bool,
 }
 
 struct SendGrid(SendGridConfig);
 
-/// Mail by SendGrid.
+/// Builds the SendGrid transport.
 pub fn transport(
     setting: HttpTransportConfig,
     config: SendGridConfig,
@@ -82,13 +82,17 @@ struct Personalization<'a> {
 }
 
 impl<'a> Personalization<'a> {
-    /// SendGrid refuses a mail that names an address twice; the first place counts, as it does for the recipient.
+    /// SendGrid rejects duplicate addresses, so only the first occurrence across to, cc and bcc is kept.
     fn from_mail(mail: &OutboundMail<'a>) -> Self {
         let mut seen = BTreeSet::new();
-        let mut fresh = |list: &'a [NamedAddress]| -> Vec<AddressObject<'a>> {
+        let mut without_duplicates = |list: &'a [NamedAddress]| -> Vec<AddressObject<'a>> {
             list.iter().filter(|mailbox| seen.insert(mailbox.to_address())).map(AddressObject::from_mailbox).collect()
         };
-        Self { to: fresh(&mail.content.to), cc: fresh(&mail.content.cc), bcc: fresh(&mail.content.bcc) }
+        Self {
+            to: without_duplicates(&mail.content.to),
+            cc: without_duplicates(&mail.content.cc),
+            bcc: without_duplicates(&mail.content.bcc),
+        }
     }
 }
 
@@ -123,7 +127,7 @@ impl<'a> SendGridAttachment<'a> {
 
 fn check(mail: &OutboundMail<'_>, labels: &MailLabels) -> Result<(), UnsupportedMail> {
     if mail.content.subject.is_empty() {
-        return Err(UnsupportedMail("SendGrid takes no mail without a subject".into()));
+        return Err(UnsupportedMail("SendGrid requires a subject".into()));
     }
     form::check_limit("tags without a value by SendGrid", labels.bare.len(), MAX_CATEGORIES)?;
     for tag in &labels.bare {
@@ -172,7 +176,7 @@ impl HttpProvider for SendGrid {
             reply_to,
             reply_to_list,
             subject: &content.subject,
-            // Text must stand before HTML.
+            // SendGrid requires the text before the HTML.
             content: text.into_iter().chain(html).collect(),
             attachments: content.attachments.iter().enumerate().map(SendGridAttachment::from_attachment).collect(),
             headers: form::headers(content, &[("Message-ID", mail.message_id)]),
@@ -183,48 +187,50 @@ impl HttpProvider for SendGrid {
         Ok(body)
     }
 
-    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
-        ProviderRequest::json("/v3/mail/send", parcel).with_bearer(&self.0.api_key)
+    fn send_request(&self, _base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
+        ProviderRequest::json("/v3/mail/send", envelope).with_bearer(&self.0.api_key)
     }
 
     fn probe_request(&self) -> Option<ProviderRequest> {
         Some(ProviderRequest::get("/v3/scopes".into()).with_bearer(&self.0.api_key))
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        // The acceptance is an empty 202 that names the mail in a header. A 200 only says that the mail was well
-        // formed (sandbox mode), and a 202 without the name is not SendGrid's.
-        match (answer.status, answer.header("x-message-id")) {
-            (202, Some(id)) if !id.is_empty() => answer.accepted_reply(id.to_owned(), "accepted"),
-            _ => answer.reply_by_status("SendGrid", answer.str_at("/errors/0/message")),
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        // SendGrid accepts with an empty 202 and the message id in a header. A 200 only validates the mail (sandbox
+        // mode), and a 202 without the header does not come from SendGrid.
+        match (response.status, response.header("x-message-id")) {
+            (202, Some(id)) if !id.is_empty() => response.accepted_reply(id.to_owned(), "accepted"),
+            _ => response.reply_by_status("SendGrid", response.str_at("/errors/0/message")),
         }
     }
 
-    fn lookup_request(&self, asked: &LookUpRequest) -> Option<ProviderRequest> {
-        let query = format!("(unique_args['{ID_NAME}']=\"{}\")", asked.email);
-        let call = ProviderRequest::get(format!("/v3/messages?limit=10&query={}", percent_encode(&query)));
-        self.0.can_read_activity.then(|| call.with_bearer(&self.0.api_key))
+    fn lookup_request(&self, wanted: &LookUpRequest) -> Option<ProviderRequest> {
+        let query = format!("(unique_args['{ID_NAME}']=\"{}\")", wanted.email);
+        let request = ProviderRequest::get(format!("/v3/messages?limit=10&query={}", percent_encode(&query)));
+        self.0.can_read_activity.then(|| request.with_bearer(&self.0.api_key))
     }
 
-    fn interpret_lookup(&self, asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
-        let told = answer.json_object().unwrap_or(Value::Null);
-        let (200, Some(mails)) = (answer.status, told["messages"].as_array()) else {
-            let said = answer.str_at("/errors/0/message");
-            return LookUpResult::Unavailable(said.unwrap_or_else(|| answer.excerpt()));
+    fn interpret_lookup(&self, wanted: &LookUpRequest, response: &ProviderResponse) -> LookUpResult {
+        let body = response.json_object().unwrap_or(Value::Null);
+        let (200, Some(mails)) = (response.status, body["messages"].as_array()) else {
+            let error_text = response.str_at("/errors/0/message");
+            return LookUpResult::Unavailable(error_text.unwrap_or_else(|| response.excerpt()));
         };
-        // The list does not show the argument it was filtered by; a mail to somebody else would betray a filter that
-        // was not heeded.
-        let ours = |mail: &&Value| {
+        // The list does not contain the argument that it was filtered by. A mail to another recipient shows that the
+        // filter was ignored.
+        let is_ours = |mail: &&Value| {
             let to = mail["to_email"].as_str().unwrap_or_default();
-            asked.recipients.iter().any(|recipient| recipient.eq_ignore_ascii_case(to))
+            wanted.recipients.iter().any(|recipient| recipient.eq_ignore_ascii_case(to))
         };
-        match mails.iter().find(ours) {
-            Some(mail) if mails.iter().all(|mail| ours(&mail)) => LookUpResult::Found {
+        match mails.iter().find(is_ours) {
+            Some(mail) if mails.iter().all(|mail| is_ours(&mail)) => LookUpResult::Found {
                 remote_id: mail["msg_id"].as_str().map(str::to_owned),
-                text: format!("SendGrid lists it as {}", mail["status"].as_str().unwrap_or("taken")),
+                text: format!("SendGrid lists it as {}", mail["status"].as_str().unwrap_or("accepted")),
             },
             None if mails.is_empty() => LookUpResult::NotFound,
-            _ => LookUpResult::Unavailable("SendGrid lists mails to others than the recipients".into()),
+            _ => {
+                LookUpResult::Unavailable("SendGrid lists mails to other recipients, so its filter was ignored".into())
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Amazon SES, API version 2: `POST /v2/email/outbound-emails` with our own bytes, signed for each attempt.
+//! Amazon SES, API version 2: `POST /v2/email/outbound-emails` with our own MIME bytes, signed for each attempt.
 //!
-//! SES takes no key and cannot be asked by a value of ours. It can tell, though: a configuration set that publishes
-//! `Send` events returns our tag `mailonce` with its own name for the mail. That is evidence for the engine.
+//! SES has no idempotency key and no lookup by a correlation id. But a configuration set that publishes `Send` events
+//! returns our tag `mailonce` together with the SES message id. The engine records that as evidence.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -23,25 +23,25 @@ use super::{
 use crate::http::connection::ProviderResponse;
 
 const PATH: &str = "/v2/email/outbound-emails";
-/// Bytes of a whole mail as base64.
+/// Maximum size of a mail as base64.
 const MAX_MAIL_BYTES: usize = 40 * 1024 * 1024;
 const MAX_RECIPIENTS: usize = 50;
 const MAX_TAG_CHARS: usize = 256;
 
-/// What SES needs to know.
+/// The SES settings.
 #[derive(Clone)]
 pub struct SesConfig {
-    /// The public half of the credential.
+    /// The access key id, the public half of the credential.
     pub access_key_id: String,
-    /// The secret half.
+    /// The secret access key.
     pub secret_access_key: Secret,
-    /// Of temporary credentials.
+    /// The session token of temporary credentials.
     pub session_token: Option<Secret>,
-    /// Such as `eu-west-1`.
+    /// The AWS region, such as `eu-west-1`.
     pub region: String,
-    /// The configuration set whose events are evidence.
+    /// The configuration set that publishes the events.
     pub configuration_set: Option<String>,
-    /// Signatures carry the time.
+    /// The clock for the timestamps of signatures.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -53,15 +53,15 @@ impl fmt::Debug for SesConfig {
 
 struct Ses(SesConfig);
 
-/// Mail by Amazon SES.
+/// Builds the Amazon SES transport.
 pub fn transport(setting: HttpTransportConfig, config: SesConfig) -> Result<Arc<dyn Transport>, TransportConfigError> {
-    let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    if !plain(&config.region) || !plain(&config.access_key_id) {
+    let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if !is_plain(&config.region) || !is_plain(&config.access_key_id) {
         return Err(TransportConfigError(format!("transport {} needs a region and an access key id", setting.name)));
     }
-    let usual = format!("https://email.{}.amazonaws.com", config.region);
+    let default_url = format!("https://email.{}.amazonaws.com", config.region);
     let region = config.region.clone();
-    build_transport(setting, Ses(config), &usual, &region)
+    build_transport(setting, Ses(config), &default_url, &region)
 }
 
 #[derive(Serialize)]
@@ -108,10 +108,10 @@ fn tags<'a>(mail: &OutboundMail<'a>, id: &'a str) -> Result<Vec<SesTag<'a>>, Uns
     let mut tags = vec![SesTag { name: ID_NAME, value: id }];
     for (name, value) in &mail.content.tags {
         let value = value.as_deref().unwrap_or("true");
-        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.@".contains(&b));
-        if !plain(name) || !plain(value) || name.len() >= MAX_TAG_CHARS || value.len() >= MAX_TAG_CHARS {
+        let is_valid = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.@".contains(&b));
+        if !is_valid(name) || !is_valid(value) || name.len() >= MAX_TAG_CHARS || value.len() >= MAX_TAG_CHARS {
             return Err(UnsupportedMail(format!(
-                "SES takes tags of ASCII letters, digits, _, -, . and @; {name}={value} is none"
+                "the tag {name}={value} is not valid at SES: use ASCII letters, digits, _, -, . and @, fewer than 256"
             )));
         }
         tags.push(SesTag { name, value });
@@ -152,43 +152,48 @@ impl HttpProvider for Ses {
         Ok(body)
     }
 
-    fn send_request(&self, base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+    fn send_request(&self, base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
         let SesConfig { access_key_id, secret_access_key: secret, session_token: token, region, clock, .. } = &self.0;
         let now = clock.now();
-        let stamp = amz_date(now);
+        let amz_date_text = amz_date(now);
         let path = format!("{}{PATH}", base.path_prefix);
-        let mut headers =
-            vec![("content-type", "application/json"), ("host", base.authority.as_str()), ("x-amz-date", &stamp)];
+        let mut headers = vec![
+            ("content-type", "application/json"),
+            ("host", base.authority.as_str()),
+            ("x-amz-date", &amz_date_text),
+        ];
         headers.extend(token.iter().map(|token| ("x-amz-security-token", token.0.as_str())));
         let signer = SigV4Signer { access_key_id, secret, region, service: "ses" };
-        let signed = SigV4Request { method: "POST", path: &path, query: &[], headers: &headers, body: &parcel.bytes };
-        let authorization = signer.authorization(&signed, now);
-        let mut call = ProviderRequest::json(PATH, parcel)
-            .with_header("X-Amz-Date", stamp)
+        let to_sign =
+            SigV4Request { method: "POST", path: &path, query: &[], headers: &headers, body: &envelope.bytes };
+        let authorization = signer.authorization(&to_sign, now);
+        let mut request = ProviderRequest::json(PATH, envelope)
+            .with_header("X-Amz-Date", amz_date_text)
             .with_header("Authorization", authorization);
         if let Some(token) = token {
-            call = call.with_header("X-Amz-Security-Token", &token.0);
+            request = request.with_header("X-Amz-Security-Token", &token.0);
         }
-        call
+        request
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        if let (200, Some(id)) = (answer.status, answer.str_at("/MessageId")) {
-            return answer.accepted_reply(id, "accepted");
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        if let (200, Some(id)) = (response.status, response.str_at("/MessageId")) {
+            return response.accepted_reply(id, "accepted");
         }
-        let named = answer.header("x-amzn-errortype").map(str::to_owned).or_else(|| answer.str_at("/__type"));
-        let name = named.as_deref().map(|name| name.split(':').next().unwrap_or(name).to_owned()).unwrap_or_default();
-        let message = answer.str_at("/message").or_else(|| answer.str_at("/Message"));
-        let said =
+        let error_type = response.header("x-amzn-errortype").map(str::to_owned).or_else(|| response.str_at("/__type"));
+        let name =
+            error_type.as_deref().map(|name| name.split(':').next().unwrap_or(name).to_owned()).unwrap_or_default();
+        let message = response.str_at("/message").or_else(|| response.str_at("/Message"));
+        let error_text =
             message.map(|text| format!("{name}: {text}")).or_else(|| Some(name.clone()).filter(|n| !n.is_empty()));
-        let text = said.clone().unwrap_or_default();
-        match (answer.status, name.as_str()) {
-            // SES words some troubles of the account and of the moment as a bad request.
-            (400, "AccountSuspendedException" | "SendingPausedException") => answer.reply(ReplyMeaning::Fault, &text),
+        let text = error_text.clone().unwrap_or_default();
+        match (response.status, name.as_str()) {
+            // SES reports some account faults and throttling as a bad request.
+            (400, "AccountSuspendedException" | "SendingPausedException") => response.reply(ReplyMeaning::Fault, &text),
             (400, "LimitExceededException" | "TooManyRequestsException" | "ThrottlingException" | "Throttling") => {
-                answer.reply(ReplyMeaning::Deferred, &text).with_retry_after(answer.retry_after_ms())
+                response.reply(ReplyMeaning::Deferred, &text).with_retry_after(response.retry_after_ms())
             }
-            _ => answer.reply_by_status("SES", said),
+            _ => response.reply_by_status("SES", error_text),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! AWS Signature Version 4: who sends a request, when, and that nobody changed it.
+//! AWS Signature Version 4: signs the sender, time and content of a request.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::time::Time;
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Secret, base::percent_encode, form::hex};
 
-/// Whose signature it is, and where it counts.
+/// The credential, and the region and service for which the signature is valid.
 pub(super) struct SigV4Signer<'a> {
     pub(super) access_key_id: &'a str,
     pub(super) secret: &'a Secret,
@@ -14,18 +14,18 @@ pub(super) struct SigV4Signer<'a> {
     pub(super) service: &'a str,
 }
 
-/// What is signed. Header names are in lower case, values as they are sent.
+/// The request to sign. Header names are in lower case, values as they are sent.
 pub(super) struct SigV4Request<'a> {
     pub(super) method: &'a str,
-    /// As it stands in the request line, without the query.
+    /// The path as in the request line, without the query.
     pub(super) path: &'a str,
-    /// Names and values before they are escaped.
+    /// Names and values before percent-encoding.
     pub(super) query: &'a [(&'a str, &'a str)],
     pub(super) headers: &'a [(&'a str, &'a str)],
     pub(super) body: &'a [u8],
 }
 
-/// An instant as AWS writes it: `20150830T123600Z`.
+/// A time in the AWS format: `20150830T123600Z`.
 pub(super) fn amz_date(at: Time) -> String {
     let text = at.to_string();
     let seconds = text.split('.').next().unwrap_or_default();
@@ -35,22 +35,22 @@ pub(super) fn amz_date(at: Time) -> String {
 impl SigV4Signer<'_> {
     /// The `Authorization` header.
     pub(super) fn authorization(&self, signed: &SigV4Request<'_>, at: Time) -> String {
-        let stamp = amz_date(at);
-        let day = stamp.get(..8).unwrap_or_default();
+        let timestamp = amz_date(at);
+        let day = timestamp.get(..8).unwrap_or_default();
         let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
         let (request, names) = canonical_request(signed);
         let digest = hex(&Sha256::digest(request.as_bytes()));
-        let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}");
+        let string_to_sign = format!("AWS4-HMAC-SHA256\n{timestamp}\n{scope}\n{digest}");
         let mut key = hmac_sha256(format!("AWS4{}", self.secret.0).as_bytes(), day);
-        for part in [self.region, self.service, "aws4_request", text.as_str()] {
+        for part in [self.region, self.service, "aws4_request", string_to_sign.as_str()] {
             key = hmac_sha256(&key, part);
         }
-        let who = self.access_key_id;
-        format!("AWS4-HMAC-SHA256 Credential={who}/{scope}, SignedHeaders={names}, Signature={}", hex(&key))
+        let key_id = self.access_key_id;
+        format!("AWS4-HMAC-SHA256 Credential={key_id}/{scope}, SignedHeaders={names}, Signature={}", hex(&key))
     }
 }
 
-/// The request in the one spelling that both sides hash, and the names of its signed headers.
+/// The canonical request that both sides hash, and the names of its signed headers.
 fn canonical_request(signed: &SigV4Request<'_>) -> (String, String) {
     let mut headers: Vec<(&str, String)> = signed
         .headers
@@ -66,14 +66,14 @@ fn canonical_request(signed: &SigV4Request<'_>) -> (String, String) {
         .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)))
         .collect();
     query.sort();
-    // Each segment is escaped once more than in the request line; only S3 does without.
+    // Each segment is encoded once more than in the request line; only S3 does not do this.
     let path = signed.path.split('/').map(percent_encode).collect::<Vec<_>>().join("/");
     let body = hex(&Sha256::digest(signed.body));
     (format!("{}\n{path}\n{}\n{lines}\n\n{names}\n{body}", signed.method, query.join("&")), names)
 }
 
 fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
-    // HMAC takes keys of every length, so the empty one below is never met.
+    // HMAC accepts keys of any length, so the fallback is never used.
     Hmac::<Sha256>::new_from_slice(key).map_or_else(
         |_never| Vec::new(),
         |mut mac| {

@@ -1,8 +1,9 @@
-//! `http`: any other provider, by a template of its request.
+//! The transport kind `http`: any other provider, described by a template of its request.
 //!
 //! The body is JSON. A string that is exactly one placeholder, such as `"{{to}}"`, becomes that value with its own type
-//! (recipients are lists), and the member is left out when the mail has none. Inside a longer string a placeholder
-//! is written as text. What the template has no place for is never dropped: such a mail is unfit.
+//! (recipients are lists). If the mail has no such value, the member is left out. Inside a longer string a placeholder
+//! becomes text. No part of a mail is dropped silently: if the template lacks a placeholder for it, the mail is
+//! rejected as unsupported.
 
 use hyper::Method;
 use mailonce_core::{
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::http::connection::ProviderResponse;
 
-/// What may stand between `{{` and `}}`.
+/// The names that are allowed between `{{` and `}}`.
 const PLACEHOLDERS: [&str; 19] = [
     "from",
     "from_address",
@@ -45,26 +46,26 @@ const PLACEHOLDERS: [&str; 19] = [
     "mime_base64",
 ];
 
-/// How a provider that mailonce does not know is spoken to.
+/// The settings of a provider without a module of its own.
 #[derive(Clone, Debug)]
 pub struct TemplateConfig {
-    /// Where mails go, in full. It takes the place of `base_url`.
+    /// The full URL of the send endpoint. It replaces `base_url`.
     pub url: String,
-    /// `POST` or `PUT`.
+    /// The HTTP method, `POST` or `PUT`.
     pub method: String,
-    /// Headers of each request. Their values are kept like secrets, since one of them usually is.
+    /// Headers of each request. Their values are treated as secrets, because usually one of them is.
     pub headers: Vec<(String, Secret)>,
     /// The body: JSON with placeholders.
     pub body: String,
-    /// The header that carries the key, where the provider takes one.
+    /// The header for the idempotency key, if the provider supports one.
     pub key_header: Option<String>,
-    /// How long the provider remembers a key. Only with it is an unknown outcome tried again.
+    /// How long the provider remembers a key. Without it an unknown outcome is never retried.
     pub key_window: Option<Duration>,
-    /// Statuses that mean the mail was taken.
+    /// Statuses that mean the mail was accepted.
     pub accepted_statuses: Vec<u16>,
-    /// Where in the answer the provider names the mail (RFC 6901). When set, an answer without it proves nothing.
+    /// JSON pointer (RFC 6901) to the message id in the response. If set, a response without an id proves nothing.
     pub id_pointer: Option<String>,
-    /// Statuses by which a repeat is refused as a repeat, `409` at some.
+    /// Statuses that mean a duplicate was rejected as a duplicate, such as `409`.
     pub duplicate_statuses: Vec<u16>,
 }
 
@@ -73,45 +74,47 @@ struct TemplateProvider {
     method: Method,
     body: Value,
     placeholders: BTreeSet<String>,
-    /// The headers' values and their words, since a provider may quote a token without its scheme.
+    /// The header values and their words, because a provider may quote a token without its scheme.
     secrets: Vec<Secret>,
 }
 
-/// Mail by any provider that takes JSON.
+/// Builds a transport to any provider with a JSON API.
 pub fn transport(
     mut setting: HttpTransportConfig,
     config: TemplateConfig,
 ) -> Result<Arc<dyn Transport>, TransportConfigError> {
-    let bad = |why: String| TransportConfigError(format!("transport {}: {why}", setting.name));
+    let config_error = |why: String| TransportConfigError(format!("transport {}: {why}", setting.name));
     let method = match config.method.as_str() {
         "POST" => Method::POST,
         "PUT" => Method::PUT,
-        other => return Err(bad(format!("method {other} is neither POST nor PUT"))),
+        other => return Err(config_error(format!("method must be POST or PUT, not {other}"))),
     };
-    let body: Value = serde_json::from_str(&config.body).map_err(|e| bad(format!("body is no JSON: {e}")))?;
-    let mut uses = BTreeSet::new();
-    collect_placeholders(&body, &mut uses);
-    if let Some(unknown) = uses.iter().find(|place| !PLACEHOLDERS.contains(&place.as_str())) {
-        return Err(bad(format!("body has the unknown placeholder {{{{{unknown}}}}}")));
+    let body: Value = serde_json::from_str(&config.body).map_err(|e| config_error(format!("body is not JSON: {e}")))?;
+    let mut placeholders = BTreeSet::new();
+    collect_placeholders(&body, &mut placeholders);
+    if let Some(unknown) = placeholders.iter().find(|name| !PLACEHOLDERS.contains(&name.as_str())) {
+        return Err(config_error(format!("body has the unknown placeholder {{{{{unknown}}}}}")));
     }
-    if config.key_window.is_some() && config.key_header.is_none() && !uses.contains("key") {
-        return Err(bad("window is set, but no key_header and no {{key}}: the provider never sees the key".into()));
+    if config.key_window.is_some() && config.key_header.is_none() && !placeholders.contains("key") {
+        return Err(config_error(
+            "window is set, but no key_header and no {{key}}: the provider never sees the key".into(),
+        ));
     }
     if config.accepted_statuses.is_empty() || config.accepted_statuses.iter().any(|status| !(200..300).contains(status))
     {
-        return Err(bad("accepted must list statuses from 200 to 299".into()));
+        return Err(config_error("accepted must list statuses from 200 to 299".into()));
     }
     if config.duplicate_statuses.iter().any(|status| !(400..500).contains(status)) {
-        return Err(bad("repeated must list statuses from 400 to 499".into()));
+        return Err(config_error("repeated must list statuses from 400 to 499".into()));
     }
     setting.base_url = Some(config.url.clone());
     let values = config.headers.iter().map(|(_, value)| value.0.as_str());
     let words = values.clone().flat_map(str::split_whitespace);
     let secrets = values.chain(words).map(Secret::new).collect();
-    build_transport(setting, TemplateProvider { config, method, body, placeholders: uses, secrets }, "", "")
+    build_transport(setting, TemplateProvider { config, method, body, placeholders, secrets }, "", "")
 }
 
-/// The placeholders of a template.
+/// Collects the names of the placeholders in a template.
 fn collect_placeholders(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => found.extend(split_placeholders(text).into_iter().filter_map(|piece| match piece {
@@ -143,7 +146,7 @@ fn split_placeholders(mut text: &str) -> Vec<TemplatePart<'_>> {
     pieces
 }
 
-/// The template with the mail in it. `None` for a value that the mail does not have.
+/// Fills the template with the mail's values. `None` for a value that the mail does not have.
 fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
     match template {
         Value::String(text) => match split_placeholders(text).as_slice() {
@@ -159,7 +162,7 @@ fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
     }
 }
 
-/// A piece of a longer string.
+/// One part of a longer string as text.
 fn part_as_text(piece: &TemplatePart<'_>, mail: &OutboundMail<'_>) -> String {
     match piece {
         TemplatePart::Text(text) => (*text).to_owned(),
@@ -227,26 +230,24 @@ impl TemplateProvider {
         names.iter().any(|name| self.placeholders.contains(*name))
     }
 
-    /// Every part of the mail that must arrive has a place in the template.
+    /// Checks that the template has a placeholder for every part of the mail that must arrive.
     fn check(&self, mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
         let content = mail.content;
-        let body = self.uses_any(&["mime_base64"]);
-        // Our own mark is of use only where there is room for it; a mail goes without it all the same.
-        let headers = content.headers.iter().any(|(name, _)| name != LOOP_HEADER);
+        let has_mime = self.uses_any(&["mime_base64"]);
+        // Our loop header is optional: a mail may be sent without it.
+        let has_headers = content.headers.iter().any(|(name, _)| name != LOOP_HEADER);
         let needs = [
             ("to", true, self.uses_any(&["to", "recipients"])),
             ("cc", !content.cc.is_empty(), self.uses_any(&["cc", "recipients"])),
             ("bcc", !content.bcc.is_empty(), self.uses_any(&["bcc", "recipients"])),
-            ("reply_to", !content.reply_to.is_empty(), body || self.uses_any(&["reply_to"])),
-            ("text", content.text.is_some() && content.html.is_none(), body || self.uses_any(&["text"])),
-            ("html", content.html.is_some(), body || self.uses_any(&["html"])),
-            ("attachments", !content.attachments.is_empty(), body || self.uses_any(&["attachments"])),
-            ("headers", headers, body || self.uses_any(&["headers"])),
+            ("reply_to", !content.reply_to.is_empty(), has_mime || self.uses_any(&["reply_to"])),
+            ("text", content.text.is_some() && content.html.is_none(), has_mime || self.uses_any(&["text"])),
+            ("html", content.html.is_some(), has_mime || self.uses_any(&["html"])),
+            ("attachments", !content.attachments.is_empty(), has_mime || self.uses_any(&["attachments"])),
+            ("headers", has_headers, has_mime || self.uses_any(&["headers"])),
         ];
-        match needs.iter().find(|(_, given, has_place)| *given && !has_place) {
-            Some((name, ..)) => {
-                Err(UnsupportedMail(format!("the transport's template has no place for the mail's {name}")))
-            }
+        match needs.iter().find(|(_, is_present, has_placeholder)| *is_present && !has_placeholder) {
+            Some((name, ..)) => Err(UnsupportedMail(format!("the transport's template has no placeholder for {name}"))),
             None => Ok(()),
         }
     }
@@ -276,41 +277,41 @@ impl HttpProvider for TemplateProvider {
         form::to_json(&fill_template(&self.body, mail).unwrap_or(Value::Null))
     }
 
-    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
-        let mut call = ProviderRequest::json("", parcel);
-        call.method = self.method.clone();
+    fn send_request(&self, _base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
+        let mut request = ProviderRequest::json("", envelope);
+        request.method = self.method.clone();
         for (name, value) in &self.config.headers {
-            call = call.with_header(name, &value.0);
+            request = request.with_header(name, &value.0);
         }
         match &self.config.key_header {
-            Some(name) => call.with_header(name, parcel.key.as_hyphenated().to_string()),
-            None => call,
+            Some(name) => request.with_header(name, envelope.key.as_hyphenated().to_string()),
+            None => request,
         }
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        if self.config.duplicate_statuses.contains(&answer.status) {
-            return answer.reply(ReplyMeaning::Repeated, &answer.excerpt());
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        if self.config.duplicate_statuses.contains(&response.status) {
+            return response.reply(ReplyMeaning::Repeated, &response.excerpt());
         }
-        if !self.config.accepted_statuses.contains(&answer.status) {
-            return answer.reply_by_status("the provider", None);
+        if !self.config.accepted_statuses.contains(&response.status) {
+            return response.reply_by_status("the provider", None);
         }
-        match (&self.config.id_pointer, &answer.body) {
-            (Some(pointer), _) => match id_at(answer, pointer) {
-                Some(id) => answer.accepted_reply(id, "accepted"),
-                None => answer.reply_by_status("the provider", None),
+        match (&self.config.id_pointer, &response.body) {
+            (Some(pointer), _) => match id_at(response, pointer) {
+                Some(id) => response.accepted_reply(id, "accepted"),
+                None => response.reply_by_status("the provider", None),
             },
-            // Without a named id the status must do, but a page for people is nobody's API.
-            (None, Ok(body)) if body.is_empty() || answer.json_object().is_some() => {
-                answer.reply(ReplyMeaning::Accepted, "accepted")
+            // Without an id pointer the status decides, but an HTML page does not come from the API.
+            (None, Ok(body)) if body.is_empty() || response.json_object().is_some() => {
+                response.reply(ReplyMeaning::Accepted, "accepted")
             }
-            (None, _) => answer.reply_by_status("the provider", None),
+            (None, _) => response.reply_by_status("the provider", None),
         }
     }
 }
 
-fn id_at(answer: &ProviderResponse, pointer: &str) -> Option<String> {
-    match answer.json_object()?.pointer(pointer)? {
+fn id_at(response: &ProviderResponse, pointer: &str) -> Option<String> {
+    match response.json_object()?.pointer(pointer)? {
         Value::String(id) if !id.trim().is_empty() => Some(id.clone()),
         Value::Number(id) => Some(id.to_string()),
         _ => None,

@@ -1,13 +1,13 @@
-//! useSend: `POST /api/v1/emails`. It takes a key, but a weak one, so a lost answer is asked about instead.
+//! useSend: `POST /api/v1/emails`. Its idempotency keys are weak, so a lost response leads to a lookup, not to a retry.
 //!
-//! useSend keeps keys in Redis and writes the result after the mail: when that write fails the caller gets a 500 and a
-//! repeat under the same key makes a second mail. Therefore the key goes along (it catches what it catches), but it is
-//! no licence to send again, and the recovery is a look-up.
+//! useSend keeps keys in Redis and stores the result after it queued the mail. If that write fails, the caller gets a
+//! 500 and a retry under the same key creates a second mail. So we send the key as an extra protection, but never retry
+//! because of it; the recovery method is a lookup.
 //!
-//! Its lists show nothing by which one mail could be told from another. The key can be asked about, though: a request
-//! under it with *another* payload is answered `409` when an earlier request completed. The payload of that question
-//! can never become a mail: its sender's domain ends in `.invalid`, which nobody can verify, and it answers a mail
-//! that does not exist. useSend keeps no key of a request that failed, so the question leaves no trace.
+//! useSend's lists do not contain anything that identifies one mail. But the key can be tested: a request under it with
+//! *another* payload gets a `409` if an earlier request completed. The payload of that test request can never become a
+//! mail: the domain of its sender ends in `.invalid`, which cannot be verified, and it replies to a mail that does not
+//! exist. useSend does not keep the key of a failed request, so the test leaves no trace.
 
 use bytes::Bytes;
 use mailonce_core::{
@@ -29,20 +29,20 @@ use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://app.usesend.com";
 const PATH: &str = "/api/v1/emails";
-/// Longer than useSend's lock of 60 s: afterwards no earlier request of ours holds it.
+/// Longer than useSend's lock of 60 s, so that no earlier request of ours still holds the lock.
 const SETTLE_DELAY_MS: i64 = 90_000;
 const MAX_ATTACHMENTS: usize = 10;
-/// Both conflicts have one code, `NOT_UNIQUE`; only the words tell them apart.
+/// Both conflicts have the code `NOT_UNIQUE`; only their messages differ.
 const IN_PROGRESS: &str = "in progress";
 const OTHER_PAYLOAD: &str = "different payload";
-/// Well formed, and never a mail.
+/// The body of the test request: well formed, but useSend can never send it.
 const LOOKUP_BODY: &str = r#"{"from":"question@mailonce.invalid","to":"question@mailonce.invalid","subject":"Is this key known?","text":"Is this key known?","inReplyToId":"mailonce-asks"}"#;
 
 struct UseSend {
     api_key: Secret,
 }
 
-/// Mail by useSend. `base_url` is the instance itself; `/api/v1` is added.
+/// Builds the useSend transport. `base_url` is the URL of the instance; `/api/v1` is appended.
 pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
     build_transport(setting, UseSend { api_key }, DEFAULT_BASE_URL, "")
 }
@@ -77,16 +77,18 @@ struct UseSendAttachment {
 fn check(mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
     let content = mail.content;
     if content.subject.is_empty() {
-        return Err(UnsupportedMail("useSend takes no mail without a subject".into()));
+        return Err(UnsupportedMail("useSend requires a subject".into()));
     }
     form::check_limit("attachments by useSend", content.attachments.len(), MAX_ATTACHMENTS)?;
     if content.attachments.iter().any(|file| form::content_id(file).is_some()) {
-        return Err(UnsupportedMail("useSend takes no inline files; an attachment has a content_id".into()));
+        return Err(UnsupportedMail(
+            "useSend does not support inline attachments; remove content_id from the attachment".into(),
+        ));
     }
     if content.attachments.iter().any(|file| file.bytes.is_empty()) {
-        return Err(UnsupportedMail("useSend takes no empty attachments".into()));
+        return Err(UnsupportedMail("useSend does not accept empty attachments".into()));
     }
-    // useSend would drop these words without saying so.
+    // useSend silently drops such a body.
     if matches!(content.html.as_deref(), Some("true" | "false")) {
         return Err(UnsupportedMail("useSend discards an html body that is only true or false".into()));
     }
@@ -94,14 +96,14 @@ fn check(mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
 }
 
 impl UseSend {
-    fn with_idempotency_key(&self, call: ProviderRequest, key: uuid::Uuid) -> ProviderRequest {
-        call.with_bearer(&self.api_key).with_header("Idempotency-Key", key.as_hyphenated().to_string())
+    fn with_idempotency_key(&self, request: ProviderRequest, key: uuid::Uuid) -> ProviderRequest {
+        request.with_bearer(&self.api_key).with_header("Idempotency-Key", key.as_hyphenated().to_string())
     }
 }
 
-fn error_text(answer: &ProviderResponse) -> Option<String> {
-    let text = answer.str_at("/error/message")?;
-    Some(format!("{}: {text}", answer.str_at("/error/code").as_deref().unwrap_or("error")))
+fn error_text(response: &ProviderResponse) -> Option<String> {
+    let text = response.str_at("/error/message")?;
+    Some(format!("{}: {text}", response.str_at("/error/code").as_deref().unwrap_or("error")))
 }
 
 impl HttpProvider for UseSend {
@@ -140,41 +142,41 @@ impl HttpProvider for UseSend {
         })
     }
 
-    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
-        self.with_idempotency_key(ProviderRequest::json(PATH, parcel), parcel.key)
+    fn send_request(&self, _base: &BaseUrl, envelope: &FrozenEnvelope) -> ProviderRequest {
+        self.with_idempotency_key(ProviderRequest::json(PATH, envelope), envelope.key)
     }
 
     fn probe_request(&self) -> Option<ProviderRequest> {
         Some(ProviderRequest::get("/api/v1/domains".into()).with_bearer(&self.api_key))
     }
 
-    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
-        if let (200, Some(id)) = (answer.status, answer.str_at("/emailId")) {
-            return answer.accepted_reply(id, "accepted");
+    fn interpret_response(&self, response: &ProviderResponse) -> TransportReply {
+        if let (200, Some(id)) = (response.status, response.str_at("/emailId")) {
+            return response.accepted_reply(id, "accepted");
         }
-        let said = error_text(answer);
-        match (answer.status, said.as_deref()) {
+        let error = error_text(response);
+        match (response.status, error.as_deref()) {
             (409, Some(text)) if text.contains(IN_PROGRESS) => {
-                answer.reply(ReplyMeaning::Concurrent, text).with_retry_after(answer.retry_after_ms())
+                response.reply(ReplyMeaning::Concurrent, text).with_retry_after(response.retry_after_ms())
             }
-            (409, Some(text)) if text.contains(OTHER_PAYLOAD) => answer.reply(ReplyMeaning::Mismatch, text),
-            _ => answer.reply_by_status("useSend", said),
+            (409, Some(text)) if text.contains(OTHER_PAYLOAD) => response.reply(ReplyMeaning::Mismatch, text),
+            _ => response.reply_by_status("useSend", error),
         }
     }
 
-    fn lookup_request(&self, asked: &LookUpRequest) -> Option<ProviderRequest> {
+    fn lookup_request(&self, wanted: &LookUpRequest) -> Option<ProviderRequest> {
         let body = Bytes::from_static(LOOKUP_BODY.as_bytes());
-        Some(self.with_idempotency_key(ProviderRequest::post(PATH, "application/json", body), asked.key))
+        Some(self.with_idempotency_key(ProviderRequest::post(PATH, "application/json", body), wanted.key))
     }
 
-    fn interpret_lookup(&self, _asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
-        let text = error_text(answer).unwrap_or_else(|| answer.excerpt());
-        // Only a refusal of the question's own sender or answered mail shows that the key was looked up before and was
-        // not known. A schema error comes earlier and shows nothing.
+    fn interpret_lookup(&self, _wanted: &LookUpRequest, response: &ProviderResponse) -> LookUpResult {
+        let text = error_text(response).unwrap_or_else(|| response.excerpt());
+        // useSend checks the key before the sender and the replied-to mail. Only a rejection of one of these two proves
+        // that the key is unknown. A schema error comes before the key check and proves nothing.
         let unknown_key = text.contains("Domain:") || text.contains("domain:") || text.contains("inReplyTo");
-        match answer.status {
+        match response.status {
             409 if text.contains(OTHER_PAYLOAD) => {
-                LookUpResult::Found { remote_id: None, text: "useSend knows the key for an earlier request".into() }
+                LookUpResult::Found { remote_id: None, text: "useSend knows the key from an earlier request".into() }
             }
             400 | 403 if unknown_key => LookUpResult::NotFound,
             _ => LookUpResult::Unavailable(text),

@@ -1,12 +1,12 @@
-//! The bytes of a mail on their way out: what may not pass, and the dots that are doubled.
+//! Checks the bytes of a mail before they are sent, and applies dot-stuffing.
 
 use mailonce_core::handoff::transport_request::UnsupportedMail;
 use std::borrow::Cow;
 
-/// Octets of one line without its CRLF (RFC 5321).
+/// Maximum length of a line without its CRLF (RFC 5321).
 pub(super) const MAX_LINE_OCTETS: usize = 998;
 
-/// What the bytes ask of a server.
+/// The extensions that the bytes need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BodyRequirements {
     /// Octets above 127 in the body.
@@ -15,7 +15,7 @@ pub(super) struct BodyRequirements {
     pub(super) smtputf8: bool,
 }
 
-/// Refuses what two servers could read in two ways: a CR or LF that stands alone, a NUL, a line without end.
+/// Rejects what two servers could parse differently (SMTP smuggling): a bare CR or LF, a NUL, an overlong line.
 pub(super) fn check_body(bytes: &[u8]) -> Result<BodyRequirements, UnsupportedMail> {
     if bytes.is_empty() {
         return Err(UnsupportedMail("the mail has no bytes".to_owned()));
@@ -46,7 +46,7 @@ pub(super) fn check_body(bytes: &[u8]) -> Result<BodyRequirements, UnsupportedMa
     Ok(needs)
 }
 
-/// The bytes with every dot that begins a line doubled, without the final dot.
+/// The bytes with dot-stuffing: every dot at the start of a line is doubled. Without the final dot.
 pub(super) fn dot_stuffed(bytes: &[u8]) -> Cow<'_, [u8]> {
     let dots = bytes.split_inclusive(|b| *b == b'\n').filter(|line| line.starts_with(b".")).count();
     if dots == 0 {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_bytes_are_rejected() {
         for bytes in [
             &b""[..],
             b"no end",
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_are_doubled_where_lines_begin_and_nowhere_else() {
+    fn only_dots_at_the_start_of_a_line_are_doubled() {
         for (plain, out) in [
             ("a.b\r\n", "a.b\r\n"),
             (".\r\n", "..\r\n"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_above_ascii_are_told_by_place() {
+    fn non_ascii_octets_in_header_and_body_are_distinguished() {
         let needs = |text: &str| check_body(text.as_bytes()).unwrap();
         assert_eq!(needs("Subject: a\r\n\r\nb\r\n"), BodyRequirements::default());
         assert_eq!(needs("Subject: a\r\n\r\nü\r\n"), BodyRequirements { eight_bit: true, smtputf8: false });

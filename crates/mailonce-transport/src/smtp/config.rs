@@ -1,39 +1,39 @@
-//! How a relay is reached, and how long each step may take.
+//! The settings of a relay, and the timeout of each step.
 
 use crate::dial::AddressFilter;
 use rustls::pki_types::CertificateDer;
 use std::{fmt, net::IpAddr, time::Duration};
 
-/// How the connection is protected.
+/// The TLS mode of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// Not at all.
+    /// No TLS.
     None,
-    /// By STARTTLS, which must succeed.
+    /// STARTTLS, which must succeed.
     #[default]
     Starttls,
-    /// From the first byte.
+    /// Implicit TLS from the first byte.
     Tls,
 }
 
-/// How long each step may take, however slowly the bytes drip.
+/// The timeout of each step as a whole, however slowly bytes arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayTimeouts {
-    /// Until one of the transport's connections is free.
+    /// Waiting for a free connection of the pool.
     pub pool: Duration,
-    /// Name look-up and TCP.
+    /// Name resolution and TCP connect.
     pub connect: Duration,
     /// The TLS handshake.
     pub tls: Duration,
     /// The greeting.
     pub greeting: Duration,
-    /// Each command.
+    /// Each command and its reply.
     pub command: Duration,
     /// The body, without the final dot.
     pub body: Duration,
-    /// Between the end of the approach and the final dot. Afterwards the dot is not written any more.
+    /// Between the end of the body and the final dot. After it the dot is not sent any more.
     pub before_dot: Duration,
-    /// The final dot and its answer.
+    /// The final dot and its reply.
     pub final_reply: Duration,
     /// How long an unused connection stays open.
     pub idle: Duration,
@@ -50,44 +50,44 @@ impl Default for RelayTimeouts {
             command: seconds(60),
             body: seconds(180),
             before_dot: seconds(60),
-            // RFC 5321 gives a server ten minutes to answer the final dot.
+            // RFC 5321 gives a server ten minutes to reply to the final dot.
             final_reply: seconds(600),
             idle: seconds(20),
         }
     }
 }
 
-/// A relay.
+/// The settings of a relay.
 #[derive(Clone)]
 pub struct RelayConfig {
     /// The transport's name in the configuration.
     pub name: String,
-    /// Name or address of the server; with TLS, the name in its certificate.
+    /// Host name or address of the server. With TLS it must match the certificate.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// How the connection is protected.
+    /// The TLS mode.
     pub tls: TlsMode,
-    /// Log-in, when there is one.
+    /// The user name for AUTH. `None`: no authentication.
     pub username: Option<String>,
-    /// Its password.
+    /// The password for AUTH.
     pub password: Option<String>,
-    /// What we call ourselves in EHLO.
+    /// Our host name in EHLO.
     pub ehlo_name: String,
-    /// A fingerprint of the account, else made of user, host and port.
+    /// Identifies the account. Default: built from user, host and port.
     pub account: Option<String>,
-    /// Connections open at the same time.
+    /// Maximum number of open connections.
     pub max_connections: usize,
-    /// Authorities trusted beside the usual ones.
+    /// Certificate authorities trusted besides the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
-    /// Which addresses may be dialled, else all.
+    /// Decides which addresses may be dialled. `None`: all.
     pub address_filter: Option<AddressFilter>,
-    /// How long each step may take.
+    /// The timeout of each step.
     pub timeouts: RelayTimeouts,
 }
 
 impl RelayConfig {
-    /// A relay with the usual settings, with STARTTLS and without log-in.
+    /// The default settings: STARTTLS, no authentication.
     pub fn new(name: impl Into<String>, host: impl Into<String>, port: u16) -> Self {
         Self {
             name: name.into(),
@@ -105,13 +105,13 @@ impl RelayConfig {
         }
     }
 
-    /// A server on this machine, by name or by address.
+    /// Whether the server is on this machine, by name or by address.
     pub(super) fn is_loopback(&self) -> bool {
         let host = self.host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&self.host);
         host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
 
-    /// What survives a new password.
+    /// The account's identity. It does not depend on the password.
     pub(super) fn account_fingerprint(&self) -> String {
         let at = format!("{}:{}", self.host.to_ascii_lowercase(), self.port);
         match (&self.account, &self.username) {
@@ -122,10 +122,10 @@ impl RelayConfig {
     }
 }
 
-/// The password stays out of logs.
+/// Hides the password from logs.
 impl fmt::Debug for RelayConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SmtpConfig")
+        f.debug_struct("RelayConfig")
             .field("name", &self.name)
             .field("host", &self.host)
             .field("port", &self.port)

@@ -1,5 +1,5 @@
-//! One connection as commands out and answers in. It knows what was read and not yet understood, so that an answer
-//! that nobody asked for is always noticed.
+//! One SMTP connection: writes commands and reads replies. It keeps unparsed input, so that an unsolicited reply is
+//! always detected.
 
 use crate::smtp::reply::{RelayReply, RelayReplyError, RelayReplyParser};
 use std::{future::poll_fn, io, pin::Pin, task::Poll};
@@ -8,40 +8,40 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Bytes read at once.
+/// Size of the read buffer.
 const READ_BUFFER_OCTETS: usize = 4 * 1024;
 
-/// Anything that carries bytes both ways.
+/// A bidirectional byte stream: TCP or TLS.
 pub(super) trait RelayStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> RelayStream for T {}
 
-/// Why there is no answer.
+/// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RelayConnectionError {
     #[error("the server closed the connection")]
     Closed,
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
-    #[error("the server did not answer in time")]
+    #[error("the server did not reply in time")]
     TimedOut,
-    #[error("the server spoke out of turn")]
+    #[error("the server sent an unexpected reply")]
     UnexpectedReply,
     #[error("{0}")]
     Malformed(#[from] RelayReplyError),
 }
 
-/// What a server does while it is not its turn.
+/// What the server did while no reply was expected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RelayState {
-    /// It keeps silent.
+    /// It sent nothing.
     Silent,
-    /// It spoke.
+    /// It sent something.
     Spoke,
-    /// It is gone.
+    /// It closed the connection.
     Closed,
 }
 
-/// A connection.
+/// A connection to a relay.
 pub(super) struct RelayConnection {
     stream: Box<dyn RelayStream>,
     unread: Vec<u8>,
@@ -53,48 +53,48 @@ impl RelayConnection {
         Self { stream: Box::new(stream), unread: Vec::new(), secrets: Vec::new() }
     }
 
-    /// From now on these are struck out of whatever the server says, should it repeat them.
+    /// Masks these secrets in all later replies, in case the server echoes them.
     pub(super) fn redact(&mut self, secrets: Vec<String>) {
         self.secrets = secrets;
         self.secrets.retain(|secret| !secret.is_empty());
     }
 
-    /// Whether everything that came was understood. What came too much would answer for something else.
+    /// Whether all received bytes were parsed. Leftover bytes would be mistaken for the reply to the next command.
     pub(super) fn is_in_sync(&self) -> bool {
         self.unread.is_empty()
     }
 
-    /// The bare stream, for TLS. What was read before must not count afterwards.
+    /// The raw stream, for the TLS handshake. Unparsed input is discarded: it must not count under TLS.
     pub(super) fn into_stream(self) -> Box<dyn RelayStream> {
         self.stream
     }
 
-    /// Writes everything.
-    pub(super) async fn write(&mut self, bytes: &[u8], end: Instant) -> Result<(), RelayConnectionError> {
+    /// Writes and flushes all bytes.
+    pub(super) async fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), RelayConnectionError> {
         let write = async {
             self.stream.write_all(bytes).await?;
             self.stream.flush().await
         };
-        timeout_at(end, write)
+        timeout_at(deadline, write)
             .await
             .map_err(|_elapsed| RelayConnectionError::TimedOut)?
             .map_err(RelayConnectionError::Broken)
     }
 
-    /// Reads one answer. `end` bounds all of it, not each byte.
-    pub(super) async fn read_reply(&mut self, end: Instant) -> Result<RelayReply, RelayConnectionError> {
-        timeout_at(end, self.read_whole_reply()).await.map_err(|_elapsed| RelayConnectionError::TimedOut)?
+    /// Reads one reply. `deadline` limits the whole reply, not each byte.
+    pub(super) async fn read_reply(&mut self, deadline: Instant) -> Result<RelayReply, RelayConnectionError> {
+        timeout_at(deadline, self.read_whole_reply()).await.map_err(|_elapsed| RelayConnectionError::TimedOut)?
     }
 
     async fn read_whole_reply(&mut self) -> Result<RelayReply, RelayConnectionError> {
-        let mut partial = RelayReplyParser::default();
+        let mut parser = RelayReplyParser::default();
         loop {
-            if let Some(answer) = partial.parse(&mut self.unread)? {
-                return Ok(self.redacted(answer));
+            if let Some(reply) = parser.parse(&mut self.unread)? {
+                return Ok(self.redacted(reply));
             }
-            let begun = partial.has_started() || !self.unread.is_empty();
+            let has_input = parser.has_started() || !self.unread.is_empty();
             match self.read().await {
-                Ok(0) if begun => return Err(RelayConnectionError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Ok(0) if has_input => return Err(RelayConnectionError::Broken(io::ErrorKind::UnexpectedEof.into())),
                 Ok(0) => return Err(RelayConnectionError::Closed),
                 Ok(_) => {}
                 Err(error) => return Err(RelayConnectionError::Broken(error)),
@@ -102,14 +102,14 @@ impl RelayConnection {
         }
     }
 
-    fn redacted(&self, mut answer: RelayReply) -> RelayReply {
+    fn redacted(&self, mut reply: RelayReply) -> RelayReply {
         for secret in &self.secrets {
-            answer.lines.iter_mut().for_each(|line| *line = line.replace(secret.as_str(), "***"));
+            reply.lines.iter_mut().for_each(|line| *line = line.replace(secret.as_str(), "***"));
         }
-        answer
+        reply
     }
 
-    /// A further answer that has come already. None also when what came is no whole answer.
+    /// A further reply that was already received. `None` also if the input is not a complete reply.
     pub(super) fn buffered_reply(&mut self) -> Option<RelayReply> {
         RelayReplyParser::default().parse(&mut self.unread).ok().flatten()
     }
@@ -118,11 +118,11 @@ impl RelayConnection {
         poll_fn(|cx| poll_read(&mut *self.stream, &mut self.unread, cx)).await
     }
 
-    /// Writes everything as long as the server keeps silent, and looks at both directions all the while.
+    /// Writes all bytes, but stops as soon as the server sends something or closes.
     pub(super) async fn write_while_silent(
         &mut self,
         bytes: &[u8],
-        end: Instant,
+        deadline: Instant,
     ) -> Result<RelayState, RelayConnectionError> {
         if !self.unread.is_empty() {
             return Ok(RelayState::Spoke);
@@ -145,10 +145,10 @@ impl RelayConnection {
             }
             Pin::new(&mut *self.stream).poll_flush(cx).map_ok(|()| RelayState::Silent)
         });
-        match timeout_at(end, write).await {
-            Ok(Ok(silence)) => Ok(silence),
-            // A server that is fed up often says why before it closes.
-            Ok(Err(error)) => match timeout_at(end, self.read()).await {
+        match timeout_at(deadline, write).await {
+            Ok(Ok(state)) => Ok(state),
+            // A server that closes early often sends the reason first.
+            Ok(Err(error)) => match timeout_at(deadline, self.read()).await {
                 Ok(Ok(1..)) => Ok(RelayState::Spoke),
                 _ => Err(RelayConnectionError::Broken(error)),
             },
@@ -156,12 +156,12 @@ impl RelayConnection {
         }
     }
 
-    /// Looks whether the server spoke or went, without waiting.
+    /// Checks without waiting whether the server sent something or closed.
     pub(super) async fn relay_state(&mut self) -> RelayState {
         if !self.unread.is_empty() {
             return RelayState::Spoke;
         }
-        // The runtime learns of bytes that arrived only when it asks the system. Yielding lets it ask.
+        // Yielding lets the runtime poll the system for bytes that have already arrived.
         tokio::task::yield_now().await;
         poll_fn(|cx| {
             Poll::Ready(match poll_read(&mut *self.stream, &mut self.unread, cx) {
@@ -174,17 +174,17 @@ impl RelayConnection {
     }
 }
 
-/// Reads some bytes behind what is there.
+/// Appends available bytes to `unread`.
 fn poll_read(
     stream: &mut dyn RelayStream,
     unread: &mut Vec<u8>,
     cx: &mut std::task::Context<'_>,
 ) -> Poll<io::Result<usize>> {
-    let mut space = [0; READ_BUFFER_OCTETS];
-    let mut space = ReadBuf::new(&mut space);
-    Pin::new(stream).poll_read(cx, &mut space).map_ok(|()| {
-        unread.extend_from_slice(space.filled());
-        space.filled().len()
+    let mut buffer = [0; READ_BUFFER_OCTETS];
+    let mut buffer = ReadBuf::new(&mut buffer);
+    Pin::new(stream).poll_read(cx, &mut buffer).map_ok(|()| {
+        unread.extend_from_slice(buffer.filled());
+        buffer.filled().len()
     })
 }
 
@@ -199,60 +199,60 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_speaks_into_the_body_stops_it() {
-        let (near, mut far) = duplex(64);
-        let mut wire = RelayConnection::new(near);
+    async fn a_reply_during_the_body_stops_the_body() {
+        let (client_end, mut server_end) = duplex(64);
+        let mut connection = RelayConnection::new(client_end);
         let server = tokio::spawn(async move {
-            let mut some = [0; 64];
-            far.read_exact(&mut some).await.unwrap();
-            far.write_all(b"552 enough\r\n").await.unwrap();
-            far
+            let mut bytes = [0; 64];
+            server_end.read_exact(&mut bytes).await.unwrap();
+            server_end.write_all(b"552 enough\r\n").await.unwrap();
+            server_end
         });
-        // Nobody reads the rest, so that this could never end by itself.
-        let silence = wire.write_while_silent(&vec![b'x'; 100_000], soon()).await.unwrap();
-        assert_eq!(silence, RelayState::Spoke);
-        assert_eq!(wire.read_reply(soon()).await.unwrap().code, 552);
+        // The server does not read the rest, so only its reply can end the write.
+        let state = connection.write_while_silent(&vec![b'x'; 100_000], soon()).await.unwrap();
+        assert_eq!(state, RelayState::Spoke);
+        assert_eq!(connection.read_reply(soon()).await.unwrap().code, 552);
         drop(server.await.unwrap());
     }
 
     #[tokio::test]
-    async fn silence_speech_and_absence_are_told_apart_without_waiting() {
-        let (near, mut far) = duplex(64);
-        let mut wire = RelayConnection::new(near);
-        assert_eq!(wire.relay_state().await, RelayState::Silent);
-        far.write_all(b"421 bye\r\n").await.unwrap();
-        assert_eq!(wire.relay_state().await, RelayState::Spoke);
-        assert!(!wire.is_in_sync());
-        wire.read_reply(soon()).await.unwrap();
-        drop(far);
-        assert_eq!(wire.relay_state().await, RelayState::Closed);
+    async fn silence_input_and_close_are_detected_without_waiting() {
+        let (client_end, mut server_end) = duplex(64);
+        let mut connection = RelayConnection::new(client_end);
+        assert_eq!(connection.relay_state().await, RelayState::Silent);
+        server_end.write_all(b"421 bye\r\n").await.unwrap();
+        assert_eq!(connection.relay_state().await, RelayState::Spoke);
+        assert!(!connection.is_in_sync());
+        connection.read_reply(soon()).await.unwrap();
+        drop(server_end);
+        assert_eq!(connection.relay_state().await, RelayState::Closed);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn drops_of_bytes_do_not_stretch_the_deadline() {
-        let (near, mut far) = duplex(4096);
-        let mut wire = RelayConnection::new(near);
+    async fn slow_bytes_do_not_extend_the_deadline() {
+        let (client_end, mut server_end) = duplex(4096);
+        let mut connection = RelayConnection::new(client_end);
         let drip = tokio::spawn(async move {
-            while far.write_all(b"2").await.is_ok() {
+            while server_end.write_all(b"2").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
-        let begun = Instant::now();
-        let lost = wire.read_reply(begun + Duration::from_secs(30)).await;
-        assert!(matches!(lost, Err(RelayConnectionError::TimedOut)), "{lost:?}");
-        assert_eq!(begun.elapsed().as_secs(), 30);
+        let started = Instant::now();
+        let result = connection.read_reply(started + Duration::from_secs(30)).await;
+        assert!(matches!(result, Err(RelayConnectionError::TimedOut)), "{result:?}");
+        assert_eq!(started.elapsed().as_secs(), 30);
         drip.abort();
     }
 
     #[tokio::test]
-    async fn half_an_answer_is_not_the_same_as_none() {
-        for (said, closed) in [(&b""[..], true), (b"250 o", false), (b"250-ok\r\n", false)] {
-            let (near, mut far) = duplex(64);
-            far.write_all(said).await.unwrap();
-            drop(far);
-            let lost = RelayConnection::new(near).read_reply(soon()).await;
-            assert_eq!(matches!(lost, Err(RelayConnectionError::Closed)), closed, "{lost:?}");
-            assert!(lost.is_err());
+    async fn a_partial_reply_differs_from_a_clean_close() {
+        for (sent, closed) in [(&b""[..], true), (b"250 o", false), (b"250-ok\r\n", false)] {
+            let (client_end, mut server_end) = duplex(64);
+            server_end.write_all(sent).await.unwrap();
+            drop(server_end);
+            let result = RelayConnection::new(client_end).read_reply(soon()).await;
+            assert_eq!(matches!(result, Err(RelayConnectionError::Closed)), closed, "{result:?}");
+            assert!(result.is_err());
         }
     }
 }

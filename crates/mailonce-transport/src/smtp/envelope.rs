@@ -1,4 +1,4 @@
-//! The commands of one envelope, with the parameters that the server offers to understand.
+//! The commands of one envelope, with the parameters that the server supports.
 
 use super::body::BodyRequirements;
 use crate::smtp::extensions::EhloExtensions;
@@ -8,23 +8,23 @@ use mailonce_core::handoff::{
 };
 use std::fmt::Write as _;
 
-/// Octets of an address on the wire (RFC 5321: a path, without its angle brackets).
+/// Maximum length of an address (RFC 5321: a path without its angle brackets).
 const MAX_PATH_OCTETS: usize = 254;
-/// Octets of an ENVID (RFC 3461).
+/// Maximum length of an ENVID (RFC 3461).
 const MAX_ENVID_OCTETS: usize = 100;
-/// Octets of an ORCPT (RFC 3461).
+/// Maximum length of an ORCPT (RFC 3461).
 const MAX_ORCPT_OCTETS: usize = 500;
 
-/// One command, without its CRLF, and what it stands for.
+/// One command without its CRLF, its phase and the expected reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RelayCommand {
     pub(super) phase: AttemptPhase,
     pub(super) line: String,
-    /// The answer that lets things go on: a code, or a class of codes.
+    /// The reply that means success.
     pub(super) expected: ExpectedReply,
 }
 
-/// The answer that lets things go on.
+/// The reply that means success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedReply {
     /// Any 2yz.
@@ -43,19 +43,19 @@ fn refusal(phase: AttemptPhase, text: &str) -> TransportReply {
     TransportReply::new(ReplyMeaning::Refused, phase, None, text)
 }
 
-/// The recipient of a parcel, when its addresses can stand in a command at all.
-pub(super) fn check_recipient(parcel: &FrozenEnvelope) -> Result<&str, TransportReply> {
-    if !parcel.return_path.is_empty() && !is_path(&parcel.return_path) {
+/// The recipient of an envelope. Rejects addresses that cannot be written into a command.
+pub(super) fn check_recipient(envelope: &FrozenEnvelope) -> Result<&str, TransportReply> {
+    if !envelope.return_path.is_empty() && !is_path(&envelope.return_path) {
         return Err(refusal(AttemptPhase::Mail, "the return path is not an address"));
     }
-    match &parcel.recipients[..] {
+    match &envelope.recipients[..] {
         [one] if is_path(one) => Ok(one),
         [_] => Err(refusal(AttemptPhase::Rcpt, "the recipient is not an address")),
         _ => Err(refusal(AttemptPhase::Rcpt, "an SMTP envelope has one recipient")),
     }
 }
 
-/// Whether an address can stand between angle brackets and mean itself.
+/// Whether an address can be written between angle brackets without quoting or injection.
 fn is_path(address: &str) -> bool {
     let plain = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>' | '"' | '\\' | ',' | ';');
     let halves = address.rsplit_once('@');
@@ -64,30 +64,33 @@ fn is_path(address: &str) -> bool {
         && address.chars().all(plain)
 }
 
-/// `MAIL`, `RCPT` and `DATA`. A refusal when the server does not offer what the mail needs.
+/// `MAIL`, `RCPT` and `DATA`. Refuses the mail if the server lacks an extension that it needs.
 pub(super) fn envelope_commands(
-    parcel: &FrozenEnvelope,
+    envelope: &FrozenEnvelope,
     needs: BodyRequirements,
-    offers: &EhloExtensions,
+    extensions: &EhloExtensions,
 ) -> Result<[RelayCommand; 3], TransportReply> {
-    let recipient = check_recipient(parcel)?;
-    let size = parcel.bytes.len() as u64;
-    if let Some(limit) = offers.max_size.filter(|limit| size > *limit) {
-        return Err(refusal(AttemptPhase::Mail, &format!("the mail has {size} octets, the server takes {limit}")));
+    let recipient = check_recipient(envelope)?;
+    let size = envelope.bytes.len() as u64;
+    if let Some(limit) = extensions.max_size.filter(|limit| size > *limit) {
+        return Err(refusal(
+            AttemptPhase::Mail,
+            &format!("the mail has {size} octets, the server accepts at most {limit}"),
+        ));
     }
-    let utf8 = needs.smtputf8 || !recipient.is_ascii() || !parcel.return_path.is_ascii();
-    if utf8 && !offers.smtputf8 {
+    let utf8 = needs.smtputf8 || !recipient.is_ascii() || !envelope.return_path.is_ascii();
+    if utf8 && !extensions.smtputf8 {
         return Err(refusal(
             AttemptPhase::Mail,
             "an address or header is not ASCII, and the server does not offer SMTPUTF8",
         ));
     }
-    if needs.eight_bit && !offers.eight_bit_mime {
+    if needs.eight_bit && !extensions.eight_bit_mime {
         return Err(refusal(AttemptPhase::Mail, "the mail has 8-bit octets, and the server does not offer 8BITMIME"));
     }
-    let mut mail = format!("MAIL FROM:<{}>", parcel.return_path);
+    let mut mail = format!("MAIL FROM:<{}>", envelope.return_path);
     let mut rcpt = format!("RCPT TO:<{recipient}>");
-    if offers.size {
+    if extensions.size {
         push_parameter(&mut mail, &format!("SIZE={size}"));
     }
     if needs.eight_bit {
@@ -96,8 +99,8 @@ pub(super) fn envelope_commands(
     if utf8 {
         push_parameter(&mut mail, "SMTPUTF8");
     }
-    if offers.dsn {
-        request_dsn(parcel, recipient, &mut mail, &mut rcpt);
+    if extensions.dsn {
+        request_dsn(envelope, recipient, &mut mail, &mut rcpt);
     }
     Ok([
         RelayCommand { phase: AttemptPhase::Mail, line: mail, expected: ExpectedReply::Success },
@@ -106,18 +109,18 @@ pub(super) fn envelope_commands(
     ])
 }
 
-/// Asks for reports about failure and delay that name this very attempt.
-fn request_dsn(parcel: &FrozenEnvelope, recipient: &str, mail: &mut String, rcpt: &mut String) {
+/// Requests failure and delay notifications (DSN) that identify this attempt.
+fn request_dsn(envelope: &FrozenEnvelope, recipient: &str, mail: &mut String, rcpt: &mut String) {
     push_parameter(mail, "RET=HDRS");
-    let envid = xtext(&parcel.envelope_id);
+    let envid = xtext(&envelope.envelope_id);
     if !envid.is_empty() && envid.len() <= MAX_ENVID_OCTETS {
         push_parameter(mail, &format!("ENVID={envid}"));
     }
-    // Nobody can report to the null sender.
-    if !parcel.return_path.is_empty() {
+    // The null sender cannot receive notifications.
+    if !envelope.return_path.is_empty() {
         push_parameter(rcpt, "NOTIFY=FAILURE,DELAY");
         let original = format!("ORCPT=rfc822;{}", xtext(recipient));
-        // Another form is needed for addresses beyond ASCII, which few servers know.
+        // Non-ASCII addresses need another ORCPT form, which few servers support.
         if recipient.is_ascii() && original.len() <= MAX_ORCPT_OCTETS {
             push_parameter(rcpt, &original);
         }
@@ -129,7 +132,7 @@ fn push_parameter(line: &mut String, parameter: &str) {
     line.push_str(parameter);
 }
 
-/// RFC 3461 xtext: printable ASCII with `+` and `=` in hex.
+/// RFC 3461 xtext: printable ASCII except `+` and `=`; everything else as hex.
 fn xtext(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -148,7 +151,7 @@ mod tests {
     use mailonce_core::id::{EmailId, TeamId};
     use std::sync::Arc;
 
-    fn parcel(return_path: &str, to: &[&str]) -> FrozenEnvelope {
+    fn frozen_envelope(return_path: &str, to: &[&str]) -> FrozenEnvelope {
         let id = "00000000-0000-0000-0000-000000000001";
         FrozenEnvelope {
             team: id.parse::<TeamId>().unwrap(),
@@ -164,22 +167,23 @@ mod tests {
     }
 
     fn lines(
-        parcel: &FrozenEnvelope,
+        envelope: &FrozenEnvelope,
         needs: BodyRequirements,
-        offers: &EhloExtensions,
+        extensions: &EhloExtensions,
     ) -> Result<[String; 3], TransportReply> {
-        envelope_commands(parcel, needs, offers).map(|commands| commands.map(|command| command.line))
+        envelope_commands(envelope, needs, extensions).map(|commands| commands.map(|command| command.line))
     }
 
     #[test]
-    fn nothing_is_asked_that_was_not_offered() {
+    fn parameters_are_sent_only_if_the_extension_is_offered() {
         let bare =
-            lines(&parcel("b@x.test", &["u@y.test"]), BodyRequirements::default(), &EhloExtensions::default()).unwrap();
+            lines(&frozen_envelope("b@x.test", &["u@y.test"]), BodyRequirements::default(), &EhloExtensions::default())
+                .unwrap();
         assert_eq!(bare, ["MAIL FROM:<b@x.test>", "RCPT TO:<u@y.test>", "DATA"]);
     }
 
     #[test]
-    fn everything_that_was_offered_is_used() {
+    fn all_offered_extensions_are_used() {
         let all = EhloExtensions {
             size: true,
             max_size: Some(3),
@@ -189,17 +193,17 @@ mod tests {
             ..EhloExtensions::default()
         };
         let needs = BodyRequirements { eight_bit: true, smtputf8: true };
-        let [mail, rcpt, _] = lines(&parcel("b@x.test", &["u+1@y.test"]), needs, &all).unwrap();
+        let [mail, rcpt, _] = lines(&frozen_envelope("b@x.test", &["u+1@y.test"]), needs, &all).unwrap();
         assert_eq!(mail, "MAIL FROM:<b@x.test> SIZE=3 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=h1+2Ba+3D1");
         assert_eq!(rcpt, "RCPT TO:<u+1@y.test> NOTIFY=FAILURE,DELAY ORCPT=rfc822;u+2B1@y.test");
-        let [mail, rcpt, _] = lines(&parcel("", &["ü@y.test"]), BodyRequirements::default(), &all).unwrap();
+        let [mail, rcpt, _] = lines(&frozen_envelope("", &["ü@y.test"]), BodyRequirements::default(), &all).unwrap();
         assert_eq!(mail, "MAIL FROM:<> SIZE=3 SMTPUTF8 RET=HDRS ENVID=h1+2Ba+3D1");
         assert_eq!(rcpt, "RCPT TO:<ü@y.test>");
     }
 
     #[test]
-    fn what_the_server_cannot_take_is_refused_with_a_reason() {
-        let plain = parcel("b@x.test", &["u@y.test"]);
+    fn a_mail_that_needs_a_missing_extension_is_refused_with_a_reason() {
+        let plain = frozen_envelope("b@x.test", &["u@y.test"]);
         let small = EhloExtensions { size: true, max_size: Some(2), ..EhloExtensions::default() };
         let cases = [
             (lines(&plain, BodyRequirements::default(), &small), "3 octets"),
@@ -212,7 +216,11 @@ mod tests {
                 "SMTPUTF8",
             ),
             (
-                lines(&parcel("b@x.test", &["ü@y.test"]), BodyRequirements::default(), &EhloExtensions::default()),
+                lines(
+                    &frozen_envelope("b@x.test", &["ü@y.test"]),
+                    BodyRequirements::default(),
+                    &EhloExtensions::default(),
+                ),
                 "SMTPUTF8",
             ),
         ];
@@ -223,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_never_becomes_a_command() {
+    fn an_address_cannot_inject_a_command() {
         let long = format!("{}@y.test", "u".repeat(MAX_PATH_OCTETS));
         for bad in [
             "u@y.test>\r\nDATA\r\n",
@@ -239,11 +247,11 @@ mod tests {
             "u\u{2028}@y.test",
             &long,
         ] {
-            assert!(check_recipient(&parcel("b@x.test", &[bad])).is_err(), "{bad:?} passed as a recipient");
-            let sent = parcel(bad, &["u@y.test"]);
+            assert!(check_recipient(&frozen_envelope("b@x.test", &[bad])).is_err(), "{bad:?} passed as a recipient");
+            let sent = frozen_envelope(bad, &["u@y.test"]);
             assert_eq!(check_recipient(&sent).is_err(), !bad.is_empty(), "{bad:?} as a return path");
         }
-        assert!(check_recipient(&parcel("b@x.test", &["u@y.test", "v@y.test"])).is_err());
-        assert!(check_recipient(&parcel("b@x.test", &[])).is_err());
+        assert!(check_recipient(&frozen_envelope("b@x.test", &["u@y.test", "v@y.test"])).is_err());
+        assert!(check_recipient(&frozen_envelope("b@x.test", &[])).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! What a server offers in its answer to EHLO.
+//! The extensions in a server's reply to EHLO.
 
 use crate::smtp::reply::RelayReply;
 
-/// The extensions we know how to use.
+/// The extensions that we use.
 #[expect(clippy::struct_excessive_bools, reason = "each one is a keyword that was offered or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EhloExtensions {
@@ -13,40 +13,40 @@ pub(super) struct EhloExtensions {
     pub(super) starttls: bool,
     pub(super) auth_plain: bool,
     pub(super) auth_login: bool,
-    /// Whether it wants to be told the size.
+    /// Whether the server supports the SIZE parameter.
     pub(super) size: bool,
-    /// Octets it takes at the most, when it says so.
+    /// The server's maximum mail size in octets, if it states one.
     pub(super) max_size: Option<u64>,
 }
 
 impl EhloExtensions {
-    pub(super) fn parse(answer: &RelayReply) -> Self {
-        let mut offers = Self::default();
-        // The first line is the server's name.
-        for line in answer.lines.iter().skip(1) {
+    pub(super) fn parse(reply: &RelayReply) -> Self {
+        let mut extensions = Self::default();
+        // The first line is the server's greeting with its name.
+        for line in reply.lines.iter().skip(1) {
             let line = line.to_ascii_uppercase();
             let mut words = line.split_ascii_whitespace();
             let (name, mut words) = (words.next().unwrap_or_default(), words);
             match name {
-                "PIPELINING" => offers.pipelining = true,
-                "8BITMIME" => offers.eight_bit_mime = true,
-                "SMTPUTF8" => offers.smtputf8 = true,
-                "DSN" => offers.dsn = true,
-                "STARTTLS" => offers.starttls = true,
+                "PIPELINING" => extensions.pipelining = true,
+                "8BITMIME" => extensions.eight_bit_mime = true,
+                "SMTPUTF8" => extensions.smtputf8 = true,
+                "DSN" => extensions.dsn = true,
+                "STARTTLS" => extensions.starttls = true,
                 "SIZE" => {
-                    offers.size = true;
-                    offers.max_size = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+                    extensions.size = true;
+                    extensions.max_size = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
                 }
                 "AUTH" => {
                     for mechanism in words {
-                        offers.auth_plain |= mechanism == "PLAIN";
-                        offers.auth_login |= mechanism == "LOGIN";
+                        extensions.auth_plain |= mechanism == "PLAIN";
+                        extensions.auth_login |= mechanism == "LOGIN";
                     }
                 }
                 _ => {}
             }
         }
-        offers
+        extensions
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_are_read_in_any_case_and_the_name_is_none() {
+    fn extensions_are_case_insensitive_and_the_first_line_is_skipped() {
         let all = read(&["PIPELINING", "8bitmime", "SMTPUTF8", "DSN", "Size 1000", "auth CRAM-MD5 plain LOGIN"]);
         let expected = EhloExtensions {
             eight_bit_mime: true,

@@ -1,13 +1,13 @@
-//! SMTP to a relay, with the final dot apart from everything before it.
+//! SMTP to a relay. The final dot is a separate step: only after it may the relay have accepted the mail.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `config` | how a relay is reached, and how long each step may take |
-//! | `session` | a connection up to the first `MAIL`: TCP, TLS, greeting, EHLO, log-in |
-//! | `transaction` | one mail: up to the dot, and the dot; what each answer means |
-//! | `pool` | connections that rest between mails |
-//! | `envelope`, `body` | the commands of an envelope; the bytes of a mail |
-//! | `wire`, `answer`, `offers` | bytes both ways; replies; what EHLO offers |
+//! | `config` | settings of a relay, and the timeout of each step |
+//! | `session` | a connection up to the first `MAIL`: TCP, TLS, greeting, EHLO, AUTH |
+//! | `transaction` | one mail: up to the final dot, then the dot; the meaning of each reply |
+//! | `pool` | idle connections between mails |
+//! | `envelope`, `body` | the commands of an envelope; checks and dot-stuffing of the body |
+//! | `connection`, `reply`, `extensions` | reads and writes; the reply parser; EHLO extensions |
 
 mod body;
 mod config;
@@ -38,20 +38,20 @@ use rustls::ClientConfig;
 use session::RelaySession;
 use std::{sync::Arc, time::Duration};
 
-/// What the engine's patience has above ours, so that our own words about a late answer are heard.
+/// Margin between the engine's timeout and ours, so that our more precise timeout error is the one that is recorded.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(5);
 
-/// A relay that cannot be used as it is configured.
+/// An invalid relay configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("transport {name}: {why}")]
 pub struct SmtpConfigError {
-    /// The transport.
+    /// The name of the transport.
     pub name: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub why: String,
 }
 
-/// A relay.
+/// A transport to one SMTP relay.
 pub struct SmtpTransport {
     config: RelayConfig,
     account: String,
@@ -60,68 +60,64 @@ pub struct SmtpTransport {
 }
 
 impl SmtpTransport {
-    /// A relay. Nothing is dialled yet.
+    /// Checks the configuration. No connection is opened yet.
     pub fn new(config: RelayConfig) -> Result<Self, SmtpConfigError> {
-        let wrong = |why: String| SmtpConfigError { name: config.name.clone(), why };
+        let config_error = |why: String| SmtpConfigError { name: config.name.clone(), why };
         let is_word = |text: &str| !text.is_empty() && text.len() <= 255 && text.bytes().all(|b| b.is_ascii_graphic());
         if !is_word(&config.ehlo_name) {
-            return Err(wrong("the EHLO name is not a host name".to_owned()));
+            return Err(config_error("the EHLO name is not a host name".to_owned()));
         }
         if !is_word(&config.host) {
-            return Err(wrong("the host is not a host name or an address".to_owned()));
+            return Err(config_error("the host is not a host name or an address".to_owned()));
         }
-        let said = [&config.username, &config.password];
-        if said.into_iter().flatten().any(|text| text.contains('\0')) {
-            return Err(wrong("the log-in has a NUL".to_owned()));
+        let credentials = [&config.username, &config.password];
+        if credentials.into_iter().flatten().any(|text| text.contains('\0')) {
+            return Err(config_error("username and password must not contain a NUL".to_owned()));
         }
-        let trust = dial::tls_client_config(&config.extra_roots).map_err(|error| wrong(error.to_string()))?;
+        let tls_config =
+            dial::tls_client_config(&config.extra_roots).map_err(|error| config_error(error.to_string()))?;
         let pool = RelayPool::new(config.max_connections, config.timeouts.idle);
-        Ok(Self { account: config.account_fingerprint(), config, tls_config: trust, pool })
+        Ok(Self { account: config.account_fingerprint(), config, tls_config, pool })
     }
 
-    async fn send_envelope(&self, parcel: &FrozenEnvelope) -> Result<PreparedSmtpHandoff, TransportReply> {
-        let patience = self.config.timeouts;
-        envelope::check_recipient(parcel)?;
-        let needs = body::check_body(&parcel.bytes).map_err(|UnsupportedMail(why)| {
+    async fn send_envelope(&self, envelope: &FrozenEnvelope) -> Result<PreparedSmtpHandoff, TransportReply> {
+        let timeouts = self.config.timeouts;
+        envelope::check_recipient(envelope)?;
+        let needs = body::check_body(&envelope.bytes).map_err(|UnsupportedMail(why)| {
             TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Data, None, &why)
         })?;
         session::check_login_allowed(&self.config)?;
-        let Some(turn) = self.pool.acquire(patience.pool).await else {
+        let Some(permit) = self.pool.acquire(timeouts.pool).await else {
             return Err(TransportReply::new(
                 ReplyMeaning::Deferred,
                 AttemptPhase::Connect,
                 None,
-                "all connections are busy",
+                "all connections to the relay are busy",
             ));
         };
         loop {
-            let mut session = match turn.take_idle().await {
+            let mut session = match permit.take_idle().await {
                 Some(session) => session,
                 None => RelaySession::open(&self.config, &self.tls_config).await?,
             };
-            match session.send_until_dot(parcel, needs, &patience).await {
+            match session.send_until_dot(envelope, needs, &timeouts).await {
                 Ok(()) => {
-                    return Ok(PreparedSmtpHandoff {
-                        session,
-                        permit: turn,
-                        prepared_at: BootInstant::now(),
-                        timeouts: patience,
-                    });
+                    return Ok(PreparedSmtpHandoff { session, permit, prepared_at: BootInstant::now(), timeouts });
                 }
-                // Only a connection that rested is ever stale, so that a new one ends the loop.
-                Err(setback) if setback.is_stale => {}
-                Err(setback) => {
-                    if setback.is_reusable {
-                        turn.release(session);
+                // Only a pooled connection can be stale, so a new connection ends the loop.
+                Err(error) if error.is_stale => {}
+                Err(error) => {
+                    if error.is_reusable {
+                        permit.release(session);
                     }
-                    return Err(setback.reply);
+                    return Err(error.reply);
                 }
             }
         }
     }
 }
 
-/// A mail of which only the final dot is missing. Dropping it closes the connection without the dot.
+/// A mail that is sent except for the final dot. Dropping it closes the connection without the dot.
 struct PreparedSmtpHandoff {
     session: RelaySession,
     permit: PoolPermit,
@@ -132,12 +128,12 @@ struct PreparedSmtpHandoff {
 #[async_trait]
 impl PreparedHandoff for PreparedSmtpHandoff {
     async fn hand_over(mut self: Box<Self>) -> TransportReply {
-        let settled = self.session.send_dot(self.prepared_at, &self.timeouts).await;
+        let outcome = self.session.send_dot(self.prepared_at, &self.timeouts).await;
         let Self { session, permit, .. } = *self;
-        if settled.is_reusable {
+        if outcome.is_reusable {
             permit.release(session);
         }
-        settled.reply
+        outcome.reply
     }
 }
 
@@ -156,12 +152,12 @@ impl Transport for SmtpTransport {
     }
 
     fn capabilities(&self) -> TransportCapabilities {
-        let patience = (self.config.timeouts.final_reply + TIMEOUT_MARGIN).as_millis();
+        let timeout = (self.config.timeouts.final_reply + TIMEOUT_MARGIN).as_millis();
         TransportCapabilities {
             split: HandoffSplit::PerRecipient,
             payload_format: PayloadFormat::Mime,
             recovery: RecoveryMethod::None,
-            timeout_ms: i64::try_from(patience).unwrap_or(i64::MAX),
+            timeout_ms: i64::try_from(timeout).unwrap_or(i64::MAX),
             max_concurrency: self.config.max_connections,
         }
     }
@@ -169,7 +165,7 @@ impl Transport for SmtpTransport {
     fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         let mime = mail.mime.ok_or_else(|| UnsupportedMail("the mail was not composed".to_owned()))?;
         let mut bytes = mime.to_vec();
-        // The last line may lack its end. Signatures count as if it were there.
+        // Adds a missing line end. DKIM signatures are computed as if it were there.
         if !matches!(bytes.last(), None | Some(b'\r' | b'\n')) {
             bytes.extend_from_slice(b"\r\n");
         }
@@ -177,12 +173,12 @@ impl Transport for SmtpTransport {
         Ok(bytes)
     }
 
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        Ok(Box::new(self.send_envelope(&parcel).await?))
+    async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        Ok(Box::new(self.send_envelope(&envelope).await?))
     }
 
-    async fn look_up(&self, _asked: LookUpRequest) -> LookUpResult {
-        LookUpResult::Unavailable("SMTP cannot be asked about a mail".to_owned())
+    async fn look_up(&self, _wanted: LookUpRequest) -> LookUpResult {
+        LookUpResult::Unavailable("SMTP has no lookup".to_owned())
     }
 
     async fn check_connection(&self) -> ConnectionCheck {
@@ -211,34 +207,34 @@ mod tests {
     };
     use uuid::Uuid;
 
-    /// A relay that takes everything. Its task ends with the lines that it heard.
+    /// A relay that accepts everything. Returns the lines that it received.
     async fn relay(listener: TcpListener) -> Vec<String> {
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = BufReader::new(stream);
         stream.write_all(b"220 relay.test\r\n").await.unwrap();
-        let mut heard: Vec<String> = Vec::new();
+        let mut received: Vec<String> = Vec::new();
         loop {
             let mut line = String::new();
             if stream.read_line(&mut line).await.unwrap_or_default() == 0 {
-                return heard;
+                return received;
             }
-            let answer: &[u8] = match line.split_whitespace().next() {
+            let reply: &[u8] = match line.split_whitespace().next() {
                 Some("DATA") => b"354 go\r\n",
                 Some("EHLO" | "MAIL" | "RCPT") => b"250 ok\r\n",
                 _ => b"",
             };
-            stream.write_all(answer).await.unwrap();
-            heard.push(line);
+            stream.write_all(reply).await.unwrap();
+            received.push(line);
         }
     }
 
     #[tokio::test]
-    async fn the_dot_is_not_given_after_the_machine_was_suspended_for_long() {
+    async fn the_final_dot_is_not_sent_after_a_long_suspension() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let heard = tokio::spawn(relay(listener));
+        let received = tokio::spawn(relay(listener));
         let config = RelayConfig { tls: TlsMode::None, ..RelayConfig::new("relay", "127.0.0.1", port) };
-        let parcel = FrozenEnvelope {
+        let envelope = FrozenEnvelope {
             team: TeamId(Uuid::nil()),
             email: EmailId(Uuid::nil()),
             handoff: 0,
@@ -249,10 +245,10 @@ mod tests {
             key: Uuid::nil(),
             bytes: b"Subject: x\r\n\r\nx\r\n".as_slice().into(),
         };
-        let mut armed = SmtpTransport::new(config).unwrap().send_envelope(&parcel).await.unwrap();
-        armed.prepared_at = crate::boot_instant::before_suspension();
-        let reply = Box::new(armed).hand_over().await;
+        let mut prepared = SmtpTransport::new(config).unwrap().send_envelope(&envelope).await.unwrap();
+        prepared.prepared_at = crate::boot_instant::before_suspension();
+        let reply = Box::new(prepared).hand_over().await;
         assert_eq!(reply.meaning, ReplyMeaning::Deferred, "{}", reply.text);
-        assert!(heard.await.unwrap().iter().all(|line| line != ".\r\n"), "the dot was given");
+        assert!(received.await.unwrap().iter().all(|line| line != ".\r\n"), "the dot was sent");
     }
 }

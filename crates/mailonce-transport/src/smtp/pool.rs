@@ -1,5 +1,5 @@
-//! Connections that rest between mails. Open ones never outnumber the turns, because only the holder of a turn opens
-//! one, and only when none rests.
+//! Idle connections between mails. The permits limit the open connections: only a permit holder opens one, and only if
+//! no idle connection is left.
 
 use super::session::RelaySession;
 use crate::smtp::connection::RelayState;
@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// Mails on one connection. Many servers close after a hundred.
+/// Maximum number of mails per connection. Many servers close after a hundred.
 const MAX_MAILS_PER_CONNECTION: u32 = 100;
 
 /// The connections of one transport.
@@ -24,27 +24,27 @@ pub(super) struct RelayPool {
 
 #[derive(Default)]
 struct IdleSessions {
-    /// The one used last is at the end.
+    /// Sorted by last use, the most recent at the end.
     sessions: Vec<(Instant, RelaySession)>,
-    /// Whether somebody closes those that rested too long.
+    /// Whether a task is running that closes expired sessions.
     has_reaper: bool,
 }
 
-/// The right to one connection.
+/// The right to use one connection.
 pub(super) struct PoolPermit {
     pool: Arc<RelayPool>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl RelayPool {
-    pub(super) fn new(connections: usize, rest: Duration) -> Arc<Self> {
-        let turns = Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS)));
-        Arc::new(Self { idle: Mutex::default(), permits: turns, idle_timeout: rest })
+    pub(super) fn new(max_connections: usize, idle_timeout: Duration) -> Arc<Self> {
+        let permits = Arc::new(Semaphore::new(max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+        Arc::new(Self { idle: Mutex::default(), permits, idle_timeout })
     }
 
-    /// Waits for the right to a connection.
-    pub(super) async fn acquire(self: &Arc<Self>, patience: Duration) -> Option<PoolPermit> {
-        let permit = timeout(patience, self.permits.clone().acquire_owned()).await.ok()?.ok()?;
+    /// Waits for a permit.
+    pub(super) async fn acquire(self: &Arc<Self>, max_wait: Duration) -> Option<PoolPermit> {
+        let permit = timeout(max_wait, self.permits.clone().acquire_owned()).await.ok()?.ok()?;
         Some(PoolPermit { pool: self.clone(), _permit: permit })
     }
 
@@ -52,21 +52,21 @@ impl RelayPool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out those that rested too long, and tells when the next one will have.
+    /// Removes the expired sessions. Also returns when the next one expires.
     fn take_expired(&self) -> (Vec<RelaySession>, Option<Instant>) {
-        let mut resting = self.lock_idle();
-        let (tired, fresh) = std::mem::take(&mut resting.sessions)
+        let mut idle = self.lock_idle();
+        let (expired, fresh) = std::mem::take(&mut idle.sessions)
             .into_iter()
             .partition::<Vec<_>, _>(|(since, _)| since.elapsed() >= self.idle_timeout);
         let next = fresh.first().map(|(since, _)| *since + self.idle_timeout);
-        resting.sessions = fresh;
-        resting.has_reaper = next.is_some();
-        (tired.into_iter().map(|(_, session)| session).collect(), next)
+        idle.sessions = fresh;
+        idle.has_reaper = next.is_some();
+        (expired.into_iter().map(|(_, session)| session).collect(), next)
     }
 }
 
 impl PoolPermit {
-    /// A connection that rested, is alive and was not spoken on. The others are closed on the way.
+    /// An idle connection that is still usable. Expired, closed or out-of-sync ones are dropped on the way.
     pub(super) async fn take_idle(&self) -> Option<RelaySession> {
         loop {
             let (since, mut session) = self.pool.lock_idle().sessions.pop()?;
@@ -77,26 +77,26 @@ impl PoolPermit {
         }
     }
 
-    /// Lets a connection rest, and gives the turn away.
+    /// Returns a connection to the pool and releases the permit.
     pub(super) fn release(self, session: RelaySession) {
         if session.mails_started >= MAX_MAILS_PER_CONNECTION {
             return;
         }
-        let mut resting = self.pool.lock_idle();
+        let mut idle = self.pool.lock_idle();
         let now = Instant::now();
-        resting.sessions.push((now, session));
-        if !std::mem::replace(&mut resting.has_reaper, true) {
+        idle.sessions.push((now, session));
+        if !std::mem::replace(&mut idle.has_reaper, true) {
             tokio::spawn(close_expired(Arc::downgrade(&self.pool), now + self.pool.idle_timeout));
         }
     }
 }
 
-/// Closes connections that rested too long, until none rests or the transport is gone.
+/// Closes expired connections until none is idle or the transport is dropped.
 async fn close_expired(pool: Weak<RelayPool>, mut next: Instant) {
     loop {
         sleep_until(next).await;
-        let Some((tired, later)) = pool.upgrade().map(|pool| pool.take_expired()) else { return };
-        for session in tired {
+        let Some((expired, later)) = pool.upgrade().map(|pool| pool.take_expired()) else { return };
+        for session in expired {
             session.quit().await;
         }
         let Some(later) = later else { return };

@@ -1,43 +1,42 @@
-//! What a server says: reply lines, read from bytes that may come in any portions, each with a bound.
+//! Parses SMTP replies from bytes that arrive in any chunks, with limits on every part.
 //!
-//! A line ends at LF, and a CR before it is no part of it, everywhere alike. Lines of one reply that disagree about
-//! the code make no reply at all.
+//! A line ends at LF; a CR before it is not part of the line. A reply whose lines have different codes is malformed.
 
-/// Octets of one line.
+/// Maximum length of a line.
 const MAX_LINE_OCTETS: usize = 2_000;
-/// Lines of one reply.
+/// Maximum number of lines in a reply.
 const MAX_LINES: usize = 100;
-/// Octets of one reply.
+/// Maximum size of a reply.
 const MAX_REPLY_OCTETS: usize = 64 * 1024;
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RelayReply {
-    /// 200 to 599.
+    /// The code, 200 to 599.
     pub(super) code: u16,
-    /// What stood behind the code, line by line.
+    /// The text after the code, line by line.
     pub(super) lines: Vec<String>,
 }
 
 impl RelayReply {
-    /// The first digit.
+    /// The first digit of the code.
     pub(super) fn class(&self) -> u16 {
         self.code / 100
     }
 
-    /// All lines as one.
+    /// All lines joined by spaces.
     pub(super) fn text(&self) -> String {
         self.lines.join(" ")
     }
 
-    /// The name a server gave the mail, where it follows one of the usual wordings.
+    /// The relay's queue id, if the text follows one of the common formats.
     pub(super) fn remote_id(&self) -> Option<String> {
         let text = self.text();
         let lower = text.to_ascii_lowercase();
-        let named = ["queued as ", " id="].iter().find_map(|mark| Some(lower.find(mark)? + mark.len()));
-        let id = match named {
+        let id_start = ["queued as ", " id="].iter().find_map(|mark| Some(lower.find(mark)? + mark.len()));
+        let id = match id_start {
             Some(start) => text.get(start..)?.split_whitespace().next()?,
-            // `250 Ok 0102018c…` of a large provider: one long word after Ok.
+            // Some large providers reply `250 Ok 0102018c…`: one long word after Ok.
             None => text.split_once(' ').filter(|(ok, id)| ok.eq_ignore_ascii_case("ok") && is_long_word(id))?.1,
         };
         let id = id.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -49,10 +48,10 @@ fn is_long_word(text: &str) -> bool {
     text.len() >= 16 && !text.contains(char::is_whitespace) && text.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// Why bytes are no reply.
+/// Why bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RelayReplyError {
-    #[error("a line of the reply has no end")]
+    #[error("a line of the reply is too long")]
     LineTooLong,
     #[error("the reply has too many lines")]
     TooManyLines,
@@ -64,7 +63,7 @@ pub(super) enum RelayReplyError {
     CodesDiffer,
 }
 
-/// A reply in the making.
+/// An incremental reply parser.
 #[derive(Debug, Default)]
 pub(super) struct RelayReplyParser {
     code: Option<u16>,
@@ -73,26 +72,26 @@ pub(super) struct RelayReplyParser {
 }
 
 impl RelayReplyParser {
-    /// Whether a part of a reply was seen.
+    /// Whether part of a reply was parsed.
     pub(super) fn has_started(&self) -> bool {
         self.code.is_some()
     }
 
-    /// Takes whole lines off the front of `bytes` until a reply is complete. The rest stays.
+    /// Removes complete lines from the front of `bytes` until a reply is complete. The rest stays in `bytes`.
     pub(super) fn parse(&mut self, bytes: &mut Vec<u8>) -> Result<Option<RelayReply>, RelayReplyError> {
         let mut taken = 0;
-        let mut answer = Ok(None);
-        while matches!(answer, Ok(None)) {
+        let mut result = Ok(None);
+        while matches!(result, Ok(None)) {
             let Some(rest) = bytes.get(taken..) else { break };
             let Some(end) = rest.iter().take(MAX_LINE_OCTETS).position(|b| *b == b'\n') else {
-                answer = if rest.len() >= MAX_LINE_OCTETS { Err(RelayReplyError::LineTooLong) } else { Ok(None) };
+                result = if rest.len() >= MAX_LINE_OCTETS { Err(RelayReplyError::LineTooLong) } else { Ok(None) };
                 break;
             };
-            answer = self.parse_line(&rest[..end]);
+            result = self.parse_line(&rest[..end]);
             taken += end + 1;
         }
         bytes.drain(..taken);
-        answer
+        result
     }
 
     fn parse_line(&mut self, line: &[u8]) -> Result<Option<RelayReply>, RelayReplyError> {
@@ -114,7 +113,7 @@ impl RelayReplyParser {
     }
 }
 
-/// Code, whether it is the last line, and the text.
+/// Splits a line into its code, whether it is the last line, and the text.
 fn split_line(line: &[u8]) -> Option<(u16, bool, &[u8])> {
     let (code, rest) = line.split_at_checked(3)?;
     if !code.iter().all(u8::is_ascii_digit) || !matches!(code[0], b'2'..=b'5') {
@@ -151,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn portions_do_not_matter() {
-        let (mut partial, mut bytes, mut found) = (RelayReplyParser::default(), Vec::new(), Vec::new());
+    fn replies_may_arrive_in_any_chunks() {
+        let (mut parser, mut bytes, mut replies) = (RelayReplyParser::default(), Vec::new(), Vec::new());
         for byte in b"220-one\r\n220\r\n250 two\n" {
             bytes.push(*byte);
-            found.extend(partial.parse(&mut bytes).unwrap());
+            replies.extend(parser.parse(&mut bytes).unwrap());
         }
-        assert_eq!(found, [answer(220, &["one", ""]), answer(250, &["two"])]);
+        assert_eq!(replies, [answer(220, &["one", ""]), answer(250, &["two"])]);
     }
 
     #[test]
-    fn what_is_no_reply_is_told_apart() {
+    fn malformed_replies_are_rejected_with_the_reason() {
         let cases: [(&[u8], RelayReplyError); 8] = [
             (b"hello\r\n", RelayReplyError::MissingCode),
             (b"\r\n", RelayReplyError::MissingCode),
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_has_a_bound() {
+    fn a_reply_has_limits() {
         assert_eq!(read("250-x\r\n".repeat(MAX_LINES).as_bytes()).0, Err(RelayReplyError::TooManyLines));
         let long = format!("250-{}\r\n", "x".repeat(1_900));
         assert_eq!(read(long.repeat(40).as_bytes()).0, Err(RelayReplyError::TooLong));
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_names_of_a_queued_mail_are_found() {
+    fn common_queue_id_formats_are_recognized() {
         for (text, id) in [
             ("2.0.0 Ok: queued as 4F2A1", Some("4F2A1")),
             ("OK id=1rXyZ-0003-4u", Some("1rXyZ-0003-4u")),

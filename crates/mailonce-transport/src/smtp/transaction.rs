@@ -1,7 +1,7 @@
-//! One mail on one connection: `MAIL`, `RCPT`, `DATA` and the body, and apart from them the final dot.
+//! One mail on one connection: `MAIL`, `RCPT`, `DATA` and the body, and as a separate step the final dot.
 //!
-//! Before the dot everything is certain, whatever happens: the mail was not handed over. After it only a well-formed
-//! answer is certain.
+//! Before the dot the outcome is certain whatever happens: the relay has not accepted the mail. After the dot only a
+//! well-formed reply makes the outcome certain.
 
 use super::{
     body::{self, BodyRequirements},
@@ -23,17 +23,17 @@ use mailonce_core::handoff::{
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the answers to commands that do not matter any more are waited for.
+/// How long to wait for the outstanding replies of pipelined commands after a failure.
 const SKIP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a mail did not come as far as the dot.
+/// Why a mail failed before the final dot.
 #[derive(Debug)]
 pub(super) struct EnvelopeError {
-    /// What it means for the mail.
+    /// The meaning for the mail.
     pub(super) reply: TransportReply,
-    /// The connection had died while it rested: another may be tried, as nothing was begun on this one.
+    /// The connection died while idle. Another one may be tried, because this mail was not started on it.
     pub(super) is_stale: bool,
-    /// The connection is in step and can be used again.
+    /// The connection is in sync and can be reused.
     pub(super) is_reusable: bool,
 }
 
@@ -43,19 +43,19 @@ impl From<TransportReply> for EnvelopeError {
     }
 }
 
-/// What came of the dot.
+/// The outcome of the final dot.
 #[derive(Debug)]
 pub(super) struct FinalOutcome {
     pub(super) reply: TransportReply,
     pub(super) is_reusable: bool,
 }
 
-/// The meaning of an answer before the dot, when it is not the one that lets things go on.
-fn reply_meaning(answer: &RelayReply) -> ReplyMeaning {
-    match answer.code {
+/// The meaning of an unsuccessful reply before the final dot.
+fn reply_meaning(reply: &RelayReply) -> ReplyMeaning {
+    match reply.code {
         421 | 530 | 534 | 535 | 538 => ReplyMeaning::Fault,
         500.. => ReplyMeaning::Refused,
-        // Something other than the protocol has for this place is not a yes, and later it may be.
+        // A reply that the protocol does not allow here is no success. A later attempt may succeed.
         _ => ReplyMeaning::Deferred,
     }
 }
@@ -64,157 +64,161 @@ fn deferred_reply(phase: AttemptPhase, text: &str) -> TransportReply {
     TransportReply::new(ReplyMeaning::Deferred, phase, None, text)
 }
 
-fn deferred_by_error(phase: AttemptPhase, lost: &RelayConnectionError) -> TransportReply {
-    deferred_reply(phase, &lost.to_string())
+fn deferred_by_error(phase: AttemptPhase, error: &RelayConnectionError) -> TransportReply {
+    deferred_reply(phase, &error.to_string())
 }
 
 impl RelaySession {
-    /// Goes as far as the last byte before the final dot.
+    /// Sends everything before the final dot.
     pub(super) async fn send_until_dot(
         &mut self,
-        parcel: &FrozenEnvelope,
+        envelope: &FrozenEnvelope,
         needs: BodyRequirements,
-        patience: &RelayTimeouts,
+        timeouts: &RelayTimeouts,
     ) -> Result<(), EnvelopeError> {
-        let commands = envelope::envelope_commands(parcel, needs, &self.extensions)
+        let commands = envelope::envelope_commands(envelope, needs, &self.extensions)
             .map_err(|reply| EnvelopeError { is_reusable: true, ..EnvelopeError::from(reply) })?;
-        let rested = self.mails_started > 0;
+        let is_pooled = self.mails_started > 0;
         self.mails_started += 1;
-        let mut flight = Vec::with_capacity(4);
-        flight.extend(rested.then(RelayCommand::reset));
-        flight.extend(commands);
+        let mut batch = Vec::with_capacity(4);
+        batch.extend(is_pooled.then(RelayCommand::reset));
+        batch.extend(commands);
         mailonce_core::failpoint!("smtp-envelope");
-        self.send_commands(&flight, rested, patience.command).await?;
+        self.send_commands(&batch, is_pooled, timeouts.command).await?;
         mailonce_core::failpoint!("smtp-body");
-        self.send_body(&parcel.bytes, patience).await.map_err(EnvelopeError::from)
+        self.send_body(&envelope.bytes, timeouts).await.map_err(EnvelopeError::from)
     }
 
-    /// Gives the commands, all at once where the server takes that, and reads their answers in order.
+    /// Sends the commands, pipelined if the server supports that, and reads their replies in order.
     async fn send_commands(
         &mut self,
-        flight: &[RelayCommand],
-        rested: bool,
-        patience: Duration,
+        batch: &[RelayCommand],
+        is_pooled: bool,
+        timeout: Duration,
     ) -> Result<(), EnvelopeError> {
-        let at_once = self.extensions.pipelining;
-        if at_once {
-            let lines: String = flight.iter().flat_map(|command| [command.line.as_str(), "\r\n"]).collect();
-            let written = self.connection.write(lines.as_bytes(), Instant::now() + patience).await;
+        let pipelined = self.extensions.pipelining;
+        if pipelined {
+            let lines: String = batch.iter().flat_map(|command| [command.line.as_str(), "\r\n"]).collect();
+            let written = self.connection.write(lines.as_bytes(), Instant::now() + timeout).await;
             written.map_err(|error| EnvelopeError {
-                is_stale: rested,
+                is_stale: is_pooled,
                 ..deferred_by_error(AttemptPhase::Mail, &error).into()
             })?;
         }
-        for (number, command) in flight.iter().enumerate() {
-            // On a connection that rested, nothing counts as begun before `MAIL` was taken.
-            let unbegun = rested && number < 2;
-            let answer = if at_once {
-                self.connection.read_reply(Instant::now() + patience).await
+        for (number, command) in batch.iter().enumerate() {
+            // On a pooled connection the mail counts as started only after `MAIL` was accepted.
+            let not_started = is_pooled && number < 2;
+            let server_reply = if pipelined {
+                self.connection.read_reply(Instant::now() + timeout).await
             } else {
-                self.send_checked(command, patience).await
+                self.send_checked(command, timeout).await
             };
-            let answer = answer.map_err(|error| EnvelopeError {
-                is_stale: unbegun,
+            let server_reply = server_reply.map_err(|error| EnvelopeError {
+                is_stale: not_started,
                 ..deferred_by_error(command.phase, &error).into()
             })?;
-            let goes_on = match command.expected {
-                ExpectedReply::Success => answer.class() == 2,
-                ExpectedReply::StartMailInput => answer.code == 354,
+            let succeeded = match command.expected {
+                ExpectedReply::Success => server_reply.class() == 2,
+                ExpectedReply::StartMailInput => server_reply.code == 354,
             };
-            if !goes_on {
-                let unanswered = if at_once { flight.len() - number - 1 } else { 0 };
-                let reply =
-                    TransportReply::new(reply_meaning(&answer), command.phase, Some(answer.code), &answer.text());
-                let closing = answer.code == 421;
-                let stale = unbegun && (closing || number == 0);
-                let reusable = !closing && answer.class() >= 4 && self.skip_replies(unanswered).await;
+            if !succeeded {
+                let unanswered = if pipelined { batch.len() - number - 1 } else { 0 };
+                let reply = TransportReply::new(
+                    reply_meaning(&server_reply),
+                    command.phase,
+                    Some(server_reply.code),
+                    &server_reply.text(),
+                );
+                let closing = server_reply.code == 421;
+                let stale = not_started && (closing || number == 0);
+                let reusable = !closing && server_reply.class() >= 4 && self.skip_replies(unanswered).await;
                 return Err(EnvelopeError { reply, is_stale: stale, is_reusable: reusable });
             }
         }
         Ok(())
     }
 
-    /// One command by itself.
+    /// Sends one command and reads its reply. Fails if the server sent something unsolicited before.
     async fn send_checked(
         &mut self,
         command: &RelayCommand,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<RelayReply, RelayConnectionError> {
-        let end = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         if self.connection.relay_state().await == RelayState::Spoke {
             return Err(RelayConnectionError::UnexpectedReply);
         }
-        self.connection.write(format!("{}\r\n", command.line).as_bytes(), end).await?;
-        self.connection.read_reply(end).await
+        self.connection.write(format!("{}\r\n", command.line).as_bytes(), deadline).await?;
+        self.connection.read_reply(deadline).await
     }
 
-    /// Reads answers that do not matter any more, and tells whether the connection is in step afterwards. After one
-    /// refusal the rest must be refused too: a server that now waits for a body, say, is not in step.
-    async fn skip_replies(&mut self, answers: usize) -> bool {
-        let end = Instant::now() + SKIP_TIMEOUT;
-        for _ in 0..answers {
-            match self.connection.read_reply(end).await {
-                Ok(answer) if answer.class() >= 4 && answer.code != 421 => {}
+    /// Reads the outstanding replies and returns whether the connection is in sync afterwards. After one refusal the
+    /// rest must be refused too: a server that now waits for a body, for example, is not in sync.
+    async fn skip_replies(&mut self, count: usize) -> bool {
+        let deadline = Instant::now() + SKIP_TIMEOUT;
+        for _ in 0..count {
+            match self.connection.read_reply(deadline).await {
+                Ok(reply) if reply.class() >= 4 && reply.code != 421 => {}
                 _ => return false,
             }
         }
         self.connection.is_in_sync()
     }
 
-    async fn send_body(&mut self, bytes: &[u8], patience: &RelayTimeouts) -> Result<(), TransportReply> {
-        let end = Instant::now() + patience.body;
-        match self.connection.write_while_silent(&body::dot_stuffed(bytes), end).await {
+    async fn send_body(&mut self, bytes: &[u8], timeouts: &RelayTimeouts) -> Result<(), TransportReply> {
+        let deadline = Instant::now() + timeouts.body;
+        match self.connection.write_while_silent(&body::dot_stuffed(bytes), deadline).await {
             Ok(RelayState::Silent) => Ok(()),
-            Ok(RelayState::Spoke) => Err(self.read_early_reply(patience.command).await),
+            Ok(RelayState::Spoke) => Err(self.read_early_reply(timeouts.command).await),
             Ok(RelayState::Closed) => Err(deferred_by_error(AttemptPhase::Data, &RelayConnectionError::Closed)),
             Err(error) => Err(deferred_by_error(AttemptPhase::Data, &error)),
         }
     }
 
-    /// What the server said before it was given the dot. It is the answer, and a certain one.
-    async fn read_early_reply(&mut self, patience: Duration) -> TransportReply {
-        match self.connection.read_reply(Instant::now() + patience).await {
-            Ok(answer) if answer.class() >= 4 => {
-                TransportReply::new(reply_meaning(&answer), AttemptPhase::Data, Some(answer.code), &answer.text())
+    /// Reads a reply that came before the final dot. It is final: the mail was certainly not accepted.
+    async fn read_early_reply(&mut self, timeout: Duration) -> TransportReply {
+        match self.connection.read_reply(Instant::now() + timeout).await {
+            Ok(reply) if reply.class() >= 4 => {
+                TransportReply::new(reply_meaning(&reply), AttemptPhase::Data, Some(reply.code), &reply.text())
             }
-            Ok(answer) => {
-                let text = format!("the server spoke before the final dot: {} {}", answer.code, answer.text());
+            Ok(reply) => {
+                let text = format!("the server replied before the final dot: {} {}", reply.code, reply.text());
                 deferred_reply(AttemptPhase::Data, &text)
             }
             Err(error) => deferred_by_error(AttemptPhase::Data, &error),
         }
     }
 
-    /// Writes the final dot, unless it is too late or the server spoke first, and waits for the answer.
-    pub(super) async fn send_dot(&mut self, armed: BootInstant, patience: &RelayTimeouts) -> FinalOutcome {
-        let not_given = |reply| FinalOutcome { reply, is_reusable: false };
+    /// Sends the final dot and waits for the reply. Sends nothing if it is too late or the server replied early.
+    pub(super) async fn send_dot(&mut self, prepared_at: BootInstant, timeouts: &RelayTimeouts) -> FinalOutcome {
+        let not_reusable = |reply| FinalOutcome { reply, is_reusable: false };
         match self.connection.relay_state().await {
             RelayState::Silent => {}
-            RelayState::Spoke => return not_given(self.read_early_reply(patience.command).await),
+            RelayState::Spoke => return not_reusable(self.read_early_reply(timeouts.command).await),
             RelayState::Closed => {
-                return not_given(deferred_by_error(AttemptPhase::Data, &RelayConnectionError::Closed));
+                return not_reusable(deferred_by_error(AttemptPhase::Data, &RelayConnectionError::Closed));
             }
         }
-        if armed.elapsed() > patience.before_dot {
-            return not_given(deferred_reply(
+        if prepared_at.elapsed() > timeouts.before_dot {
+            return not_reusable(deferred_reply(
                 AttemptPhase::Data,
-                "too much time passed, so the final dot was not given",
+                "too much time passed since the body, so the final dot was not sent",
             ));
         }
         mailonce_core::failpoint!("smtp-before-dot");
-        let end = Instant::now() + patience.final_reply;
-        // Of a dot that could not be written a part may have left, so that the server may have it all.
-        let written = self.connection.write(b".\r\n", end).await;
+        let deadline = Instant::now() + timeouts.final_reply;
+        // After a failed write the server may still have received the dot, so the outcome is unknown.
+        let written = self.connection.write(b".\r\n", deadline).await;
         mailonce_core::failpoint!("smtp-after-dot");
         let answer = match written {
             Err(error) => Err(error),
-            Ok(()) => self.connection.read_reply(end).await,
+            Ok(()) => self.connection.read_reply(deadline).await,
         };
         mailonce_core::failpoint!("smtp-after-answer");
         match answer {
             Ok(answer) => self.interpret_final_reply(&answer),
             Err(error) => {
-                not_given(TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, &error.to_string()))
+                not_reusable(TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, &error.to_string()))
             }
         }
     }
@@ -227,10 +231,16 @@ impl RelaySession {
             _ => ReplyMeaning::Unknown,
         };
         let reusable = self.connection.is_in_sync() && answer.code != 421 && meaning != ReplyMeaning::Unknown;
-        // A second answer that says the contrary: nobody can tell which one was meant.
-        let contrary = |second: &RelayReply| second.class() != answer.class() && second.code != 421;
-        if let Some(second) = self.connection.buffered_reply().filter(contrary) {
-            let text = format!("two answers: {} {} / {} {}", answer.code, answer.text(), second.code, second.text());
+        // A second, contradicting reply makes the outcome unknown.
+        let contradicts = |second: &RelayReply| second.class() != answer.class() && second.code != 421;
+        if let Some(second) = self.connection.buffered_reply().filter(contradicts) {
+            let text = format!(
+                "two contradicting replies: {} {} / {} {}",
+                answer.code,
+                answer.text(),
+                second.code,
+                second.text()
+            );
             return FinalOutcome {
                 reply: TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, &text),
                 is_reusable: false,

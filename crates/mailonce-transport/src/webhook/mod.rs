@@ -1,4 +1,4 @@
-//! Webhooks to applications: one signed POST for each attempt, over a connection of its own.
+//! Webhooks to applications: one signed POST per attempt, each over its own connection.
 
 mod sign;
 #[cfg(test)]
@@ -26,15 +26,15 @@ use crate::{
     http_exchange::{HttpResponse, send_once},
 };
 
-/// From the look-up to the last byte of the answer.
+/// The timeout from name resolution to the last byte of the response.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes of an answer's body that are read.
+/// How many bytes of a response body are read.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
-/// Characters of a header of the answer that are kept.
+/// How many characters of a response header are stored.
 const MAX_HEADER_CHARS: usize = 64;
 const USER_AGENT: &str = concat!("mailonce/", env!("CARGO_PKG_VERSION"));
 
-/// Tells receivers by HTTP.
+/// Sends webhooks over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpWebhookSender {
     egress: EgressPolicy,
@@ -43,23 +43,23 @@ pub struct HttpWebhookSender {
 }
 
 impl HttpWebhookSender {
-    /// Within a reach; `extra_roots` are trusted besides the usual authorities.
-    pub fn new(reach: EgressPolicy, extra_roots: &[CertificateDer<'static>]) -> Result<Self, rustls::Error> {
-        Ok(Self { egress: reach, tls_config: dial::tls_client_config(extra_roots)?, timeout: WEBHOOK_TIMEOUT })
+    /// `egress` limits which URLs may be called; `extra_roots` are trusted besides the public authorities.
+    pub fn new(egress: EgressPolicy, extra_roots: &[CertificateDer<'static>]) -> Result<Self, rustls::Error> {
+        Ok(Self { egress, tls_config: dial::tls_client_config(extra_roots)?, timeout: WEBHOOK_TIMEOUT })
     }
 
     async fn send(&self, post: &OutgoingWebhook) -> Result<HttpResponse, (WebhookError, String)> {
-        let place = self.egress.check_url(&post.url).map_err(|why| (WebhookError::Blocked, why))?;
-        let request = build_request(&place, post).map_err(|error| (WebhookError::Blocked, error.to_string()))?;
-        let stream = self.egress.open_tcp(&place, self.timeout).await.map_err(dial_failure)?;
-        let answer = if place.is_https {
+        let target = self.egress.check_url(&post.url).map_err(|why| (WebhookError::Blocked, why))?;
+        let request = build_request(&target, post).map_err(|error| (WebhookError::Blocked, error.to_string()))?;
+        let stream = self.egress.open_tcp(&target, self.timeout).await.map_err(dial_failure)?;
+        let response = if target.is_https {
             let stream =
-                dial::open_tls(stream, &place.host, &self.tls_config, self.timeout).await.map_err(dial_failure)?;
+                dial::open_tls(stream, &target.host, &self.tls_config, self.timeout).await.map_err(dial_failure)?;
             send_once(stream, request, MAX_RESPONSE_BYTES).await
         } else {
             send_once(stream, request, MAX_RESPONSE_BYTES).await
         };
-        answer.map_err(|why| (WebhookError::Broken, why))
+        response.map_err(|why| (WebhookError::Broken, why))
     }
 }
 
@@ -70,29 +70,27 @@ impl WebhookClient for HttpWebhookSender {
     }
 
     async fn post(&self, post: OutgoingWebhook) -> WebhookResult {
-        let began = Instant::now();
-        let answer = match tokio::time::timeout(self.timeout, self.send(&post)).await {
-            Ok(answer) => answer.map(|answer| to_reply(&answer)),
-            Err(_elapsed) => {
-                Err((WebhookError::Timeout, format!("there was no answer within {} s", self.timeout.as_secs())))
-            }
+        let started = Instant::now();
+        let response = match tokio::time::timeout(self.timeout, self.send(&post)).await {
+            Ok(response) => response.map(|response| to_reply(&response)),
+            Err(_elapsed) => Err((WebhookError::Timeout, format!("no response within {} s", self.timeout.as_secs()))),
         };
-        WebhookResult { response: answer, latency_ms: began.elapsed().as_millis() as u32 }
+        WebhookResult { response, latency_ms: started.elapsed().as_millis() as u32 }
     }
 }
 
-/// The request: ours above the team's own headers, whatever these say.
-fn build_request(place: &TargetUrl, post: &OutgoingWebhook) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let (at, signed) = (post.timestamp_s.to_string(), sign::signatures(post));
-    let mut request = Request::post(&place.path_and_query)
-        .header(header::HOST, &place.authority)
+/// Builds the signed request. Our headers come first, then the headers that the team configured.
+fn build_request(target: &TargetUrl, post: &OutgoingWebhook) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    let (timestamp, signatures) = (post.timestamp_s.to_string(), sign::signatures(post));
+    let mut request = Request::post(&target.path_and_query)
+        .header(header::HOST, &target.authority)
         .header(header::CONNECTION, "close")
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::USER_AGENT, USER_AGENT);
     for (id_name, at_name, signature_name) in
         [("webhook-id", "webhook-timestamp", "webhook-signature"), ("svix-id", "svix-timestamp", "svix-signature")]
     {
-        request = request.header(id_name, &post.id).header(at_name, &at).header(signature_name, &signed);
+        request = request.header(id_name, &post.id).header(at_name, &timestamp).header(signature_name, &signatures);
     }
     for (name, value) in &post.headers {
         request = request.header(name, value);
@@ -108,24 +106,24 @@ fn dial_failure(error: DialError) -> (WebhookError, String) {
         DialError::TimedOut(_) => WebhookError::Timeout,
         DialError::ServerName(_) | DialError::Tls(..) => WebhookError::Tls,
     };
-    // Which addresses of a network answer, and how, is not for tenants to find out.
+    // The address and the system error stay hidden: with them a tenant could scan the operator's network.
     let text = match &error {
-        DialError::Refused(..) => "nobody took the connection".to_owned(),
+        DialError::Refused(..) => "the connection could not be opened".to_owned(),
         _ => error.to_string(),
     };
     (class, text)
 }
 
-fn to_reply(answer: &HttpResponse) -> WebhookResponse {
+fn to_reply(response: &HttpResponse) -> WebhookResponse {
     let header = |name: &str| {
-        let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
+        let value = response.headers.get(name).and_then(|value| value.to_str().ok());
         value.map(|value| value.trim().chars().take(MAX_HEADER_CHARS).collect::<String>())
     };
-    let kept = answer.body.get(..limits::WEBHOOK_RESPONSE_BYTES).unwrap_or(&answer.body);
+    let excerpt = response.body.get(..limits::WEBHOOK_RESPONSE_BYTES).unwrap_or(&response.body);
     WebhookResponse {
-        status: answer.status,
+        status: response.status,
         retry_after: header("retry-after"),
         delivery_directive: header("webhook-delivery"),
-        excerpt: String::from_utf8_lossy(kept).into_owned(),
+        excerpt: String::from_utf8_lossy(excerpt).into_owned(),
     }
 }

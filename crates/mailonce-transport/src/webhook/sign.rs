@@ -5,9 +5,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::events::webhook::OutgoingWebhook;
 use sha2::Sha256;
 
-/// One signature for each live secret, newest first. A receiver is content when one of them fits.
+/// One signature per active secret, newest first. A receiver accepts the webhook if any of them verifies.
 pub(super) fn signatures(post: &OutgoingWebhook) -> String {
-    let each = |secret: &Vec<u8>| {
+    let sign = |secret: &Vec<u8>| {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(secret).ok()?;
         mac.update(post.id.as_bytes());
@@ -15,7 +15,7 @@ pub(super) fn signatures(post: &OutgoingWebhook) -> String {
         mac.update(&post.body);
         Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
     };
-    post.secrets.iter().filter_map(each).collect::<Vec<_>>().join(" ")
+    post.secrets.iter().filter_map(sign).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_specifications_own_example_comes_out() {
+    fn the_example_of_the_specification_verifies() {
         let secret = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let post = OutgoingWebhook {
             url: String::new(),

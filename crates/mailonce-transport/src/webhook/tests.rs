@@ -1,4 +1,4 @@
-//! Receivers that behave and receivers that do not, on this machine.
+//! Webhooks to local receivers, well-behaved and broken ones.
 
 use super::*;
 use std::net::SocketAddr;
@@ -11,23 +11,23 @@ use tokio::{
 /// How a receiver behaves.
 enum ReceiverBehavior {
     Responds(String),
-    /// Says this again and again until nobody listens.
+    /// Sends this head and then body bytes until the client disconnects.
     Floods(&'static str),
-    /// Says this and then nothing, with the line open.
+    /// Sends this and then nothing, without closing the connection.
     Stalls(&'static str),
     Closes,
 }
 
-/// A receiver, and the requests that it got.
-async fn receiver(manner: ReceiverBehavior) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+/// Starts a receiver. Returns its address and the requests that it receives.
+async fn receiver(behavior: ReceiverBehavior) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = listener.local_addr().unwrap();
-    let (told, requests) = mpsc::unbounded_channel();
+    let address = listener.local_addr().unwrap();
+    let (sender, requests) = mpsc::unbounded_channel();
     tokio::spawn(async move {
-        // Ends with the test: nobody dials any more, and the runtime goes.
+        // The task ends with the test's runtime.
         while let Ok((mut stream, _)) = listener.accept().await {
-            told.send(request_of(&mut stream).await).ok();
-            match &manner {
+            sender.send(request_of(&mut stream).await).ok();
+            match &behavior {
                 ReceiverBehavior::Responds(text) => stream.write_all(text.as_bytes()).await.unwrap(),
                 ReceiverBehavior::Floods(head) => {
                     stream.write_all(head.as_bytes()).await.unwrap();
@@ -41,7 +41,7 @@ async fn receiver(manner: ReceiverBehavior) -> (SocketAddr, mpsc::UnboundedRecei
             }
         }
     });
-    (at, requests)
+    (address, requests)
 }
 
 async fn request_of(stream: &mut TcpStream) -> String {
@@ -49,14 +49,14 @@ async fn request_of(stream: &mut TcpStream) -> String {
     while !read.ends_with(b"}") {
         let mut some = [0; 4_096];
         let count = stream.read(&mut some).await.unwrap();
-        assert!(count > 0, "the request broke off");
+        assert!(count > 0, "the request ended early");
         read.extend_from_slice(&some[..count]);
     }
     String::from_utf8(read).unwrap()
 }
 
-fn webhooks(patience: Duration) -> HttpWebhookSender {
-    HttpWebhookSender { timeout: patience, ..HttpWebhookSender::new(EgressPolicy::new(Vec::new(), true), &[]).unwrap() }
+fn webhooks(timeout: Duration) -> HttpWebhookSender {
+    HttpWebhookSender { timeout, ..HttpWebhookSender::new(EgressPolicy::new(Vec::new(), true), &[]).unwrap() }
 }
 
 fn post(at: SocketAddr) -> OutgoingWebhook {
@@ -70,9 +70,9 @@ fn post(at: SocketAddr) -> OutgoingWebhook {
     }
 }
 
-async fn post_to(manner: ReceiverBehavior) -> WebhookResult {
-    let (at, _requests) = receiver(manner).await;
-    webhooks(Duration::from_millis(300)).post(post(at)).await
+async fn post_to(behavior: ReceiverBehavior) -> WebhookResult {
+    let (address, _requests) = receiver(behavior).await;
+    webhooks(Duration::from_millis(300)).post(post(address)).await
 }
 
 fn responds(status: &str, rest: &str) -> ReceiverBehavior {
@@ -82,8 +82,8 @@ fn responds(status: &str, rest: &str) -> ReceiverBehavior {
 #[tokio::test]
 async fn a_post_carries_both_sets_of_headers_and_a_signature_for_each_secret() {
     let (at, mut requests) = receiver(responds("204 No Content", "\r\n")).await;
-    let told = webhooks(WEBHOOK_TIMEOUT).post(post(at)).await;
-    assert_eq!(told.response.unwrap().status, 204);
+    let result = webhooks(WEBHOOK_TIMEOUT).post(post(at)).await;
+    assert_eq!(result.response.unwrap().status, 204);
     let request = requests.recv().await.unwrap();
     assert!(request.starts_with("POST /in?x=1 HTTP/1.1\r\n"), "{request}");
     let header = |name: &str| {
@@ -101,16 +101,16 @@ async fn a_post_carries_both_sets_of_headers_and_a_signature_for_each_secret() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_is_not_followed() {
+async fn a_redirect_is_not_followed() {
     let (elsewhere, mut visited) = receiver(responds("200 OK", "content-length: 0\r\n\r\n")).await;
-    let told =
+    let result =
         post_to(responds("302 Found", &format!("location: http://{elsewhere}/\r\ncontent-length: 0\r\n\r\n"))).await;
-    assert_eq!(told.response.unwrap().status, 302);
+    assert_eq!(result.response.unwrap().status, 302);
     assert!(visited.try_recv().is_err());
 }
 
 #[tokio::test]
-async fn what_an_answer_asks_for_is_kept_and_no_more_than_a_little_of_its_body() {
+async fn retry_headers_are_kept_and_the_body_is_truncated() {
     let head = "retry-after: 120\r\nwebhook-delivery: Abort-Message\r\ncontent-length: 2000\r\n\r\n";
     let reply = post_to(responds("503 Busy", &format!("{head}{}", "y".repeat(2_000)))).await.response.unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("120")));
@@ -119,27 +119,27 @@ async fn what_an_answer_asks_for_is_kept_and_no_more_than_a_little_of_its_body()
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_cut_and_the_status_counts() {
+async fn an_endless_body_is_truncated_and_the_status_counts() {
     let reply = post_to(ReceiverBehavior::Floods("HTTP/1.1 200 OK\r\n\r\n")).await.response.unwrap();
     assert_eq!((reply.status, reply.excerpt.len()), (200, limits::WEBHOOK_RESPONSE_BYTES));
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_no_answer() {
-    let told = post_to(ReceiverBehavior::Floods("HTTP/1.1 200 OK\r\nx: ")).await;
-    assert!(matches!(told.response, Err((WebhookError::Broken, _))), "{told:?}");
+async fn an_endless_header_is_an_error() {
+    let result = post_to(ReceiverBehavior::Floods("HTTP/1.1 200 OK\r\nx: ")).await;
+    assert!(matches!(result.response, Err((WebhookError::Broken, _))), "{result:?}");
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_left_in_time() {
+async fn a_silent_receiver_times_out() {
     let began = Instant::now();
-    let told = post_to(ReceiverBehavior::Stalls("")).await;
-    assert!(matches!(told.response, Err((WebhookError::Timeout, _))), "{told:?}");
-    assert!(told.latency_ms >= 300 && began.elapsed() < Duration::from_secs(5));
+    let result = post_to(ReceiverBehavior::Stalls("")).await;
+    assert!(matches!(result.response, Err((WebhookError::Timeout, _))), "{result:?}");
+    assert!(result.latency_ms >= 300 && began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_is_left_in_time_and_one_that_breaks_off_leaves_its_status() {
+async fn a_stalled_body_times_out_and_an_interrupted_body_keeps_the_status() {
     let stalled = post_to(ReceiverBehavior::Stalls("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc")).await;
     assert!(matches!(stalled.response, Err((WebhookError::Timeout, _))), "{stalled:?}");
     let broken = post_to(responds("200 OK", "content-length: 100\r\n\r\nabc")).await;
@@ -147,22 +147,22 @@ async fn a_body_that_never_ends_is_left_in_time_and_one_that_breaks_off_leaves_i
 }
 
 #[tokio::test]
-async fn who_hangs_up_was_not_told() {
+async fn a_closed_connection_is_not_a_delivery() {
     assert!(matches!(post_to(ReceiverBehavior::Closes).await.response, Err((WebhookError::Broken, _))));
-    let nobody = {
+    let closed_port = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
     };
-    let told = webhooks(WEBHOOK_TIMEOUT).post(post(nobody)).await;
-    assert_eq!(told.response, Err((WebhookError::Connect, "nobody took the connection".into())));
+    let result = webhooks(WEBHOOK_TIMEOUT).post(post(closed_port)).await;
+    assert_eq!(result.response, Err((WebhookError::Connect, "the connection could not be opened".into())));
 }
 
 #[tokio::test]
-async fn plain_http_and_this_machine_are_for_dev_alone() {
+async fn plain_http_and_loopback_need_dev_mode() {
     let (at, mut requests) = receiver(responds("200 OK", "\r\n")).await;
     let strict = HttpWebhookSender::new(EgressPolicy::new(Vec::new(), false), &[]).unwrap();
-    let told = strict.post(post(at)).await;
-    assert!(matches!(told.response, Err((WebhookError::Blocked, _))), "{told:?}");
+    let result = strict.post(post(at)).await;
+    assert!(matches!(result.response, Err((WebhookError::Blocked, _))), "{result:?}");
     assert!(strict.check_url(&post(at).url).is_err());
     assert!(requests.try_recv().is_err());
 }

@@ -1,4 +1,4 @@
-//! What counts for the domain that people see, and the verdict.
+//! DMARC: alignment with the `From` domain, and the verdict.
 
 use crate::zone::{DnsZone, without_envelope};
 use mailonce_core::{
@@ -13,7 +13,7 @@ const LATE: AuthResult = AuthResult::TempError;
 const NONE: AuthResult = AuthResult::None;
 const PASS: AuthResult = AuthResult::Pass;
 
-/// Who a mail says it is from, who vouches for it, and what the world publishes.
+/// The mail's `From`, its envelope sender, its DKIM signer, and the DNS records.
 struct DmarcScenario {
     from: &'static str,
     sender: &'static str,
@@ -22,7 +22,7 @@ struct DmarcScenario {
 }
 
 impl DmarcScenario {
-    /// The hosts may send for every one of these domains.
+    /// The sending host is authorized by SPF for all of these domains.
     fn new(from: &'static str) -> Self {
         let mut zone = DnsZone::default();
         for domain in ["shop.example", "mail.shop.example", "other.example", "a.github.io", "shop.co.uk", "co.uk"] {
@@ -47,7 +47,7 @@ impl DmarcScenario {
         Self { zone, ..self }
     }
 
-    /// DMARC's word and ours.
+    /// The DMARC result and our verdict.
     async fn evaluate(self) -> (AuthResult, AuthResult) {
         let mail = format!("From: A <{}>\r\nSubject: x\r\n\r\nx\r\n", self.from);
         let key = DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap();
@@ -71,87 +71,103 @@ fn shop() -> DmarcScenario {
 }
 
 #[tokio::test]
-async fn what_is_aligned_passes_whatever_is_published() {
+async fn aligned_mail_passes_under_every_policy() {
     assert_eq!(shop().sent_by("b@shop.example").evaluate().await, (NONE, PASS));
     assert_eq!(shop().signed_by("shop.example").evaluate().await, (NONE, PASS));
-    assert_eq!(shop().sent_by("b@mail.shop.example").evaluate().await, (NONE, PASS), "relaxed when nothing is said");
-    for wish in ["none", "quarantine", "reject"] {
-        let record = format!("v=DMARC1; p={wish}");
+    assert_eq!(shop().sent_by("b@mail.shop.example").evaluate().await, (NONE, PASS), "relaxed by default");
+    for policy in ["none", "quarantine", "reject"] {
+        let record = format!("v=DMARC1; p={policy}");
         assert_eq!(shop().signed_by("shop.example").publishes("shop.example", &record).evaluate().await, (PASS, PASS));
         assert_eq!(shop().sent_by("b@shop.example").publishes("shop.example", &record).evaluate().await, (PASS, PASS));
     }
 }
 
 #[tokio::test]
-async fn what_is_not_aligned_fails_only_where_a_domain_asks_for_it() {
-    let foreign = || shop().sent_by("b@other.example").signed_by("other.example");
-    assert_eq!(foreign().evaluate().await, (NONE, NONE));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=none").evaluate().await, (FAIL, NONE));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=quarantine").evaluate().await, (FAIL, FAIL));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; rubbish").evaluate().await, (NONE, NONE));
-    assert_eq!(shop().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL), "nothing at all");
+async fn unaligned_mail_fails_only_if_the_policy_is_enforced() {
+    let unaligned = || shop().sent_by("b@other.example").signed_by("other.example");
+    assert_eq!(unaligned().evaluate().await, (NONE, NONE));
+    assert_eq!(unaligned().publishes("shop.example", "v=DMARC1; p=none").evaluate().await, (FAIL, NONE));
+    assert_eq!(unaligned().publishes("shop.example", "v=DMARC1; p=quarantine").evaluate().await, (FAIL, FAIL));
+    assert_eq!(unaligned().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL));
+    assert_eq!(unaligned().publishes("shop.example", "v=DMARC1; rubbish").evaluate().await, (NONE, NONE));
+    assert_eq!(
+        shop().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await,
+        (FAIL, FAIL),
+        "neither SPF nor DKIM"
+    );
 }
 
 #[tokio::test]
-async fn strict_means_the_very_same_domain() {
+async fn strict_alignment_requires_the_same_domain() {
     let strict = "v=DMARC1; p=reject; adkim=s; aspf=s";
-    let below = || shop().sent_by("b@mail.shop.example").signed_by("mail.shop.example");
-    assert_eq!(below().publishes("shop.example", strict).evaluate().await, (FAIL, FAIL));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; adkim=s").evaluate().await, (PASS, PASS));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; aspf=s").evaluate().await, (PASS, PASS));
+    let subdomain = || shop().sent_by("b@mail.shop.example").signed_by("mail.shop.example");
+    assert_eq!(subdomain().publishes("shop.example", strict).evaluate().await, (FAIL, FAIL));
+    assert_eq!(subdomain().publishes("shop.example", "v=DMARC1; p=reject; adkim=s").evaluate().await, (PASS, PASS));
+    assert_eq!(subdomain().publishes("shop.example", "v=DMARC1; p=reject; aspf=s").evaluate().await, (PASS, PASS));
     assert_eq!(shop().signed_by("shop.example").publishes("shop.example", strict).evaluate().await, (PASS, PASS));
     let only_spf = shop().sent_by("b@mail.shop.example").publishes("shop.example", "v=DMARC1; p=reject; aspf=s");
     assert_eq!(only_spf.evaluate().await, (FAIL, FAIL));
 }
 
 #[tokio::test]
-async fn a_subdomain_follows_the_policy_for_subdomains() {
-    let below = || DmarcScenario::new("a@news.shop.example").sent_by("b@other.example");
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; sp=none").evaluate().await, (FAIL, NONE));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=none; sp=reject").evaluate().await, (FAIL, FAIL));
+async fn a_subdomain_uses_the_subdomain_policy() {
+    let subdomain = || DmarcScenario::new("a@news.shop.example").sent_by("b@other.example");
+    assert_eq!(subdomain().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL));
+    assert_eq!(subdomain().publishes("shop.example", "v=DMARC1; p=reject; sp=none").evaluate().await, (FAIL, NONE));
+    assert_eq!(subdomain().publishes("shop.example", "v=DMARC1; p=none; sp=reject").evaluate().await, (FAIL, FAIL));
     let own =
-        below().publishes("shop.example", "v=DMARC1; p=none").publishes("news.shop.example", "v=DMARC1; p=reject");
-    assert_eq!(own.evaluate().await, (FAIL, FAIL), "its own comes first");
+        subdomain().publishes("shop.example", "v=DMARC1; p=none").publishes("news.shop.example", "v=DMARC1; p=reject");
+    assert_eq!(own.evaluate().await, (FAIL, FAIL), "its own record takes precedence");
 }
 
 #[tokio::test]
-async fn neighbours_under_one_suffix_do_not_vouch_for_each_other() {
+async fn domains_under_a_public_suffix_are_not_aligned() {
     assert_eq!(DmarcScenario::new("a@b.github.io").sent_by("x@a.github.io").evaluate().await, (NONE, NONE));
     assert_eq!(DmarcScenario::new("a@shop.co.uk").sent_by("x@co.uk").evaluate().await, (NONE, NONE));
     assert_eq!(DmarcScenario::new("a@www.shop.co.uk").sent_by("x@shop.co.uk").evaluate().await, (NONE, PASS));
 }
 
 #[tokio::test]
-async fn the_null_return_path_vouches_by_the_hosts_name() {
-    let mut world = shop().publishes("shop.example", "v=DMARC1; p=reject");
-    world.zone = world.zone.txt("mx.shop.example", "v=spf1 ip4:11.22.33.7 -all");
-    assert_eq!(world.evaluate().await, (PASS, PASS));
+async fn the_null_return_path_authenticates_the_helo_name() {
+    let mut scenario = shop().publishes("shop.example", "v=DMARC1; p=reject");
+    scenario.zone = scenario.zone.txt("mx.shop.example", "v=spf1 ip4:11.22.33.7 -all");
+    assert_eq!(scenario.evaluate().await, (PASS, PASS));
 }
 
 #[tokio::test]
-async fn trouble_that_could_have_changed_the_verdict_is_told() {
-    let troubled = |mut world: DmarcScenario, name: &str| {
-        world.zone = world.zone.failing(name);
-        world
+async fn a_dns_failure_that_could_change_the_verdict_is_a_temperror() {
+    let with_failing_name = |mut scenario: DmarcScenario, name: &str| {
+        scenario.zone = scenario.zone.failing(name);
+        scenario
     };
     let spf = shop().sent_by("b@mail.shop.example").publishes("shop.example", "v=DMARC1; p=reject");
-    assert_eq!(troubled(spf, "mail.shop.example").evaluate().await, (LATE, LATE));
+    assert_eq!(with_failing_name(spf, "mail.shop.example").evaluate().await, (LATE, LATE));
     let key = shop().signed_by("shop.example").publishes("shop.example", "v=DMARC1; p=reject");
-    assert_eq!(troubled(key, "k._domainkey.shop.example").evaluate().await, (LATE, LATE));
-    let foreign = shop().sent_by("b@other.example").publishes("shop.example", "v=DMARC1; p=reject");
-    assert_eq!(troubled(foreign, "other.example").evaluate().await, (FAIL, FAIL), "it would not have been aligned");
+    assert_eq!(with_failing_name(key, "k._domainkey.shop.example").evaluate().await, (LATE, LATE));
+    let unaligned = shop().sent_by("b@other.example").publishes("shop.example", "v=DMARC1; p=reject");
+    assert_eq!(
+        with_failing_name(unaligned, "other.example").evaluate().await,
+        (FAIL, FAIL),
+        "it would not have been aligned"
+    );
     let aligned = || shop().sent_by("b@shop.example");
-    assert_eq!(troubled(aligned(), "_dmarc.shop.example").evaluate().await, (LATE, PASS), "aligned in any case");
-    let below = shop().sent_by("b@mail.shop.example");
-    assert_eq!(troubled(below, "_dmarc.shop.example").evaluate().await, (LATE, LATE), "strict, perhaps");
+    assert_eq!(
+        with_failing_name(aligned(), "_dmarc.shop.example").evaluate().await,
+        (LATE, PASS),
+        "aligned even if strict"
+    );
+    let subdomain = shop().sent_by("b@mail.shop.example");
+    assert_eq!(
+        with_failing_name(subdomain, "_dmarc.shop.example").evaluate().await,
+        (LATE, LATE),
+        "the policy might be strict"
+    );
 }
 
 #[tokio::test]
-async fn of_several_senders_nobody_vouches() {
+async fn several_from_domains_fail() {
     let zone = DnsZone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
-    let seen = async |from: &str| {
+    let authenticate = async |from: &str| {
         let raw = format!("From: {from}\r\nSubject: x\r\n\r\nx");
         let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
         let auth = zone
@@ -164,9 +180,9 @@ async fn of_several_senders_nobody_vouches() {
         (auth.verdict, auth.domain)
     };
     let shop = Some("shop.example".to_owned());
-    assert_eq!(seen("a@shop.example, b@shop.example").await, (PASS, shop.clone()));
-    assert_eq!(seen("\"x@other.example\" <a@SHOP.example>").await, (PASS, shop.clone()));
-    for unclear in [
+    assert_eq!(authenticate("a@shop.example, b@shop.example").await, (PASS, shop.clone()));
+    assert_eq!(authenticate("\"x@other.example\" <a@SHOP.example>").await, (PASS, shop.clone()));
+    for ambiguous in [
         "a@shop.example, b@other.example",
         "a@shop.example, x@[192.0.2.1]",
         "a@shop.example;b@other.example",
@@ -174,9 +190,9 @@ async fn of_several_senders_nobody_vouches() {
         "a@shop.example\r\nFrom: b@other.example",
         "@",
     ] {
-        assert_eq!(seen(unclear).await, (FAIL, None), "{unclear}");
+        assert_eq!(authenticate(ambiguous).await, (FAIL, None), "{ambiguous}");
     }
-    assert_eq!(seen("nobody").await, (NONE, None));
+    assert_eq!(authenticate("nobody").await, (NONE, None));
     let idn = DnsZone::default().txt("xn--mller-kva.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
     let raw = "From: a@müller.example\r\n\r\nx".as_bytes();
@@ -185,7 +201,7 @@ async fn of_several_senders_nobody_vouches() {
     assert_eq!((auth.verdict, auth.domain.as_deref()), (PASS, Some("xn--mller-kva.example")));
 }
 
-/// What a domain with `p=reject` gets for these bytes of a host that it does not know.
+/// The verdict for a forged mail of a domain with `p=reject`.
 async fn authenticate_forged(raw: &str) -> (AuthResult, Option<String>) {
     let zone = DnsZone::default().txt("_dmarc.bank.example", "v=DMARC1; p=reject").serve().await;
     let auth = zone.authenticate(without_envelope(raw.as_bytes())).await;
@@ -216,7 +232,7 @@ async fn lines_before_the_header_do_not_hide_the_sender() {
 }
 
 #[tokio::test]
-async fn a_signature_counts_for_the_header_behind_empty_lines() {
+async fn a_signature_verifies_after_leading_empty_lines() {
     let key = DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap();
     let record = DkimDnsRecord::for_key(&key, "k", "shop.example").unwrap();
     let zone = DnsZone::default().txt(&record.name, &record.value).serve().await;

@@ -1,9 +1,11 @@
-//! SPF, DKIM and DMARC over a name server of our own. Nothing leaves the machine.
+//! SPF, DKIM and DMARC against a local DNS server, without network access.
 
 #[cfg(test)]
 mod dkim;
 #[cfg(test)]
 mod dmarc;
+#[cfg(test)]
+mod header_block;
 #[cfg(test)]
 mod spf;
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! A name server on this machine that knows a few names and misbehaves as it is told.
+//! A local DNS server with scripted records and failures.
 
 use mailonce_core::{
     inbound::sender_auth::{SenderAuth, UnauthenticatedMail},
     ports::authenticator::Authenticator as _,
 };
-use mailonce_transport::{authenticate::DnsSenderAuthenticator, names::Resolver};
+use mailonce_transport::{authenticate::DnsSenderAuthenticator, dns::Resolver};
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -18,7 +18,7 @@ const MX: u16 = 15;
 const TXT: u16 = 16;
 const AAAA: u16 = 28;
 
-/// What is known under names.
+/// The records and failures of the DNS server.
 #[derive(Clone, Default)]
 pub(crate) struct DnsZone {
     records: HashMap<(String, u16), Vec<Vec<u8>>>,
@@ -54,33 +54,33 @@ impl DnsZone {
         self.with(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"), PTR, labels(host))
     }
 
-    /// Questions for this name are never answered.
+    /// Queries for this name are never answered.
     pub(crate) fn silent(mut self, name: &str) -> Self {
         self.silent.push(name.to_owned());
         self
     }
 
-    /// Questions for this name end in the server's own trouble.
+    /// Queries for this name are answered with SERVFAIL.
     pub(crate) fn failing(mut self, name: &str) -> Self {
         self.failing.push(name.to_owned());
         self
     }
 
-    /// The answer to a question, `None` for silence.
-    fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
-        let (name, kind, end) = parse_question(question);
+    /// The answer to a query. `None` if it stays unanswered.
+    fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
+        let (name, kind, end) = parse_question(query);
         if self.silent.contains(&name) {
             return None;
         }
         let found = self.records.get(&(name.clone(), kind)).map(Vec::as_slice).unwrap_or_default();
-        let known = self.records.keys().any(|(owner, _)| *owner == name);
-        let code = match (self.failing.contains(&name), known) {
+        let name_exists = self.records.keys().any(|(owner, _)| *owner == name);
+        let code = match (self.failing.contains(&name), name_exists) {
             (true, _) => 2,
             (false, true) => 0,
             (false, false) => 3,
         };
-        let mut bytes = [&question[..2], &[0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]].concat();
-        bytes.extend(&question[12..end]);
+        let mut bytes = [&query[..2], &[0x81, 0x80 | code, 0, 1, 0, found.len() as u8, 0, 0, 0, 0]].concat();
+        bytes.extend(&query[12..end]);
         for data in found {
             bytes.extend([0xc0, 12]);
             bytes.extend(kind.to_be_bytes());
@@ -91,35 +91,35 @@ impl DnsZone {
         Some(bytes)
     }
 
-    /// Starts to answer.
+    /// Starts the server.
     pub(crate) async fn serve(self) -> DnsServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let at = socket.local_addr().unwrap();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let notes = Arc::clone(&heard);
+        let queried_names = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&queried_names);
         let task = tokio::spawn(async move {
             let mut bytes = [0; 1_500];
             loop {
                 let (length, from) = socket.recv_from(&mut bytes).await.unwrap();
-                notes.lock().unwrap().push(parse_question(&bytes[..length]).0);
+                log.lock().unwrap().push(parse_question(&bytes[..length]).0);
                 if let Some(answer) = self.answer(&bytes[..length]) {
                     socket.send_to(&answer, from).await.unwrap();
                 }
             }
         });
-        DnsServer { at, queried_names: heard, task }
+        DnsServer { at, queried_names, task }
     }
 }
 
-/// The name and type that are asked for, and where the question ends.
-fn parse_question(question: &[u8]) -> (String, u16, usize) {
+/// The name and type of a query, and where its question section ends.
+fn parse_question(query: &[u8]) -> (String, u16, usize) {
     let (mut at, mut name) = (12, Vec::new());
-    while question[at] != 0 {
-        let end = at + 1 + usize::from(question[at]);
-        name.push(String::from_utf8_lossy(&question[at + 1..end]).to_ascii_lowercase());
+    while query[at] != 0 {
+        let end = at + 1 + usize::from(query[at]);
+        name.push(String::from_utf8_lossy(&query[at + 1..end]).to_ascii_lowercase());
         at = end;
     }
-    (name.join("."), u16::from_be_bytes([question[at + 1], question[at + 2]]), at + 5)
+    (name.join("."), u16::from_be_bytes([query[at + 1], query[at + 2]]), at + 5)
 }
 
 fn labels(name: &str) -> Vec<u8> {
@@ -129,7 +129,7 @@ fn labels(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Answers until it is dropped.
+/// A DNS server that runs until it is dropped.
 pub(crate) struct DnsServer {
     at: SocketAddr,
     queried_names: Arc<Mutex<Vec<String>>>,
@@ -137,12 +137,12 @@ pub(crate) struct DnsServer {
 }
 
 impl DnsServer {
-    /// What is found out about a mail when this server is asked.
+    /// Authenticates a mail with this DNS server.
     pub(crate) async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
-        DnsSenderAuthenticator::new(&Resolver::at(vec![self.at])).unwrap().authenticate(mail).await
+        DnsSenderAuthenticator::new(&Resolver::with_servers(vec![self.at])).unwrap().authenticate(mail).await
     }
 
-    /// Every name that was asked for.
+    /// All queried names.
     pub(crate) fn queried_names(&self) -> Vec<String> {
         self.queried_names.lock().unwrap().clone()
     }

@@ -31,7 +31,7 @@ pub(crate) struct ProblemBody {
     /// The field or parameter at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// Further members, by code: `differs`, `original`, `faults`.
+    /// Further members, by code: `differing_fields`, `original_email`, `errors`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     more: Map<String, Value>,

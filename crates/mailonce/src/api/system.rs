@@ -24,7 +24,7 @@ pub(super) struct HealthBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
     /// What an operator should know.
-    notes: Vec<String>,
+    warnings: Vec<String>,
     /// How the clocks of this node and its database stand.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<ClockBody>,
@@ -34,7 +34,7 @@ pub(super) struct HealthBody {
 #[derive(Serialize, ToSchema)]
 pub(super) struct ClockBody {
     /// False while nothing scheduled is sent and no provider's window counts as open.
-    sure: bool,
+    trusted: bool,
     /// `operator`, `kernel`, `database` or `boot_clock`. While it is null, no key is forgotten.
     confirmed_by: Option<&'static str>,
     /// How many milliseconds this node's clock is ahead of the database's. Null without a database server.
@@ -44,7 +44,7 @@ pub(super) struct ClockBody {
 impl ClockBody {
     fn of(state: ClockState) -> Self {
         Self {
-            sure: state.is_trusted,
+            trusted: state.is_trusted,
             confirmed_by: state.confirmed_by.map(ConfirmedBy::as_str),
             ahead_of_database_ms: state.ahead_of_database_ms,
         }
@@ -52,13 +52,13 @@ impl ClockBody {
 }
 
 /// Whether the process is alive.
-#[utoipa::path(get, path = "/healthz", tag = "system", security(()), responses((status = 200, description = "Alive", body = HealthBody)))]
+#[utoipa::path(get, path = "/healthz", operation_id = "check_health", tag = "system", security(()), responses((status = 200, description = "Alive", body = HealthBody)))]
 pub(super) async fn healthz() -> Response {
-    Json(HealthBody { status: "ok", store: None, notes: Vec::new(), clock: None }).into_response()
+    Json(HealthBody { status: "ok", store: None, warnings: Vec::new(), clock: None }).into_response()
 }
 
 /// Whether the ledger can commit.
-#[utoipa::path(get, path = "/readyz", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
+#[utoipa::path(get, path = "/readyz", operation_id = "check_readiness", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
 pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     let mut health = app.engine.store().health().await.map_err(unavailable)?;
     let clock = app.engine.clock_state();
@@ -74,11 +74,11 @@ pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
         ));
     }
     let (store, clock) = (Some(health.engine), Some(ClockBody::of(clock)));
-    Ok(Json(HealthBody { status: "ready", store, notes: health.notes, clock }).into_response())
+    Ok(Json(HealthBody { status: "ready", store, warnings: health.notes, clock }).into_response())
 }
 
 /// Figures in the text form of Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
+#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
     let more = app.smtp_metrics.as_ref().map(|tally| tally.render()).unwrap_or_default();
     let text = app.engine.render_metrics(&more).await;
@@ -86,19 +86,19 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
 }
 
 /// This document.
-#[utoipa::path(get, path = "/openapi.json", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
+#[utoipa::path(get, path = "/openapi.json", operation_id = "read_openapi", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
 pub(super) async fn openapi() -> Response {
     text_response("application/json", super::openapi_json())
 }
 
 /// What this service does, for models.
-#[utoipa::path(get, path = "/llms.txt", tag = "system", security(()), responses((status = 200, description = "Plain words", body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/llms.txt", operation_id = "read_llms_text", tag = "system", security(()), responses((status = 200, description = "Plain words", body = String, content_type = "text/plain")))]
 pub(super) async fn llms() -> Response {
     text_response("text/plain; charset=utf-8", include_str!("llms.txt").to_owned())
 }
 
 /// The browsable form of this document.
-#[utoipa::path(get, path = "/docs", tag = "system", security(()), responses((status = 200, description = "A page", body = String, content_type = "text/html")))]
+#[utoipa::path(get, path = "/docs", operation_id = "read_docs_page", tag = "system", security(()), responses((status = 200, description = "A page", body = String, content_type = "text/html")))]
 pub(super) async fn docs() -> Response {
     let mut page = Html(include_str!("docs.html")).into_response();
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
@@ -108,7 +108,7 @@ pub(super) async fn docs() -> Response {
 }
 
 /// The page of one problem code, in Markdown.
-#[utoipa::path(get, path = "/docs/errors/{code}", tag = "system", security(()), params(("code" = String, Path)),
+#[utoipa::path(get, path = "/docs/errors/{code}", operation_id = "read_error_page", tag = "system", security(()), params(("code" = String, Path)),
     responses((status = 200, description = "The page", body = String, content_type = "text/markdown")))]
 pub(super) async fn error_page(PathParam(code): PathParam) -> ApiResult {
     let page =

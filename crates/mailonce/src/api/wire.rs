@@ -562,7 +562,7 @@ pub(crate) struct EmailBody {
     resent_as: Option<String>,
     /// The message it answers or passes on.
     #[serde(skip_serializing_if = "Option::is_none")]
-    answers: Option<String>,
+    reply_to_message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thread_id: Option<String>,
     /// How many envelopes are in which state.
@@ -601,7 +601,7 @@ impl EmailBody {
             version: email.head.version,
             resend_of: email.head.resend_of.map(|id| id.to_string()),
             resent_as: email.resent_as.map(|id| id.to_string()),
-            answers: email.head.answers.map(|id| id.to_string()),
+            reply_to_message: email.head.answers.map(|id| id.to_string()),
             thread_id: email.head.thread.map(|id| id.to_string()),
             counts,
             suppressed: email.suppressed,

@@ -1,4 +1,4 @@
-//! `bench`: how fast a server accepts, measured from here. Its mails go to the sandbox and nowhere else.
+//! `bench`: measures how fast a server accepts emails. They go to the sandbox only.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -21,28 +21,28 @@ use super::{ServerArgs, UsageError, client::CliClient, exit, progress::Progress}
 use crate::cli::printer::Printer;
 use crate::{engine_deps::load_ca_file, entropy::random_name};
 
-/// For the connection, and again for TLS.
+/// Timeout of the connection, and again of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes of the text of a mail.
+/// Size of the text of an email.
 const TEXT_BYTES: usize = 1_000;
 
-/// How hard, and for how long.
+/// Size of the benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// How many sends
+    /// Number of emails
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
-    /// Over so many connections at a time
+    /// Number of concurrent connections
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     connections: u64,
-    /// Send under one key again and again instead of a fresh one each time
+    /// Send the same idempotency key each time, to measure replays
     #[arg(long)]
     replay: bool,
 }
 
-/// What every connection shares.
+/// State that all connections share.
 struct BenchRun {
     base: BaseUrl,
     bearer: String,
@@ -54,11 +54,11 @@ struct BenchRun {
     progress: Progress,
 }
 
-/// Measures, and reports.
+/// Runs the benchmark and prints the result.
 pub(super) async fn bench(out: &Printer, args: BenchArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.reach)?;
     let base = BaseUrl::parse(client.server.url()).map_err(|bad| UsageError(format!("the URL {bad}")))?;
-    // Says what is wrong with the server or the key before thousands do.
+    // Reports a wrong server or API key once, before thousands of requests fail.
     client.get("/v1/emails?limit=1").await?;
     let run = Arc::new(BenchRun {
         base,
@@ -68,28 +68,28 @@ pub(super) async fn bench(out: &Printer, args: BenchArgs) -> anyhow::Result<Exit
         replay: args.replay,
         count: args.count,
         next: AtomicU64::new(0),
-        progress: Progress::bar("sends", args.count),
+        progress: Progress::bar("emails", args.count),
     });
-    let began = Instant::now();
-    let mut lines = JoinSet::new();
+    let started = Instant::now();
+    let mut connections = JoinSet::new();
     for _ in 0..args.connections.min(args.count) {
-        lines.spawn(Arc::clone(&run).run_connection());
+        connections.spawn(Arc::clone(&run).run_connection());
     }
-    let (mut took, mut refused) = (Vec::new(), 0_u64);
-    while let Some(line) = lines.join_next().await {
-        let (times, bad) = line.context("a connection ended")??;
-        took.extend(times);
-        refused += bad;
+    let (mut latencies, mut refused) = (Vec::new(), 0_u64);
+    while let Some(ended) = connections.join_next().await {
+        let (times, failures) = ended.context("a connection ended")??;
+        latencies.extend(times);
+        refused += failures;
     }
-    let all = began.elapsed();
+    let elapsed = started.elapsed();
     drop(run);
-    took.sort_unstable();
-    show(out, &args, &took, refused, all);
+    latencies.sort_unstable();
+    show(out, &args, &latencies, refused, elapsed);
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
 impl BenchRun {
-    /// Sends on one connection until all are sent. How long each took, and how many were refused.
+    /// Sends on one connection until all emails are sent. Returns the latencies and the number of refusals.
     async fn run_connection(self: Arc<Self>) -> anyhow::Result<(Vec<Duration>, u64)> {
         let stream = dial::open_tcp(&self.base.host, self.base.port, CONNECT_TIMEOUT, None).await?;
         let mut sender = if self.base.is_https {
@@ -98,17 +98,17 @@ impl BenchRun {
         } else {
             handshake(stream).await?
         };
-        let (mut took, mut refused) = (Vec::new(), 0);
+        let (mut latencies, mut refused) = (Vec::new(), 0);
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.count {
-                return Ok((took, refused));
+                return Ok((latencies, refused));
             }
-            let began = Instant::now();
-            let answer = sender.send_request(self.request(number)?).await.context("no answer")?;
-            let status = answer.status();
-            answer.into_body().collect().await.context("the answer broke off")?;
-            took.push(began.elapsed());
+            let started = Instant::now();
+            let response = sender.send_request(self.request(number)?).await.context("no answer")?;
+            let status = response.status();
+            response.into_body().collect().await.context("the response is incomplete")?;
+            latencies.push(started.elapsed());
             refused += u64::from(!status.is_success());
             self.progress.advance();
         }
@@ -130,39 +130,39 @@ impl BenchRun {
             .header("authorization", &self.bearer)
             .header("content-type", "application/json")
             .header("idempotency-key", format!("bench-{}-{number}", self.name));
-        request.body(Full::new(Bytes::from(body.to_string()))).context("this call cannot be written")
+        request.body(Full::new(Bytes::from(body.to_string()))).context("building the request")
     }
 }
 
 async fn handshake(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 ) -> anyhow::Result<http1::SendRequest<Full<Bytes>>> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("HTTP does not begin")?;
-    // How the connection ends is told to the request that waits on it.
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("starting HTTP")?;
+    // A connection error is reported by the request that waits for it.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-fn show(out: &Printer, args: &BenchArgs, took: &[Duration], refused: u64, all: Duration) {
+fn show(out: &Printer, args: &BenchArgs, latencies: &[Duration], refused: u64, elapsed: Duration) {
     let at = |share: f64| {
-        let place = (took.len().saturating_sub(1) as f64 * share) as usize;
-        took.get(place).copied().unwrap_or_default().as_secs_f64() * 1_000.0
+        let index = (latencies.len().saturating_sub(1) as f64 * share) as usize;
+        latencies.get(index).copied().unwrap_or_default().as_secs_f64() * 1_000.0
     };
-    let rate = took.len() as f64 / all.as_secs_f64().max(1e-9);
+    let rate = latencies.len() as f64 / elapsed.as_secs_f64().max(1e-9);
     let what = if args.replay { "replays" } else { "accepts" };
     if out.is_json() {
         let round = |ms: f64| (ms * 100.0).round() / 100.0;
-        let value: Value = json!({ "what": what, "count": took.len(), "refused": refused,
-            "connections": args.connections, "seconds": round(all.as_secs_f64()), "per_second": rate.round(),
+        let value: Value = json!({ "what": what, "count": latencies.len(), "refused": refused,
+            "connections": args.connections, "seconds": round(elapsed.as_secs_f64()), "per_second": rate.round(),
             "p50_ms": round(at(0.5)), "p99_ms": round(at(0.99)), "max_ms": round(at(1.0)) });
         return out.print_json(&value);
     }
     out.print_fields(&[
-        (what, took.len().to_string()),
+        (what, latencies.len().to_string()),
         ("refused", refused.to_string()),
-        ("a second", format!("{rate:.0}")),
+        ("per second", format!("{rate:.0}")),
         ("p50", format!("{:.2} ms", at(0.5))),
         ("p99", format!("{:.2} ms", at(0.99))),
-        ("longest", format!("{:.2} ms", at(1.0))),
+        ("slowest", format!("{:.2} ms", at(1.0))),
     ]);
 }

@@ -1,4 +1,4 @@
-//! A mailonce and the credential for it, found by flags, environment or the file of a running `dev`. Calls are the SDK's.
+//! The server and its API key, from flags, the environment or the file of a running `dev`. Calls go through the SDK.
 
 use anyhow::Context as _;
 use hyper::Method;
@@ -9,48 +9,48 @@ use std::path::Path;
 use super::{ServerArgs, UsageError, exit, private_file};
 use crate::cli::http_client::{ApiServer, RESPONSE_TIMEOUT};
 
-/// What a running `dev` leaves in its data directory.
+/// The file that a running `dev` keeps in its data directory.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct DevFile {
     pub(crate) url: String,
     pub(crate) api_key: String,
-    /// The key that models get: it sends, reads and answers, and decides nothing.
+    /// The API key for models: it can send, read and reply, but not decide.
     #[serde(default)]
     pub(crate) agent_key: Option<String>,
-    /// Where its SMTP listener is.
+    /// Address of its SMTP listener.
     #[serde(default)]
     pub(crate) smtp: Option<String>,
 }
 
-/// The name of that file.
+/// Name of that file.
 pub(crate) const DEV_FILE: &str = "dev.json";
-/// Where `dev` keeps its key for the next time, also while it does not run.
+/// File in which `dev` keeps its API key between runs.
 pub(crate) const DEV_KEY_FILE: &str = "dev.key";
-/// Where `dev` keeps the key that models get.
+/// File in which `dev` keeps the API key for models.
 pub(crate) const AGENT_KEY_FILE: &str = "agent.key";
-/// Where a server is when nobody says.
+/// URL of a server that was not named.
 pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:6245";
 
-/// A server and the credential for it.
+/// A server and its API key.
 pub(crate) struct CliClient {
     pub(crate) server: ApiServer,
     pub(crate) api_key: String,
 }
 
-/// A problem that the server told us.
+/// A problem document of the server.
 #[derive(Debug)]
 pub(crate) struct ServerProblem(pub(crate) Value);
 
 impl ServerProblem {
-    /// The exit code for it.
+    /// The exit code of the problem.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.0["code"].as_str().unwrap_or_default() {
             "key_mismatch" => exit::MISMATCH,
             "use_resolve" => exit::UNKNOWN,
-            // What was typed cannot be read.
+            // The user typed something invalid.
             "invalid_field" => exit::USAGE,
             _ => match self.0["status"].as_u64() {
-                // The call was right and the answer is no.
+                // The request is valid, but refused.
                 Some(403 | 408 | 409 | 422 | 429) => exit::FAILED,
                 Some(400..500) => exit::USAGE,
                 _ => exit::FAILED,
@@ -69,16 +69,16 @@ impl std::fmt::Display for ServerProblem {
 impl std::error::Error for ServerProblem {}
 
 impl CliClient {
-    /// Finds the server: flags, environment, else a running `dev`.
+    /// Finds the server: flags and environment, else a running `dev`.
     pub(crate) fn find(reach: &ServerArgs) -> anyhow::Result<Self> {
         Self::resolve(reach, read_dev_file)
     }
 
-    /// Finds it for a model: of a running `dev` that gets the key of agents, never the one that decides.
+    /// Finds the server for a model. From a running `dev` a model gets the key for agents, never the admin key.
     pub(crate) fn for_model(reach: &ServerArgs) -> anyhow::Result<Self> {
         Self::resolve(reach, |data| {
             let dev = read_dev_file(data)?;
-            let key = dev.agent_key.context("this `dev` keeps no key for agents: start it anew")?;
+            let key = dev.agent_key.context("this `mailonce dev` has no API key for agents: restart it")?;
             Ok(DevFile { api_key: key, agent_key: None, ..dev })
         })
     }
@@ -91,7 +91,7 @@ impl CliClient {
                 let dev = dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?;
                 (url.clone(), dev.key_for(url)?)
             }
-            // A file in the folder must not decide where somebody's API key goes.
+            // A planted file must not redirect the user's API key to another server.
             (None, Some(key)) => {
                 let dev = dev().ok().filter(|dev| dev.owns_key(key) || dev.is_on_this_machine());
                 (dev.map_or_else(|| DEFAULT_URL.into(), |dev| dev.url), key.clone())
@@ -105,8 +105,8 @@ impl CliClient {
         Ok(Self { server: ApiServer::new(&url, reach.ca_file.as_deref())?, api_key })
     }
 
-    /// Asks until there is an answer, and gives back its status and its JSON. Problems become errors. A POST without a key
-    /// gets one of its own, so that its repeats are safe; a mail that nothing names is tried once.
+    /// Calls the API with retries, and returns the status and the JSON of the response. Problems become errors. A POST
+    /// without an idempotency key gets a random one, so that its retries are safe; an email without one is sent once.
     pub(crate) async fn call(
         &self,
         method: Method,
@@ -121,23 +121,23 @@ impl CliClient {
         call.await.map_err(|error| self.to_error(error))
     }
 
-    /// The SDK's client of this server, to be built.
+    /// A builder of the SDK client for this server.
     pub(super) fn sdk(&self) -> mailonce_sdk::Builder {
         mailonce_sdk::Client::builder().place(self.server.0.clone()).api_key(&self.api_key)
     }
 
-    /// What a person reads of a failure.
+    /// Converts an error of the SDK.
     pub(super) fn to_error(&self, error: mailonce_sdk::Error) -> anyhow::Error {
         match error.status {
-            // Only who speaks RFC 9457 is the server.
+            // A proxy in between does not answer with RFC 9457 problems.
             1.. if error.details.contains_key("code") => ServerProblem(Value::Object(error.details.clone())).into(),
-            status @ 1.. => anyhow::anyhow!("{} answered {status} without saying why", self.server.url()),
+            status @ 1.. => anyhow::anyhow!("{} answered HTTP {status} without a reason", self.server.url()),
             0 if error.code == "invalid_key" => UsageError(error.to_string()).into(),
             0 => anyhow::Error::new(error).context(format!("no answer from {}", self.server.url())),
         }
     }
 
-    /// Asks without a body.
+    /// Calls GET.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
         Ok(self.call(Method::GET, path, None, None).await?.1)
     }
@@ -150,12 +150,12 @@ pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
 }
 
 impl DevFile {
-    /// Whether a key is one of its own.
+    /// Whether the key belongs to this `dev`.
     fn owns_key(&self, key: &str) -> bool {
         self.api_key == key || self.agent_key.as_deref() == Some(key)
     }
 
-    /// Whether its server is on this machine, where a key does not leave it.
+    /// Whether the server is on this machine, so that a key does not leave it.
     fn is_on_this_machine(&self) -> bool {
         let host = url::Url::parse(&self.url).ok().and_then(|url| url.host().map(|host| host.to_owned()));
         match host {
@@ -166,10 +166,10 @@ impl DevFile {
         }
     }
 
-    /// Its key, for the server that it belongs to and no other.
+    /// The API key, if the URL is that of this `dev`.
     fn key_for(self, url: &str) -> anyhow::Result<String> {
-        let plain = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
-        if plain(&self.url) == plain(url) {
+        let normalize = |url: &str| url.trim_end_matches('/').to_ascii_lowercase();
+        if normalize(&self.url) == normalize(url) {
             return Ok(self.api_key);
         }
         let wrong = format!("the API key of `mailonce dev` belongs to {}, not to {url}: pass --api-key", self.url);

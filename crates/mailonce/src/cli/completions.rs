@@ -1,4 +1,4 @@
-//! For shells and scripts: completions, manual pages, and every verb by name.
+//! `completions`, `man` and `commands`.
 
 use clap::{Command, CommandFactory as _};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::{Cli, UsageError};
 use crate::cli::printer::Printer;
 
-/// Prints the completions of a shell.
+/// Prints shell completions.
 pub(super) fn completions(out: &Printer, shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "mailonce", &mut script);
@@ -22,7 +22,7 @@ pub(super) fn man(out: &Printer, words: &[String]) -> anyhow::Result<ExitCode> {
     let mut found = &command;
     for word in words {
         let next = found.get_subcommands().find(|verb| verb.get_name() == word && !verb.is_hide_set());
-        found = next.ok_or_else(|| UsageError(format!("there is no verb `{}`", words.join(" "))))?;
+        found = next.ok_or_else(|| UsageError(format!("there is no command `{}`", words.join(" "))))?;
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(found.clone()).render(&mut page)?;
@@ -30,7 +30,7 @@ pub(super) fn man(out: &Printer, words: &[String]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints every verb with what it does.
+/// Prints every command with its description.
 pub(super) fn commands(out: &Printer) -> ExitCode {
     let mut command = Cli::command();
     command.build();
@@ -40,12 +40,15 @@ pub(super) fn commands(out: &Printer) -> ExitCode {
         let one = |(verb, about): &(String, String)| json!({ "verb": verb, "about": about });
         out.print_json(&json!({ "data": verbs.iter().map(one).collect::<Vec<_>>() }));
     } else {
-        out.print_table(&["verb", "~what it does"], verbs.into_iter().map(|(verb, about)| vec![verb, about]).collect());
+        out.print_table(
+            &["command", "~description"],
+            verbs.into_iter().map(|(verb, about)| vec![verb, about]).collect(),
+        );
     }
     ExitCode::SUCCESS
 }
 
-/// Collects what can be called: every leaf, and what can be called beside having verbs of its own.
+/// Collects the commands that can be run: those without subcommands, and those whose subcommand is optional.
 fn walk(command: &Command, words: &mut Vec<String>, verbs: &mut Vec<(String, String)>) {
     let shown = |verb: &&Command| !verb.is_hide_set() && verb.get_name() != "help";
     let children: Vec<&Command> = command.get_subcommands().filter(shown).collect();

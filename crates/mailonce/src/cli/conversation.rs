@@ -1,4 +1,4 @@
-//! Conversations from a shell: answering, threads, and questions for people.
+//! `reply`, `thread` and `escalations`: replies to messages, threads, and questions for people.
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -10,63 +10,65 @@ use std::{io::Read as _, process::ExitCode};
 use super::{
     ServerArgs, UsageError,
     client::CliClient,
-    emails::query_string,
-    inbox::{show, show_rows},
+    inbox::show,
+    listing::{PageArgs, fetch_list, show_list},
     send,
 };
 use crate::cli::printer::{Printer, display_text, field_text, sanitize};
 
-/// An answer to a message.
+/// A reply to a message.
 #[derive(Debug, Args)]
 pub(crate) struct ReplyArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// The message's id
+    /// Id of the message
     message: String,
-    /// Plain text; `-` reads it from stdin
+    /// Body as plain text; `-` reads it from stdin
     #[arg(long)]
     text: Option<String>,
-    /// HTML
+    /// Body as HTML
     #[arg(long)]
     html: Option<String>,
-    /// Answer everybody who got the message
+    /// Reply to all recipients of the message
     #[arg(long)]
     all: bool,
-    /// Which answer it is: 0 is the first, others are wanted follow-ups
+    /// Number of the reply: 0 is the first one, higher numbers are intended follow-ups
     #[arg(long, default_value_t = 0)]
     follow_up: u32,
-    /// A newer message that you have read; repeat for several
+    /// Id of a newer message in the thread that you have read; may be repeated
     #[arg(long, value_name = "MESSAGE")]
     seen: Vec<String>,
-    /// The token of the lease that you hold
+    /// Token of your lease on the thread
     #[arg(long, value_name = "TOKEN")]
     lease: Option<String>,
-    /// Put the message below your words
+    /// Quote the message below the reply
     #[arg(long)]
     quote: bool,
-    /// The name of this wish, the same for every retry
+    /// Idempotency key: a retry with the same key does not send the reply twice
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// The token of a held look-alike that is meant: that answer goes, and never another
+    /// Token of a reply that is held as a likely duplicate: confirms that it is not one, and sends it
     #[arg(long, value_name = "TOKEN")]
     distinct_token: Option<String>,
+    #[command(flatten)]
+    wait: send::FinalStateArgs,
 }
 
-/// Answers a message and tells by the exit code how it stands.
+/// Replies to a message. The exit code reflects the state of the reply.
 pub(super) async fn reply(out: &Printer, args: ReplyArgs) -> anyhow::Result<ExitCode> {
-    let words = match args.text.as_deref() {
+    let text = match args.text.as_deref() {
         Some("-") => {
-            let mut words = String::new();
-            std::io::stdin().read_to_string(&mut words).context("reading the text from stdin")?;
-            Some(words)
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("reading the text from stdin")?;
+            Some(text)
         }
-        words => words.map(str::to_owned),
+        text => text.map(str::to_owned),
     };
-    if words.is_none() && args.html.is_none() {
-        return Err(UsageError("an answer needs a body: --text, --text - or --html".into()).into());
+    if text.is_none() && args.html.is_none() {
+        return Err(UsageError("the reply has no body; pass --text, --text - or --html".into()).into());
     }
     let body = json!({
-        "text": words,
+        "text": text,
         "html": args.html,
         "reply_all": args.all,
         "follow_up": args.follow_up,
@@ -77,93 +79,92 @@ pub(super) async fn reply(out: &Printer, args: ReplyArgs) -> anyhow::Result<Exit
     });
     let path = format!("/v1/messages/{}/reply", percent_encode(&args.message));
     let client = CliClient::find(&args.reach)?;
-    let (_, answer) = client.call(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
-    send::show_result(out, &answer);
-    Ok(ExitCode::from(send::exit_code(&answer)))
+    let (_, receipt) = client.call(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
+    send::finish(out, &client, &args.wait, receipt).await
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ThreadVerb {
-    /// List threads, those with the latest news first
+    /// List threads, the most recently active first
     List {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Only of this inbox: its id or address
+        /// Only threads of this inbox (id or address)
         #[arg(long)]
         inbox: Option<String>,
-        /// Only with this label
+        /// Only threads with this label
         #[arg(long)]
         label: Option<String>,
-        /// Only those in which something is left to do
+        /// Only threads that are not done
         #[arg(long)]
         open: bool,
+        #[command(flatten)]
+        page: PageArgs,
     },
-    /// Show a thread: who works on it, and what was said in both directions
+    /// Show a thread with its messages and emails, and who holds its lease
     Show {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The thread's id
+        /// Id of the thread
         thread: String,
     },
-    /// Take the lease of a thread, or renew it with its token
+    /// Lease a thread, so that no other agent replies to it; renew the lease with --token
     Lease {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The thread's id
+        /// Id of the thread
         thread: String,
-        /// Who asks, as people call it
+        /// Name of the holder, for people
         #[arg(long)]
         holder: Option<String>,
-        /// Seconds, 1 to 600
+        /// Duration in seconds, 1 to 600
         #[arg(long, default_value_t = 30)]
         ttl: u32,
-        /// The token of your lease, to renew it
+        /// Token of your lease, to renew it
         #[arg(long)]
         token: Option<String>,
     },
-    /// Give your lease back
+    /// Release your lease on a thread
     Release {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The thread's id
+        /// Id of the thread
         thread: String,
-        /// The token of your lease
+        /// Token of your lease
         #[arg(long)]
         token: String,
     },
-    /// Say that nothing is left to do
+    /// Mark a thread as done
     Done {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The thread's id
+        /// Id of the thread
         thread: String,
     },
 }
-
-const THREAD_FIELDS: &[&str] = &["id", "subject", "messages", "emails", "labels", "handled_at", "latest_at", "fence"];
 
 fn thread_path(thread: &str) -> String {
     format!("/v1/threads/{}", percent_encode(thread))
 }
 
-/// Verbs about threads.
+/// Runs a verb of `thread`.
 pub(super) async fn thread(out: &Printer, verb: ThreadVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        ThreadVerb::List { reach, inbox, label, open } => {
+        ThreadVerb::List { reach, inbox, label, open, page } => {
             let handled = open.then(|| "false".to_owned());
-            let asked = [("inbox", inbox), ("label", label), ("handled", handled), ("limit", Some("100".into()))];
-            let page = CliClient::find(&reach)?.get(&format!("/v1/threads?{}", query_string(asked))).await?;
-            show_rows(out, &page, &["id", "latest", "messages", "emails", "~holder", "~subject"], |thread| {
-                let fields = ["id", "latest_at", "messages", "emails"].map(|name| field_text(thread, name));
+            let filters = vec![("inbox", inbox), ("label", label), ("handled", handled)];
+            let page = fetch_list(&CliClient::find(&reach)?, "/v1/threads", filters, &page).await?;
+            show_list(out, &page, &["id", "last activity", "received", "sent", "~leased by", "~subject"], |thread| {
+                let fields =
+                    ["id", "last_activity_at", "message_count", "email_count"].map(|name| field_text(thread, name));
                 [fields.as_slice(), &[display_text(&thread["lease"]["holder"]), display_text(&thread["subject"])]]
                     .concat()
             });
         }
         ThreadVerb::Show { reach, thread } => {
             let view = CliClient::find(&reach)?.get(&thread_path(&thread)).await?;
-            show(out, &view, THREAD_FIELDS);
+            show_thread(out, &view);
             if !out.is_json() {
-                show_lease(out, &view);
                 show_entries(out, &view);
             }
         }
@@ -177,54 +178,80 @@ pub(super) async fn thread(out: &Printer, verb: ThreadVerb) -> anyhow::Result<Ex
             let path = format!("{}/lease", thread_path(&thread));
             let body = json!({ "token": token });
             let (_, view) = CliClient::find(&reach)?.call(Method::DELETE, &path, None, Some(&body)).await?;
-            show(out, &view, THREAD_FIELDS);
+            show_thread(out, &view);
         }
         ThreadVerb::Done { reach, thread } => {
             let body = json!({ "handled": true });
             let (_, view) =
                 CliClient::find(&reach)?.call(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
-            show(out, &view, THREAD_FIELDS);
+            show_thread(out, &view);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who works on a thread, and how often it was answered.
-fn show_lease(out: &Printer, view: &Value) {
+/// Shows the state of a thread, who holds its lease, and how often it was replied to.
+fn show_thread(out: &Printer, view: &Value) {
+    if out.is_json() {
+        return out.print_json(view);
+    }
     let (lease, replies) = (&view["lease"], &view["replies"]);
-    let [window, today, in_all] = ["in_window", "today", "in_all"].map(|name| field_text(replies, name));
-    let mut facts = vec![("answers", format!("{window} of late, {today} today, {in_all} in all"))];
-    if !lease.is_null() {
-        facts.push(("holder", display_text(&lease["holder"])));
-        facts.push(("held_until", field_text(lease, "expires_at")));
-    }
-    out.print_fields(&facts);
+    let [received, sent] = ["message_count", "email_count"].map(|name| field_text(view, name));
+    let [window, day, total] = ["in_window", "last_24h", "total"].map(|name| field_text(replies, name));
+    let labels = field_text(view, "labels");
+    let holder = if lease["holder"].is_null() { "an unnamed client".to_owned() } else { field_text(lease, "holder") };
+    out.print_fields(&[
+        ("thread", field_text(view, "id")),
+        ("subject", field_text(view, "subject")),
+        (
+            "status",
+            if view["handled_at"].is_null() {
+                format!("open, last activity {}", field_text(view, "last_activity_at"))
+            } else {
+                format!("done since {}", field_text(view, "handled_at"))
+            },
+        ),
+        (
+            "lease",
+            if lease.is_null() {
+                "none, any agent may reply".to_owned()
+            } else {
+                format!("held by {holder} until {}", field_text(lease, "expires_at"))
+            },
+        ),
+        ("fence", field_text(view, "fence")),
+        ("messages", format!("{received} received, {sent} sent")),
+        ("replies", format!("{total} in total, {day} in the last 24 hours, {window} in the current cap window")),
+        ("labels", if labels.is_empty() { "none".to_owned() } else { labels }),
+    ]);
 }
 
-/// What was decided about a question, once it is.
+/// Shows the decision, if there is one.
 fn show_decision(out: &Printer, view: &Value) {
-    let decided = &view["decided"];
-    if !decided.is_null() {
-        let facts: Vec<(&str, String)> = ["as", "reason", "at", "by"]
-            .map(|name| (if name == "as" { "decided" } else { name }, field_text(decided, name)))
-            .into();
-        out.print_fields(&facts);
+    let decision = &view["decision"];
+    if !decision.is_null() {
+        let names = [("decision", "as"), ("because", "reason"), ("decided at", "at"), ("decided by", "by")];
+        out.print_fields(&names.map(|(label, name)| (label, field_text(decision, name))));
     }
 }
 
+/// Shows the messages and emails of a thread, oldest first.
 fn show_entries(out: &Printer, view: &Value) {
-    let said = view["said"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |said: &Value| {
-        let (message, email) = (&said["message"], &said["email"]);
-        if said["type"] == "message" {
-            let said = [&message["from"]["address"], &message["state"], &message["subject"]].map(display_text);
-            [&[field_text(message, "received_at")], said.as_slice()].concat()
+    let entries = view["entries"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |entry: &Value| {
+        let (message, email) = (&entry["message"], &entry["email"]);
+        if entry["type"] == "message" {
+            let [from, state, subject] = [&message["from"]["address"], &message["state"], &message["subject"]];
+            let [from, state, subject] = [from, state, subject].map(display_text);
+            vec![field_text(message, "received_at"), "in".to_owned(), from, state, subject]
         } else {
-            ["created_at", "from", "state", "subject"].map(|name| field_text(email, name)).to_vec()
+            let [time, from, state, subject] =
+                ["created_at", "from", "state", "subject"].map(|name| field_text(email, name));
+            vec![time, "out".to_owned(), from, state, subject]
         }
     };
     out.print_line("");
-    out.print_table(&["when", "~who", "state", "~subject"], said.iter().map(row).collect());
+    out.print_table(&["time", "direction", "~from", "state", "~subject"], entries.iter().map(row).collect());
 }
 
 #[derive(Debug, Subcommand)]
@@ -233,69 +260,69 @@ pub(crate) enum EscalationsVerb {
     List {
         #[command(flatten)]
         reach: ServerArgs,
-        /// open, resolved, expired or moot
+        /// Only questions in this state: open, resolved, expired or moot; `any` for every state
         #[arg(long, default_value = "open")]
         state: String,
-        /// Every state
-        #[arg(long, conflicts_with = "state")]
-        all: bool,
+        #[command(flatten)]
+        page: PageArgs,
     },
-    /// Show one question, with the email that waits and what it looks like
+    /// Show one question and the email that it holds
     Show {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The escalation's id
+        /// Id of the escalation
         id: String,
     },
-    /// Decide a question
+    /// Answer a question
     Resolve(Box<ResolveEscalationArgs>),
 }
 
-/// A decision.
+/// The answer to a question.
 #[derive(Debug, Args)]
 pub(crate) struct ResolveEscalationArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// The escalation's id
+    /// Id of the escalation
     id: String,
-    /// release, edit, reject, sent, resend or abandon
+    /// release, edit or reject a held email; sent, resend or abandon for one whose outcome is unknown
     #[arg(long = "as", value_name = "DECISION")]
     decision: String,
-    /// The rev that you saw; the latest when you do not say
+    /// Revision that the decision is based on; fails if the question changed since; default: the latest
     #[arg(long)]
     rev: Option<u32>,
-    /// Another subject, with `--as edit`
+    /// New subject, with `--as edit`
     #[arg(long)]
     subject: Option<String>,
-    /// Another text, with `--as edit`
+    /// New plain text, with `--as edit`
     #[arg(long)]
     text: Option<String>,
-    /// The digest of what `show` printed; the decision is refused if anything else would be sent
+    /// Digest from `escalations show`; fails if the email changed since
     #[arg(long)]
     digest: Option<String>,
-    /// Another page, with `--as edit`
+    /// New HTML, with `--as edit`
     #[arg(long)]
     html: Option<String>,
-    /// Why
+    /// Why, for the record
     #[arg(long)]
     reason: Option<String>,
 }
 
-const ESCALATION_FIELDS: &[&str] = &["id", "rev", "state", "reason", "choices", "created_at", "expires_at", "done_at"];
+const ESCALATION_FIELDS: &[&str] =
+    &["id", "rev", "state", "reason", "allowed_decisions", "created_at", "expires_at", "executed_at"];
 
 fn escalation_path(id: &str) -> String {
     format!("/v1/escalations/{}", percent_encode(id))
 }
 
-/// Verbs about questions for people.
+/// Runs a verb of `escalations`.
 pub(super) async fn escalations(out: &Printer, verb: EscalationsVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        EscalationsVerb::List { reach, state, all } => {
-            let asked = [("state", Some(state).filter(|_| !all)), ("limit", Some("100".into()))];
-            let page = CliClient::find(&reach)?.get(&format!("/v1/escalations?{}", query_string(asked))).await?;
-            show_rows(out, &page, &["id", "asked", "reason", "state", "about"], |one| {
-                let fields = ["id", "created_at", "reason", "state"].map(|name| field_text(one, name));
-                [fields.as_slice(), &[subject_summary(&one["about"])]].concat()
+        EscalationsVerb::List { reach, state, page } => {
+            let filters = vec![("state", Some(state).filter(|state| state != "any"))];
+            let page = fetch_list(&CliClient::find(&reach)?, "/v1/escalations", filters, &page).await?;
+            show_list(out, &page, &["id", "opened", "state", "about", "~question"], |escalation| {
+                let fields = ["id", "created_at", "state"].map(|name| field_text(escalation, name));
+                [fields.as_slice(), &[subject_summary(&escalation["about"]), question(escalation)]].concat()
             });
         }
         EscalationsVerb::Show { reach, id } => {
@@ -311,34 +338,53 @@ pub(super) async fn escalations(out: &Printer, verb: EscalationsVerb) -> anyhow:
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a question is about, in a few words.
-fn subject_summary(about: &Value) -> String {
-    let named = ["email", "message", "thread", "inbox"].into_iter().find(|name| !about[*name].is_null());
-    named.map_or_else(|| "-".to_owned(), |name| format!("{name} {}", display_text(&about[name])))
+/// The question of the agent, or the one that follows from the reason.
+fn question(escalation: &Value) -> String {
+    if let Some(question) = escalation["about"]["question"].as_str() {
+        return sanitize(question, false);
+    }
+    match escalation["reason"].as_str().unwrap_or_default() {
+        "approval" => "Send this email? A rule requires approval.",
+        "cap" => "Send this reply? The limit of replies is reached.",
+        "looks_duplicate" => "Send this email? It looks like a duplicate.",
+        "loop" => "Reply to this message? It looks like a mail loop.",
+        "orphaned" => "Where should this mail go? No server has its transport.",
+        "overlaps" => "Send this email? Some recipients already got the same intent.",
+        "unanswered" => "Who replies to this message? No agent did.",
+        "unknown" => "Did this email arrive? The next hop gave no answer.",
+        reason => return reason.to_owned(),
+    }
+    .to_owned()
 }
 
+/// The kind and id of what a question is about.
+fn subject_summary(about: &Value) -> String {
+    let subject = ["email", "message", "thread", "inbox"].into_iter().find(|name| !about[*name].is_null());
+    subject.map_or_else(|| "-".to_owned(), |name| format!("{name} {}", display_text(&about[name])))
+}
+
+/// Shows the question, what it is about, and the email that it holds.
 fn show_held_email(out: &Printer, view: &Value) {
-    let draft = &view["draft"];
-    let about = &view["about"];
-    let facts = [
+    let (email, about) = (&view["email"], &view["about"]);
+    let fields = [
         ("email", &about["email"]),
         ("message", &about["message"]),
         ("thread", &about["thread"]),
         ("inbox", &about["inbox"]),
         ("rule", &about["rule"]["name"]),
         ("rule_id", &about["rule"]["id"]),
-        ("question", &about["question"]),
-        ("digest", &draft["digest"]),
+        ("digest", &email["digest"]),
     ];
-    let known = facts.into_iter().filter(|(_, value)| !value.is_null());
-    out.print_fields(&known.map(|(name, value)| (name, display_text(value))).collect::<Vec<_>>());
-    if let Some(shown) = draft["shown"].as_str() {
+    let known = fields.into_iter().filter(|(_, value)| !value.is_null());
+    let known = known.map(|(name, value)| (name, display_text(value)));
+    out.print_fields(&std::iter::once(("question", question(view))).chain(known).collect::<Vec<_>>());
+    if let Some(text) = email["approval_text"].as_str() {
         out.print_line("");
-        out.print_line(&sanitize(shown, true));
+        out.print_line(&sanitize(text, true));
     }
-    let diff = view["looks_like"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let diff = view["similar_email"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !diff.is_empty() {
-        out.print_line(&out.dim("\nIt looks like this mail, which was sent:"));
+        out.print_line(&out.dim("\nIt differs from an email that was already sent (- sent, + held):"));
         diff.iter().filter_map(Value::as_str).for_each(|line| out.print_line(&sanitize(line, false)));
     }
 }
@@ -346,9 +392,9 @@ fn show_held_email(out: &Printer, view: &Value) {
 async fn resolve(out: &Printer, args: ResolveEscalationArgs) -> anyhow::Result<()> {
     let client = CliClient::find(&args.reach)?;
     let path = escalation_path(&args.id);
-    let seen = client.get(&path).await?;
-    let rev = args.rev.map_or_else(|| seen["rev"].clone(), |rev| json!(rev));
-    let digest = args.digest.map_or_else(|| seen["draft"]["digest"].clone(), |digest| json!(digest));
+    let latest = client.get(&path).await?;
+    let rev = args.rev.map_or_else(|| latest["rev"].clone(), |rev| json!(rev));
+    let digest = args.digest.map_or_else(|| latest["email"]["digest"].clone(), |digest| json!(digest));
     let mut body = json!({ "as": args.decision, "rev": rev, "reason": args.reason, "digest": digest });
     if args.subject.is_some() || args.text.is_some() || args.html.is_some() {
         body["edit"] = json!({ "subject": args.subject, "text": args.text, "html": args.html });

@@ -1,7 +1,7 @@
-//! `demo storm`: many callers at one key, the process killed in their midst and started again, one mail in the end.
+//! `demo storm`: many clients send the same email, the server is killed and restarted, and one email is delivered.
 //!
-//! It starts a mailonce of its own on a ledger of its own and a next hop that counts, so that nothing of it is staged:
-//! the calls go over sockets, the kill is a kill -9, and the mail goes out by SMTP.
+//! Nothing is simulated. The demo starts its own server on its own ledger and an SMTP sink that counts. Requests go
+//! over sockets, the server is killed with SIGKILL, and the email leaves by SMTP.
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -24,54 +24,58 @@ use tokio::{
 use super::{
     ServerArgs,
     client::{CliClient, DEV_FILE},
-    emails, exit,
+    exit,
     progress::Progress,
     prove::sink::{CountingSink, MARKER_PREFIX},
 };
 use crate::cli::{
     error::CliError,
-    printer::{Printer, display_text, field_text},
+    printer::{Printer, display_text},
 };
-use crate::{entropy::random_name, wiring};
+use crate::{
+    entropy::{random_name, wall_time},
+    wiring,
+};
 
-/// How long anything of it may take.
+/// Timeout of each step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
-/// The pause before a caller asks again.
+/// Delay before a client retries.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoVerb {
-    /// Many callers ask at one key, the process is killed in their midst: one mail
+    /// Send one email from many clients, kill the server halfway, and count what is delivered
     Storm(StormArgs),
 }
 
-/// How large the storm is.
+/// Size and place of the demo.
 #[derive(Debug, Args)]
 pub(crate) struct StormArgs {
-    /// Callers, a third of them before the kill, a third in its midst and a third after it
+    /// Number of clients: a third calls before the kill, a third during it, a third after it
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(6..=1000))]
     callers: u32,
-    /// Its ledger is made in the folder `storm` below this one
+    /// The demo keeps its ledger in the folder `storm` of this directory
     #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value = "./mailonce-data")]
     data: PathBuf,
 }
 
-/// What came of it.
+/// What the demo observed.
 struct StormResult {
     callers: u32,
-    /// Callers that had an answer when the process was killed.
+    /// Clients that had an answer when the server was killed.
     answered_before_kill: usize,
-    /// From the kill until it served again.
+    /// From the kill until the server answered again.
     downtime: Duration,
-    /// Calls in all, those that got no answer too.
+    /// Requests of all clients, also those without an answer.
     calls: u32,
     ids: BTreeSet<String>,
-    /// Mails that reached the next hop.
+    /// Emails that reached the sink.
     delivered: u32,
+    /// The email as the API shows it. Its timeline also has the kill and the restart.
     email: Value,
 }
 
-/// See the module's words.
+/// Runs `demo`.
 pub(super) async fn demo(out: &Printer, verb: DemoVerb) -> anyhow::Result<ExitCode> {
     let DemoVerb::Storm(args) = verb;
     let data = args.data.join("storm");
@@ -82,69 +86,82 @@ pub(super) async fn demo(out: &Printer, verb: DemoVerb) -> anyhow::Result<ExitCo
 }
 
 async fn storm(data: &Path, callers: u32) -> anyhow::Result<StormResult> {
-    let progress = Progress::bar("answers", u64::from(callers));
+    let progress = Progress::bar("clients answered", u64::from(callers));
     let sink = CountingSink::listen(([127, 0, 0, 1], 0).into()).await?;
-    progress
-        .print_line(&format!("a mailonce of its own starts in {}", data.strip_prefix(".").unwrap_or(data).display()));
-    let mut house = DemoServer::new(data, sink.address().port())?;
-    // Nothing leaves before the kill: whoever crashes between accept and hand-off finds the mail in the ledger.
-    house.start("paused").await?;
+    progress.print_line(&format!("{callers} clients send the same email; the server is killed halfway."));
+    let mut server = DemoServer::new(data, sink.address().port())?;
+    // Hand-off is paused until the kill, so that the crash falls between accept and delivery.
+    server.start("paused").await?;
     let marker = marker();
-    let crowd = StormClients::new(house.reach.clone(), &marker, progress);
+    let clients = StormClients::new(server.reach.clone(), &marker, progress);
     let third = callers / 3;
-    crowd.progress.print_line(&format!("{third} callers ask at once, under one key, and have an answer"));
-    let mut asking = JoinSet::new();
-    crowd.spawn_clients(&mut asking, third).wait().await;
-    crowd.wait_for_answers(third as usize).await?;
-    // The kill comes with their calls, so none of them can have been answered and all of them are under way.
-    crowd.spawn_clients(&mut asking, third).wait().await;
-    house.kill().await?;
-    let (before, killed) = (*crowd.answers.borrow(), Instant::now());
-    crowd
-        .progress
-        .print_line(&format!("{third} more ask, and kill -9 falls among them: {before} of {callers} have an answer"));
-    crowd.progress.print_line(&format!("{} more ask while nobody is there", callers - 2 * third));
-    crowd.spawn_clients(&mut asking, callers - 2 * third).wait().await;
-    house.start("running").await?;
-    let away = killed.elapsed();
-    crowd.progress.print_line(&format!("it is back after {} ms; everybody asks again", away.as_millis()));
+    let mut tasks = JoinSet::new();
+    clients.spawn_clients(&mut tasks, third).wait().await;
+    clients.wait_for_answers(third as usize).await?;
+    // These requests are sent at the moment of the kill, so they are in flight when the server dies.
+    clients.spawn_clients(&mut tasks, third).wait().await;
+    server.kill().await?;
+    let (answered, killed, killed_at) = (*clients.answers.borrow(), Instant::now(), wall_time());
+    clients.progress.print_line(&format!("  {answered} clients answered, then kill -9"));
+    clients.spawn_clients(&mut tasks, callers - 2 * third).wait().await;
+    clients.progress.print_line(&format!("  {} clients retry while the server is down", callers as usize - answered));
+    let restarted_at = wall_time();
+    server.start("running").await?;
+    let downtime = killed.elapsed();
     let (mut ids, mut calls) = (BTreeSet::new(), 0);
-    while let Some(asked) = asking.join_next().await {
-        let (id, tries) = asked.context("a caller ended")??;
+    while let Some(ended) = tasks.join_next().await {
+        let (id, tries) = ended.context("a client ended")??;
         ids.insert(id);
         calls += tries;
     }
-    crowd.progress.print_line("all have an answer; the mail goes out");
-    let email = wait_until_settled(&house.reach, ids.first().context("nobody got an answer")?).await?;
+    let back = format!("  server back after {} ms, all {callers} clients answered", downtime.as_millis());
+    clients.progress.print_line(&back);
+    let mut email = wait_until_final(&server.reach, ids.first().context("no client got an answer")?).await?;
     sink.wait_for_mails(&BTreeMap::from([(marker.clone(), 1)]), Duration::from_millis(500), STEP_TIMEOUT).await;
-    let mails = sink.counts_by_marker().get(&marker).copied().unwrap_or(0);
-    house.stop().await?;
-    Ok(StormResult { callers, answered_before_kill: before, downtime: away, calls, ids, delivered: mails, email })
+    let delivered = sink.counts_by_marker().get(&marker).copied().unwrap_or(0);
+    server.stop().await?;
+    let kill = [(killed_at, "the server is killed (kill -9)"), (restarted_at, "the server starts again")];
+    add_to_timeline(&mut email, &kill.map(|(at, what)| json!({ "at": at.to_string(), "description": what })));
+    Ok(StormResult { callers, answered_before_kill: answered, downtime, calls, ids, delivered, email })
 }
 
-/// Something that only mails of this run hold.
+/// Adds entries that the ledger cannot know. Times have one format, so that they sort as text.
+fn add_to_timeline(email: &mut Value, entries: &[Value]) {
+    if let Some(timeline) = email["timeline"].as_array_mut() {
+        timeline.extend_from_slice(entries);
+        timeline.sort_by_key(|entry| display_text(&entry["at"]));
+    }
+}
+
+/// The time of day of a timeline entry, with milliseconds: the whole demo takes about a second.
+fn time_of_day(entry: &Value) -> String {
+    let at = display_text(&entry["at"]);
+    at.split_once('T').map_or_else(|| at.clone(), |(_, time)| time.to_owned())
+}
+
+/// A string that only the emails of this run contain.
 fn marker() -> String {
     format!("{MARKER_PREFIX}{}-demo", random_name())
 }
 
-/// Waits until an email needs nothing more.
-async fn wait_until_settled(reach: &ServerArgs, id: &str) -> anyhow::Result<Value> {
+/// Waits until the state of an email is final.
+async fn wait_until_final(reach: &ServerArgs, id: &str) -> anyhow::Result<Value> {
     let end = Instant::now() + STEP_TIMEOUT;
     loop {
         let email = CliClient::find(reach)?.get(&format!("/v1/emails/{id}")).await?;
-        let under_way = matches!(email["state"].as_str(), Some("queued" | "sending" | "scheduled"));
-        if !under_way || Instant::now() > end {
+        let in_flight = matches!(email["state"].as_str(), Some("queued" | "sending" | "scheduled"));
+        if !in_flight || Instant::now() > end {
             return Ok(email);
         }
         sleep(RETRY_DELAY).await;
     }
 }
 
-/// Callers that want the same thing.
+/// Clients that send the same email.
 struct StormClients {
     reach: ServerArgs,
     body: Arc<Value>,
-    /// How many have an answer.
+    /// Number of clients that have an answer.
     answers: watch::Sender<usize>,
     progress: Arc<Progress>,
 }
@@ -162,22 +179,22 @@ impl StormClients {
         Self { reach, body: Arc::new(body), answers: watch::Sender::new(0), progress: Arc::new(progress) }
     }
 
-    /// Lets so many callers begin at the same moment, which is when whoever called waits too. Each gives the id it was
-    /// told, and how often it asked.
-    fn spawn_clients(&self, asking: &mut JoinSet<anyhow::Result<(String, u32)>>, callers: u32) -> Arc<Barrier> {
-        let begin = Arc::new(Barrier::new(callers as usize + 1));
+    /// Spawns clients that start together, once the returned barrier is waited on. Each returns the id it received and
+    /// the number of its requests.
+    fn spawn_clients(&self, tasks: &mut JoinSet<anyhow::Result<(String, u32)>>, callers: u32) -> Arc<Barrier> {
+        let barrier = Arc::new(Barrier::new(callers as usize + 1));
         for _ in 0..callers {
             let (reach, body, answers) = (self.reach.clone(), Arc::clone(&self.body), self.answers.clone());
-            let (start, progress) = (Arc::clone(&begin), Arc::clone(&self.progress));
-            asking.spawn(async move {
+            let (start, progress) = (Arc::clone(&barrier), Arc::clone(&self.progress));
+            tasks.spawn(async move {
                 start.wait().await;
-                let told = call_until_final(&reach, &body).await;
+                let result = call_until_final(&reach, &body).await;
                 answers.send_modify(|answers| *answers += 1);
                 progress.advance();
-                told
+                result
             });
         }
-        begin
+        barrier
     }
 
     async fn wait_for_answers(&self, count: usize) -> anyhow::Result<()> {
@@ -185,20 +202,20 @@ impl StormClients {
         let waiting = answers.wait_for(|answers| *answers >= count);
         tokio::time::timeout(STEP_TIMEOUT, waiting)
             .await
-            .context("nobody gets an answer")?
-            .context("the callers left")?;
+            .context("no client gets an answer")?
+            .context("the clients ended")?;
         Ok(())
     }
 }
 
-/// Asks until there is an answer, as an agent does.
+/// Retries until there is an answer, as an agent does.
 async fn call_until_final(reach: &ServerArgs, body: &Value) -> anyhow::Result<(String, u32)> {
     let end = Instant::now() + STEP_TIMEOUT;
     let mut tries = 0;
     loop {
         tries += 1;
-        let asked = async { CliClient::find(reach)?.call(Method::POST, "/v1/emails", None, Some(body)).await };
-        match asked.await {
+        let request = async { CliClient::find(reach)?.call(Method::POST, "/v1/emails", None, Some(body)).await };
+        match request.await {
             Ok((_, answer)) => return Ok((answer["id"].as_str().unwrap_or_default().to_owned(), tries)),
             Err(error) if Instant::now() > end => return Err(error),
             Err(_) => sleep(RETRY_DELAY).await,
@@ -206,7 +223,7 @@ async fn call_until_final(reach: &ServerArgs, body: &Value) -> anyhow::Result<(S
     }
 }
 
-/// The mailonce of the storm.
+/// The server of the demo.
 struct DemoServer {
     reach: ServerArgs,
     config: PathBuf,
@@ -215,9 +232,9 @@ struct DemoServer {
 }
 
 impl DemoServer {
-    /// A folder with a configuration that hands mail to a port of this machine.
+    /// Prepares the data directory, with a configuration that sends mail to a local port.
     fn new(data: &Path, relay: u16) -> anyhow::Result<Self> {
-        wiring::create_private_dir(data).with_context(|| format!("making {}", data.display()))?;
+        wiring::create_private_dir(data).with_context(|| format!("creating {}", data.display()))?;
         let config = data.join("storm.toml");
         let relay = format!(
             "[[transports]]\nname = \"counter\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {relay}\ntls = \"none\"\n"
@@ -227,7 +244,7 @@ impl DemoServer {
         Ok(Self { reach, config, log: data.join("storm.log"), child: None })
     }
 
-    /// Starts it, and waits until it serves.
+    /// Starts the server, and waits until it answers.
     async fn start(&mut self, handoff: &str) -> anyhow::Result<()> {
         let file = self.reach.data.join(DEV_FILE);
         if file.exists() {
@@ -241,16 +258,15 @@ impl DemoServer {
         command.args(["dev", "--http", "127.0.0.1:0", "--smtp", "off", "--config"]).arg(&self.config);
         command.arg("--data").arg(&self.reach.data).env("MAILONCE_HANDOFF", handoff).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.child = Some(command.spawn().context("starting it")?);
+        self.child = Some(command.spawn().context("starting the server")?);
         let end = Instant::now() + STEP_TIMEOUT;
         while !self.is_serving().await {
             let ended = self.child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
             if ended || Instant::now() > end {
-                let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-                let next = "see that nothing else uses this folder, or choose another --data";
-                return Err(
-                    CliError::new("not_started", format!("its mailonce did not start: {}", said.trim()), next).into()
-                );
+                let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+                let next = "check that no other process uses this folder, or choose another --data";
+                let detail = format!("the server of the demo did not start: {}", log.trim());
+                return Err(CliError::new("not_started", detail, next).into());
             }
             sleep(RETRY_DELAY).await;
         }
@@ -264,43 +280,47 @@ impl DemoServer {
         }
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the server with SIGKILL.
     async fn kill(&mut self) -> anyhow::Result<()> {
         match self.child.take() {
-            Some(mut child) => child.kill().await.context("killing it"),
+            Some(mut child) => child.kill().await.context("killing the server"),
             None => Ok(()),
         }
     }
 
-    /// Asks it to end, and waits.
+    /// Stops the server with SIGTERM, and waits until it has ended.
     async fn stop(&mut self) -> anyhow::Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         if let Some(id) = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
-            rustix::process::kill_process(id, rustix::process::Signal::TERM).context("stopping it")?;
+            rustix::process::kill_process(id, rustix::process::Signal::TERM).context("stopping the server")?;
         }
-        tokio::time::timeout(STEP_TIMEOUT, child.wait()).await.context("it does not stop")?.context("stopping it")?;
+        tokio::time::timeout(STEP_TIMEOUT, child.wait())
+            .await
+            .context("the server does not stop")?
+            .context("stopping the server")?;
         Ok(())
     }
 }
 
 impl StormResult {
-    /// Whether it went as promised.
+    /// Whether one email was accepted and one delivered.
     fn is_exactly_once(&self) -> bool {
         self.ids.len() == 1 && self.delivered == 1
     }
 
     fn verdict(&self) -> String {
-        let (callers, calls, emails, mails) = (self.callers, self.calls, self.ids.len(), self.delivered);
-        format!("{callers} callers, {calls} calls, {emails} email, {mails} mail")
+        let emails = |count: usize| if count == 1 { "1 email".to_owned() } else { format!("{count} emails") };
+        let (accepted, delivered) = (emails(self.ids.len()), emails(self.delivered as usize));
+        format!("Result: {} requests, {accepted} accepted, {delivered} delivered.", self.calls)
     }
 
-    /// Leaves the timeline as a page in the ledger's folder, for a browser and without a key. Its address.
+    /// Writes the timeline as an HTML page into the data directory, and returns its `file://` URL.
     fn write_timeline_page(&self, data: &Path) -> anyhow::Result<String> {
-        let row = |fact: &Value| {
+        let row = |entry: &Value| {
             format!(
                 "<tr><td>{}</td><td>{}</td></tr>\n",
-                escape_html(&field_text(fact, "at")),
-                escape_html(&display_text(&fact["what"]))
+                escape_html(&time_of_day(entry)),
+                escape_html(&display_text(&entry["description"]))
             )
         };
         let rows: String = self.email["timeline"].as_array().into_iter().flatten().map(row).collect();
@@ -310,42 +330,45 @@ impl StormResult {
             .replace("{rows}", &rows);
         let file = data.join("timeline.html");
         std::fs::write(&file, page).with_context(|| format!("writing {}", file.display()))?;
-        let whole = std::fs::canonicalize(&file).with_context(|| format!("finding {}", file.display()))?;
-        Ok(format!("file://{}", whole.display().to_string().replace('%', "%25").replace(' ', "%20")))
+        let path = std::fs::canonicalize(&file).with_context(|| format!("finding {}", file.display()))?;
+        Ok(format!("file://{}", path.display().to_string().replace('%', "%25").replace(' ', "%20")))
     }
 
     fn show(&self, out: &Printer, data: &Path, page: &str) {
         let id = self.ids.first().cloned().unwrap_or_default();
-        let place = data.strip_prefix(".").unwrap_or(data).display().to_string();
+        let folder = data.strip_prefix(".").unwrap_or(data).display().to_string();
         if out.is_json() {
             return out.print_json(&json!({
-                "held": self.is_exactly_once(),
+                "exactly_once": self.is_exactly_once(),
                 "callers": self.callers,
                 "calls": self.calls,
                 "answered_before_kill": self.answered_before_kill,
-                "away_ms": self.downtime.as_millis() as u64,
+                "downtime_ms": self.downtime.as_millis() as u64,
                 "emails": self.ids.len(),
-                "mails": self.delivered,
+                "delivered": self.delivered,
                 "email": id,
                 "state": self.email["state"],
-                "data": place,
+                "data_dir": folder,
                 "timeline": page,
             }));
         }
         let verdict = self.verdict();
-        out.print_line("");
         out.print_line(&if self.is_exactly_once() { out.green(&verdict) } else { out.red(&verdict) });
         out.print_line("");
-        emails::timeline(out, &self.email);
+        let timeline = self.email["timeline"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let row = |entry: &Value| vec![time_of_day(entry), display_text(&entry["description"])];
+        out.print_table(&["time", "what happened to the email"], timeline.iter().map(row).collect());
         out.print_line("");
-        out.print_line(&format!("Its timeline: {page}"));
-        out.print_line("Its ledger stays. To look around in it, start it and ask in another terminal:");
-        out.print_line(&format!("  mailonce dev --data {place} --http 127.0.0.1:0 --smtp off"));
-        out.print_line(&format!("  mailonce emails show --data {place} {id}"));
+        out.print_line(&format!("Timeline as a page: {page}"));
+        out.print_line(
+            "The ledger of the demo is kept. To look into it, start a server on it and use another terminal:",
+        );
+        out.print_line(&format!("  mailonce dev --data {folder} --http 127.0.0.1:0 --smtp off"));
+        out.print_line(&format!("  mailonce emails show --data {folder} {id}"));
     }
 }
 
-/// Text as a page has it.
+/// Escapes text for HTML.
 fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! Emails: looked at, taken back, moved, sent again, decided about.
+//! `emails`: list, show, cancel, reschedule, resend and resolve emails.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -6,105 +6,108 @@ use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-use super::{ServerArgs, client::CliClient, inbox::show_rows, send};
-use crate::cli::printer::{Printer, display_text, field_text, print_stderr};
+use super::{
+    ServerArgs,
+    client::CliClient,
+    listing::{PageArgs, fetch_list, show_list},
+    send,
+};
+use crate::cli::printer::{Printer, display_text, field_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmailsVerb {
     /// List emails, newest first
     List(ListEmailsArgs),
-    /// Show one email with its envelopes, timeline and suppressed calls
+    /// Show one email and its timeline
     Show {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The email's id
+        /// Id of the email
         id: String,
     },
-    /// Take an email back before it is handed off
+    /// Cancel an email that has not left yet
     Cancel {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The email's id
+        /// Id of the email
         id: String,
     },
-    /// Move a scheduled email
+    /// Change the time of a scheduled email
     Move {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The email's id
+        /// Id of the email
         id: String,
-        /// When it is due: RFC 3339, or "in 5 minutes"
+        /// When to send it: an RFC 3339 time, or "in 5 minutes"
         #[arg(long = "at", value_name = "TIME")]
         scheduled_at: String,
     },
-    /// Send an email again on purpose, once: its next version
+    /// Send an email again on purpose, as its next version
     Resend {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The email's id
+        /// Id of the email
         id: String,
-        /// Why
+        /// Why, for the record
         #[arg(long)]
         reason: Option<String>,
+        #[command(flatten)]
+        wait: send::FinalStateArgs,
     },
-    /// Decide what became of an email whose outcome is unknown
+    /// Record what happened to an email whose outcome is unknown
     Resolve(ResolveEmailArgs),
 }
 
-/// A decision.
+/// What happened to an email, or what should happen.
 #[derive(Debug, Args)]
 pub(crate) struct ResolveEmailArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// The email's id
+    /// Id of the email
     id: String,
-    /// sent (it arrived), resend (the same bytes again) or abandon (give it up)
+    /// sent (it arrived), resend (send the same bytes again) or abandon (give up)
     #[arg(long = "as", value_name = "DECISION")]
     decision: String,
-    /// The rev that you saw; the latest when you do not say
+    /// Revision that the decision is based on; fails if the email changed since; default: the latest
     #[arg(long)]
     rev: Option<u32>,
-    /// Only this handoff; every unknown one when you do not say
+    /// Number of the handoff; default: every unknown one
     #[arg(long)]
     handoff: Option<u16>,
-    /// Why
+    /// Why, for the record
     #[arg(long)]
     reason: Option<String>,
 }
 
-/// Which emails.
+/// Filters of `emails list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListEmailsArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// Only in this state
+    /// Only emails in this state, such as queued, sent, held or unknown
     #[arg(long)]
     state: Option<String>,
-    /// Only to this address
+    /// Only emails to this address
     #[arg(long)]
     to: Option<String>,
-    /// Only under this key
+    /// Only the emails of this idempotency key
     #[arg(long)]
     key: Option<String>,
-    /// Accepted at or after
+    /// Only emails accepted at this time or later (RFC 3339)
     #[arg(long)]
     since: Option<String>,
-    /// Accepted before
+    /// Only emails accepted before this time (RFC 3339)
     #[arg(long)]
     until: Option<String>,
-    /// How many
-    #[arg(long, default_value_t = 20)]
-    limit: usize,
-    /// Where the page before ended
-    #[arg(long)]
-    cursor: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
 fn email_path(id: &str) -> String {
     format!("/v1/emails/{}", percent_encode(id))
 }
 
-/// Verbs about emails.
+/// Runs a verb of `emails`.
 pub(super) async fn emails(out: &Printer, verb: EmailsVerb) -> anyhow::Result<ExitCode> {
     match verb {
         EmailsVerb::List(args) => list(out, args).await?,
@@ -121,11 +124,11 @@ pub(super) async fn emails(out: &Printer, verb: EmailsVerb) -> anyhow::Result<Ex
                 &CliClient::find(&reach)?.call(Method::PATCH, &email_path(&id), None, Some(&body)).await?.1,
             );
         }
-        EmailsVerb::Resend { reach, id, reason } => {
+        EmailsVerb::Resend { reach, id, reason, wait } => {
             let (path, body) = (format!("{}/resend", email_path(&id)), json!({ "reason": reason }));
-            let (_, answer) = CliClient::find(&reach)?.call(Method::POST, &path, None, Some(&body)).await?;
-            send::show_result(out, &answer);
-            return Ok(ExitCode::from(send::exit_code(&answer)));
+            let client = CliClient::find(&reach)?;
+            let (_, receipt) = client.call(Method::POST, &path, None, Some(&body)).await?;
+            return send::finish(out, &client, &wait, receipt).await;
         }
         EmailsVerb::Resolve(args) => resolve(out, args).await?,
     }
@@ -133,29 +136,18 @@ pub(super) async fn emails(out: &Printer, verb: EmailsVerb) -> anyhow::Result<Ex
 }
 
 async fn list(out: &Printer, args: ListEmailsArgs) -> anyhow::Result<()> {
-    let limit = args.limit.to_string();
-    let asked = [
-        ("state", args.state),
-        ("to", args.to),
-        ("key", args.key),
-        ("since", args.since),
-        ("until", args.until),
-        ("cursor", args.cursor),
-        ("limit", Some(limit)),
-    ];
-    let page = CliClient::find(&args.reach)?.get(&format!("/v1/emails?{}", query_string(asked))).await?;
-    show_rows(out, &page, &["id", "state", "accepted", "~to", "~subject", "again"], |email| {
+    let filters =
+        vec![("state", args.state), ("to", args.to), ("key", args.key), ("since", args.since), ("until", args.until)];
+    let page = fetch_list(&CliClient::find(&args.reach)?, "/v1/emails", filters, &args.page).await?;
+    show_list(out, &page, &["id", "state", "accepted", "~to", "~subject", "duplicates"], |email| {
         ["id", "state", "created_at", "to", "subject", "suppressed"].map(|name| field_text(email, name)).to_vec()
     });
-    if let Some(cursor) = page["next_cursor"].as_str().filter(|_| !out.is_json()) {
-        print_stderr(&format!("more: --cursor {cursor}"));
-    }
     Ok(())
 }
 
-/// A query of what was given.
-pub(super) fn query_string<const N: usize>(asked: [(&str, Option<String>); N]) -> String {
-    let given = asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", percent_encode(&value?))));
+/// A query string of the parameters that have a value.
+pub(super) fn query_string<'a>(parameters: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", percent_encode(&value?))));
     given.collect::<Vec<_>>().join("&")
 }
 
@@ -171,13 +163,13 @@ async fn resolve(out: &Printer, args: ResolveEmailArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What an email is now.
+/// Shows the current state of an email.
 fn show_state(out: &Printer, email: &Value) {
     super::inbox::show(out, email, &["id", "state", "rev", "to", "subject", "key", "created_at", "scheduled_at"]);
 }
 
 fn show(out: &Printer, email: &Value) {
-    const FACTS: &[&str] = &[
+    const FIELDS: &[&str] = &[
         "id",
         "state",
         "rev",
@@ -194,18 +186,18 @@ fn show(out: &Printer, email: &Value) {
         "version",
         "suppressed",
     ];
-    super::inbox::show(out, email, FACTS);
+    super::inbox::show(out, email, FIELDS);
     if !out.is_json() {
         out.print_line("");
         timeline(out, email);
     }
 }
 
-/// What happened to an email, in order.
+/// Shows what happened to an email, in order.
 pub(super) fn timeline(out: &Printer, email: &Value) {
-    let facts = email["timeline"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let entries = email["timeline"].as_array().map(Vec::as_slice).unwrap_or_default();
     out.print_table(
-        &["when", "what"],
-        facts.iter().map(|fact| vec![field_text(fact, "at"), display_text(&fact["what"])]).collect(),
+        &["time", "what happened"],
+        entries.iter().map(|entry| vec![field_text(entry, "at"), display_text(&entry["description"])]).collect(),
     );
 }

@@ -1,4 +1,4 @@
-//! `pause` and `resume`: the operator's switch for all hand-off of the server that is asked.
+//! `pause` and `resume`: stop and start the hand-off of a server.
 
 use hyper::Method;
 use serde_json::Value;
@@ -7,20 +7,20 @@ use std::process::ExitCode;
 use super::{ServerArgs, client::CliClient};
 use crate::cli::printer::{Printer, print_stderr};
 
-/// Lets hand-off rest.
+/// Pauses hand-off.
 pub(super) async fn pause(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
-    switch_handoff(out, reach, "/v1/handoff/pause", "Mail is accepted and waits; `mailonce resume` lets it go on.")
+    switch_handoff(out, reach, "/v1/handoff/pause", "The server accepts mail and queues it until `mailonce resume`.")
         .await
 }
 
-/// Lets hand-off go on.
+/// Resumes hand-off.
 pub(super) async fn resume(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
-    switch_handoff(out, reach, "/v1/handoff/resume", "What waited is handed over now.").await
+    switch_handoff(out, reach, "/v1/handoff/resume", "Queued mail is sent now.").await
 }
 
 async fn switch_handoff(out: &Printer, reach: &ServerArgs, path: &str, next: &str) -> anyhow::Result<ExitCode> {
     let (_, state): (_, Value) = CliClient::find(reach)?.call(Method::POST, path, None, None).await?;
-    super::inbox::show(out, &state, &["handoff", "now", "time_is_sure"]);
+    super::inbox::show(out, &state, &["state", "ledger_time", "clock_trusted"]);
     if !out.is_json() {
         print_stderr(next);
     }

@@ -1,5 +1,5 @@
-//! HTTP for verbs that need more than a call: another server's API, or a connection to break off on. The client
-//! is the SDK's; here it gets its trust, its patience and our words for a failure.
+//! HTTP for commands that call another server's API or close a connection halfway. Wraps the client of the SDK with
+//! certificate authorities, a timeout and error messages.
 
 use anyhow::Context as _;
 use mailonce_sdk::http as sdk;
@@ -11,7 +11,7 @@ pub(crate) use sdk::{Answer, Line, Request as Call, Stream, Trouble};
 use super::UsageError;
 use crate::engine_deps::load_ca_file;
 
-/// From the request's first byte to the answer's last.
+/// Timeout from the first byte of the request to the last byte of the response.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
 const USER_AGENT: &str = concat!("mailonce-cli/", env!("CARGO_PKG_VERSION"));
 
@@ -20,18 +20,18 @@ const USER_AGENT: &str = concat!("mailonce-cli/", env!("CARGO_PKG_VERSION"));
 pub(crate) struct ApiServer(pub(crate) sdk::Place);
 
 impl ApiServer {
-    /// Takes a base URL, and trusts the public authorities and those of a PEM file.
+    /// A server by its base URL. Trusts the public authorities and those in a PEM file.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> anyhow::Result<Self> {
         let roots = load_ca_file(ca_file).map_err(|error| UsageError(format!("{error:#}")))?;
         Ok(Self(sdk::Place::new(url, &roots, USER_AGENT).map_err(|bad| UsageError(format!("the URL {bad}")))?))
     }
 
-    /// The URL in one spelling.
+    /// The normalized URL.
     pub(crate) fn url(&self) -> &str {
         self.0.url()
     }
 
-    /// Opens a connection and says nothing.
+    /// Opens a connection without sending anything.
     pub(crate) async fn open_stream(&self) -> Result<Box<dyn Stream>, Trouble> {
         self.0.open().await
     }
@@ -41,18 +41,18 @@ impl ApiServer {
         Ok(self.0.line().await?)
     }
 
-    /// Asks once, on a connection of its own.
+    /// Calls once, on a new connection.
     pub(crate) async fn call(&self, call: &Call) -> anyhow::Result<Answer> {
         let line = self.connect().await.with_context(|| format!("no answer from {}", self.url()))?;
         self.call_on(line, call).await
     }
 
-    /// Asks once, on a connection that is already open.
+    /// Calls once, on an open connection.
     pub(crate) async fn call_on(&self, line: Line, call: &Call) -> anyhow::Result<Answer> {
         Ok(timeout(RESPONSE_TIMEOUT, self.0.ask_on(line, call)).await.context("no answer in time")??)
     }
 
-    /// The head of a call as it stands on the wire, for those who mean to break off.
+    /// The request head as sent, for tests that disconnect halfway.
     pub(crate) fn request_head(&self, call: &Call) -> String {
         self.0.head(call)
     }

@@ -1,4 +1,4 @@
-//! Keys, the names of wishes: derived, looked at, remembered for longer, forgotten.
+//! `key`: derive, inspect, extend and forget idempotency keys.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -12,30 +12,30 @@ use crate::cli::printer::{Printer, field_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyVerb {
-    /// Work out the key of an intent; needs no server
+    /// Derive the idempotency key of an intent, without a server
     Derive(DeriveArgs),
-    /// Show what a key is bound to, for how long, and who came again
+    /// Show the email of a key, when the key expires, and its duplicate calls
     Inspect {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The key
+        /// Idempotency key
         key: String,
     },
     /// Remember a key for longer
     Extend {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The key
+        /// Idempotency key
         key: String,
-        /// transactional, notification, or a duration such as 90d
+        /// How long to remember it: transactional, notification, or a duration such as 90d
         #[arg(long)]
         ttl: String,
     },
-    /// Forget a key: the next send under it is another email
+    /// Forget a key: the next send with it creates a new email
     Forget {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The key
+        /// Idempotency key
         key: String,
     },
 }
@@ -43,24 +43,24 @@ pub(crate) enum KeyVerb {
 /// An intent and its recipients.
 #[derive(Debug, Args)]
 pub(crate) struct DeriveArgs {
-    /// What kind of mail it is
+    /// Type of the email, such as order.confirmation
     #[arg(long = "type", value_name = "TYPE")]
     kind: String,
-    /// What it is about
+    /// What the email is about, such as order_4821
     #[arg(long)]
     entity: String,
-    /// Recipient; repeat for several
+    /// Address of a recipient; may be repeated
     #[arg(long, required = true)]
     to: Vec<String>,
-    /// Rises when the same thing is told again on purpose
+    /// Version of the intent; raise it to send the same notification again on purpose
     #[arg(long, default_value_t = 1)]
     version: u32,
-    /// The day, week or run it belongs to
+    /// Period of a recurring email, such as 2026-11-17 or 2026-W47
     #[arg(long)]
     period: Option<String>,
 }
 
-/// Verbs about keys.
+/// Runs a verb of `key`.
 pub(super) async fn key(out: &Printer, verb: KeyVerb) -> anyhow::Result<ExitCode> {
     match verb {
         KeyVerb::Derive(args) => derive(out, args)?,
@@ -110,15 +110,15 @@ fn show_key(out: &Printer, view: &Value) {
         "state",
         "derivation",
         "digest",
-        "bind",
+        "bind_number",
         "ttl",
         "expires_at",
         "forgotten_at",
         "hits",
     ];
-    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, field_text(view, name))).collect();
-    out.print_fields(&facts);
-    show_calls(out, &view["calls"]);
+    let fields: Vec<(&str, String)> = names.iter().map(|name| (*name, field_text(view, name))).collect();
+    out.print_fields(&fields);
+    show_calls(out, &view["suppressed_calls"]);
 }
 
 fn show_calls(out: &Printer, calls: &Value) {
@@ -128,5 +128,5 @@ fn show_calls(out: &Printer, calls: &Value) {
     }
     let row = |call: &Value| ["at", "channel", "reason", "caller"].map(|name| field_text(call, name)).to_vec();
     out.print_line("");
-    out.print_table(&["suppressed at", "channel", "reason", "caller"], calls.iter().map(row).collect());
+    out.print_table(&["duplicate call at", "channel", "reason", "caller"], calls.iter().map(row).collect());
 }

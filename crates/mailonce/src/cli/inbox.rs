@@ -1,4 +1,4 @@
-//! Inboxes from a shell: make them, wait for mail, take codes and links.
+//! `inbox`, `watch`, `wait` and `take`: inboxes, waiting for messages, and consuming codes and links.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -10,106 +10,110 @@ use tokio::time::Instant;
 use super::{
     ServerArgs, UsageError,
     client::{CliClient, ServerProblem},
+    listing::{PageArgs, fetch_list, show_list},
     progress::Progress,
 };
 use crate::cli::{
     error::CliError,
-    printer::{Printer, display_text, field_text, sanitize},
+    printer::{Printer, display_text, field_text, print_stderr, sanitize},
 };
 
-/// The longest wait that one call of the API grants, in seconds.
+/// Longest wait that one API call allows, in seconds.
 const MAX_WAIT_PER_CALL_S: u64 = 55;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InboxVerb {
-    /// Make an inbox; a random address unless you choose one
+    /// Create an inbox, with a random address unless you choose one
     Create(CreateInboxArgs),
     /// List inboxes, newest first
     List {
         #[command(flatten)]
         reach: ServerArgs,
+        #[command(flatten)]
+        page: PageArgs,
     },
     /// Show one inbox
     Show {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Its id or address
+        /// Id or address of the inbox
         inbox: String,
     },
-    /// List messages, newest first
+    /// List the messages of an inbox, newest first
     Messages {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Its id or address
+        /// Id or address of the inbox
         inbox: String,
-        /// At most so many
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
+        #[command(flatten)]
+        page: PageArgs,
     },
-    /// Read one message; --model shows it as a model sees it
+    /// Show one message; --model shows it as a model sees it
     Read {
         #[command(flatten)]
         reach: ServerArgs,
-        /// The message's id
+        /// Id of the message
         message: String,
-        /// min, plain or full
+        /// How much to show: min (visible text), plain (all text) or full (with HTML)
         #[arg(long, default_value = "min")]
         view: String,
-        /// What the tool read_message gives a model: everything of strangers inside fences, codes hidden
+        /// Show what the MCP tool read_message gives a model: untrusted text is marked, codes are hidden
         #[arg(long, conflicts_with = "view")]
         model: bool,
     },
-    /// Every arrival with what became of it
+    /// List the deliveries to an inbox with their outcome, also duplicates and rejected mail
     Deliveries {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Its id or address
+        /// Id or address of the inbox
         inbox: String,
+        #[command(flatten)]
+        page: PageArgs,
     },
-    /// Let it refuse mail from now on; its history stays
+    /// Reject further mail to an inbox, and keep its messages
     Expire {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Its id or address
+        /// Id or address of the inbox
         inbox: String,
     },
-    /// Give it a new random address; the old one reaches nobody any more
+    /// Give an inbox a new random address; mail to the old one is rejected
     Rotate {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Its id or address
+        /// Id or address of the inbox
         inbox: String,
     },
-    /// Remove it with everything in it
+    /// Delete an inbox with its messages
     Delete {
         #[command(flatten)]
         reach: ServerArgs,
-        /// Its id or address
+        /// Id or address of the inbox
         inbox: String,
     },
 }
 
-/// An inbox to make.
+/// A new inbox.
 #[derive(Debug, Args)]
 pub(crate) struct CreateInboxArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// The whole address
+    /// Address of the inbox
     #[arg(long)]
     address: Option<String>,
-    /// What stands before the @
+    /// Part of the address before the @
     #[arg(long)]
     username: Option<String>,
-    /// What stands behind it
+    /// Part of the address after the @
     #[arg(long)]
     domain: Option<String>,
-    /// How long it takes mail: 30m, 24h, 7d
+    /// How long the inbox accepts mail, such as 30m, 24h or 7d; default: forever
     #[arg(long)]
     ttl: Option<String>,
-    /// The same again makes no second inbox
+    /// Your id for the inbox; creating it again with the same id returns the first inbox
     #[arg(long)]
     client_id: Option<String>,
-    /// The agent it is for
+    /// Name of the agent that uses the inbox
     #[arg(long)]
     agent: Option<String>,
 }
@@ -134,9 +138,9 @@ pub(super) fn show_rows(out: &Printer, page: &Value, heads: &[&str], row: impl F
     out.print_table(heads, data.iter().map(row).collect());
 }
 
-const INBOX_FIELDS: &[&str] = &["id", "address", "agent", "client_id", "created_at", "expires_at", "messages"];
+const INBOX_FIELDS: &[&str] = &["id", "address", "agent", "client_id", "created_at", "expires_at", "message_count"];
 
-/// Verbs about inboxes.
+/// Runs a verb of `inbox`.
 pub(super) async fn inbox(out: &Printer, verb: InboxVerb) -> anyhow::Result<ExitCode> {
     match verb {
         InboxVerb::Create(args) => {
@@ -154,18 +158,18 @@ pub(super) async fn inbox(out: &Printer, verb: InboxVerb) -> anyhow::Result<Exit
             let (_, made) = CliClient::find(&reach)?.call(Method::POST, "/v1/inboxes", None, Some(&body)).await?;
             show(out, &made, INBOX_FIELDS);
         }
-        InboxVerb::List { reach } => {
-            let page = CliClient::find(&reach)?.get("/v1/inboxes?limit=100").await?;
-            show_rows(out, &page, &["~address", "~agent", "messages", "expires", "id"], |inbox| {
-                ["address", "agent", "messages", "expires_at", "id"].map(|name| field_text(inbox, name)).to_vec()
+        InboxVerb::List { reach, page } => {
+            let page = fetch_list(&CliClient::find(&reach)?, "/v1/inboxes", Vec::new(), &page).await?;
+            show_list(out, &page, &["~address", "~agent", "messages", "expires", "id"], |inbox| {
+                ["address", "agent", "message_count", "expires_at", "id"].map(|name| field_text(inbox, name)).to_vec()
             });
         }
         InboxVerb::Show { reach, inbox } => {
             show(out, &CliClient::find(&reach)?.get(&inbox_path(&inbox)).await?, INBOX_FIELDS);
         }
-        InboxVerb::Messages { reach, inbox, limit } => {
-            let path = format!("{}/messages?limit={limit}", inbox_path(&inbox));
-            show_messages(out, &CliClient::find(&reach)?.get(&path).await?);
+        InboxVerb::Messages { reach, inbox, page } => {
+            let path = format!("{}/messages", inbox_path(&inbox));
+            show_messages(out, &fetch_list(&CliClient::find(&reach)?, &path, Vec::new(), &page).await?);
         }
         InboxVerb::Read { reach, message, model: true, .. } => {
             read_as_model(out, &CliClient::find(&reach)?, &message).await?;
@@ -174,11 +178,12 @@ pub(super) async fn inbox(out: &Printer, verb: InboxVerb) -> anyhow::Result<Exit
             let path = format!("/v1/messages/{}?view={}", percent_encode(&message), percent_encode(&view));
             show_message(out, &CliClient::find(&reach)?.get(&path).await?);
         }
-        InboxVerb::Deliveries { reach, inbox } => show_deliveries(out, &reach, &inbox).await?,
+        InboxVerb::Deliveries { reach, inbox, page } => show_deliveries(out, &reach, &inbox, &page).await?,
         InboxVerb::Expire { reach, inbox } => {
             let body = json!({ "ttl": "0s" });
-            let (_, now) = CliClient::find(&reach)?.call(Method::PATCH, &inbox_path(&inbox), None, Some(&body)).await?;
-            show(out, &now, INBOX_FIELDS);
+            let (_, expired) =
+                CliClient::find(&reach)?.call(Method::PATCH, &inbox_path(&inbox), None, Some(&body)).await?;
+            show(out, &expired, INBOX_FIELDS);
         }
         InboxVerb::Rotate { reach, inbox } => {
             let path = format!("{}/rotate", inbox_path(&inbox));
@@ -196,7 +201,7 @@ pub(super) async fn inbox(out: &Printer, verb: InboxVerb) -> anyhow::Result<Exit
 }
 
 fn show_messages(out: &Printer, page: &Value) {
-    show_rows(out, page, &["received", "~from", "~subject", "has", "state", "id"], |message| {
+    show_list(out, page, &["received", "~from", "~subject", "has", "state", "id"], |message| {
         let has: Vec<&str> = message["has"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         vec![
             field_text(message, "received_at"),
@@ -209,13 +214,13 @@ fn show_messages(out: &Printer, page: &Value) {
     });
 }
 
-/// The addresses of a reply, with what speaks against them.
+/// The recipients of a reply, with warnings about them.
 fn replies_go_to(to: &Value, flags: &Value) -> String {
-    let all = |list: &Value| {
-        let words = list.as_array().into_iter().flatten();
-        words.map(|word| sanitize(word.as_str().unwrap_or_default(), false)).collect::<Vec<_>>().join(", ")
+    let join = |list: &Value| {
+        let items = list.as_array().into_iter().flatten();
+        items.map(|item| sanitize(item.as_str().unwrap_or_default(), false)).collect::<Vec<_>>().join(", ")
     };
-    match (all(to), all(flags)) {
+    match (join(to), join(flags)) {
         (to, _) if to.is_empty() => "-".to_owned(),
         (to, flags) if flags.is_empty() => to,
         (to, flags) => format!("{to}  (warning: {flags})"),
@@ -229,7 +234,7 @@ fn show_message(out: &Printer, message: &Value) {
     let facts = [
         ("from", display_text(&message["from"]["address"])),
         ("authenticated", display_text(&message["auth"]["verdict"])),
-        ("replies go to", replies_go_to(&message["reply"]["to"], &message["reply"]["flags"])),
+        ("replies go to", replies_go_to(&message["reply_target"]["to"], &message["reply_target"]["flags"])),
         ("subject", display_text(&message["subject"])),
         ("received", field_text(message, "received_at")),
         ("thread", display_text(&message["thread_id"])),
@@ -247,7 +252,7 @@ fn show_message(out: &Printer, message: &Value) {
     }
 }
 
-/// Asks the very tool that models ask.
+/// Shows a message as the MCP tool `read_message` gives it to a model.
 async fn read_as_model(out: &Printer, client: &CliClient, message: &str) -> anyhow::Result<()> {
     let params = json!({ "name": "read_message", "arguments": { "message": message } });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
@@ -277,39 +282,81 @@ async fn read_as_model(out: &Printer, client: &CliClient, message: &str) -> anyh
     Ok(())
 }
 
-async fn show_deliveries(out: &Printer, reach: &ServerArgs, inbox: &str) -> anyhow::Result<()> {
+async fn show_deliveries(out: &Printer, reach: &ServerArgs, inbox: &str, page: &PageArgs) -> anyhow::Result<()> {
     let client = CliClient::find(reach)?;
     let id = display_text(&client.get(&inbox_path(inbox)).await?["id"]);
-    let page = client.get(&format!("/v1/deliveries?inbox={id}&limit=100")).await?;
-    show_rows(out, &page, &["received", "by", "state", "reason", "~from", "id"], |delivery| {
+    let page = fetch_list(&client, "/v1/deliveries", vec![("inbox", Some(id))], page).await?;
+    show_list(out, &page, &["received", "via", "state", "reason", "~from", "id"], |delivery| {
         ["received_at", "intake", "state", "reason", "sender", "id"].map(|name| field_text(delivery, name)).to_vec()
     });
     Ok(())
 }
 
-/// What to wait for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WatchVerb {
+    /// Start a watch: one run that waits for mail, with a deadline and a budget of resends
+    Create(CreateWatchArgs),
+}
+
+/// A new watch.
+#[derive(Debug, Args)]
+pub(crate) struct CreateWatchArgs {
+    #[command(flatten)]
+    reach: ServerArgs,
+    /// Id or address of the inbox
+    inbox: String,
+    /// How often the agent may request the mail again
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    budget: u32,
+    /// When the watch ends: a duration such as 10m, or an RFC 3339 time; at most 7d
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    deadline: String,
+    /// Only count mail from authenticated senders
+    #[arg(long)]
+    require_auth: bool,
+    /// Idempotency key: a retry with the same key returns the same watch
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+}
+
+/// Runs a verb of `watch`.
+pub(super) async fn watch(out: &Printer, verb: WatchVerb) -> anyhow::Result<ExitCode> {
+    let WatchVerb::Create(args) = verb;
+    let body = json!({ "budget": args.budget, "deadline": args.deadline, "require_auth": args.require_auth });
+    let path = format!("{}/watches", inbox_path(&args.inbox));
+    let client = CliClient::find(&args.reach)?;
+    let (_, watch) = client.call(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
+    show(out, &watch, &["id", "inbox_id", "started_at", "deadline", "budget", "resends_used", "require_auth"]);
+    if !out.is_json() {
+        let (inbox, id) = (&args.inbox, display_text(&watch["id"]));
+        print_stderr(&format!("Wait for its mail: mailonce wait {inbox} --watch {id}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Filters of `wait`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// The inbox's id or address
+    /// Id or address of the inbox
     inbox: String,
-    /// Seconds to wait
+    /// Timeout in seconds
     #[arg(long, default_value_t = 30)]
     timeout: u64,
-    /// Only after this cursor; `0` is the very start
+    /// Only messages after this cursor; `0` includes every message; default: new messages
     #[arg(long)]
     after: Option<String>,
-    /// An address, or @domain
+    /// Only messages from this address or @domain
     #[arg(long)]
     from: Option<String>,
-    /// Part of the subject
+    /// Only messages with this text in the subject
     #[arg(long)]
     subject: Option<String>,
-    /// code or link
+    /// Only messages that contain a code or a link: code or link
     #[arg(long)]
     has: Option<String>,
-    /// The id of a watch
+    /// Id of a watch, from `watch create`
     #[arg(long)]
     watch: Option<String>,
 }
@@ -329,12 +376,12 @@ impl WaitArgs {
     }
 }
 
-/// Waits for a message. `None` when none came.
+/// Waits for a message. `None` on timeout.
 async fn wait_for(client: &CliClient, args: &WaitArgs) -> anyhow::Result<Option<Value>> {
-    let _sign = Progress::spinner(&format!("waiting up to {} s for mail to {}", args.timeout, args.inbox));
+    let _spinner = Progress::spinner(&format!("waiting up to {} s for mail to {}", args.timeout, args.inbox));
     let end = Instant::now() + Duration::from_secs(args.timeout);
     loop {
-        // The server counts whole seconds; a part of one is waited for as one, so that nobody gives up early.
+        // The server takes whole seconds. Rounding up avoids giving up early.
         let left = end.saturating_duration_since(Instant::now());
         let left = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(MAX_WAIT_PER_CALL_S);
         let (status, arrived) = client.call(Method::GET, &args.path(left), None, None).await?;
@@ -347,11 +394,11 @@ async fn wait_for(client: &CliClient, args: &WaitArgs) -> anyhow::Result<Option<
     }
 }
 
-/// Waits for a message.
+/// Runs `wait`.
 pub(super) async fn wait(out: &Printer, args: WaitArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.reach)?;
     let Some(arrived) = wait_for(&client, &args).await? else {
-        let next = "wait again, or longer with --timeout; --after 0 counts what came before";
+        let next = "wait longer with --timeout; --after 0 also finds messages that are already there";
         return Err(CliError::timeout(format!("no message within {} s", args.timeout), next).into());
     };
     if out.is_json() {
@@ -362,37 +409,37 @@ pub(super) async fn wait(out: &Printer, args: WaitArgs) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to take, and for whom.
+/// Which code or link to take, and what for.
 #[derive(Debug, Args)]
 pub(crate) struct TakeArgs {
     #[command(flatten)]
     reach: ServerArgs,
-    /// The inbox's id or address, or the id of an artifact with --artifact
+    /// Id or address of the inbox; with --artifact, id of the artifact
     inbox: String,
-    /// code or link
+    /// What to take: code or link
     #[arg(long = "type", value_name = "TYPE", default_value = "code")]
     kind: String,
-    /// The account, workflow or run it is for: the same gets it again, another does not
-    #[arg(long = "for", value_name = "WHO")]
+    /// What it is for, such as signup-7; only the same purpose gets the same code or link again
+    #[arg(long = "for", value_name = "PURPOSE")]
     purpose: String,
-    /// Only from this address, or @domain
+    /// Only from messages of this address or @domain
     #[arg(long)]
     from: Option<String>,
-    /// Only with this in its subject
+    /// Only from messages with this text in the subject
     #[arg(long)]
     subject: Option<String>,
-    /// The id of the watch it belongs to
+    /// Id of a watch, from `watch create`
     #[arg(long)]
     watch: Option<String>,
-    /// Wait so many seconds for it to arrive
+    /// Seconds to wait for it to arrive
     #[arg(long)]
     wait: Option<u64>,
-    /// The first argument names an artifact
+    /// The argument is the id of an artifact, not an inbox
     #[arg(long, conflicts_with_all = ["from", "subject", "wait"])]
     artifact: bool,
 }
 
-/// Takes a code or link, once.
+/// Runs `take`.
 pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.reach)?;
     let taken = if args.artifact {
@@ -407,7 +454,7 @@ pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCo
         Ok((_, taken)) => out.print_line(&display_text(&taken["artifact"]["value"])),
         Err(error) if is_missing(&error) && args.wait.is_some() => {
             let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
-            return Err(CliError::timeout(detail, "take it again later, or wait longer with --wait").into());
+            return Err(CliError::timeout(detail, "try again later, or wait longer with --wait").into());
         }
         Err(error) => return Err(error),
     }
@@ -415,12 +462,12 @@ pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCo
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<ServerProblem>().is_some_and(|told| told.0["code"] == "not_found")
+    error.downcast_ref::<ServerProblem>().is_some_and(|problem| problem.0["code"] == "not_found")
 }
 
 async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<(u16, Value)> {
     if args.kind != "code" && args.kind != "link" {
-        return Err(UsageError("--type is code or link".into()).into());
+        return Err(UsageError("--type must be code or link".into()).into());
     }
     let mut body = json!({ "type": args.kind, "for": args.purpose, "watch": args.watch });
     body["match"] = json!({ "from": args.from, "subject": args.subject });

@@ -1,4 +1,4 @@
-//! `mcp`: the tools over pipes, and where clients find them.
+//! `mcp`: the MCP tools over stdin and stdout, and the configuration of MCP clients.
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use crate::mcp::{
     stdio,
 };
 
-/// The tools for a client that starts us.
+/// Options of `mcp`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
@@ -22,11 +22,11 @@ pub(crate) struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 enum McpVerb {
-    /// Write the configuration of the usual clients, after showing it
+    /// Add mailonce to Claude Code, Cursor and other MCP clients, after showing the changes
     Install(InstallArgs),
 }
 
-/// Serves a client over pipes, or tells clients where we are.
+/// Serves a client over stdin and stdout, or configures clients.
 pub(super) async fn mcp(out: &Printer, args: McpArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
         None => stdio::run(args.reach).await,

@@ -1,6 +1,7 @@
-//! The command line. Data goes to stdout, talk to stderr; JSON when piped or with `--json`.
+//! The command line. Data goes to stdout, messages to stderr; JSON when piped or with `--json`.
 
 mod admin;
+mod api_keys;
 mod backup;
 mod bench;
 pub(crate) mod client;
@@ -14,6 +15,7 @@ mod handoff;
 pub(crate) mod http_client;
 mod idempotency_keys;
 mod inbox;
+mod listing;
 mod mcp;
 pub(crate) mod printer;
 pub(crate) mod private_file;
@@ -34,13 +36,22 @@ use crate::config::{Config, Flags, default_data_dir};
 use error::CliError;
 use printer::Printer;
 
-/// What stands below the help of the whole.
+/// Shown below `mailonce --help`.
 const AFTER_HELP: &str = "\
-Exit codes: 0 done or replayed, 2 nothing came in time, 3 held for a person, 4 accepted and in flight,
-5 failed or refused, 6 the key means something else, 7 nobody can tell, 64 wrong usage, 74 no output.
+Exit codes:
+   0  done; an email was accepted, sent, or already accepted before
+   2  timeout: nothing arrived in time, or the server did not answer
+   3  the email is held until a person decides
+   4  --wait ran out of time while the email was on its way
+   5  failed or refused
+   6  the idempotency key belongs to a different email
+   7  nobody can tell whether the email was sent
+  64  wrong usage
+  74  the output could not be written
+
 Errors go to stderr with a code and the next step.";
 
-/// Email happens once.
+/// Send and receive email exactly once: an idempotent email gateway
 #[derive(Debug, Parser)]
 #[command(
     name = "mailonce",
@@ -51,119 +62,122 @@ Errors go to stderr with a code and the next step.";
     after_help = AFTER_HELP
 )]
 pub struct Cli {
-    /// Print JSON even on a terminal, errors too
+    /// Print JSON, also on a terminal and for errors
     #[arg(long, global = true)]
     json: bool,
-    /// Print words and tables even into a pipe
+    /// Print text and tables, also into a pipe
     #[arg(long, global = true, conflicts_with = "json")]
     plain: bool,
     #[command(subcommand)]
     verb: CliVerb,
 }
 
-/// How client verbs reach a server.
+/// The server that a command calls.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Base URL of the API; else the file that a running `dev` left in its data directory
+    /// Base URL of the server; default: the `mailonce dev` that runs on the data directory
     #[arg(long, env = "MAILONCE_URL", value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// API key; else the one of a running `dev`
+    /// API key; default: the key of the running `mailonce dev`
     #[arg(long, env = "MAILONCE_API_KEY", value_name = "KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
-    /// Where to look for a running `dev`
+    /// Data directory of the running `mailonce dev`
     #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = default_data_dir())]
     pub(crate) data: std::path::PathBuf,
-    /// Certificate authorities to trust besides the public ones, as PEM
+    /// PEM file with certificate authorities to trust in addition to the public ones
     #[arg(long, env = "MAILONCE_CA_FILE", value_name = "FILE")]
     pub(crate) ca_file: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum CliVerb {
-    /// Run everything on this machine with nothing configured: embedded ledger, sandbox, a ready key
+    /// Run a server for development: no configuration, SQLite, a sandbox for mail, an API key
     Dev(Flags),
-    /// Run as a service
+    /// Run a server for production
     Serve(Flags),
-    /// Send an email once
+    /// Send an email
     Send(Box<send::SendArgs>),
-    /// Work with keys, the names of wishes
+    /// Derive, inspect, extend and forget idempotency keys
     #[command(subcommand)]
     Key(idempotency_keys::KeyVerb),
-    /// Look at emails, take them back, decide about them
+    /// List, show, cancel, reschedule, resend and resolve emails
     #[command(subcommand)]
     Emails(emails::EmailsVerb),
-    /// Work with inboxes and their messages
+    /// Create and manage inboxes, and read their messages
     #[command(subcommand)]
     Inbox(inbox::InboxVerb),
     /// Wait for a message
     Wait(inbox::WaitArgs),
-    /// Take a code or link, once
+    /// Start watches
+    #[command(subcommand)]
+    Watch(inbox::WatchVerb),
+    /// Take a one-time code or link from a message
     Take(inbox::TakeArgs),
     /// Print events as they happen
     Tail(tail::TailArgs),
-    /// Receive webhooks on this machine, and tell receivers again
+    /// Create and list webhook endpoints, forward events to this machine, and replay notices
     #[command(subcommand)]
     Webhooks(webhooks::WebhooksVerb),
-    /// Answer a message, once
+    /// Reply to a message
     Reply(Box<conversation::ReplyArgs>),
-    /// Work with threads
+    /// List, show, lease and finish threads
     #[command(subcommand)]
     Thread(conversation::ThreadVerb),
-    /// Questions for people: list, show, resolve
+    /// List, show and answer questions for people
     #[command(subcommand)]
     Escalations(conversation::EscalationsVerb),
-    /// Give a model its tools over stdin and stdout, by a running server
+    /// Serve the MCP tools of a running server over stdin and stdout
     Mcp(Box<mcp::McpArgs>),
-    /// Let something happen, to try things out
+    /// Simulate incoming mail
     #[command(subcommand)]
     Simulate(simulate::SimulateVerb),
-    /// Work with API keys
+    /// Create, list and revoke API keys
+    #[command(subcommand, alias = "keys")]
+    ApiKeys(api_keys::ApiKeysVerb),
+    /// Create and list teams
     #[command(subcommand)]
-    Keys(admin::KeysVerb),
-    /// Work with teams
-    #[command(subcommand)]
-    Team(admin::TeamVerb),
-    /// Let all hand-off of the server rest: mail is accepted and waits
+    Team(api_keys::TeamVerb),
+    /// Pause hand-off: the server accepts mail and queues it
     Pause(ServerArgs),
-    /// Let hand-off go on
+    /// Resume hand-off
     Resume(ServerArgs),
-    /// See it happen
+    /// Run a demonstration
     #[command(subcommand)]
     Demo(demo::DemoVerb),
-    /// Ask any server what a retry does, and say what held
+    /// Test how a server handles retries and idempotency keys
     Prove(Box<prove::ProveArgs>),
-    /// Measure how fast a server accepts
+    /// Measure how fast a server accepts emails
     Bench(bench::BenchArgs),
-    /// Copy the ledger while it is used
+    /// Back up the SQLite ledger, also while a server uses it
     Backup(backup::BackupArgs),
-    /// Put a copy of the ledger in place
+    /// Restore a backup of the SQLite ledger
     Restore(backup::RestoreArgs),
-    /// Look after the key that encrypts the ledger's secrets
+    /// Show and rotate the key that encrypts the ledger's secrets
     #[command(subcommand)]
     Secrets(secrets::SecretsVerb),
     /// Print the OpenAPI document
     Openapi,
-    /// Bring the ledger's schema up to date
+    /// Create or upgrade the schema of the ledger
     Migrate(Flags),
-    /// Check this installation and say what to mend
+    /// Check this installation and suggest fixes
     Doctor(doctor::DoctorArgs),
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions {
-        /// Whose
+        /// Shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, of all or of one verb
+    /// Print the manual page of mailonce or of one command
     Man {
-        /// The verb's words: `send`, `inbox create`
+        /// Command, such as `send` or `inbox create`
         verb: Vec<String>,
     },
-    /// List every verb
+    /// List every command
     Commands,
-    /// Name every point at which a rig may stop this binary
+    /// List the failpoints of this binary
     #[cfg(feature = "failpoints")]
     #[command(hide = true)]
     Failpoints,
-    /// Fill a ledger with settled keys, for benchmarks
+    /// Fill a ledger with idempotency keys, for benchmarks
     #[command(hide = true)]
     BenchFill(admin::FillArgs),
 }
@@ -182,25 +196,25 @@ impl std::error::Error for UsageError {}
 
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
-    /// Nobody answered, or nothing came in time.
+    /// Nothing arrived in time, or the server did not answer.
     pub(crate) const TIMEOUT: u8 = 2;
-    /// Accepted and held for a person.
+    /// The email is held until a person decides.
     pub(crate) const HELD: u8 = 3;
-    /// Accepted and in flight.
+    /// `--wait` ran out of time while the email was on its way.
     pub(crate) const IN_FLIGHT: u8 = 4;
-    /// Failed.
+    /// Failed or refused.
     pub(crate) const FAILED: u8 = 5;
-    /// The key means something else.
+    /// The idempotency key belongs to a different email.
     pub(crate) const MISMATCH: u8 = 6;
-    /// Nobody can tell.
+    /// Nobody can tell whether the email was sent.
     pub(crate) const UNKNOWN: u8 = 7;
-    /// The call was wrong.
+    /// Wrong usage.
     pub(crate) const USAGE: u8 = 64;
-    /// The output cannot be written.
+    /// The output could not be written.
     pub(crate) const OUTPUT: u8 = 74;
 }
 
-/// Parse, dispatch, exit code.
+/// Parses the arguments, runs the command, and returns its exit code.
 pub fn main() -> ExitCode {
     use_small_pages();
     let cli = match Cli::try_parse() {
@@ -217,13 +231,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Help and version are answers; everything else is a usage error, 64 as in sysexits.
+/// Prints help and the version; everything else is a usage error, 64 as in sysexits.
 fn parse_failure(error: &clap::Error) -> ExitCode {
-    let json = std::env::args_os().any(|word| word == "--json");
-    let lacks_verb = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if error.use_stderr() && (json || !lacks_verb) {
-        let trouble = if lacks_verb { CliError::missing_verb() } else { CliError::usage(&error.render().to_string()) };
-        return ExitCode::from(trouble.report(None, json));
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    let lacks_command = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.use_stderr() && (json || !lacks_command) {
+        let usage =
+            if lacks_command { CliError::missing_command() } else { CliError::usage(&error.render().to_string()) };
+        return ExitCode::from(usage.report(None, json));
     }
     match error.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -233,14 +248,14 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Huge pages make memory resident that thousands of waiting connections never touch: half as much again. Where they
-/// cannot be refused, that is all it costs.
+/// Disables transparent huge pages, which make memory resident that thousands of idle connections never touch: about
+/// half as much again. A failure costs only that memory.
 fn use_small_pages() {
     #[cfg(target_os = "linux")]
-    let _costs_memory = rustix::thread::disable_transparent_huge_pages(true);
+    let _ignored = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Runs a verb.
+/// Runs a command.
 async fn run(cli: Cli) -> ExitCode {
     let out = Printer::new(cli.json, cli.plain);
     let done = match cli.verb {
@@ -251,6 +266,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Emails(verb) => emails::emails(&out, verb).await,
         CliVerb::Inbox(verb) => inbox::inbox(&out, verb).await,
         CliVerb::Wait(args) => inbox::wait(&out, args).await,
+        CliVerb::Watch(verb) => inbox::watch(&out, verb).await,
         CliVerb::Take(args) => inbox::take(&out, args).await,
         CliVerb::Tail(args) => tail::tail(&out, args).await,
         CliVerb::Webhooks(verb) => webhooks::webhooks(&out, verb).await,
@@ -259,8 +275,8 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Escalations(verb) => conversation::escalations(&out, verb).await,
         CliVerb::Mcp(args) => mcp::mcp(&out, *args).await,
         CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
-        CliVerb::Keys(verb) => admin::keys(&out, verb).await,
-        CliVerb::Team(verb) => admin::team(&out, verb).await,
+        CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
+        CliVerb::Team(verb) => api_keys::team(&out, verb).await,
         CliVerb::Pause(reach) => handoff::pause(&out, &reach).await,
         CliVerb::Resume(reach) => handoff::resume(&out, &reach).await,
         CliVerb::Demo(verb) => demo::demo(&out, verb).await,
@@ -287,27 +303,27 @@ async fn run(cli: Cli) -> ExitCode {
     };
     match (done, out.write_failure()) {
         (Err(error), _) => report_error(&error, cli.json),
-        // Whoever called has no answer, however it went.
+        // The caller has no output, whether or not the command succeeded.
         (Ok(_), Some(error)) => ExitCode::from(CliError::output(error).report(None, cli.json)),
         (Ok(code), None) => code,
     }
 }
 
-/// Says what went wrong and gives the code for it.
+/// Prints an error and returns its exit code.
 fn report_error(error: &anyhow::Error, json: bool) -> ExitCode {
     ExitCode::from(CliError::from_error(error).report(Some(error), json))
 }
 
-/// Reads the configuration with the process's environment.
+/// Reads the configuration from flags, the environment and the file.
 pub(crate) fn load_config(flags: &Flags) -> anyhow::Result<Config> {
     let loaded = Config::load(flags, |name| std::env::var(name).ok());
-    let wrong = |error: anyhow::Error| {
-        CliError::new("configuration", format!("{error:#}"), "correct it, then `mailonce doctor` looks again")
+    let invalid = |error: anyhow::Error| {
+        CliError::new("configuration", format!("{error:#}"), "correct it, then run `mailonce doctor`")
     };
-    Ok(loaded.map_err(wrong)?)
+    Ok(loaded.map_err(invalid)?)
 }
 
-/// Looks up one variable of the environment.
+/// Reads an environment variable that is not empty.
 pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

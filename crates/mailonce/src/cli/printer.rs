@@ -8,18 +8,18 @@ use std::{
 
 use super::table;
 
-/// How answers are shown.
+/// Prints results as text or JSON.
 pub(crate) struct Printer {
     json: bool,
     colour: bool,
-    /// Columns of the terminal. `None` where lines may be as long as they like.
+    /// Columns of the terminal. `None` means no limit.
     width: Option<usize>,
-    /// Why nothing more can be written.
+    /// The error that stopped the output.
     write_error: OnceLock<std::io::Error>,
 }
 
 impl Printer {
-    /// JSON when asked for or when nobody looks, unless words are wanted all the same.
+    /// JSON with `--json`, or into a pipe without `--plain`.
     pub(crate) fn new(json: bool, plain: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let colour = terminal && super::env("NO_COLOR").is_none() && super::env("TERM").as_deref() != Some("dumb");
@@ -31,7 +31,7 @@ impl Printer {
         }
     }
 
-    /// Whether machines read this.
+    /// Whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
@@ -41,7 +41,7 @@ impl Printer {
         self.print_raw(&format!("{value}\n"));
     }
 
-    /// Prints text as it is. What cannot be written is remembered, and nothing is written after it.
+    /// Prints text unchanged. Keeps the first error, and prints nothing after it.
     pub(crate) fn print_raw(&self, text: &str) {
         if self.write_error.get().is_some() {
             return;
@@ -52,22 +52,22 @@ impl Printer {
         }
     }
 
-    /// Whether nobody gets what is written any more, so that who prints without end can stop.
+    /// Whether the output is closed, so that endless output can stop.
     pub(crate) fn is_closed(&self) -> bool {
         self.write_error.get().is_some()
     }
 
-    /// Why not all was written. A reader that had enough is no trouble.
+    /// The error of the output. A reader that closed the pipe is not one.
     pub(crate) fn write_failure(&self) -> Option<&std::io::Error> {
         self.write_error.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)
     }
 
-    /// Prints a line for people.
+    /// Prints a line of text.
     pub(crate) fn print_line(&self, text: &str) {
         self.print_raw(&format!("{text}\n"));
     }
 
-    /// Prints a table for people. A head that begins with `~` names a column that may be cut where there is no room.
+    /// Prints a table. Columns whose head starts with `~` may be truncated.
     pub(crate) fn print_table(&self, heads: &[&str], rows: Vec<Vec<String>>) {
         if rows.is_empty() {
             return self.print_line(&self.dim("none"));
@@ -75,31 +75,31 @@ impl Printer {
         self.print_raw(&table::render(heads, &rows, self.width, |text| self.dim(text)));
     }
 
-    /// Names and values, one a line.
-    pub(crate) fn print_fields(&self, facts: &[(&str, String)]) {
-        let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, value) in facts {
+    /// Prints names and values, one per line.
+    pub(crate) fn print_fields(&self, fields: &[(&str, String)]) {
+        let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in fields {
             let value = table::wrap(value, width + 2, self.width);
             self.print_line(&format!("{}  {value}", self.dim(&format!("{name:width$}"))));
         }
     }
 
-    /// Quiet words.
+    /// Dimmed text.
     pub(crate) fn dim(&self, text: &str) -> String {
         self.colored("2", text)
     }
 
-    /// Words for what is well.
+    /// Text for success.
     pub(crate) fn green(&self, text: &str) -> String {
         self.colored("32", text)
     }
 
-    /// Words for what wants a look.
+    /// Text for a warning.
     pub(crate) fn yellow(&self, text: &str) -> String {
         self.colored("33", text)
     }
 
-    /// Words for what is not well.
+    /// Text for a failure.
     pub(crate) fn red(&self, text: &str) -> String {
         self.colored("31", text)
     }
@@ -114,14 +114,14 @@ impl Printer {
     }
 }
 
-/// What `COLUMNS` says, else what the terminal says.
+/// The width from `COLUMNS`, else from the terminal.
 fn terminal_width(terminal: bool) -> Option<usize> {
-    let said = super::env("COLUMNS").and_then(|text| text.parse().ok());
-    let asked = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    said.or_else(|| asked().filter(|_| terminal)).filter(|columns| *columns > 0)
+    let from_env = super::env("COLUMNS").and_then(|text| text.parse().ok());
+    let from_terminal = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    from_env.or_else(|| from_terminal().filter(|_| terminal)).filter(|columns| *columns > 0)
 }
 
-/// A value in words. Mail is hostile: what a terminal would obey becomes a space.
+/// A value as text. Mail is untrusted: control characters become spaces.
 pub(crate) fn display_text(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
@@ -133,13 +133,13 @@ pub(crate) fn display_text(value: &Value) -> String {
     }
 }
 
-/// A member in words; times to the second.
+/// A member as text; times to the second.
 pub(crate) fn field_text(value: &Value, name: &str) -> String {
-    let found = display_text(&value[name]);
-    if matches!(name, "at" | "now") || name.ends_with("_at") { format_time(&found) } else { found }
+    let text = display_text(&value[name]);
+    if matches!(name, "at" | "ledger_time" | "deadline") || name.ends_with("_at") { format_time(&text) } else { text }
 }
 
-/// `2026-11-15T18:01:30.123Z` as people read it. Anything else stays.
+/// `2026-11-15T18:01:30.123Z` as `2026-11-15 18:01:30Z`. Other text is unchanged.
 pub(crate) fn format_time(time: &str) -> String {
     match (time.split_once('T'), time.ends_with('Z')) {
         (Some((day, clock)), true) if day.len() == 10 && clock.len() >= 9 => {
@@ -149,18 +149,18 @@ pub(crate) fn format_time(time: &str) -> String {
     }
 }
 
-/// Words of strangers without anything that a terminal would obey.
+/// Untrusted text without the control characters that a terminal would interpret.
 pub(crate) fn sanitize(text: &str, lines: bool) -> String {
-    let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if obeyed(c) && !(lines && (c == '\n' || c == '\t')) { ' ' } else { c }).collect()
+    let is_control = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if is_control(c) && !(lines && (c == '\n' || c == '\t')) { ' ' } else { c }).collect()
 }
 
-/// Says something on stderr.
+/// Prints a line to stderr.
 pub(crate) fn print_stderr(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
-/// Says what went wrong on stderr.
+/// Prints an error to stderr.
 pub(crate) fn print_stderr_error(text: &str) {
     print_stderr(&format!("mailonce: {text}"));
 }

@@ -1,7 +1,7 @@
-//! Files with secrets that `dev` leaves: their owner alone can read them, and nobody else can have put them there.
+//! Files in which `dev` keeps secrets. Only their owner can read them.
 //!
-//! A folder that somebody else prepared, such as a checked-out repository, may hold a file of the same name. Version
-//! control and archives leave such files readable to others, or as links; both are refused.
+//! A folder from elsewhere, such as a cloned repository, may contain a planted file of the same name. Version control
+//! and archives create files that others can read, or links. Both are refused.
 
 use anyhow::{Context as _, bail};
 use rustix::{fs::OFlags, process::geteuid};
@@ -14,9 +14,9 @@ use std::{
 
 use crate::wiring;
 
-/// Reads a file that this user wrote for themselves alone. `None` when there is none.
+/// Reads a file that only this user can read. `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
-    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).context("the flags of this system")?;
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).context("converting the open flags")?;
     let opened = OpenOptions::new().read(true).custom_flags(no_follow).open(path);
     let mut file = match opened {
         Ok(file) => file,
@@ -26,8 +26,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
-    let about = file.metadata().with_context(|| format!("reading {}", path.display()))?;
-    if let Some(why) = exposure(&about) {
+    let metadata = file.metadata().with_context(|| format!("reading {}", path.display()))?;
+    if let Some(why) = exposure(&metadata) {
         bail!(rejection_message(path, why));
     }
     let mut text = String::new();
@@ -35,21 +35,21 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Why a file is not this user's alone.
-pub(crate) fn exposure(about: &Metadata) -> Option<&'static str> {
-    if !about.is_file() {
-        Some("it is no file")
-    } else if about.uid() != geteuid().as_raw() {
+/// Why a file may have been written or read by others.
+pub(crate) fn exposure(metadata: &Metadata) -> Option<&'static str> {
+    if !metadata.is_file() {
+        Some("it is not a regular file")
+    } else if metadata.uid() != geteuid().as_raw() {
         Some("it belongs to another user")
     } else {
-        (about.mode() & 0o077 != 0).then_some("others can read or write it")
+        (metadata.mode() & 0o077 != 0).then_some("others can read or write it")
     }
 }
 
-/// Writes a file that its owner alone can read. It takes the place of whatever has the name, links included.
+/// Writes a file that only its owner can read. Replaces an existing file or link of that name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    wiring::create_private_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+    wiring::create_private_dir(folder).with_context(|| format!("creating {}", folder.display()))?;
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let written = create(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path));
     if written.is_err() {
@@ -68,11 +68,11 @@ fn create(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn is_link(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|about| about.file_type().is_symlink())
+    path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_symlink())
 }
 
 fn rejection_message(path: &Path, why: &str) -> String {
-    format!("{} was not left by `mailonce dev`: {why}. Remove it if you do not know it", path.display())
+    format!("{} was not written by `mailonce dev`: {why}. Remove it if you do not know it", path.display())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `dev` and `serve`: the two ways to run.
+//! `dev` and `serve`: run a server for development or production.
 
 use anyhow::Context as _;
 use mailonce_core::{access::team::ApiKeyScope, outbound::email::Channel};
@@ -19,14 +19,14 @@ use crate::{
     wiring::{self, unrestricted_key},
 };
 
-/// What an agent may do: everything but decide.
+/// Scopes of the API key for agents: everything but decisions.
 pub(crate) const AGENT_SCOPES: [ApiKeyScope; 3] = [ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply];
-/// The domain that is local in `dev`.
+/// The domain of the inboxes of `dev`.
 const DEV_DOMAIN: &str = "mailonce.test";
 
-/// Logs go to stderr: words for people, JSON for collectors.
-fn init_logging(usual: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_new(env("MAILONCE_LOG").unwrap_or_else(|| usual.to_owned()));
+/// Logs to stderr: text on a terminal, else JSON.
+fn init_logging(default: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_new(env("MAILONCE_LOG").unwrap_or_else(|| default.to_owned()));
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     if std::io::stderr().is_terminal() {
@@ -36,21 +36,21 @@ fn init_logging(usual: &str) {
     }
 }
 
-/// Runs everything on this machine with nothing configured.
+/// Runs a server for development, without configuration.
 pub(super) async fn dev(out: &Printer, flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
     init_logging("warn");
     let stop = wiring::shutdown_signal()?;
     let mut config = load_config(flags)?;
-    // Every team may send from any address, unless the file says otherwise.
+    // Teams may send from any address, unless the configuration says otherwise.
     config.defaults.verify_domains.get_or_insert(false);
     config.dev_domains.push(DEV_DOMAIN.to_owned());
     config.clock_trusted.get_or_insert(true);
     let engine = wiring::open_engine(&config).await?;
     let key = dev_key(&engine, &config.data).await?;
     let agent_key = Some(agent_key(&engine, &config.data, &key).await?);
-    let doors = bind_listeners(&config).await?;
-    let url = config.url_at(doors.http_address()?);
-    let smtp = doors.smtp_address()?.map(|at| at.to_string());
+    let listeners = bind_listeners(&config).await?;
+    let url = config.url_at(listeners.http_address()?);
+    let smtp = listeners.smtp_address()?.map(|at| at.to_string());
     let inbox = dev_inbox(&engine, &key).await?;
     let dev = DevFile { url, api_key: key, agent_key, smtp };
     let file = write_dev_file(&config.data, &dev)?;
@@ -61,31 +61,32 @@ pub(super) async fn dev(out: &Printer, flags: &Flags, json: bool) -> anyhow::Res
         out.print_json(&json!({ "url": url, "api_key": api_key, "smtp": smtp, "inbox": inbox, "data": data }));
     }
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
-    let served = wiring::serve(engine, doors, &config, echo, stop).await;
+    let served = wiring::serve(engine, listeners, &config, echo, stop).await;
     std::fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
     served?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs as a service.
+/// Runs a server for production.
 pub(super) async fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
     init_logging("info");
     let stop = wiring::shutdown_signal()?;
     let config = load_config(flags)?;
     let engine = wiring::open_engine(&config).await?;
-    let next = "run `mailonce keys create` first, with the same --data or --store";
-    let keyless = |_none| CliError::new("no_api_key", "there is no API key yet, so nobody could call it", next);
+    let next = "run `mailonce api-keys create` first, with the same --data or --store";
+    let keyless =
+        |_none| CliError::new("no_api_key", "there is no API key yet, so no client could call the server", next);
     wiring::require_api_key(&engine).await.map_err(keyless)?;
-    let doors = bind_listeners(&config).await?;
-    let smtp = doors.smtp_address()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
-    tracing::info!(http = %doors.http_address()?, smtp, store = store_kind(&config), handoff = config.handoff, "serving");
+    let listeners = bind_listeners(&config).await?;
+    let smtp = listeners.smtp_address()?.map_or_else(|| "off".to_owned(), |at| at.to_string());
+    tracing::info!(http = %listeners.http_address()?, smtp, store = store_kind(&config), handoff = config.handoff, "serving");
     let echo = env("MAILONCE_BENCH_ECHO").is_some();
-    wiring::serve(engine, doors, &config, echo, stop).await?;
+    wiring::serve(engine, listeners, &config, echo, stop).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens the doors. A port that is taken is told as such.
+/// Binds the listeners. A port that is in use gets its own error.
 async fn bind_listeners(config: &Config) -> anyhow::Result<wiring::BoundListeners> {
     wiring::bind_listeners(config).await.map_err(|error| {
         let taken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::AddrInUse;
@@ -96,8 +97,9 @@ async fn bind_listeners(config: &Config) -> anyhow::Result<wiring::BoundListener
             Some(at) if error.to_string().contains("SMTP") => (at, "--smtp"),
             _ => (config.http, "--http"),
         };
-        let next = format!("stop what listens there, or choose another with `{flag} ADDR`; port 0 is a free one");
-        CliError::new("port_taken", format!("something listens on {at} already"), next).into()
+        let next =
+            format!("stop the other process, or choose another address with `{flag} ADDR`; port 0 picks a free port");
+        CliError::new("port_taken", format!("another process listens on {at}"), next).into()
     })
 }
 
@@ -108,50 +110,53 @@ fn store_kind(config: &Config) -> &'static str {
     }
 }
 
-/// The key of `dev`: the one that `MAILONCE_API_KEY` fixes, the one from last time, or a fresh one.
+/// The API key of `dev`: the value of `MAILONCE_API_KEY`, the key of the last run, or a new one.
 pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<String> {
-    let kept = data.join(DEV_KEY_FILE);
-    let last = private_file::read(&kept)?;
-    let about = unrestricted_key("dev", ApiKeyScope::ALL.to_vec());
-    let made = engine.ensure_api_key("default", about, env("MAILONCE_API_KEY").or(last)).await;
-    let secret = made.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
-    private_file::write(&kept, secret.as_bytes())?;
+    let file = data.join(DEV_KEY_FILE);
+    let last = private_file::read(&file)?;
+    let details = unrestricted_key("dev", ApiKeyScope::ALL.to_vec());
+    let key = engine.ensure_api_key("default", details, env("MAILONCE_API_KEY").or(last)).await;
+    let secret = key.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
+    private_file::write(&file, secret.as_bytes())?;
     Ok(secret)
 }
 
-/// The key that models get, of the same team: it sends, reads and answers, and decides nothing. The one from last time
-/// while it is good.
+/// The API key for models, of the same team: it can send, read and reply, but not decide. Reuses the key of the last run
+/// while it is valid.
 async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Result<String> {
-    let told = |problem: mailonce_core::problem::Problem| anyhow::anyhow!("making the agents' key: {}", problem.detail);
-    let dev = engine.authenticate(dev_key, Channel::Cli).await.map_err(told)?;
-    let kept = data.join(AGENT_KEY_FILE);
-    if let Some(last) = private_file::read(&kept)?
+    let failed = |problem: mailonce_core::problem::Problem| {
+        anyhow::anyhow!("creating the API key for agents: {}", problem.detail)
+    };
+    let dev = engine.authenticate(dev_key, Channel::Cli).await.map_err(failed)?;
+    let file = data.join(AGENT_KEY_FILE);
+    if let Some(last) = private_file::read(&file)?
         && let Ok(agent) = engine.authenticate(&last, Channel::Cli).await
         && agent.team.id == dev.team.id
         && !agent.key.has_scope(ApiKeyScope::Admin)
     {
         return Ok(last);
     }
-    let about = unrestricted_key("agents of dev", AGENT_SCOPES.to_vec());
-    let made = engine.create_api_key(&dev, about, None).await.map_err(told)?.value;
-    private_file::write(&kept, made.secret.as_bytes())?;
-    Ok(made.secret)
+    let details = unrestricted_key("agents of dev", AGENT_SCOPES.to_vec());
+    let created = engine.create_api_key(&dev, details, None).await.map_err(failed)?.value;
+    private_file::write(&file, created.secret.as_bytes())?;
+    Ok(created.secret)
 }
 
-/// The inbox that is there from the first start.
+/// The inbox that exists from the first start.
 async fn dev_inbox(engine: &Engine, key: &str) -> anyhow::Result<String> {
-    let told = |problem: mailonce_core::problem::Problem| anyhow::anyhow!("making the first inbox: {}", problem.detail);
-    let caller = engine.authenticate(key, Channel::Cli).await.map_err(told)?;
-    let wish = NewInbox {
+    let failed =
+        |problem: mailonce_core::problem::Problem| anyhow::anyhow!("creating the first inbox: {}", problem.detail);
+    let caller = engine.authenticate(key, Channel::Cli).await.map_err(failed)?;
+    let inbox = NewInbox {
         username: Some("agent".into()),
         domain: Some(DEV_DOMAIN.into()),
         client_id: Some("dev".into()),
         ..NewInbox::default()
     };
-    Ok(engine.create_inbox(&caller, wish, None).await.map_err(told)?.value.address)
+    Ok(engine.create_inbox(&caller, inbox, None).await.map_err(failed)?.value.address)
 }
 
-/// Leaves a file that client verbs find.
+/// Writes the file by which client commands find the server.
 fn write_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::PathBuf> {
     let path = data.join(DEV_FILE);
     private_file::write(&path, &serde_json::to_vec(file)?)?;
@@ -160,30 +165,30 @@ fn write_dev_file(data: &Path, file: &DevFile) -> anyhow::Result<std::path::Path
 
 fn print_welcome(config: &Config, dev: &DevFile, inbox: &str) {
     let DevFile { url, api_key: key, smtp, .. } = dev;
-    let arrives = smtp
+    let inbound = smtp
         .as_ref()
-        .map_or_else(|| "no mail comes in: SMTP is off".to_owned(), |at| format!("mail comes in by SMTP at {at}"));
-    let place = match &config.store {
+        .map_or_else(|| "SMTP is off, so no mail arrives".to_owned(), |at| format!("receives mail by SMTP at {at}"));
+    let ledger = match &config.store {
         StoreLocation::Sqlite => format!("{}/ledger.db", config.data.display()),
         StoreLocation::Postgres(_) => "PostgreSQL".into(),
     };
     let mail = match config.default_transports().as_slice() {
-        [] => "captured by the sandbox; nothing leaves this machine".to_owned(),
-        names => format!("handed to {}", names.join(", then ")),
+        [] => "captured by the sandbox, nothing leaves this machine".to_owned(),
+        names => format!("sent via {}", names.join(", then ")),
     };
     print_stderr(&format!(
-        r#"mailonce {version}: email happens once
+        r#"mailonce {version}
 
   API      {url}
   docs     {url}/docs
   MCP      {url}/mcp, or `mailonce mcp install`
-  key      {key}
-  inbox    {inbox}, {arrives}
-  ledger   {place}
+  API key  {key}
+  inbox    {inbox}, {inbound}
+  ledger   {ledger}
   mail     {mail}
 
-Paste this twice. First it answers 202 and "outcome":"first", then 200, the same
-id and "outcome":"replayed". One email, however often you ask.
+Paste this twice. The first response is 202 with "outcome":"first", the second one
+200 with the same id and "outcome":"replayed": one email, however often you retry.
 
   curl -si {url}/v1/emails \
     -H 'Authorization: Bearer {key}' \
@@ -192,11 +197,11 @@ id and "outcome":"replayed". One email, however often you ask.
          "subject":"Order 4821","text":"Thank you for your order.",
          "intent":{{"type":"order.confirmation","entity":"order_4821"}}}}'
 
-Next, in another terminal here: mailonce demo storm · mcp install ·
-simulate inbound --code · doctor. Ctrl-C stops it."#,
+Try in another terminal in this folder: mailonce demo storm, mailonce mcp install,
+mailonce simulate inbound --code, mailonce doctor. Ctrl-C stops it."#,
         version = env!("CARGO_PKG_VERSION"),
     ));
     if !config.handoff || (config.store == StoreLocation::Sqlite && wiring::is_handoff_held(&config.data)) {
-        print_stderr("Hand-off is paused: mail is accepted and waits until `mailonce resume`.");
+        print_stderr("Hand-off is paused: mail is accepted and queued until `mailonce resume`.");
     }
 }

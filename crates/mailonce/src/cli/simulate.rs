@@ -1,4 +1,4 @@
-//! `simulate inbound`: a mail arrives at an inbox, through the real SMTP door.
+//! `simulate inbound`: delivers a mail to an inbox through the SMTP listener.
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -28,51 +28,51 @@ use crate::{
     entropy::OsEntropy,
 };
 
-/// The largest mail that is read from a file or stdin.
+/// Size limit of a mail from a file or stdin.
 const MAIL_BYTES: u64 = mailonce_core::limits::INBOUND_MAIL_BYTES as u64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimulateVerb {
-    /// Let a mail arrive: from a template, a file, or stdin (`-`)
+    /// Deliver a mail to an inbox: from a template, a file, or stdin (`-`)
     Inbound(InboundArgs),
 }
 
-/// The mail.
+/// The mail to deliver.
 #[derive(Debug, Args)]
 pub(crate) struct InboundArgs {
-    /// The recipient
+    /// Address of the recipient
     #[arg(long, default_value = "agent@mailonce.test")]
     to: String,
-    /// The sender
+    /// Address of the sender
     #[arg(long, default_value = "no-reply@example.com")]
     from: String,
-    /// The subject of the template
+    /// Subject
     #[arg(long)]
     subject: Option<String>,
-    /// The text of the template
+    /// Text
     #[arg(long)]
     text: Option<String>,
-    /// A one-time code in the template; a random one without a value
+    /// Include a one-time code; a random one without a value
     #[arg(long, num_args = 0..=1, default_missing_value = "")]
     code: Option<String>,
-    /// A link in the template; an example without a value
+    /// Include a link; an example without a value
     #[arg(long, num_args = 0..=1, default_missing_value = "")]
     link: Option<String>,
-    /// Deliver the very same mail so many times
+    /// Deliver the same mail this number of times
     #[arg(long, default_value_t = 1, value_name = "N")]
     duplicate: u32,
-    /// A whole mail instead of the template: a file, or - for stdin
+    /// File with a complete mail, instead of the template; `-` reads stdin
     #[arg(conflicts_with_all = ["subject", "text", "code", "link"])]
     file: Option<PathBuf>,
-    /// The SMTP address; else that of a running `dev`
+    /// Address of the SMTP listener; default: that of the running `mailonce dev`
     #[arg(long, env = "MAILONCE_SMTP_LISTEN", value_name = "ADDR")]
     smtp: Option<String>,
-    /// Where to look for a running `dev`
+    /// Data directory of the running `mailonce dev`
     #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = default_data_dir())]
     data: PathBuf,
 }
 
-/// Lets something happen.
+/// Runs a verb of `simulate`.
 pub(super) async fn simulate(out: &Printer, verb: SimulateVerb) -> anyhow::Result<ExitCode> {
     let SimulateVerb::Inbound(args) = verb;
     let mailbox = |flag: &str, text: &str| {
@@ -87,41 +87,44 @@ pub(super) async fn simulate(out: &Printer, verb: SimulateVerb) -> anyhow::Resul
         _ => dev_smtp_address(&args.data)?,
     };
     for _ in 0..args.duplicate.max(1) {
-        if let Err(said) = deliver(&smtp, &from, &to, &raw).await? {
-            let next = "make the inbox first: `mailonce inbox create --address ADDRESS`";
-            return Err(
-                CliError::new("not_taken", format!("{to} did not take it: {said}", to = to.as_str()), next).into()
-            );
+        if let Err(reply) = deliver(&smtp, &from, &to, &raw).await? {
+            let next = "create the inbox first: `mailonce inbox create --address ADDRESS`";
+            return Err(CliError::new(
+                "not_taken",
+                format!("{to} did not accept the mail: {reply}", to = to.as_str()),
+                next,
+            )
+            .into());
         }
     }
     let count = args.duplicate.max(1);
     if out.is_json() {
         out.print_json(&json!({ "to": to.as_str(), "delivered": count, "code": code, "link": link }));
     } else {
-        let times = if count == 1 { String::new() } else { format!(", {count} times the same") };
+        let times = if count == 1 { String::new() } else { format!(", {count} times") };
         out.print_line(&format!("delivered to {}{times}", to.as_str()));
-        let held = [("code", code), ("link", link)];
-        held.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).for_each(|(name, value)| {
+        let artifacts = [("code", code), ("link", link)];
+        artifacts.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).for_each(|(name, value)| {
             out.print_line(&format!("{name} {value}"));
-            print_stderr(&format!("take it once: mailonce take {} --type {name} --for signup-1", to.as_str()));
+            print_stderr(&format!("Take it: mailonce take {} --type {name} --for signup-1", to.as_str()));
         });
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a running `dev` takes mail.
+/// The SMTP address of the running `dev`.
 fn dev_smtp_address(data: &Path) -> Result<String, CliError> {
     let none = |detail: &str, next: &str| Err(CliError::new("no_server", detail, next));
     match read_dev_file(data).map(|dev| dev.smtp) {
         Ok(Some(smtp)) => Ok(smtp),
         Ok(None) => {
-            none("the running `dev` takes no mail: SMTP is off", "start it without `--smtp off`, or pass --smtp ADDR")
+            none("SMTP is off in the running `mailonce dev`", "start it without `--smtp off`, or pass --smtp ADDR")
         }
-        Err(_) => none("no SMTP address is known", "start `mailonce dev` here, or pass --smtp ADDR"),
+        Err(_) => none("no running `mailonce dev` was found", "start `mailonce dev` here, or pass --smtp ADDR"),
     }
 }
 
-/// The mail's bytes, and the code and link in it.
+/// The bytes of the mail, and its code and link.
 fn build_mail(
     args: &InboundArgs,
     (sender, from): (&NamedAddress, &Address),
@@ -138,25 +141,25 @@ fn build_mail(
         return Ok((to_crlf(&raw), None, None));
     }
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
-    let chance = random_number();
-    let code = args.code.clone().map(|code| if code.is_empty() { format!("{:06}", chance % 1_000_000) } else { code });
-    let example = || format!("https://{}/verify?token={:016x}", from.domain(), chance as u64);
+    let random = random_number();
+    let code = args.code.clone().map(|code| if code.is_empty() { format!("{:06}", random % 1_000_000) } else { code });
+    let example = || format!("https://{}/verify?token={:016x}", from.domain(), random as u64);
     let link = args.link.clone().map(|link| if link.is_empty() { example() } else { link });
     let about_code = code.as_ref().map(|code| format!("Your verification code is {code}.\nIt expires in 10 minutes."));
     let about_link = link.as_ref().map(|link| format!("Please confirm your email address:\n{link}"));
-    let said: Vec<String> = [args.text.clone(), about_code, about_link].into_iter().flatten().collect();
-    let body = if said.is_empty() { "Hello, this is a simulated mail.".into() } else { said.join("\n\n") };
-    let usual = if code.is_some() {
+    let paragraphs: Vec<String> = [args.text.clone(), about_code, about_link].into_iter().flatten().collect();
+    let body = if paragraphs.is_empty() { "Hello, this is a simulated mail.".into() } else { paragraphs.join("\n\n") };
+    let default_subject = if code.is_some() {
         "Your verification code"
     } else if link.is_some() {
         "Please confirm your email address"
     } else {
         "Hello"
     };
-    let subject = args.subject.clone().unwrap_or_else(|| usual.to_owned());
+    let subject = args.subject.clone().unwrap_or_else(|| default_subject.to_owned());
     let plain = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let raw = format!(
-        "From: {from}\nTo: {to}\nSubject: {subject}\nDate: {date}\nMessage-ID: <{chance:032x}@{domain}>\n\
+        "From: {from}\nTo: {to}\nSubject: {subject}\nDate: {date}\nMessage-ID: <{random:032x}@{domain}>\n\
          MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n{body}\n",
         from = header_mailbox(sender),
         to = header_mailbox(to),
@@ -167,7 +170,7 @@ fn build_mail(
     Ok((to_crlf(raw.as_bytes()), code, link))
 }
 
-/// A mailbox as a header has it, whatever its name is.
+/// A mailbox in header syntax.
 fn header_mailbox(mailbox: &NamedAddress) -> String {
     let NamedAddress { name, address } = mailbox;
     match name {
@@ -179,14 +182,14 @@ fn header_mailbox(mailbox: &NamedAddress) -> String {
     }
 }
 
-/// A number that nobody has seen before.
+/// A random number.
 fn random_number() -> u128 {
     let mut bytes = [0; 16];
     OsEntropy.fill(&mut bytes);
     u128::from_be_bytes(bytes)
 }
 
-/// Every line end as mail has it.
+/// Converts line ends to CRLF.
 fn to_crlf(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
     for line in raw.split_inclusive(|byte| *byte == b'\n') {
@@ -197,14 +200,14 @@ fn to_crlf(raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Hands it over. The inner error is what the server said.
+/// Delivers the mail. The inner error is the reply of the server.
 async fn deliver(smtp: &str, from: &Address, to: &Address, raw: &[u8]) -> anyhow::Result<Result<(), String>> {
-    let (host, port) = smtp.rsplit_once(':').context("an SMTP address is host:port")?;
-    let mut config = RelayConfig::new("simulate", host, port.parse().context("an SMTP address is host:port")?);
+    let (host, port) = smtp.rsplit_once(':').context("--smtp must be host:port")?;
+    let mut config = RelayConfig::new("simulate", host, port.parse().context("--smtp must be host:port")?);
     config.tls = TlsMode::None;
     let client = SmtpTransport::new(config)?;
     let id = Uuid::from_u128(random_number());
-    let parcel = FrozenEnvelope {
+    let envelope = FrozenEnvelope {
         team: TeamId(id),
         email: EmailId(id),
         handoff: 0,
@@ -215,7 +218,7 @@ async fn deliver(smtp: &str, from: &Address, to: &Address, raw: &[u8]) -> anyhow
         key: id,
         bytes: raw.into(),
     };
-    let reply = match client.prepare(parcel).await {
+    let reply = match client.prepare(envelope).await {
         Ok(ready) => ready.hand_over().await,
         Err(reply) => reply,
     };

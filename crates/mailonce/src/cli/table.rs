@@ -1,18 +1,18 @@
-//! Tables that fit: columns side by side, the long ones cut, and a block for each row where even that is too wide.
+//! Tables that fit the terminal: long columns are truncated; if that is not enough, each row becomes a block.
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Between two columns.
+/// Spaces between two columns.
 const COLUMN_GAP: usize = 2;
-/// What is left of a column that is cut, at the least.
+/// Minimum width of a truncated column.
 const MIN_COLUMN_WIDTH: usize = 12;
 
-/// The lines of a table. Heads that begin with `~` name columns that may be cut.
+/// Renders a table. Columns whose head starts with `~` may be truncated.
 pub(super) fn render(
     heads: &[&str],
     rows: &[Vec<String>],
     width: Option<usize>,
-    quiet: impl Fn(&str) -> String,
+    dim: impl Fn(&str) -> String,
 ) -> String {
     let names: Vec<&str> = heads.iter().map(|head| head.trim_start_matches('~')).collect();
     let widest =
@@ -22,19 +22,19 @@ pub(super) fn render(
     let elastic: Vec<usize> =
         (0..heads.len()).filter(|at| heads.get(*at).is_some_and(|head| head.starts_with('~'))).collect();
     if !shrink_to_fit(&mut widths, &elastic, width) {
-        return blocks(&names, rows, width, quiet);
+        return blocks(&names, rows, width, dim);
     }
     let head = render_row(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &widths);
     let body = rows.iter().map(|row| format!("{}\n", render_row(row, &widths)));
-    std::iter::once(format!("{}\n", quiet(&head))).chain(body).collect()
+    std::iter::once(format!("{}\n", dim(&head))).chain(body).collect()
 }
 
-/// Takes from the widest elastic columns until all fit. False when they cannot.
+/// Shrinks the widest elastic column until the row fits. False if it cannot.
 fn shrink_to_fit(widths: &mut [usize], elastic: &[usize], width: Option<usize>) -> bool {
     let Some(room) = width else { return true };
     loop {
-        let wanted = widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1);
-        if wanted <= room {
+        let needed = widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1);
+        if needed <= room {
             return true;
         }
         let widest = elastic.iter().copied().max_by_key(|at| widths.get(*at).copied().unwrap_or(0));
@@ -45,7 +45,7 @@ fn shrink_to_fit(widths: &mut [usize], elastic: &[usize], width: Option<usize>) 
     }
 }
 
-/// One row, padded but at its end.
+/// One row, without trailing spaces.
 fn render_row(cells: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (cell, width) in cells.iter().zip(widths) {
@@ -57,19 +57,19 @@ fn render_row(cells: &[String], widths: &[usize]) -> String {
     line.trim_end().to_owned()
 }
 
-/// Each row as names and values.
-fn blocks(names: &[&str], rows: &[Vec<String>], room: Option<usize>, quiet: impl Fn(&str) -> String) -> String {
+/// Renders each row as names and values.
+fn blocks(names: &[&str], rows: &[Vec<String>], room: Option<usize>, dim: impl Fn(&str) -> String) -> String {
     let width = names.iter().map(|name| display_width(name)).max().unwrap_or(0);
     let block = |row: &Vec<String>| {
-        let fact = |(name, cell): (&&str, &String)| {
-            format!("{}  {}\n", quiet(&format!("{name:width$}")), wrap(cell, width + COLUMN_GAP, room))
+        let line = |(name, cell): (&&str, &String)| {
+            format!("{}  {}\n", dim(&format!("{name:width$}")), wrap(cell, width + COLUMN_GAP, room))
         };
-        names.iter().zip(row).map(fact).collect::<String>()
+        names.iter().zip(row).map(line).collect::<String>()
     };
     rows.iter().map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// Words on as many lines as they need, each below the first. What is to be copied stays in one piece.
+/// Wraps text at spaces and indents the following lines. Words are never split, so that ids can be copied.
 pub(super) fn wrap(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(room) = width.map(|width| width.saturating_sub(indent).max(20)) else { return text.to_owned() };
     let (mut lines, mut used) = (String::new(), 0);
@@ -89,7 +89,7 @@ pub(super) fn wrap(text: &str, indent: usize, width: Option<usize>) -> String {
     lines
 }
 
-/// A cell with an ellipsis where it was cut. Colours are never cut: what has them is short.
+/// Truncates a cell with an ellipsis. Coloured cells are short, so that no colour code is cut.
 fn truncate(cell: &str, width: usize) -> String {
     if display_width(cell) <= width {
         return cell.to_owned();
@@ -105,7 +105,7 @@ fn truncate(cell: &str, width: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// Columns of a terminal that a text takes, without its colours.
+/// Width of a text on a terminal, without colour codes.
 fn display_width(text: &str) -> usize {
     let (mut count, mut colour) = (0, false);
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Events as they happen: a stream that comes back by itself where it was cut.
+//! `tail`: prints events as they happen. The stream reconnects where it was interrupted.
 
 use clap::Args;
 use mailonce_sdk::{EventQuery, Followed, Retry};
@@ -8,29 +8,29 @@ use std::{process::ExitCode, time::Duration};
 use super::{ServerArgs, client::CliClient};
 use crate::cli::printer::{Printer, display_text, field_text, print_stderr_error};
 
-/// The pause before another try.
+/// Delay before the next attempt.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Which events.
+/// Filters of `tail`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     pub(crate) reach: ServerArgs,
-    /// Begin after this cursor; `0` for the very start. Without it with the next event
+    /// Start after this cursor; `0` prints all events; default: new events
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// Only this type, such as `email.sent` or `message.*`; repeat for several
+    /// Only events of this type, such as `email.sent` or `message.*`; may be repeated
     #[arg(long = "type", value_name = "TYPE")]
     types: Vec<String>,
-    /// Only what is about the thing with this id
+    /// Only events about the email, message or other object with this id
     #[arg(long, value_name = "ID")]
     about: Option<String>,
-    /// End after so many events
+    /// Stop after this number of events
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
 
-/// Prints events until told to stop.
+/// Prints events until the user stops it.
 pub(super) async fn tail(out: &Printer, args: TailArgs) -> anyhow::Result<ExitCode> {
     let mut events = EventTail::open(&args)?;
     while let Some(event) = events.next().await? {
@@ -39,7 +39,7 @@ pub(super) async fn tail(out: &Printer, args: TailArgs) -> anyhow::Result<ExitCo
         } else {
             let at = out.dim(&field_text(&event, "at"));
             let kind = display_text(&event["type"]);
-            // The type names the kind; the id is what one copies.
+            // The type already names the kind of the object.
             out.print_line(&format!("{at}  {kind:<20}  {}", display_text(&event["about"]["id"])));
         }
         if out.is_closed() {
@@ -49,7 +49,7 @@ pub(super) async fn tail(out: &Printer, args: TailArgs) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Events one after the other, whatever becomes of the connection.
+/// A stream of events that survives lost connections.
 pub(super) struct EventTail {
     client: CliClient,
     stream: Followed,
@@ -62,12 +62,12 @@ impl EventTail {
         let types = (!args.types.is_empty()).then(|| args.types.join(","));
         let (after, about) = (args.after.clone(), args.about.clone());
         let query = EventQuery { after, kind: types, about, ..EventQuery::default() };
-        // Every failure is told, so none is repeated in silence.
+        // This loop retries and prints each error, so the SDK does not.
         let followed = client.sdk().max_retries(0).build()?.events.stream(query);
         Ok(Self { client, stream: followed, remaining: args.limit })
     }
 
-    /// The next event. `None` when there were as many as wanted. Only a refusal ends it.
+    /// The next event. `None` once the limit is reached. Fails only if the server refuses the request.
     pub(super) async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         if self.remaining == Some(0) {
             return Ok(None);
@@ -79,7 +79,7 @@ impl EventTail {
                     return Ok(Some(event));
                 }
                 Err(error) if error.retry == Retry::Same || error.status == 429 => {
-                    print_stderr_error(&format!("{:#}; trying again", self.client.to_error(error)));
+                    print_stderr_error(&format!("{:#}; retrying", self.client.to_error(error)));
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
                 Err(error) => return Err(self.client.to_error(error)),

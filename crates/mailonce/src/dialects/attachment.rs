@@ -1,16 +1,16 @@
-//! Files inside a dialect's JSON: base64, a list of numbers, or a Buffer as Node writes one. All mean the same bytes.
+//! Attachments in the JSON of a dialect. Their content is base64, a list of byte values, or a serialized Node `Buffer`.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::outbound::content::RawAttachment;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// The bytes of a file, as base64 whatever they came as.
+/// The content of an attachment, normalized to base64.
 #[derive(Clone, Debug)]
 pub(super) struct Base64Content(pub(super) String);
 
 impl<'de> Deserialize<'de> for Base64Content {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = Base64Content;
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for Base64Content {
                 Ok(Base64Content(STANDARD.encode(buffer.data)))
             }
         }
-        from.deserialize_any(Visitor)
+        deserializer.deserialize_any(Visitor)
     }
 }
 
@@ -45,12 +45,12 @@ struct NodeBuffer {
     data: Vec<u8>,
 }
 
-/// A file that goes with a mail. Both spellings that SDKs use are read.
+/// An attachment. Field names are accepted in snake case and in camel case, because SDKs use both.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct DialectAttachment {
     #[serde(default)]
     pub(super) content: Option<Base64Content>,
-    /// An address to fetch it from; nothing is ever fetched.
+    /// A URL to fetch the content from. mailonce never fetches it; the field only selects the error message.
     #[serde(default)]
     pub(super) path: Option<serde::de::IgnoredAny>,
     #[serde(default, deserialize_with = "name")]
@@ -61,23 +61,23 @@ pub(super) struct DialectAttachment {
     content_id: Option<String>,
 }
 
-/// A name, or anything else for none.
-fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+/// Parses a file name. SDKs may send a boolean in its place, which counts as no name.
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Name {
         Text(String),
-        #[expect(dead_code, reason = "only that it is one counts")]
+        #[expect(dead_code, reason = "its value is ignored")]
         Flag(bool),
     }
-    Ok(match Option::<Name>::deserialize(from)? {
+    Ok(match Option::<Name>::deserialize(deserializer)? {
         Some(Name::Text(text)) => Some(text),
         Some(Name::Flag(_)) | None => None,
     })
 }
 
 impl DialectAttachment {
-    /// The engine's form of it; `None` without content.
+    /// Converts it to the engine's type; `None` without content.
     pub(super) fn into_raw(self) -> Option<RawAttachment> {
         Some(RawAttachment {
             filename: self.filename,

@@ -1,7 +1,7 @@
-//! Dialects: contracts of other services, spoken so that their official SDKs need only another base URL.
+//! Dialects: the HTTP APIs of other email services, so that their official SDKs work with only another base URL.
 //!
-//! They translate and never decide: the same verbs, guards and keys as the API. Here is what they share: who calls,
-//! bodies as SDKs really send them, and problems in a dialect's own words. Each dialect has a room of its own.
+//! A dialect translates and decides nothing: it uses the same engine verbs, guards and idempotency keys as the native
+//! API. This file holds what all dialects share: authentication, request bodies and errors. Each dialect has a module.
 
 mod agentmail;
 mod attachment;
@@ -31,7 +31,7 @@ use crate::api::{
     door::{self, RawBody, bearer, call_trace, idempotency_key},
 };
 
-/// Every dialect under its own path.
+/// The routes of all dialects, each below its own path.
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .nest("/compat/resend", resend::routes())
@@ -39,48 +39,48 @@ pub(crate) fn routes() -> Router<App> {
         .merge(agentmail::routes())
 }
 
-/// The dialects in which endpoints can be told of events.
+/// The dialects that an endpoint of the native API can choose for its events.
 pub(crate) const EVENT_DIALECTS: [&str; 2] = [resend::event_format::NAME, usesend::event_format::NAME];
 
-/// The words of every dialect, for endpoints that are told in them.
+/// Formats events in the dialect that an endpoint uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DialectEventFormatter;
 
 impl EventFormatter for DialectEventFormatter {
-    fn format_event(&self, telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
-        match telling.endpoint.config.tongue.as_ref()?.dialect.as_str() {
-            resend::event_format::NAME => resend::event_format::format_event(telling),
-            usesend::event_format::NAME => usesend::event_format::format_event(telling),
-            agentmail::NAME => agentmail::format_event(telling),
+    fn format_event(&self, context: &NoticeContext<'_>) -> Option<FormattedEvent> {
+        match context.endpoint.config.tongue.as_ref()?.dialect.as_str() {
+            resend::event_format::NAME => resend::event_format::format_event(context),
+            usesend::event_format::NAME => usesend::event_format::format_event(context),
+            agentmail::NAME => agentmail::format_event(context),
             _ => None,
         }
     }
 }
 
-/// What a dialect says in its own way, whatever was asked.
+/// What every route of a dialect shares: the channel, the credential and the error format.
 pub(crate) trait DialectContract: Send + Sync + 'static {
-    /// The door that its callers come through.
+    /// The channel that is recorded for its callers.
     const CHANNEL: Channel;
-    /// Where the credential is.
+    /// The credential in the request headers.
     fn credential(headers: &HeaderMap) -> Option<&str> {
         bearer(headers)
     }
-    /// What a caller without a credential is told.
+    /// The response to a request without a credential.
     fn unauthorized() -> Response;
-    /// A problem in its words.
+    /// Converts a problem to the error format of the dialect.
     fn error_response(problem: &Problem) -> Response;
 }
 
-/// A problem on its way out, in the words of a dialect.
+/// An error response in the format of a dialect.
 pub(crate) struct DialectError<C>(Box<Response>, PhantomData<fn() -> C>);
 
 impl<C> DialectError<C> {
-    /// Words that the dialect has ready.
+    /// Wraps an error response that the dialect has already built.
     pub(crate) fn from_response(response: Response) -> Self {
         Self(Box::new(response), PhantomData)
     }
 
-    /// The status that goes with them.
+    /// The HTTP status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status()
     }
@@ -102,13 +102,13 @@ impl<C> IntoResponse for DialectError<C> {
     }
 }
 
-/// What a handler of a dialect gives back.
+/// What a handler of a dialect returns.
 pub(crate) type DialectResult<C> = Result<Response, DialectError<C>>;
 
-/// An authenticated caller of a dialect.
+/// An authenticated request of a dialect.
 pub(crate) struct AuthedDialectRequest<C> {
     pub(crate) caller: Caller,
-    /// The idempotency key, when there is one.
+    /// The idempotency key, if the request has one.
     pub(crate) key: Option<Key>,
     dialect: PhantomData<fn() -> C>,
 }
@@ -126,13 +126,13 @@ impl<C: DialectContract> FromRequestParts<App> for AuthedDialectRequest<C> {
 }
 
 impl<C> AuthedDialectRequest<C> {
-    /// What a call that is not a send asks for, if it brought a key.
+    /// The idempotency key and payload digest of a call other than a send; `None` without a key.
     pub(crate) fn keyed_call(&self, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
         door::keyed_call(self.key.as_ref(), operation, path, body)
     }
 }
 
-/// A body as SDKs send them: of any declared type, empty where nothing is to be said.
+/// A request body as SDKs send it: with any content type, and empty when there are no fields.
 pub(crate) struct DialectBody<C>(RawBody, PhantomData<fn() -> C>);
 
 impl<C: DialectContract> FromRequest<App> for DialectBody<C> {
@@ -144,23 +144,23 @@ impl<C: DialectContract> FromRequest<App> for DialectBody<C> {
 }
 
 impl<C> DialectBody<C> {
-    /// Reads an object; an absent one counts as `{}`. Members that a dialect does not know are passed over.
+    /// Parses a JSON object. An empty body counts as `{}`, and unknown fields are ignored.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         self.0.parse_or_empty()
     }
 
-    /// The items of a list, not yet understood.
+    /// The items of a JSON array, not parsed yet.
     pub(crate) fn items(&self) -> Result<Vec<&serde_json::value::RawValue>, Problem> {
         self.0.parse_borrowed()
     }
 
-    /// The body in one form for all its spellings.
+    /// The body as canonical JSON, so that equal bodies have equal bytes.
     pub(crate) fn canonical(&self) -> Result<Vec<u8>, Problem> {
         self.0.canonical()
     }
 }
 
-/// The parameters of a path, in order.
+/// The path parameters, in order.
 pub(crate) struct DialectPath<T, C>(pub(crate) T, PhantomData<fn() -> C>);
 
 impl<T: DeserializeOwned + Send, C: DialectContract> FromRequestParts<App> for DialectPath<T, C> {
@@ -168,13 +168,13 @@ impl<T: DeserializeOwned + Send, C: DialectContract> FromRequestParts<App> for D
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, DialectError<C>> {
         match Path::<T>::from_request_parts(parts, app).await {
-            Ok(Path(names)) => Ok(Self(names, PhantomData)),
+            Ok(Path(params)) => Ok(Self(params, PhantomData)),
             Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
         }
     }
 }
 
-/// The query of a call. Parameters that a dialect does not know are passed over.
+/// The query parameters. Unknown ones are ignored.
 pub(crate) struct DialectQuery<T, C>(pub(crate) T, PhantomData<fn() -> C>);
 
 impl<T: DeserializeOwned, C: DialectContract> FromRequestParts<App> for DialectQuery<T, C> {
@@ -188,12 +188,12 @@ impl<T: DeserializeOwned, C: DialectContract> FromRequestParts<App> for DialectQ
     }
 }
 
-/// An answer as JSON.
+/// A JSON response.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
-/// A problem with a field that the dialect calls otherwise.
+/// Renames the field of a problem from our name to the name in the dialect.
 pub(crate) fn rename_field(mut problem: Problem, (ours, theirs): (&str, &str)) -> Problem {
     if problem.field.as_deref() == Some(ours) {
         if let Some(rest) = problem.detail.strip_prefix(ours) {
@@ -204,106 +204,106 @@ pub(crate) fn rename_field(mut problem: Problem, (ours, theirs): (&str, &str)) -
     problem
 }
 
-/// A path such as `[2].to[0]` without the number of its item.
+/// Removes the batch index from a field path: `[2].to[0]` becomes `to[0]`.
 pub(crate) fn strip_item_index(path: &str) -> &str {
     match path.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((_, own)) => own.strip_prefix('.').unwrap_or(own),
+        Some((_, field_path)) => field_path.strip_prefix('.').unwrap_or(field_path),
         None => path,
     }
 }
 
-/// The words about an item of a batch, `item 2: ` apart.
+/// Splits the detail of a batch problem into its prefix, such as `item 2: `, and the rest.
 pub(crate) fn split_item_prefix(detail: &str) -> (&str, &str) {
     let end = detail.find(": ").filter(|_| detail.starts_with("item ")).map_or(0, |at| at + 2);
     detail.split_at(end)
 }
 
-/// What is said about a field that is not what it is to be: `is a number` says what it must be.
+/// Words a field error as a requirement: `is a number` becomes `must be a number`.
 pub(crate) fn to_requirement(text: &str) -> String {
-    let is_wish = ["is a ", "is an "].iter().any(|start| text.starts_with(start));
-    match text.strip_prefix("is").filter(|_| is_wish) {
+    let is_requirement = ["is a ", "is an "].iter().any(|start| text.starts_with(start));
+    match text.strip_prefix("is").filter(|_| is_requirement) {
         Some(rest) => format!("must be{rest}"),
         None => text.to_owned(),
     }
 }
 
-/// What was done with a message.
+/// What the caller did with a received message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MessageAction {
     Answered,
     Forwarded,
 }
 
-/// A message is answered once, and passed on to the same people once: other words are not sent, and that is said.
-pub(crate) fn reject_different_payload(sent: SendReceipt, deed: MessageAction) -> Result<SendReceipt, Problem> {
+/// Refuses a second reply, or a second forward to the same recipients, whose content differs from the first.
+pub(crate) fn reject_different_payload(sent: SendReceipt, action: MessageAction) -> Result<SendReceipt, Problem> {
     if sent.guard == Some(Guard::AlreadyAnswered) && sent.payload_differs {
-        let done = match deed {
+        let done = match action {
             MessageAction::Answered => "answered",
             MessageAction::Forwarded => "forwarded to these recipients",
         };
-        let detail = format!("this message was already {done} by {}, with other words", sent.message_id);
+        let detail = format!("this message was already {done} by {}, with different content", sent.message_id);
         return Err(Problem::new(Code::AlreadyAnswered, detail));
     }
     Ok(sent)
 }
 
-/// The member of a problem that says in which state the mail is that was accepted.
+/// The problem extension that holds the state of the email that was accepted.
 pub(crate) const ACCEPTED_STATE: &str = "stands_as";
 
-/// Why an answer to a send must not look like a success: the mail does not go, did not, or nobody can tell.
+/// The error for a send whose email was not sent, is held, or has an unknown outcome: none may look like a success.
 pub(crate) fn send_failure(sent: &SendReceipt) -> Option<Problem> {
-    let known = if sent.first { "accepted" } else { "accepted before" };
-    let (code, what) = match sent.state {
+    let accepted = if sent.first { "accepted" } else { "accepted before" };
+    let (code, advice) = match sent.state {
         EmailState::Unknown => (
             Code::UseResolve,
-            "and nobody can tell whether it arrived; do not send it again, read it until its state is known",
+            "but it is unknown whether it was delivered; do not send it again, read it until its state is known",
         ),
         EmailState::Held => (
-            // Without a key there is nothing to ask for again: another call would be another mail.
+            // Without a key a retry is not safe: it would be accepted as another email.
             if sent.key.is_some() { Code::NotTerminal } else { Code::TooLate },
-            "and is held until a person decides; do not send it again, read it to see what became of it",
+            "and is held until a person decides; do not send it again, read it to see its state",
         ),
         EmailState::Failed => (
             Code::TooLate,
-            "and the next hop refused it, so nothing was sent; find out why, then use another idempotency key",
+            "but the next hop refused it, so nothing was sent; find out why, then use another idempotency key",
         ),
-        EmailState::Cancelled => (
-            Code::TooLate,
-            "and then canceled, so nothing was sent; if it is to go after all, use another idempotency key",
-        ),
-        EmailState::Abandoned => {
-            (Code::TooLate, "and then given up by a person; ask before you send it again under another idempotency key")
+        EmailState::Cancelled => {
+            (Code::TooLate, "and then canceled, so nothing was sent; to send it after all, use another idempotency key")
         }
+        EmailState::Abandoned => (
+            Code::TooLate,
+            "and then abandoned by a person; ask before you send it again under another idempotency key",
+        ),
         _ => return None,
     };
-    let detail = format!("this email was {known} as {}, {what}", sent.id);
+    let detail = format!("this email was {accepted} as {}, {advice}", sent.id);
     Some(Problem::new(code, detail).with_extension(ACCEPTED_STATE, sent.state.as_str()))
 }
 
-/// The fault of one item as that of its whole batch. Whoever reads it must not send the others again.
+/// The error of one item as the error of its whole batch. It warns the caller not to send the other items again.
 pub(crate) fn batch_failure((index, problem): (usize, Problem)) -> Problem {
     if !problem.extensions.contains_key(ACCEPTED_STATE) {
         return problem;
     }
     let detail = format!(
-        "item {index}: {}. The other items of this batch stand as they were accepted: do not send the batch again under another key",
+        "item {index}: {}. The other items of this batch remain accepted: do not send the batch again under another key",
         problem.detail
     );
     Problem { detail, ..problem }
 }
 
-/// The same of every mail of a batch, by its place.
+/// `send_failure` of every email of a batch, with its index.
 pub(crate) fn send_failures(items: &[Option<SendReceipt>]) -> Vec<(usize, Problem)> {
-    let of = |(index, item): (usize, &Option<SendReceipt>)| Some((index, send_failure(item.as_ref()?)?));
-    items.iter().enumerate().filter_map(of).collect()
+    let failure = |(index, item): (usize, &Option<SendReceipt>)| Some((index, send_failure(item.as_ref()?)?));
+    items.iter().enumerate().filter_map(failure).collect()
 }
 
-/// What the caller of a send is told.
-pub(crate) fn respond_to_send<C: DialectContract>(sent: &SendReceipt, answer: impl FnOnce() -> Response) -> Response {
-    with_state_headers([sent], send_failure(sent).map_or_else(answer, |problem| C::error_response(&problem)))
+/// The response to a send: an error if the email failed, is held or has an unknown outcome, else `success`.
+pub(crate) fn respond_to_send<C: DialectContract>(sent: &SendReceipt, success: impl FnOnce() -> Response) -> Response {
+    with_state_headers([sent], send_failure(sent).map_or_else(success, |problem| C::error_response(&problem)))
 }
 
-/// An answer to a send, with what the dialect has no place for in headers that its SDK passes over.
+/// Adds the state of the emails, and whether they are replayed, as headers: the SDKs ignore unknown headers.
 pub(crate) fn with_state_headers<'a>(
     sent: impl IntoIterator<Item = &'a SendReceipt>,
     mut response: Response,

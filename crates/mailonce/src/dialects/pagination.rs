@@ -1,4 +1,4 @@
-//! Pages by `after` and `before`: the id of a row, and the rows on either side of it in a list that is newest first.
+//! Cursor pagination with `after` and `before`: the id of a row selects the rows on either side, newest first.
 
 use mailonce_core::{
     id::EmailId,
@@ -11,12 +11,12 @@ use mailonce_engine::{Caller, Engine};
 use serde::Deserialize;
 use uuid::Uuid;
 
-/// Rows of a page when nobody says.
+/// Default number of rows per page.
 const DEFAULT_LIMIT: usize = 20;
-/// Rows of a short list that are looked at: lists of things that a team has few of.
+/// Maximum rows read for lists that are short for every team, such as domains or inboxes.
 pub(super) const MAX_SHORT_LIST: usize = 1_000;
 
-/// Which page, as it was asked for.
+/// The pagination parameters of a request, not parsed yet.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct DialectPageQuery {
     pub(super) limit: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct DialectPageQuery {
     pub(super) before: Option<String>,
 }
 
-/// Where a page lies.
+/// The position of a page: the first one, or next to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PagePosition {
     First,
@@ -32,14 +32,14 @@ pub(super) enum PagePosition {
     Before(Uuid),
 }
 
-/// Which page.
+/// A parsed request for a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRequest {
     pub(super) position: PagePosition,
     pub(super) limit: usize,
 }
 
-/// Rows, and whether there are more in the direction that was asked for.
+/// Rows, and whether there are more in the requested direction.
 #[derive(Debug)]
 pub(super) struct PageRows<T> {
     pub(super) rows: Vec<T>,
@@ -62,25 +62,25 @@ impl DialectPageQuery {
         let id = |field: &str, text: &str| {
             text.parse().map_err(|_not_an_id| invalid_query(field, &format!("The `{field}` must be a valid UUID.")))
         };
-        let place = match (self.after.as_deref(), self.before.as_deref()) {
+        let position = match (self.after.as_deref(), self.before.as_deref()) {
             (None, None) => PagePosition::First,
             (Some(after), None) => PagePosition::After(id("after", after)?),
             (None, Some(before)) => PagePosition::Before(id("before", before)?),
-            (Some(_), Some(_)) => return Err(invalid_query("after", "Only one of `after` and `before` can be given.")),
+            (Some(_), Some(_)) => return Err(invalid_query("after", "Use only one of `after` and `before`.")),
         };
-        Ok(PageRequest { position: place, limit })
+        Ok(PageRequest { position, limit })
     }
 }
 
 impl PageRequest {
-    /// The page of a whole list, newest first.
+    /// Cuts the page out of a complete list that is sorted newest first.
     pub(super) fn slice_newest_first<T>(self, mut all: Vec<T>, id: impl Fn(&T) -> Uuid) -> PageRows<T> {
-        let Self { position: place, limit } = self;
-        match place {
+        let Self { position, limit } = self;
+        match position {
             PagePosition::First => {}
-            PagePosition::After(mark) => all.retain(|row| id(row) < mark),
-            PagePosition::Before(mark) => {
-                all.retain(|row| id(row) > mark);
+            PagePosition::After(cursor) => all.retain(|row| id(row) < cursor),
+            PagePosition::Before(cursor) => {
+                all.retain(|row| id(row) > cursor);
                 let more = all.len() > limit;
                 all.drain(..all.len().saturating_sub(limit));
                 return PageRows { rows: all, has_more: more };
@@ -93,13 +93,13 @@ impl PageRequest {
 }
 
 impl PageRequest {
-    /// The page of a whole list that has an order of its own. A row that is not there has nothing beside it.
+    /// Cuts the page out of a complete list in any order. The page is empty if the cursor row is not in the list.
     pub(super) fn slice_in_order<T>(self, mut all: Vec<T>, id: impl Fn(&T) -> Uuid) -> PageRows<T> {
-        let at = |mark: Uuid| all.iter().position(|row| id(row) == mark);
+        let at = |cursor: Uuid| all.iter().position(|row| id(row) == cursor);
         let (from, to) = match self.position {
             PagePosition::First => (0, all.len()),
-            PagePosition::After(mark) => (at(mark).map_or(all.len(), |at| at + 1), all.len()),
-            PagePosition::Before(mark) => (0, at(mark).unwrap_or_default()),
+            PagePosition::After(cursor) => (at(cursor).map_or(all.len(), |at| at + 1), all.len()),
+            PagePosition::Before(cursor) => (0, at(cursor).unwrap_or_default()),
         };
         let more = to - from > self.limit;
         let backwards = matches!(self.position, PagePosition::Before(_));
@@ -110,40 +110,40 @@ impl PageRequest {
     }
 }
 
-/// The instant that an id was made at.
+/// The creation time that an id holds.
 fn created_at(id: Uuid) -> Time {
     Time(mailonce_core::id::ordered_bits(id) >> 12)
 }
 
-/// Emails, newest first.
-pub(super) async fn emails(engine: &Engine, caller: &Caller, wish: PageRequest) -> Result<PageRows<Email>, Problem> {
-    let before = match wish.position {
+/// A page of emails, newest first.
+pub(super) async fn emails(engine: &Engine, caller: &Caller, request: PageRequest) -> Result<PageRows<Email>, Problem> {
+    let before = match request.position {
         PagePosition::First => None,
-        PagePosition::After(mark) => Some(EmailId(mark)),
-        PagePosition::Before(mark) => return emails_newer_than(engine, caller, mark, wish.limit).await,
+        PagePosition::After(cursor) => Some(EmailId(cursor)),
+        PagePosition::Before(cursor) => return emails_newer_than(engine, caller, cursor, request.limit).await,
     };
-    // One more than asked for says whether there are more.
-    let page = engine.emails(caller, EmailQuery { before, limit: wish.limit + 1, ..EmailQuery::default() }).await?;
+    // One extra row shows whether there are more.
+    let page = engine.emails(caller, EmailQuery { before, limit: request.limit + 1, ..EmailQuery::default() }).await?;
     let (mut rows, more) = (page.rows, page.next.is_some());
-    let more = more || rows.len() > wish.limit;
-    rows.truncate(wish.limit);
+    let more = more || rows.len() > request.limit;
+    rows.truncate(request.limit);
     Ok(PageRows { rows, has_more: more })
 }
 
-/// The rows just above one. The list is only read downwards, so a window above the row is widened until it holds
-/// enough of them.
+/// The emails just newer than the cursor. The store reads only from new to old, so the time window after the cursor is
+/// widened until it holds enough emails.
 async fn emails_newer_than(
     engine: &Engine,
     caller: &Caller,
-    mark: Uuid,
+    cursor: Uuid,
     limit: usize,
 ) -> Result<PageRows<Email>, Problem> {
-    let (since, now) = (created_at(mark), engine.now());
+    let (since, now) = (created_at(cursor), engine.now());
     let mut window = 1_000;
     loop {
         let until = since.plus(window);
         let mut rows = emails_between(engine, caller, since, until).await?;
-        rows.retain(|email| email.id.0 > mark);
+        rows.retain(|email| email.id.0 > cursor);
         if rows.len() > limit || until > now {
             let more = rows.len() > limit;
             rows.drain(..rows.len().saturating_sub(limit));
@@ -153,7 +153,7 @@ async fn emails_newer_than(
     }
 }
 
-/// Every email of a span of time, newest first.
+/// All emails of a time range, newest first.
 async fn emails_between(engine: &Engine, caller: &Caller, since: Time, until: Time) -> Result<Vec<Email>, Problem> {
     let mut query =
         EmailQuery { since: Some(since), until: Some(until), limit: limits::PAGE_ROWS, ..EmailQuery::default() };
@@ -166,7 +166,10 @@ async fn emails_between(engine: &Engine, caller: &Caller, since: Time, until: Ti
             return Ok(all);
         }
         if all.len() > limits::SCAN_ROWS {
-            return Err(invalid_query("before", "Too many emails follow this one; page with `after` from the newest."));
+            return Err(invalid_query(
+                "before",
+                "Too many emails are newer than this one; start with the newest and page with `after`.",
+            ));
         }
     }
 }
@@ -178,8 +181,8 @@ mod tests {
     #[test]
     fn pages_lie_on_either_side_of_a_row() {
         let all: Vec<Uuid> = (1..=5).rev().map(Uuid::from_u128).collect();
-        let page = |place, limit| {
-            let rows = PageRequest { position: place, limit }.slice_newest_first(all.clone(), |id| *id);
+        let page = |position, limit| {
+            let rows = PageRequest { position, limit }.slice_newest_first(all.clone(), |id| *id);
             (rows.rows.iter().map(Uuid::as_u128).collect::<Vec<_>>(), rows.has_more)
         };
         let three = Uuid::from_u128(3);

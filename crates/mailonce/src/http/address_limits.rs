@@ -1,5 +1,5 @@
-//! Limits per address of the caller: open connections, and API keys that do not exist. An address is an IPv4 address or a
-//! /64 of IPv6. Loopback and trusted proxies are exempt, because many callers share them.
+//! Limits per client address: open connections and failed authentications. An address is an IPv4 address or an IPv6
+//! /64. Loopback and trusted proxies are exempt, because many clients share them.
 
 use std::{
     collections::HashMap,
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use crate::client_address::{TrustedProxies, network_of};
 
-/// Invalid API keys that an address may try in a minute.
+/// Invalid API keys that an address may try per minute.
 pub(crate) const MAX_FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_mins(1);
-/// Addresses whose failures are counted at a time. Failures of further ones are not counted until a minute is over.
+/// Addresses whose failures are counted. Beyond that, new addresses are not counted until older windows expire.
 const MAX_ADDRESSES: usize = 65_536;
 /// Refused connections are logged at most this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Counts open connections.
+/// Counts open connections per address.
 #[derive(Debug)]
 pub(super) struct ConnectionLimit {
     /// None: no limit.
@@ -39,7 +39,7 @@ impl ConnectionLimit {
         Arc::new(Self { max, exempt, state: Mutex::default() })
     }
 
-    /// Counts a connection until what this returns is dropped. None: the address has too many.
+    /// Counts a connection until the returned guard is dropped. None: the address has reached its limit.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<OpenConnection> {
         let Some(max) = self.max.filter(|_| !is_exempt(peer, &self.exempt)) else {
             return Some(OpenConnection { counted: None });
@@ -60,7 +60,7 @@ impl ConnectionLimit {
     }
 }
 
-/// A connection that counts while it is open.
+/// A guard that counts one connection until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenConnection {
     counted: Option<(Arc<ConnectionLimit>, IpAddr)>,
@@ -79,7 +79,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Counts invalid API keys in windows of a minute.
+/// Counts invalid API keys per address, in windows of one minute.
 #[derive(Debug, Default)]
 pub struct FailureLimit {
     exempt: TrustedProxies,
@@ -93,19 +93,19 @@ struct FailureWindow {
 }
 
 impl FailureLimit {
-    /// A limit that does not apply to these proxies.
+    /// Creates a limit that does not apply to these proxies.
     pub fn new(exempt: TrustedProxies) -> Self {
         Self { exempt, failures: Mutex::default() }
     }
 
-    /// After how many seconds the address may try again, if it failed too often.
+    /// The seconds until the address may try again. None: it is below the limit.
     pub(crate) fn retry_after(&self, client: IpAddr) -> Option<i64> {
         if is_exempt(client, &self.exempt) {
             return None;
         }
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = failures.get(&network_of(client)).filter(|found| found.count >= MAX_FAILURES)?;
-        let left = (found.since + WINDOW).checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let window = failures.get(&network_of(client)).filter(|window| window.count >= MAX_FAILURES)?;
+        let left = (window.since + WINDOW).checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         Some(left.as_secs() as i64 + 1)
     }
 
@@ -117,16 +117,16 @@ impl FailureLimit {
         let (address, now) = (network_of(client), Instant::now());
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&address) {
-            failures.retain(|_, found| now - found.since < WINDOW);
+            failures.retain(|_, window| now - window.since < WINDOW);
             if failures.len() >= MAX_ADDRESSES {
                 return;
             }
         }
-        let found = failures.entry(address).or_insert(FailureWindow { since: now, count: 0 });
-        if now - found.since >= WINDOW {
-            *found = FailureWindow { since: now, count: 0 };
+        let window = failures.entry(address).or_insert(FailureWindow { since: now, count: 0 });
+        if now - window.since >= WINDOW {
+            *window = FailureWindow { since: now, count: 0 };
         }
-        found.count += 1;
+        window.count += 1;
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         drop(second);
         assert!(limit.enter(ip("192.0.2.1")).is_some());
         drop((first, exempt));
-        assert!(limit.state.lock().unwrap().open.is_empty(), "what is closed is forgotten");
+        assert!(limit.state.lock().unwrap().open.is_empty(), "closed connections are no longer counted");
         let unlimited = ConnectionLimit::new(None, TrustedProxies::default());
         let open: Vec<_> = (0..1_000).map(|_| unlimited.enter(ip("192.0.2.1"))).collect();
         assert!(open.iter().all(Option::is_some));

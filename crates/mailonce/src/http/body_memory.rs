@@ -1,8 +1,9 @@
-//! Memory for request bodies: one budget for all requests, and a share of it for each address, so that one caller with
-//! many large requests cannot take the memory of the others.
+//! Memory for request bodies: one budget for all requests, and a share of it for each address, so that one client with
+//! many large requests cannot use up the memory of the others.
 //!
-//! A body counts from its first bytes until its request is answered, because handlers keep it whole. Where the budget or
-//! the share is used up, the body ends with [`NoRoom`], and the caller gets `503 unavailable` and comes again.
+//! A body counts from its first bytes until its request is answered, because handlers keep the whole body in memory. If
+//! the budget or the share is used up, reading the body fails with [`BodyMemoryExhausted`]. The client gets
+//! `503 unavailable` and retries.
 
 use axum::body::{Body, Bytes, HttpBody};
 use std::{
@@ -22,19 +23,19 @@ use crate::{
     client_address::{TrustedProxies, network_of},
 };
 
-/// Bodies that declare at most so many bytes are not counted. The limit of connections bounds them.
+/// Bodies with a declared size up to this are not counted. The connection limit bounds their memory.
 const UNCOUNTED_MAX_BYTES: u64 = 16 * 1024;
-/// Bytes of all request bodies together, unless the configuration says otherwise. An address may hold a quarter of it.
+/// The default budget for all request bodies, in bytes. One address may hold a quarter of it.
 pub(super) const DEFAULT_BODY_MEMORY: usize = 512 * 1024 * 1024;
-/// Addresses whose shares are remembered before those without a request are forgotten.
+/// Entries in the table of shares before those without a running request are removed.
 const MAX_SHARES: usize = 1_024;
 
-/// Limits in bytes.
+/// Limits of body memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyLimits {
-    /// Of all requests together.
+    /// For all requests together.
     pub(crate) total: usize,
-    /// Of one address; none when it has no limit of its own.
+    /// For one address. None: no limit per address.
     pub(crate) per_address: Option<usize>,
 }
 
@@ -54,13 +55,13 @@ pub(super) struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// `exempt` proxies have no share of their own, because many callers share them.
+    /// `exempt` proxies have no share of their own, because many clients share them.
     pub(super) fn new(limits: BodyLimits, exempt: TrustedProxies) -> Self {
         let total = byte_budget::semaphore_for(limits.total);
         Self { total, per_address: limits.per_address, exempt, shares: Mutex::default() }
     }
 
-    /// Counts a body until it and the lease beside it are dropped.
+    /// Counts a body until both the body and the returned lease are dropped.
     pub(super) fn meter<B>(&self, client: IpAddr, body: B) -> (Body, Option<SharedLease>)
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -75,19 +76,19 @@ impl BodyMemory {
     }
 
     fn share_of(&self, client: IpAddr) -> Option<Arc<Semaphore>> {
-        let octets = self.per_address.filter(|_| !is_exempt(client, &self.exempt))?;
+        let limit = self.per_address.filter(|_| !is_exempt(client, &self.exempt))?;
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if shares.len() >= MAX_SHARES {
             shares.retain(|_, share| share.strong_count() > 0);
         }
         let slot = shares.entry(network_of(client)).or_default();
-        let share = slot.upgrade().unwrap_or_else(|| byte_budget::semaphore_for(octets));
+        let share = slot.upgrade().unwrap_or_else(|| byte_budget::semaphore_for(limit));
         *slot = Arc::downgrade(&share);
         Some(share)
     }
 }
 
-/// The memory of one request: of its body while that is read, and of its handler until the answer.
+/// The memory of one request: held while its body is read and until its handler has answered.
 pub(super) type SharedLease = Arc<Mutex<ByteLease>>;
 
 struct MeteredBody {
@@ -104,8 +105,8 @@ impl HttpBody for MeteredBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else { return Poll::Pending };
-        let arrived = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len)).unwrap_or(0);
-        let grown = self.lease.lock().unwrap_or_else(PoisonError::into_inner).try_grow(arrived);
+        let received = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len)).unwrap_or(0);
+        let grown = self.lease.lock().unwrap_or_else(PoisonError::into_inner).try_grow(received);
         Poll::Ready(match grown {
             Ok(()) => frame.map(|frame| frame.map_err(Into::into)),
             Err(shortage) => Some(Err(BodyMemoryExhausted(shortage).into())),
@@ -126,7 +127,7 @@ impl HttpBody for MeteredBody {
 pub(crate) struct BodyMemoryExhausted(Shortage);
 
 impl BodyMemoryExhausted {
-    /// Whether it is the reason of an error.
+    /// Whether an error was caused by this one.
     pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
         error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
@@ -135,7 +136,7 @@ impl BodyMemoryExhausted {
 impl fmt::Display for BodyMemoryExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Shortage::Share => "the requests of this address use all the memory that it may have for bodies",
+            Shortage::Share => "the request bodies of this address use up its share of memory",
             Shortage::Total => "the memory for request bodies is used up",
         })
     }
@@ -157,7 +158,7 @@ mod tests {
         BodyMemory::new(limits, TrustedProxies::default())
     }
 
-    /// Reads a body of this size, and keeps what it holds.
+    /// Reads a body of this size and returns its lease.
     async fn read(memory: &BodyMemory, client: IpAddr, octets: usize) -> Result<Option<SharedLease>, bool> {
         let (body, lease) = memory.meter(client, Body::from(vec![0; octets]));
         let read = to_bytes(body, usize::MAX).await;

@@ -1,4 +1,4 @@
-//! The `http` part of the configuration: environment over file over defaults.
+//! The `http` section of the configuration. The environment overrides the file, and the file overrides the defaults.
 
 use anyhow::{Context as _, bail};
 use mailonce_core::limits;
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::client_address::TrustedProxies;
 
-/// Open connections of one address, unless the configuration says otherwise.
+/// The default limit of open connections per address.
 const CONNECTIONS_PER_ADDRESS: u32 = 256;
 
-/// The `http` part as it is written.
+/// The `http` section as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HttpFile {
@@ -29,23 +29,23 @@ pub(crate) struct HttpFile {
     trusted_proxies: Option<Vec<String>>,
 }
 
-/// How the HTTP listener treats its callers.
+/// Settings of the HTTP listener.
 #[derive(Clone, Debug, Default)]
 pub struct HttpOptions {
-    /// The certificate and its key, as PEM. With them the listener speaks TLS alone.
+    /// The certificate and its key, as PEM files. If set, the listener accepts only TLS.
     pub tls_files: Option<(PathBuf, PathBuf)>,
-    /// Hosts that requests may name besides the public URL, loopback and the server's own addresses.
+    /// Hosts that are allowed besides the public URL, loopback and the server's own addresses.
     pub(crate) hosts: Vec<Host>,
-    /// Open connections of one address.
+    /// Open connections per address. None: no limit.
     pub(crate) connections_per_address: Option<u32>,
-    /// Memory for request bodies.
+    /// Limits of the memory for request bodies.
     pub(crate) body_memory: BodyLimits,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
 }
 
 impl HttpOptions {
-    /// Puts the environment and the file together.
+    /// Merges the environment and the file.
     pub(crate) fn load(file: HttpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
         let path = |name: &str| env(name).map(PathBuf::from);
         let certificate = path("MAILONCE_HTTP_TLS_CERT").or(file.tls_cert);
@@ -57,38 +57,38 @@ impl HttpOptions {
         let list = |name: &str| env(name).map(|text| comma_separated(&text));
         let trusted_proxies = list("MAILONCE_HTTP_TRUSTED_PROXIES").or(file.trusted_proxies).unwrap_or_default();
         let hosts = list("MAILONCE_HTTP_HOSTS").or(file.hosts).unwrap_or_default();
-        let most = parse_number(env, "MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS")?;
-        let most = most.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
+        let connections = parse_number(env, "MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS")?;
+        let connections = connections.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
         let total = parse_number(env, "MAILONCE_HTTP_BODY_MEMORY")?.or(file.body_memory).unwrap_or(DEFAULT_BODY_MEMORY);
         if total < limits::BODY_BYTES {
-            bail!("http.body_memory is at least {}, the size of one body", limits::BODY_BYTES);
+            bail!("http.body_memory must be at least {} bytes, the size of one body", limits::BODY_BYTES);
         }
         let share = parse_number(env, "MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS")?.or(file.body_memory_per_address);
         let share = share.unwrap_or(total / 4).max(limits::BODY_BYTES);
         Ok(Self {
             tls_files,
             hosts: hosts.iter().map(|text| parse_host(text)).collect::<anyhow::Result<_>>()?,
-            connections_per_address: (most > 0).then_some(most),
+            connections_per_address: (connections > 0).then_some(connections),
             body_memory: BodyLimits { total, per_address: Some(share) },
             trusted_proxies: TrustedProxies::parse(&trusted_proxies)?,
         })
     }
 }
 
-/// A number in a variable of the environment.
+/// Parses a number from an environment variable.
 fn parse_number<T: std::str::FromStr>(env: &impl Fn(&str) -> Option<String>, name: &str) -> anyhow::Result<Option<T>> {
     let Some(text) = env(name) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_not| anyhow::anyhow!("{name} is a number, not `{text}`"))
+    text.parse().map(Some).map_err(|_not| anyhow::anyhow!("{name} must be a number, not `{text}`"))
 }
 
-/// A host without scheme and port.
+/// Parses a host without scheme and port.
 fn parse_host(text: &str) -> anyhow::Result<Host> {
     Host::parse(text).with_context(|| {
         format!("http.hosts: `{text}` is not a host such as `mailonce` or `mail.example.com`, without scheme and port")
     })
 }
 
-/// The items of a list in a variable of the environment.
+/// Splits a comma-separated environment variable.
 fn comma_separated(text: &str) -> Vec<String> {
     text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
 }
@@ -116,13 +116,13 @@ mod tests {
         assert_eq!(load("", &[]).unwrap().connections_per_address, Some(CONNECTIONS_PER_ADDRESS));
         assert_eq!(load("", &[]).unwrap().body_memory, BodyLimits::default());
         let (file, env) = ("body_memory = 100000000", [("MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS", "50000000")]);
-        let given = BodyLimits { total: 100_000_000, per_address: Some(50_000_000) };
-        assert_eq!(load(file, &env).unwrap().body_memory, given);
+        let expected = BodyLimits { total: 100_000_000, per_address: Some(50_000_000) };
+        assert_eq!(load(file, &env).unwrap().body_memory, expected);
     }
 
     #[test]
     fn mistakes_are_named() {
-        for (file, said) in [
+        for (file, expected) in [
             ("hosts = [\"http://mailonce\"]", "`http://mailonce` is not a host"),
             ("hosts = [\"mailonce:8080\"]", "without scheme and port"),
             ("hosts = [\"*\"]", "`*` is not a host"),
@@ -130,8 +130,8 @@ mod tests {
             ("body_memory = 1000", "the size of one body"),
             ("trusted_proxies = [\"proxy\"]", "http.trusted_proxies"),
         ] {
-            let told = load(file, &[]).unwrap_err();
-            assert!(told.contains(said), "{file}: {told}");
+            let error = load(file, &[]).unwrap_err();
+            assert!(error.contains(expected), "{file}: {error}");
         }
     }
 }

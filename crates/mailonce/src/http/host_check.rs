@@ -1,20 +1,19 @@
-//! Checks of `Host` and `Origin`, so that a page in a browser cannot call this server under a name of its own (DNS
-//! rebinding) or from another site.
+//! Checks `Host` and `Origin`, so that a web page cannot call this server through DNS rebinding or from another site.
 //!
-//! A request may name: the host of `http.public_url`, a host of `http.hosts`, the address that the server listens on, the
-//! address that its connection came to, and loopback (`localhost`, 127.0.0.0/8, `::1`). Every other host gets 421.
-//! Addresses are safe because DNS rebinding needs a name.
+//! Allowed hosts are the host of `http.public_url`, those of `http.hosts`, the listen address, the local address of the
+//! connection, and loopback (`localhost`, 127.0.0.0/8, `::1`). Every other host gets 421. IP addresses are safe,
+//! because DNS rebinding needs a name.
 
 use axum::http::{HeaderMap, Method, Uri, header, uri::Authority};
 use mailonce_core::problem::{Code, Problem, shorten};
 use std::net::IpAddr;
 
-/// Paths that orchestrators, collectors of metrics and providers call under names that nobody configured.
+/// Paths that orchestrators and metrics collectors call under host names that are not configured here.
 const EXEMPT_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
-/// Providers sign what they post here, and browsers have no part in it.
+/// Provider webhooks are exempt: they are signed, and browsers do not call them.
 const EXEMPT_PREFIX: &str = "/hooks/";
 
-/// Which hosts and origins this server answers.
+/// The hosts and origins that this server accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct HostCheck {
     /// `http.public_url`.
@@ -25,7 +24,7 @@ pub(crate) struct HostCheck {
     listen: IpAddr,
 }
 
-/// What is known about the connection of a request.
+/// Facts about the connection of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionInfo {
     /// The server's address on this connection.
@@ -42,19 +41,19 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// Reads a host as it stands in a URL, with or without brackets.
+    /// Parses the host part of a URL, with or without brackets.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         if let Ok(ip) = bare.parse::<IpAddr>() {
             return Some(Self::Address(ip.to_canonical()));
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-        let usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-        (!name.is_empty() && name.bytes().all(usual)).then_some(Self::Name(name))
+        let is_host_char = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        (!name.is_empty() && name.bytes().all(is_host_char)).then_some(Self::Name(name))
     }
 
     fn of(authority: &Authority) -> Option<Self> {
-        // User names in front of a host only serve to deceive.
+        // Userinfo in a host is used only for deception.
         if authority.as_str().contains('@') { None } else { Self::parse(authority.host()) }
     }
 
@@ -71,27 +70,32 @@ impl HostCheck {
         Self { public: public_url.and_then(|url| url.parse().ok()), hosts, listen: listen.to_canonical() }
     }
 
-    /// Refuses a request that names a foreign host, or that a page of another site made.
+    /// Rejects a request for a foreign host, or from a page of another site.
     pub(crate) fn check(
         &self,
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-        arrived: ConnectionInfo,
+        connection: ConnectionInfo,
     ) -> Result<(), Problem> {
         if EXEMPT_PATHS.contains(&uri.path()) || uri.path().starts_with(EXEMPT_PREFIX) {
             return Ok(());
         }
-        let named = named_host(uri, headers)?;
-        let host =
-            Host::of(&named).filter(|host| self.allows(host, arrived)).ok_or_else(|| misdirected_host(&named))?;
-        if is_guarded(method, uri, headers) { self.check_origin(headers, &named, &host, arrived) } else { Ok(()) }
+        let authority = named_host(uri, headers)?;
+        let host = Host::of(&authority)
+            .filter(|host| self.allows(host, connection))
+            .ok_or_else(|| misdirected_host(&authority))?;
+        if is_guarded(method, uri, headers) {
+            self.check_origin(headers, &authority, &host, connection)
+        } else {
+            Ok(())
+        }
     }
 
-    fn allows(&self, host: &Host, arrived: ConnectionInfo) -> bool {
-        let own = |ip: &IpAddr| *ip == arrived.local.to_canonical() || *ip == self.listen;
+    fn allows(&self, host: &Host, connection: ConnectionInfo) -> bool {
+        let is_own_address = |ip: &IpAddr| *ip == connection.local.to_canonical() || *ip == self.listen;
         let is_public = self.public_host().as_ref() == Some(host);
-        let is_address = matches!(host, Host::Address(ip) if own(ip));
+        let is_address = matches!(host, Host::Address(ip) if is_own_address(ip));
         host.is_loopback() || is_address || is_public || self.hosts.contains(host)
     }
 
@@ -99,27 +103,27 @@ impl HostCheck {
         Host::of(self.public.as_ref()?.authority()?)
     }
 
-    /// Our own pages may call: those of `http.public_url`, those of the host that the request names and, on this machine,
-    /// those of other local programs.
+    /// Allows pages of `http.public_url`, pages of the host in the request and, if that host is loopback, pages of
+    /// other local programs.
     fn check_origin(
         &self,
         headers: &HeaderMap,
-        named: &Authority,
+        request_authority: &Authority,
         host: &Host,
-        arrived: ConnectionInfo,
+        connection: ConnectionInfo,
     ) -> Result<(), Problem> {
         let Some(value) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         let is_own = |origin: &Uri| {
             let Some(authority) = origin.authority() else { return false };
-            let is = |uri: &Uri| uri.scheme() == origin.scheme() && uri.authority() == Some(authority);
-            if self.public.as_ref().is_some_and(is) {
+            let matches_origin = |uri: &Uri| uri.scheme() == origin.scheme() && uri.authority() == Some(authority);
+            if self.public.as_ref().is_some_and(matches_origin) {
                 return true;
             }
             let both_local = host.is_loopback() && Host::of(authority).is_some_and(|host| host.is_loopback());
-            // The scheme of the public URL is known, so another one is a page that somebody changed on its way.
-            let same_host = authority == named && self.public_host().as_ref() != Some(host);
-            both_local || (same_host && (!arrived.tls || origin.scheme_str() == Some("https")))
+            // The scheme of the public URL is known. A page with another scheme may have been changed in transit.
+            let same_host = authority == request_authority && self.public_host().as_ref() != Some(host);
+            both_local || (same_host && (!connection.tls || origin.scheme_str() == Some("https")))
         };
         if origin.as_ref().is_some_and(is_own) {
             return Ok(());
@@ -130,34 +134,34 @@ impl HostCheck {
     }
 }
 
-/// The host of a request: `:authority` of HTTP/2 or an absolute URL before the Host header. Where both are given they
+/// The host of a request: `:authority` of HTTP/2 or the absolute URL, else the Host header. If both are present, they
 /// must agree.
 fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     let mut fields = headers.get_all(header::HOST).iter();
     let (field, further) = (fields.next(), fields.next());
-    let missing = |detail: &str| Problem::new(Code::MisdirectedHost, detail);
+    let rejected = |detail: &str| Problem::new(Code::MisdirectedHost, detail);
     if further.is_some() {
-        return Err(missing("the request has more than one Host header"));
+        return Err(rejected("the request has more than one Host header"));
     }
-    let read = |text: &str| text.parse::<Authority>().map_err(|_invalid| unreadable_host(text));
-    let field = field.map(|value| read(&String::from_utf8_lossy(value.as_bytes()))).transpose()?;
+    let parse = |text: &str| text.parse::<Authority>().map_err(|_invalid| unreadable_host(text));
+    let field = field.map(|value| parse(&String::from_utf8_lossy(value.as_bytes()))).transpose()?;
     match (uri.authority(), field) {
         (Some(authority), Some(field)) if *authority != field => {
-            Err(missing("the Host header and the URL of the request name different hosts"))
+            Err(rejected("the Host header and the URL of the request name different hosts"))
         }
         (Some(authority), _) => Ok(authority.clone()),
         (None, Some(field)) => Ok(field),
-        (None, None) => Err(missing("the request has no Host header")),
+        (None, None) => Err(rejected("the request has no Host header")),
     }
 }
 
 fn unreadable_host(text: &str) -> Problem {
-    Problem::new(Code::MisdirectedHost, format!("the Host header `{}` is not a host", shorten(text)))
+    Problem::new(Code::MisdirectedHost, format!("the Host header `{}` is not a valid host", shorten(text)))
 }
 
-/// Names the host and the setting that makes the server answer to it.
-fn misdirected_host(named: &Authority) -> Problem {
-    let Some(host) = Host::of(named) else { return unreadable_host(named.as_str()) };
+/// The error for an unknown host. It names the setting that allows the host.
+fn misdirected_host(authority: &Authority) -> Problem {
+    let Some(host) = Host::of(authority) else { return unreadable_host(authority.as_str()) };
     let host = match host {
         Host::Address(ip) => ip.to_string(),
         Host::Name(name) => name,
@@ -170,8 +174,8 @@ fn misdirected_host(named: &Authority) -> Problem {
     Problem::new(Code::MisdirectedHost, detail).with_extension("host", host)
 }
 
-/// Whether another site's page could do harm by the request: it changes something, brings a credential or becomes a
-/// WebSocket.
+/// Whether a request could do harm if a page of another site sent it: it is not a plain read, has credentials, opens a
+/// WebSocket, or goes to `/mcp`.
 fn is_guarded(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let credential = headers.contains_key(header::AUTHORIZATION) || headers.contains_key(header::UPGRADE);
@@ -236,15 +240,15 @@ mod tests {
             (Some("https://mail.example.com"), "mail.example.com.evil.test", 421),
             (Some("https://mail.example.com"), "xn--mail-example.com", 421),
         ] {
-            let got =
+            let status =
                 checked(&check(public), &Method::GET, "/v1/emails", &[("host", host)], arrived("192.168.1.7", false));
-            assert_eq!(got, expected, "{host} at {public:?}");
+            assert_eq!(status, expected, "{host} at {public:?}");
         }
     }
 
     #[test]
     fn a_request_names_one_host() {
-        let (check, here) = (check(None), arrived("127.0.0.1", true));
+        let (check, connection) = (check(None), arrived("127.0.0.1", true));
         for (uri, hosts, expected) in [
             ("https://localhost/v1/emails", &[][..], 200),
             ("https://evil.example.com/v1/emails", &[], 421),
@@ -260,48 +264,51 @@ mod tests {
             ("/hooks", &[("host", "hooks.example.com")], 421),
             ("/healthz/", &[("host", "evil.example.com")], 421),
         ] {
-            assert_eq!(checked(&check, &Method::GET, uri, hosts, here), expected, "{uri} {hosts:?}");
+            assert_eq!(checked(&check, &Method::GET, uri, hosts, connection), expected, "{uri} {hosts:?}");
         }
     }
 
     #[test]
     fn pages_of_other_sites_are_refused() {
-        let (here, there) = (check(None), check(Some("https://mail.example.com")));
+        let (without_public_url, with_public_url) = (check(None), check(Some("https://mail.example.com")));
         for (check, host, origin, expected) in [
-            (&here, "localhost:6245", "http://localhost:6274", 200),
-            (&here, "[::1]:6245", "http://127.0.0.1:3000", 200),
-            (&here, "192.168.1.7:6245", "http://192.168.1.7:6245", 200),
-            (&here, "192.168.1.7:6245", "http://192.168.1.7:3000", 403),
-            (&here, "192.168.1.7:6245", "http://localhost:6274", 403),
-            (&here, "mailonce:8080", "http://mailonce:8080", 200),
-            (&here, "localhost:6245", "http://evil.example.com", 403),
-            (&here, "localhost:6245", "http://localhost.evil.example.com", 403),
-            (&here, "localhost:6245", "null", 403),
-            (&here, "localhost:6245", "", 403),
-            (&there, "mail.example.com", "https://mail.example.com", 200),
-            (&there, "127.0.0.1:6245", "https://mail.example.com", 200),
-            (&there, "mail.example.com", "http://mail.example.com", 403),
-            (&there, "mail.example.com", "http://localhost:6274", 403),
-            (&there, "mail.example.com", "https://mail.example.com:8443", 403),
+            (&without_public_url, "localhost:6245", "http://localhost:6274", 200),
+            (&without_public_url, "[::1]:6245", "http://127.0.0.1:3000", 200),
+            (&without_public_url, "192.168.1.7:6245", "http://192.168.1.7:6245", 200),
+            (&without_public_url, "192.168.1.7:6245", "http://192.168.1.7:3000", 403),
+            (&without_public_url, "192.168.1.7:6245", "http://localhost:6274", 403),
+            (&without_public_url, "mailonce:8080", "http://mailonce:8080", 200),
+            (&without_public_url, "localhost:6245", "http://evil.example.com", 403),
+            (&without_public_url, "localhost:6245", "http://localhost.evil.example.com", 403),
+            (&without_public_url, "localhost:6245", "null", 403),
+            (&without_public_url, "localhost:6245", "", 403),
+            (&with_public_url, "mail.example.com", "https://mail.example.com", 200),
+            (&with_public_url, "127.0.0.1:6245", "https://mail.example.com", 200),
+            (&with_public_url, "mail.example.com", "http://mail.example.com", 403),
+            (&with_public_url, "mail.example.com", "http://localhost:6274", 403),
+            (&with_public_url, "mail.example.com", "https://mail.example.com:8443", 403),
         ] {
             let headers = [("host", host), ("origin", origin)];
-            let got = checked(check, &Method::POST, "/v1/emails", &headers, arrived("192.168.1.7", false));
-            assert_eq!(got, expected, "{host} {origin}");
+            let status = checked(check, &Method::POST, "/v1/emails", &headers, arrived("192.168.1.7", false));
+            assert_eq!(status, expected, "{host} {origin}");
         }
         let plain = [("host", "mailonce"), ("origin", "http://mailonce")];
-        assert_eq!(checked(&here, &Method::POST, "/v1/emails", &plain, arrived("192.168.1.7", true)), 403);
+        assert_eq!(
+            checked(&without_public_url, &Method::POST, "/v1/emails", &plain, arrived("192.168.1.7", true)),
+            403
+        );
     }
 
     #[test]
     fn reading_what_is_public_is_no_harm() {
-        let (check, here) = (check(None), arrived("127.0.0.1", false));
+        let (check, connection) = (check(None), arrived("127.0.0.1", false));
         let foreign = [("host", "localhost"), ("origin", "https://evil.example.com")];
         let with = |name, value| [foreign[0], foreign[1], (name, value)];
-        assert_eq!(checked(&check, &Method::GET, "/openapi.json", &foreign, here), 200);
-        assert_eq!(checked(&check, &Method::GET, "/mcp", &foreign, here), 403);
-        assert_eq!(checked(&check, &Method::DELETE, "/v1/inboxes/x", &foreign, here), 403);
-        assert_eq!(checked(&check, &Method::GET, "/v1/emails", &with("authorization", "Bearer x"), here), 403);
-        assert_eq!(checked(&check, &Method::GET, "/v0/ws", &with("upgrade", "websocket"), here), 403);
+        assert_eq!(checked(&check, &Method::GET, "/openapi.json", &foreign, connection), 200);
+        assert_eq!(checked(&check, &Method::GET, "/mcp", &foreign, connection), 403);
+        assert_eq!(checked(&check, &Method::DELETE, "/v1/inboxes/x", &foreign, connection), 403);
+        assert_eq!(checked(&check, &Method::GET, "/v1/emails", &with("authorization", "Bearer x"), connection), 403);
+        assert_eq!(checked(&check, &Method::GET, "/v0/ws", &with("upgrade", "websocket"), connection), 403);
     }
 
     #[test]

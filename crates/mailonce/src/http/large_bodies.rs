@@ -1,9 +1,9 @@
 //! Threads for requests with large bodies.
 //!
-//! An email with attachments can be 35 MB of JSON and base64. Checking, decoding and packing it takes up to a second, in
-//! which the thread of its connection would serve none of its other connections. Such requests are handled on threads of
-//! their own, whichever route they are for. There are as many threads as cores, so
-//! large requests wait for each other and small ones do not wait for them.
+//! An email with attachments can be 35 MB of JSON and base64. Checking, decoding and packing it takes up to a second,
+//! during which the connection's thread could serve no other connection. So requests with large bodies, on any route,
+//! run on separate threads. There are as many of these threads as cores: large requests wait for each other, and small
+//! requests do not wait for them.
 
 use axum::{
     BoxError, Router,
@@ -20,10 +20,10 @@ use tokio::{
 
 use crate::api::{self, problem::ApiError};
 
-/// Bodies up to this size are handled on the connection's thread: about a millisecond of work.
+/// Bodies up to this size are handled on the connection's thread. That takes about a millisecond.
 const SMALL_BODY_MAX: u64 = 128 * 1024;
 
-/// The threads. They end when this is dropped.
+/// The threads for large bodies. They end when this is dropped.
 #[derive(Debug)]
 pub(super) struct LargeBodyThreads(Option<Runtime>);
 
@@ -35,7 +35,7 @@ impl LargeBodyThreads {
         Ok(Self(Some(runtime)))
     }
 
-    /// Answers a request: on the current thread, or on one of these when its body is large or of unknown size.
+    /// Handles a request: on the current thread, or on one of these if its body is large or of unknown size.
     pub(super) async fn answer<B>(&self, router: Router, request: Request<B>) -> Result<Response, Infallible>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -45,12 +45,14 @@ impl LargeBodyThreads {
         let Some(runtime) = self.0.as_ref().filter(|_| !is_small) else {
             return api::handle_request(router, request).await;
         };
-        // Dropping the set aborts the task, so that a request still ends when its caller hangs up.
+        // Dropping the set aborts the task, so that a request ends when its client disconnects.
         let mut task = JoinSet::new();
         task.spawn_on(api::handle_request(router, request), runtime.handle());
         match task.join_next().await {
             Some(Ok(answer)) => answer,
-            Some(Err(_)) | None => Ok(ApiError(Problem::new(Code::Unavailable, "the server stops")).into_response()),
+            Some(Err(_)) | None => {
+                Ok(ApiError(Problem::new(Code::Unavailable, "the server is shutting down")).into_response())
+            }
         }
     }
 }
@@ -75,7 +77,7 @@ mod tests {
         time::Duration,
     };
 
-    /// An empty body of which nobody knows how large it will be, as when it is sent in chunks.
+    /// An empty body of unknown size, like one with chunked encoding.
     struct Unsized;
 
     impl HttpBody for Unsized {
@@ -105,9 +107,9 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_are_handled_apart_and_small_ones_where_they_came() {
         let large = LargeBodyThreads::open().unwrap();
-        let here = thread_name();
-        assert_eq!(handled_by(&large, Body::empty()).await, here);
-        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize])).await, here);
+        let current_thread = thread_name();
+        assert_eq!(handled_by(&large, Body::empty()).await, current_thread);
+        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize])).await, current_thread);
         assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize + 1])).await, "large-body");
         assert_eq!(handled_by(&large, Body::new(Unsized)).await, "large-body");
     }

@@ -1,7 +1,7 @@
-//! The HTTP listener: accepts connections, serves each on its thread, and ends them when the server stops.
+//! The HTTP listener: accepts connections, serves each on one thread, and closes them when the server shuts down.
 //!
-//! With a certificate every connection begins with a TLS handshake, which happens on the connection's thread and never
-//! delays the next accept. ALPN chooses HTTP/2 or HTTP/1.1; without TLS there is HTTP/1.1 alone.
+//! If a certificate is configured, every connection begins with a TLS handshake. It runs on the connection's thread and
+//! never delays the next accept. ALPN selects HTTP/2 or HTTP/1.1; without TLS only HTTP/1.1 is available.
 
 use anyhow::Context as _;
 use axum::{
@@ -40,23 +40,23 @@ use crate::{
     write_timeout::{self, WriteTimeout},
 };
 
-/// Open connections. The next one waits in the kernel's queue.
+/// Maximum number of open connections. Further ones wait in the kernel's accept queue.
 const MAX_CONNECTIONS: usize = 20_000;
-/// How long a client may take for its first or next request's head.
+/// How long a client may take to send the head of its first or next request.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests at a time on one HTTP/2 connection.
+/// Concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// Bytes of all header fields of one HTTP/2 request.
+/// Maximum size of all header fields of one HTTP/2 request, in bytes.
 const MAX_HEADER_LIST: u32 = 64 * 1024;
-/// Streams that a client opened and reset before they were served. More end the connection: that is rapid reset.
+/// Streams that a client may open and reset before they are served. More close the connection (rapid reset attack).
 const MAX_PENDING_RESETS: usize = 20;
-/// Streams that we reset because of the client's errors. More end the connection.
+/// Streams that the server resets because of client errors. More close the connection.
 const MAX_ERROR_RESETS: usize = 128;
-/// How often an HTTP/2 client is asked whether it is still there, and how long its answer may take.
+/// Interval of HTTP/2 keep-alive pings, and the timeout of each.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// What ALPN offers, the preferred protocol first.
+/// The ALPN protocols, preferred one first.
 const PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 
 /// Reads the certificate that the configuration names.
@@ -66,7 +66,7 @@ pub(crate) fn read_certificate(options: &HttpOptions) -> anyhow::Result<Option<A
     Ok(Some(Arc::new(tls)))
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct HttpListenerState {
     router: Router,
     trusted_proxies: TrustedProxies,
@@ -85,7 +85,7 @@ pub(crate) struct HttpListener {
 }
 
 impl HttpListener {
-    /// A listener for the API. `tls` is what [`read_certificate`] returned.
+    /// Creates a listener for the API. `tls` comes from [`read_certificate`].
     pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> anyhow::Result<Self> {
         let HttpOptions { hosts, connections_per_address, body_memory, trusted_proxies, .. } =
             config.http_options.clone();
@@ -102,8 +102,8 @@ impl HttpListener {
         Ok(Self { shared: Arc::new(shared), permits, shutdown: watch::Sender::new(false) })
     }
 
-    /// Accepts connections and follows changes of the certificate. Returns only when it cannot go on.
-    pub(crate) async fn run(&self, listener: TcpListener, lanes: &ConnectionThreads) -> anyhow::Error {
+    /// Accepts connections and reloads the certificate when it changes. Returns only after a fatal error.
+    pub(crate) async fn run(&self, listener: TcpListener, threads: &ConnectionThreads) -> anyhow::Error {
         let reload = async {
             match self.shared.tls.clone() {
                 Some(tls) => tls.reload_on_change().await,
@@ -111,48 +111,48 @@ impl HttpListener {
             }
         };
         tokio::select! {
-            error = self.accept(listener, lanes) => error,
-            () = reload => anyhow::anyhow!("the certificate is no longer followed"),
+            error = self.accept(listener, threads) => error,
+            () = reload => anyhow::anyhow!("certificate reloading stopped"),
         }
     }
 
-    async fn accept(&self, listener: TcpListener, lanes: &ConnectionThreads) -> anyhow::Error {
+    async fn accept(&self, listener: TcpListener, threads: &ConnectionThreads) -> anyhow::Error {
         loop {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-                return anyhow::anyhow!("the listener closed");
+                return anyhow::anyhow!("the listener is closed");
             };
             let (stream, peer) = match listener.accept().await {
                 Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
-                    // Out of descriptors, most likely: those that are open will end.
-                    tracing::warn!(%error, "accepting a connection");
+                    // Most likely the process is out of file descriptors, and open connections will close.
+                    tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
-            let Some(counted) = self.shared.connections.enter(peer) else { continue };
+            let Some(address_permit) = self.shared.connections.enter(peer) else { continue };
             let (shared, closing) = (Arc::clone(&self.shared), self.shutdown.subscribe());
-            let served = lanes.serve(stream, move |stream| async move {
+            let served = threads.serve(stream, move |stream| async move {
                 if let Err(error) = serve_connection(stream, peer, shared, closing).await {
-                    tracing::debug!(error = format!("{error:#}"), "a connection ended");
+                    tracing::debug!(error = format!("{error:#}"), "a connection ended with an error");
                 }
-                drop((permit, counted));
+                drop((permit, address_permit));
             });
             if let Err(error) = served {
-                tracing::warn!(%error, "giving a connection to its thread");
+                tracing::warn!(%error, "moving a connection to its thread failed");
             }
         }
     }
 
-    /// Lets every connection end after the requests that it is serving, and waits for them. A connection that became a
-    /// WebSocket is not among them: it ends with the event streams.
+    /// Closes every connection after its running requests, and waits for them. WebSocket connections are not included:
+    /// they end with the event streams.
     pub(crate) async fn drain(&self) {
         self.shutdown.send_replace(true);
         drop(self.permits.acquire_many(MAX_CONNECTIONS as u32).await);
     }
 }
 
-/// Serves one connection until it ends or the server stops.
+/// Serves one connection until it ends or the server shuts down.
 async fn serve_connection(
     stream: TcpStream,
     peer: IpAddr,
@@ -162,44 +162,44 @@ async fn serve_connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
-    let arrived = ConnectionInfo { local: stream.local_addr()?.ip(), tls: shared.tls.is_some() };
-    let served = HttpConnection { shared, peer, info: arrived };
+    let info = ConnectionInfo { local: stream.local_addr()?.ip(), tls: shared.tls.is_some() };
+    let connection = HttpConnection { shared, peer, info };
     let stream = WriteTimeout::new(stream, write_timeout::WRITE_TIMEOUT);
-    match served.shared.tls.clone() {
-        None => serve_http1(stream, served, closing).await,
-        // On the heap: connections without TLS need no room for it.
-        Some(tls) => Box::pin(serve_tls(stream, tls, served, closing)).await,
+    match connection.shared.tls.clone() {
+        None => serve_http1(stream, connection, closing).await,
+        // Boxed, so that connections without TLS do not reserve memory for the handshake.
+        Some(tls) => Box::pin(serve_tls(stream, tls, connection, closing)).await,
     }
 }
 
-/// The handshake, then the protocol that it agreed on.
+/// Performs the TLS handshake, then serves the protocol that ALPN selected.
 async fn serve_tls(
     stream: WriteTimeout<TcpStream>,
     tls: Arc<Tls>,
-    served: HttpConnection,
+    connection: HttpConnection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let stream = tokio::select! {
-        done = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)) => {
-            done.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut)).flatten().context("TLS handshake")?
+        handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)) => {
+            handshake.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut)).flatten().context("TLS handshake")?
         }
         () = wait_for_shutdown(&mut closing) => return Ok(()),
     };
     match stream.get_ref().1.alpn_protocol() {
-        Some(b"h2") => serve_http2(stream, served, closing).await,
-        _ => serve_http1(stream, served, closing).await,
+        Some(b"h2") => serve_http2(stream, connection, closing).await,
+        _ => serve_http1(stream, connection, closing).await,
     }
 }
 
 async fn serve_http1(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    served: HttpConnection,
+    handler: HttpConnection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service_fn(move |request| served.clone().respond(request)));
+        .serve_connection(TokioIo::new(stream), service_fn(move |request| handler.clone().respond(request)));
     let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => ended?,
@@ -213,10 +213,10 @@ async fn serve_http1(
 
 async fn serve_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    served: HttpConnection,
+    handler: HttpConnection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    // The executor spawns on the runtime of this thread, so all streams of a connection stay here.
+    // The executor spawns on this thread's runtime, so all streams of a connection stay on one thread.
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
@@ -225,7 +225,7 @@ async fn serve_http2(
         .max_local_error_reset_streams(MAX_ERROR_RESETS)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_INTERVAL)
-        .serve_connection(TokioIo::new(stream), service_fn(move |request| served.clone().respond(request)));
+        .serve_connection(TokioIo::new(stream), service_fn(move |request| handler.clone().respond(request)));
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended?,
@@ -237,12 +237,12 @@ async fn serve_http2(
     Ok(())
 }
 
-/// Resolves when the server stops.
+/// Resolves when the server shuts down.
 async fn wait_for_shutdown(closing: &mut watch::Receiver<bool>) {
     drop(closing.wait_for(|closing| *closing).await);
 }
 
-/// A connection as its requests see it.
+/// What the requests of one connection need.
 #[derive(Clone)]
 struct HttpConnection {
     shared: Arc<HttpListenerState>,
@@ -251,12 +251,12 @@ struct HttpConnection {
 }
 
 impl HttpConnection {
-    /// Answers one request.
+    /// Handles one request.
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
-        let Self { shared, peer, info: arrived } = self;
+        let Self { shared, peer, info } = self;
         let client = shared.trusted_proxies.client(peer, request.headers());
         request.extensions_mut().insert(client);
-        let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), arrived);
+        let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), info);
         let (head, body) = request.into_parts();
         let (body, lease) = shared.body_memory.meter(client.0, body);
         let request = Request::from_parts(head, body);
@@ -265,7 +265,7 @@ impl HttpConnection {
             Err(problem) if request.uri().path() == "/mcp" => mcp::http::rejection_response(problem),
             Err(problem) => ApiError(problem).into_response(),
         };
-        secure_headers::add_secure_headers(response.headers_mut(), arrived.tls);
+        secure_headers::add_secure_headers(response.headers_mut(), info.tls);
         drop(lease);
         Ok(response)
     }

@@ -1,4 +1,4 @@
-//! A request body that must arrive at a minimum rate, so that nobody keeps a request open by single bytes.
+//! A request body with a minimum rate, so that a client cannot keep a request open by sending single bytes.
 
 use axum::body::{Body, Bytes, HttpBody};
 use std::{
@@ -12,9 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::arrival_rate::{ArrivalRate, MIN_RATE};
 
-/// How long a body may be slower.
+/// How long a body may arrive below the minimum rate.
 const GRACE: Duration = Duration::from_secs(30);
-/// How far ahead of the rate a body can get. Longer than any body takes: bodies have a time of their own.
+/// How far ahead of the rate a body can get. In effect unlimited, because reading a body has a timeout of its own.
 const MAX_AHEAD: Duration = Duration::from_hours(24);
 
 /// A body that fails with [`TooSlow`] when it arrives below the minimum rate.
@@ -22,7 +22,7 @@ pub(crate) struct MinRateBody {
     inner: Body,
     grace_until: Instant,
     rate: ArrivalRate,
-    /// When the rate is next compared. Set when the body first has to be waited for.
+    /// When the rate is checked next. Set the first time that reading has to wait.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -71,7 +71,7 @@ impl HttpBody for MinRateBody {
 pub(crate) struct TooSlow;
 
 impl TooSlow {
-    /// Whether it is the reason of an error.
+    /// Whether an error was caused by this one.
     pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
         error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Sends chunks of this size every so many seconds, and returns after how many seconds reading ended and how.
+    /// Sends `times` chunks at this interval in seconds. Returns after how many seconds reading ended, and its result.
     async fn read(chunk: usize, every: u64, times: usize) -> (u64, Result<usize, bool>) {
         let (sender, chunks) = mpsc::channel(1);
         let began = Instant::now();
@@ -126,8 +126,8 @@ mod tests {
         assert_eq!(read(1, 1, 100).await, (30, Err(true)));
         assert_eq!(read(0, 1, 100).await, (30, Err(true)));
         assert_eq!(read(2_048, 1, 100).await, (100, Ok(204_800)));
-        assert_eq!(read(10, 1, 20).await, (20, Ok(200)), "it ends within the grace");
-        // 100 KiB last for 100 s.
+        assert_eq!(read(10, 1, 20).await, (20, Ok(200)), "it ends within the grace period");
+        // 100 KiB allow for 100 s.
         assert_eq!(read(102_400, 1_000, 2).await, (100, Err(true)));
     }
 }

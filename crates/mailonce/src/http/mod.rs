@@ -1,4 +1,4 @@
-//! The HTTP listener: its settings, and what it does with a connection before the API sees a request.
+//! The HTTP listener: its settings, and the checks and limits that apply before a request reaches the API.
 
 mod address_limits;
 pub(crate) mod body_memory;

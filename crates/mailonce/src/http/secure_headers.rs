@@ -1,13 +1,13 @@
-//! Headers that every response of the listener carries, so that browsers do nothing with it but what it is meant for.
+//! Security headers for every response, which restrict what browsers do with it.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-/// A year, for this host alone.
+/// One year, for this host only.
 const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-/// Adds what the handler did not set itself. Answers hold mail and secrets, so nothing may keep them unless the handler
-/// says so.
+/// Adds the headers that the handler did not set. Responses contain mail and secrets, so they must not be cached unless
+/// the handler allows it.
 pub(super) fn add_secure_headers(headers: &mut HeaderMap, tls: bool) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),

@@ -1,4 +1,4 @@
-//! The engine at the SMTP door: whom mail is for, and that it is kept before anybody says `250`.
+//! Connects the SMTP listener to the engine: routes recipients, and commits a mail before the listener answers `250`.
 
 use async_trait::async_trait;
 use mailonce_core::inbound::delivery::{DeliveryFormat, Intake};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::smtp::{MailReceiver, NotAccepted, ReceivedMail, RecipientStatus};
 
-/// The engine, as the listener sees it.
+/// The engine as the listener's mail receiver.
 pub struct EngineReceiver(pub Arc<Engine>);
 
 #[async_trait]
@@ -23,14 +23,14 @@ impl MailReceiver for EngineReceiver {
             Ok(RecipientRoute::Blocked(_)) => RecipientStatus::Blocked,
             Ok(RecipientRoute::NotLocal) => RecipientStatus::NotLocal,
             Err(error) => {
-                tracing::warn!(%error, "looking for an inbox");
+                tracing::warn!(%error, "routing a recipient failed; the sender is told to try again");
                 RecipientStatus::TemporaryError
             }
         }
     }
 
     async fn accept(&self, mail: ReceivedMail) -> Result<(), NotAccepted> {
-        let accepted = mail.recipients.len();
+        let recipient_count = mail.recipients.len();
         let incoming = IntakeMail {
             intake: Intake::Smtp,
             source: None,
@@ -43,11 +43,11 @@ impl MailReceiver for EngineReceiver {
             raw: mail.raw.into(),
         };
         let received = self.0.receive_mail(incoming).await.map_err(|error| {
-            tracing::warn!(%error, "keeping a mail");
+            tracing::warn!(%error, "storing a mail failed; the sender is told to try again");
             NotAccepted::TemporaryError
         })?;
         match received.iter().filter(|received| received.is_accepted()).count() {
-            taken if taken == accepted => Ok(()),
+            stored if stored == recipient_count => Ok(()),
             0 => Err(NotAccepted::AllRecipientsGone),
             _ => Err(NotAccepted::SomeRecipientsGone),
         }

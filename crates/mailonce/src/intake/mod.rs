@@ -1,4 +1,4 @@
-//! The ways in that listen.
+//! Intakes that listen for mail: the SMTP listener.
 
 mod engine_receiver;
 pub mod smtp;

@@ -1,4 +1,4 @@
-//! The clients that `mailonce mcp install` knows: where each keeps its servers, and in which form.
+//! The MCP clients that `mailonce mcp install` supports: where each keeps its server list, and in which format.
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -11,7 +11,7 @@ use crate::cli::{
 };
 use crate::mcp::json_edit;
 
-/// A client that can be told.
+/// An MCP client that `mailonce mcp install` can configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum McpClient {
     /// Claude Code, for the project in this folder
@@ -31,14 +31,14 @@ pub(crate) enum McpClient {
 }
 
 impl McpClient {
-    /// Where the client keeps its servers, and what must be there for it to be one of this machine.
-    pub(super) fn config_paths(self, home: &Path, here: &Path) -> (PathBuf, PathBuf) {
-        let support = if cfg!(target_os = "macos") { "Library/Application Support/Claude" } else { ".config/Claude" };
+    /// The client's configuration file, and the directory whose existence shows that the client is installed.
+    pub(super) fn config_paths(self, home: &Path, current_dir: &Path) -> (PathBuf, PathBuf) {
+        let desktop = if cfg!(target_os = "macos") { "Library/Application Support/Claude" } else { ".config/Claude" };
         match self {
-            Self::ClaudeCode => (here.join(".mcp.json"), home.join(".claude")),
-            Self::ClaudeDesktop => (home.join(support).join("claude_desktop_config.json"), home.join(support)),
+            Self::ClaudeCode => (current_dir.join(".mcp.json"), home.join(".claude")),
+            Self::ClaudeDesktop => (home.join(desktop).join("claude_desktop_config.json"), home.join(desktop)),
             Self::Cursor => (home.join(".cursor/mcp.json"), home.join(".cursor")),
-            Self::Vscode => (here.join(".vscode/mcp.json"), here.join(".vscode")),
+            Self::Vscode => (current_dir.join(".vscode/mcp.json"), current_dir.join(".vscode")),
             Self::Windsurf => (home.join(".codeium/windsurf/mcp_config.json"), home.join(".codeium/windsurf")),
             Self::Gemini => (home.join(".gemini/settings.json"), home.join(".gemini")),
             Self::Codex => (home.join(".codex/config.toml"), home.join(".codex")),
@@ -49,7 +49,7 @@ impl McpClient {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Who reads the file.
+    /// Where the client uses the configuration file.
     pub(super) fn config_scope(self) -> &'static str {
         match self {
             Self::ClaudeCode | Self::Vscode => "read in this folder alone",
@@ -57,12 +57,12 @@ impl McpClient {
         }
     }
 
-    /// Where in its file the servers are.
+    /// The JSON member that holds the server list.
     fn servers_member(self) -> &'static str {
         if self == Self::Vscode { "servers" } else { "mcpServers" }
     }
 
-    /// Our server as this client has it.
+    /// The entry for mailonce in this client's format.
     pub(super) fn server_entry(self, command: &LaunchCommand) -> Value {
         let mut server = command.json();
         if self == Self::Vscode {
@@ -71,7 +71,7 @@ impl McpClient {
         server
     }
 
-    /// The server of our name that its file has.
+    /// The existing `mailonce` entry of a configuration file.
     pub(super) fn server_in(self, text: &str) -> anyhow::Result<Option<Value>> {
         if self == Self::Codex {
             return Ok(toml_server(text)?.map(serde_json::to_value).transpose()?);
@@ -79,7 +79,7 @@ impl McpClient {
         json_edit::server_in(text, self.servers_member())
     }
 
-    /// The file with our server in it. Everything else that it says stays.
+    /// The configuration file with the `mailonce` entry. Everything else stays as it is.
     pub(super) fn with_server(self, old: &str, command: &LaunchCommand) -> anyhow::Result<String> {
         if self == Self::Codex {
             return command.toml(old);
@@ -88,17 +88,17 @@ impl McpClient {
     }
 }
 
-/// The server of our name in a file of TOML.
+/// The `mailonce` entry of a TOML file.
 fn toml_server(text: &str) -> anyhow::Result<Option<toml::Value>> {
-    let file: toml::Table = toml::from_str(text).context("it is no TOML; add the server by hand")?;
-    Ok(file.get("mcp_servers").and_then(|all| all.get("mailonce")).cloned())
+    let file: toml::Table = toml::from_str(text).context("the file is not valid TOML; add the server by hand")?;
+    Ok(file.get("mcp_servers").and_then(|servers| servers.get("mailonce")).cloned())
 }
 
-/// What a client's environment has for us.
+/// Environment variables that the client sets for `mailonce mcp`.
 const URL: &str = "MAILONCE_URL";
 pub(super) const API_KEY: &str = "MAILONCE_API_KEY";
 
-/// How a client starts us.
+/// The command with which a client starts `mailonce mcp`.
 #[derive(Clone)]
 pub(super) struct LaunchCommand {
     program: String,
@@ -107,21 +107,23 @@ pub(super) struct LaunchCommand {
 }
 
 impl LaunchCommand {
-    /// How to reach the server that is meant from wherever a client starts us: nothing of this shell is there then. Beside
-    /// it the key that was given, if one was: what it may do is for the server to say. A `dev` keeps a key for agents
-    /// in its own file, and `mailonce mcp` finds it there.
-    pub(super) fn for_server(reach: &ServerArgs, here: &Path) -> anyhow::Result<(Self, Option<String>)> {
+    /// The command that reaches the chosen server from any working directory, without this shell's environment. Also
+    /// returns the API key that the user passed, whose scopes are not known yet. A `dev` server keeps an agent key in
+    /// its data directory, where `mailonce mcp` finds it.
+    pub(super) fn for_server(server_args: &ServerArgs, current_dir: &Path) -> anyhow::Result<(Self, Option<String>)> {
         let program = std::env::current_exe().context("finding this program")?.display().to_string();
-        let data: PathBuf = here.join(&reach.data).components().collect();
+        let data: PathBuf = current_dir.join(&server_args.data).components().collect();
         let dev = read_dev_file(&data).ok();
-        let own = dev.map(|dev| dev.api_key).or_else(|| std::fs::read_to_string(data.join(DEV_KEY_FILE)).ok());
-        let (data, url, key) = match (reach.url.clone(), reach.api_key.clone()) {
+        let dev_key = dev.map(|dev| dev.api_key).or_else(|| std::fs::read_to_string(data.join(DEV_KEY_FILE)).ok());
+        let (data, url, key) = match (server_args.url.clone(), server_args.api_key.clone()) {
             (Some(url), Some(key)) => (None, Some(url), Some(key)),
-            (url, None) if own.is_some() => (Some(data), url, None),
+            (url, None) if dev_key.is_some() => (Some(data), url, None),
             (Some(_), None) => {
                 return Err(UsageError("no API key: set MAILONCE_API_KEY or pass --api-key".into()).into());
             }
-            (None, Some(key)) if own.is_some() => (Some(data), None, Some(key).filter(|key| own.as_ref() != Some(key))),
+            (None, Some(key)) if dev_key.is_some() => {
+                (Some(data), None, Some(key).filter(|key| dev_key.as_ref() != Some(key)))
+            }
             (None, Some(key)) => (None, Some(DEFAULT_URL.to_owned()), Some(key)),
             (None, None) => {
                 let next = "no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY";
@@ -129,36 +131,35 @@ impl LaunchCommand {
             }
         };
         if let Some(data) = data.as_ref().filter(|data| key.is_none() && !data.join(AGENT_KEY_FILE).exists()) {
-            let detail =
-                format!("no key for agents is in {}: start `mailonce dev` there, then install", data.display());
+            let detail = format!("no agent key in {}: start `mailonce dev` there, then install again", data.display());
             return Err(UsageError(detail).into());
         }
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(data.into_iter().flat_map(|data| ["--data".to_owned(), data.display().to_string()]));
-        let file = reach.ca_file.as_ref().map(|file| here.join(file).display().to_string());
-        let all = [(URL, url), ("MAILONCE_CA_FILE", file)];
-        let environment = all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let file = server_args.ca_file.as_ref().map(|file| current_dir.join(file).display().to_string());
+        let variables = [(URL, url), ("MAILONCE_CA_FILE", file)];
+        let environment = variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         Ok((Self { program, arguments, environment }, key))
     }
 
-    /// The same with a key of its own.
+    /// The same command with this API key in its environment.
     pub(super) fn with_key(mut self, key: &str) -> Self {
         self.environment.retain(|(name, _)| *name != API_KEY);
         self.environment.push((API_KEY, key.to_owned()));
         self
     }
 
-    /// Whether a `dev` of this machine is meant.
+    /// Whether the server is a `dev` on this machine.
     pub(super) fn is_dev(&self) -> bool {
         self.arguments.len() > 1
     }
 
-    /// Whether a key is written.
+    /// Whether the environment has an API key.
     pub(super) fn has_key(&self) -> bool {
         self.environment.iter().any(|(name, _)| *name == API_KEY)
     }
 
-    /// The key that stands in a server that is written already, if it is for the same place as this one.
+    /// The API key in an existing entry, if that entry is for the same server as this command.
     pub(super) fn key_in(&self, server: &Value) -> Option<String> {
         let url = self.environment.iter().find(|(name, _)| *name == URL).map(|(_, url)| json!(url));
         let same = server["env"].get(URL) == url.as_ref() && server["args"] == json!(self.arguments);
@@ -175,9 +176,9 @@ impl LaunchCommand {
         server
     }
 
-    /// A table at the end of the file. One that is there is not touched.
+    /// Appends a table to the file. An existing `mailonce` table is never changed.
     fn toml(&self, old: &str) -> anyhow::Result<String> {
-        // Texts of JSON without control characters are texts of TOML.
+        // A JSON string without control characters is also a TOML string.
         let quoted = |text: &str| json!(text).to_string();
         let arguments: Vec<String> = self.arguments.iter().map(|text| quoted(text)).collect();
         let pairs: Vec<String> =
@@ -186,8 +187,8 @@ impl LaunchCommand {
         let (program, arguments) = (quoted(&self.program), arguments.join(", "));
         let table = format!("[mcp_servers.mailonce]\ncommand = {program}\nargs = [{arguments}]\n{environment}");
         match toml_server(old)? {
-            Some(there) if toml_server(&table)?.as_ref() == Some(&there) => return Ok(old.to_owned()),
-            Some(_) => anyhow::bail!("it has another server named mailonce; change it by hand"),
+            Some(existing) if toml_server(&table)?.as_ref() == Some(&existing) => return Ok(old.to_owned()),
+            Some(_) => anyhow::bail!("the file has a different server named mailonce; change it by hand"),
             None => {}
         }
         let line_end = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };

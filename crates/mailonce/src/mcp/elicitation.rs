@@ -1,23 +1,24 @@
-//! The protocol's own request for input: it leads the person behind a client to the page on which people decide.
+//! Elicitation, the protocol's request for user input: sends the person behind a client to the approval page.
 //!
-//! It is a way to the page and nothing else. What the client says back decides nothing, because a program may have said
-//! it: the call is only answered as any repeat of it is.
+//! It only opens the page. The client's response decides nothing, because a program may have written it: the repeated
+//! call gets the same answer as any other replay.
 
 use serde_json::{Map, Value, json};
 
 use super::object;
 use crate::mcp::protocol_revision;
 
-/// What the person is told. No word of a model or a stranger is in it.
-const PROMPT: &str = "An agent asked for something that a person must decide. Open the page of mailonce to see it and to \
-    decide; it asks for a key with the scope admin. Nothing happens until then.";
-/// Our name for the request in the client's answer.
+/// The text that the person sees. It contains nothing written by a model or a stranger.
+const PROMPT: &str = "An agent needs a decision by a person. Open the mailonce approval page to see the question and \
+    decide; the page asks for an API key with the scope admin. Nothing happens until then.";
+/// The name under which the client returns its response.
 const REQUEST_NAME: &str = "decision";
 
-/// The request for input that comes in the place of an answer, for a client that can open a page and was not asked yet.
+/// The request for input, returned in place of the result. `None` if the client cannot open a page or has already
+/// responded.
 pub(super) fn input_request(params: &Map<String, Value>, page: &str) -> Option<Map<String, Value>> {
-    let asked_before = params.contains_key("inputResponses");
-    if asked_before || !supports_url_mode(params) {
+    let already_responded = params.contains_key("inputResponses");
+    if already_responded || !supports_url_mode(params) {
         return None;
     }
     let request = json!({
@@ -27,11 +28,11 @@ pub(super) fn input_request(params: &Map<String, Value>, page: &str) -> Option<M
     Some(object([("resultType", json!("input_required")), ("inputRequests", json!({ REQUEST_NAME: request }))]))
 }
 
-/// Whether the client says that it can lead a person to a page. Without a word about modes it can show forms alone, and
-/// a form that a model could fill in must not decide.
+/// Whether the client declares that it can open a URL. A client that declares no modes supports forms only. A model
+/// could fill in a form, so forms must not decide.
 fn supports_url_mode(params: &Map<String, Value>) -> bool {
     protocol_revision::capabilities(params)
-        .and_then(|all| all.get("elicitation"))
+        .and_then(|capabilities| capabilities.get("elicitation"))
         .is_some_and(|modes| modes.get("url").is_some_and(Value::is_object))
 }
 
@@ -47,12 +48,12 @@ mod tests {
 
     #[test]
     fn only_who_can_open_a_page_is_asked_and_once() {
-        let able = json!({ "elicitation": { "form": {}, "url": {} } });
-        assert!(asked(&able, json!({})));
-        assert!(!asked(&able, json!({ "inputResponses": { "decision": { "action": "accept" } } })));
-        assert!(!asked(&able, json!({ "inputResponses": {} })));
-        for unable in [json!({}), json!({ "elicitation": {} }), json!({ "elicitation": { "form": {} } }), json!(7)] {
-            assert!(!asked(&unable, json!({})), "{unable}");
+        let capable = json!({ "elicitation": { "form": {}, "url": {} } });
+        assert!(asked(&capable, json!({})));
+        assert!(!asked(&capable, json!({ "inputResponses": { "decision": { "action": "accept" } } })));
+        assert!(!asked(&capable, json!({ "inputResponses": {} })));
+        for incapable in [json!({}), json!({ "elicitation": {} }), json!({ "elicitation": { "form": {} } }), json!(7)] {
+            assert!(!asked(&incapable, json!({})), "{incapable}");
         }
     }
 }

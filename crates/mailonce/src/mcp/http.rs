@@ -1,4 +1,4 @@
-//! `/mcp`: checks the credential, reads one message and answers it as JSON. The listener checks Host and Origin before.
+//! `/mcp`: checks the API key, reads one message and answers it as JSON. The listener checks Host and Origin first.
 
 use axum::{
     Json,
@@ -20,10 +20,10 @@ use crate::mcp::{
     protocol_revision::{self, Revision},
 };
 
-/// Bytes of one message: a mail without its files is far smaller.
+/// The largest message in bytes. An email without attachments is far smaller.
 pub(super) const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A call that was turned away.
+/// An HTTP error whose body is a JSON-RPC error.
 struct McpHttpError {
     status: u16,
     id: Value,
@@ -32,8 +32,8 @@ struct McpHttpError {
 }
 
 impl McpHttpError {
-    fn new(status: u16, why: &str) -> Self {
-        Self { status, id: Value::Null, fault: RpcError::new(REJECTED, why.to_owned()), retry_after: None }
+    fn new(status: u16, message: &str) -> Self {
+        Self { status, id: Value::Null, fault: RpcError::new(REJECTED, message.to_owned()), retry_after: None }
     }
 
     fn from_rpc_error(fault: RpcError, id: Value) -> Self {
@@ -72,29 +72,32 @@ impl IntoResponse for McpHttpError {
     }
 }
 
-/// The answer to a message that the listener refused.
+/// The response to a request that the listener rejected.
 pub(crate) fn rejection_response(problem: Problem) -> Response {
     McpHttpError::from(problem).into_response()
 }
 
-/// Answers one message.
+/// Handles one message.
 pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    // On the heap: thousands of models may wait for mail at a time.
+    // Boxed, because thousands of models may wait for mail at the same time.
     match Box::pin(handle(&app, &parts, body)).await {
         Ok(response) => response,
-        Err(turned) => turned.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
 async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, McpHttpError> {
     if parts.method != Method::POST {
-        return Err(McpHttpError::new(405, "there is nothing to follow here: POST a message and read its answer"));
+        return Err(McpHttpError::new(
+            405,
+            "this endpoint has no event stream: POST one message and read the response",
+        ));
     }
     let missing = || Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing");
     let credential = door::bearer(&parts.headers);
-    let found = door::authenticate(app, &parts.extensions, credential, Channel::Mcp).await?;
-    let mut caller = found.ok_or_else(missing)?;
+    let authenticated = door::authenticate(app, &parts.extensions, credential, Channel::Mcp).await?;
+    let mut caller = authenticated.ok_or_else(missing)?;
     check_accept(&parts.headers)?;
     door::check_media_type(&parts.headers)?;
     let body = door::read_body(body, MESSAGE_BYTES).await?;
@@ -128,11 +131,11 @@ fn check_accept(headers: &HeaderMap) -> Result<(), McpHttpError> {
     if accepted.flat_map(|value| value.split(',')).any(is_json) {
         return Ok(());
     }
-    Err(McpHttpError::new(406, "answers are application/json"))
+    Err(McpHttpError::new(406, "the Accept header must allow application/json"))
 }
 
-/// The page on which a person decides about what an agent may not. It knows nothing by itself: whoever decides brings
-/// a credential that may, and agents have none.
+/// The page on which a person decides an escalation. The page itself holds no data: the person enters an API key with
+/// the scope `admin`, which agents do not have.
 pub(crate) async fn approval_page() -> Response {
     let mut page = Html(include_str!("approve.html")).into_response();
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \

@@ -1,27 +1,27 @@
-//! One server in a client's file of JSON: put in or changed in its place, and every other byte stays as it is.
+//! Adds or replaces one server entry in a client's JSON file, and keeps every other byte as it is.
 
 use anyhow::Context as _;
 use serde::Serialize as _;
 use serde_json::{Value, json, ser::PrettyFormatter, value::RawValue};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Under this name clients know us.
+/// The name of our entry in the server list.
 const SERVER_NAME: &str = "mailonce";
-const NOT_PLAIN_JSON: &str = "it holds more than plain JSON; add the server by hand";
+const NOT_PLAIN_JSON: &str = "the file is not plain JSON; add the server by hand";
 
-/// The members of an object, as they stand in the text.
+/// The members of an object, as slices of the source text.
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The server of our name that a file has, in its list of servers.
+/// The `mailonce` entry in the member `list` of a file.
 pub(super) fn server_in(text: &str, list: &str) -> anyhow::Result<Option<Value>> {
     if text.trim().is_empty() {
         return Ok(None);
     }
     let file: Value = serde_json::from_str(text).context(NOT_PLAIN_JSON)?;
-    Ok(file.get(list).and_then(|all| all.get(SERVER_NAME)).cloned())
+    Ok(file.get(list).and_then(|servers| servers.get(SERVER_NAME)).cloned())
 }
 
-/// The file with this server in its list.
+/// The file with this entry in its member `list`.
 pub(super) fn with_server(old: &str, list: &str, server: &Value) -> anyhow::Result<String> {
     let style = IndentStyle(indent_of(old));
     if old.trim().is_empty() {
@@ -38,38 +38,38 @@ pub(super) fn with_server(old: &str, list: &str, server: &Value) -> anyhow::Resu
             (&json!({ SERVER_NAME: server }), 1),
         );
     };
-    let all: Members<'_> = serde_json::from_str(servers.get())
-        .with_context(|| format!("`{list}` is no object; add the server by hand"))?;
-    match all.get(SERVER_NAME) {
-        Some(there) if serde_json::from_str::<Value>(there.get())? == *server => Ok(old.to_owned()),
-        Some(there) => Ok(replace_range(old, span(old, there), &style.pretty(server, 2)?)),
-        None => style.insert_member(old, span(old, servers), &all, SERVER_NAME, (server, 2)),
+    let entries: Members<'_> = serde_json::from_str(servers.get())
+        .with_context(|| format!("`{list}` is not an object; add the server by hand"))?;
+    match entries.get(SERVER_NAME) {
+        Some(existing) if serde_json::from_str::<Value>(existing.get())? == *server => Ok(old.to_owned()),
+        Some(existing) => Ok(replace_range(old, span(old, existing), &style.pretty(server, 2)?)),
+        None => style.insert_member(old, span(old, servers), &entries, SERVER_NAME, (server, 2)),
     }
 }
 
-/// Where a value stands in the text that it was read from.
+/// The byte range of a value in the text that it was parsed from.
 fn span(text: &str, value: &RawValue) -> Range<usize> {
     let start = value.get().as_ptr() as usize - text.as_ptr() as usize;
     start..start + value.get().len()
 }
 
-fn replace_range(text: &str, place: Range<usize>, with: &str) -> String {
-    let (before, after) = (text.get(..place.start).unwrap_or_default(), text.get(place.end..).unwrap_or_default());
-    format!("{before}{with}{after}")
+fn replace_range(text: &str, range: Range<usize>, replacement: &str) -> String {
+    let (before, after) = (text.get(..range.start).unwrap_or_default(), text.get(range.end..).unwrap_or_default());
+    format!("{before}{replacement}{after}")
 }
 
-/// What the first line that is moved in begins with.
+/// The whitespace at the start of the first indented line; two spaces if there is none.
 fn indent_of(text: &str) -> String {
-    let moved = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
+    let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
     let indent = |line: &str| line.get(..line.len() - line.trim_start().len()).map(str::to_owned);
-    moved.and_then(indent).unwrap_or_else(|| "  ".to_owned())
+    indented.and_then(indent).unwrap_or_else(|| "  ".to_owned())
 }
 
-/// How a file is laid out.
+/// The indentation of one level.
 struct IndentStyle(String);
 
 impl IndentStyle {
-    /// A value as it stands at a depth. Its first line begins where it is put.
+    /// A value formatted for this depth. Its first line is not indented.
     fn pretty(&self, value: &Value, depth: usize) -> anyhow::Result<String> {
         let mut bytes = Vec::new();
         let formatter = PrettyFormatter::with_indent(self.0.as_bytes());
@@ -77,11 +77,11 @@ impl IndentStyle {
         Ok(String::from_utf8(bytes)?.replace('\n', &format!("\n{}", self.0.repeat(depth))))
     }
 
-    /// Puts a member behind the last one of the object that stands at `place`.
+    /// Inserts a member after the last one of the object at `object_range`.
     fn insert_member(
         &self,
         text: &str,
-        place: Range<usize>,
+        object_range: Range<usize>,
         members: &Members<'_>,
         name: &str,
         (value, depth): (&Value, usize),
@@ -89,7 +89,7 @@ impl IndentStyle {
         let line = format!("\n{}{}: {}", self.0.repeat(depth), json!(name), self.pretty(value, depth)?);
         Ok(match members.values().map(|value| span(text, value).end).max() {
             Some(end) => replace_range(text, end..end, &format!(",{line}")),
-            None => replace_range(text, place, &format!("{{{line}\n{}}}", self.0.repeat(depth - 1))),
+            None => replace_range(text, object_range, &format!("{{{line}\n{}}}", self.0.repeat(depth - 1))),
         })
     }
 }

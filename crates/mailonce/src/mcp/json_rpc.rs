@@ -1,9 +1,9 @@
-//! JSON-RPC 2.0 as MCP uses it: one message at a time, ids that are texts or whole numbers.
+//! JSON-RPC 2.0 as MCP uses it: one message at a time, ids that are strings or integers.
 
 use mailonce_core::json_limits;
 use serde_json::{Map, Value, json};
 
-/// The codes of JSON-RPC, and those that MCP added.
+/// The error codes of JSON-RPC, followed by those that MCP adds.
 const PARSE_ERROR: i64 = -32_700;
 const INVALID_REQUEST: i64 = -32_600;
 const METHOD_NOT_FOUND: i64 = -32_601;
@@ -11,29 +11,29 @@ const INVALID_PARAMS: i64 = -32_602;
 const INTERNAL_ERROR: i64 = -32_603;
 /// Headers and body contradict each other.
 pub(super) const HEADER_MISMATCH: i64 = -32_020;
-/// A revision that is not spoken here.
+/// The server does not support this protocol revision.
 pub(super) const UNSUPPORTED_VERSION: i64 = -32_022;
-/// Refused at the door, before anything was understood.
+/// Rejected before the message was parsed, for example because of a missing API key.
 pub(super) const REJECTED: i64 = -32_001;
 
-/// A request that wants an answer.
+/// A request that expects a response.
 #[derive(Debug)]
 pub(super) struct RpcRequest {
-    /// To be given back as it came.
+    /// Echoed unchanged in the response.
     pub(super) id: Value,
     pub(super) method: String,
     pub(super) params: Map<String, Value>,
 }
 
-/// What came.
+/// A message from the client.
 #[derive(Debug)]
 pub(super) enum IncomingMessage {
     Request(RpcRequest),
-    /// A notification, or an answer to something that we never ask. Nobody waits for a word about it.
+    /// A notification, or a response to a request that this server never sends. It gets no response.
     Notification,
 }
 
-/// Why a request has no result.
+/// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcError {
     pub(super) code: i64,
@@ -55,14 +55,14 @@ impl RpcError {
     }
 
     pub(super) fn method_not_found(method: &str) -> Self {
-        Self::new(METHOD_NOT_FOUND, format!("there is no method {method}"))
+        Self::new(METHOD_NOT_FOUND, format!("unknown method {method}"))
     }
 
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(INTERNAL_ERROR, message)
     }
 
-    /// The HTTP status that the stateless revision wants beside it.
+    /// The HTTP status that the stateless revision requires for this error.
     pub(super) fn http_status(&self) -> u16 {
         match self.code {
             METHOD_NOT_FOUND => 404,
@@ -71,7 +71,7 @@ impl RpcError {
         }
     }
 
-    /// The message that tells it.
+    /// The error response.
     pub(super) fn to_message(&self, id: &Value) -> Value {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(data) = &self.data {
@@ -81,39 +81,39 @@ impl RpcError {
     }
 }
 
-/// The message that tells a result.
+/// The response with a result.
 pub(super) fn result_message(id: &Value, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(super) fn parse(bytes: &[u8]) -> Result<IncomingMessage, RpcError> {
     json_limits::check(bytes).map_err(|excess| RpcError::new(PARSE_ERROR, format!("the message {excess}")))?;
     let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| RpcError::new(PARSE_ERROR, format!("this is not JSON: {error}")))?;
-    let invalid = |why: &str| RpcError::new(INVALID_REQUEST, why.to_owned());
+        .map_err(|error| RpcError::new(PARSE_ERROR, format!("the message is not valid JSON: {error}")))?;
+    let invalid = |message: &str| RpcError::new(INVALID_REQUEST, message.to_owned());
     let Value::Object(mut message) = value else {
-        return Err(invalid("a message is one JSON object; batches are not taken"));
+        return Err(invalid("the message must be one JSON object; batches are not supported"));
     };
     if message.get("jsonrpc") != Some(&json!("2.0")) {
-        return Err(invalid("jsonrpc is \"2.0\""));
+        return Err(invalid("`jsonrpc` must be \"2.0\""));
     }
     let method = match message.remove("method") {
         Some(Value::String(method)) => method,
-        Some(_) => return Err(invalid("method is a text")),
+        Some(_) => return Err(invalid("`method` must be a string")),
         None if message.contains_key("result") || message.contains_key("error") => {
             return Ok(IncomingMessage::Notification);
         }
-        None => return Err(invalid("a request has a method")),
+        None => return Err(invalid("`method` is missing")),
     };
     let Some(id) = message.remove("id") else { return Ok(IncomingMessage::Notification) };
     if !(id.is_string() || id.is_i64() || id.is_u64()) {
-        return Err(invalid("id is a text or a whole number"));
+        return Err(invalid("`id` must be a string or an integer"));
     }
     let params = match message.remove("params") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(params)) => params,
-        Some(_) => return Err(invalid("params is an object")),
+        Some(_) => return Err(invalid("`params` must be an object")),
     };
     Ok(IncomingMessage::Request(RpcRequest { id, method, params }))
 }

@@ -1,5 +1,5 @@
-//! Which revision of the protocol a request speaks. The stateless one says so in every request, twice where there are
-//! headers; the older ones agreed in a handshake that we need not remember, because their tools are the same.
+//! Detects the protocol revision of a request. A stateless request states its revision in the body and in a header.
+//! Older clients agree on a revision in a handshake, which the server need not store, because the tools are the same.
 
 use axum::http::HeaderMap;
 use mailonce_core::call_trace::{self, CallTrace};
@@ -7,63 +7,66 @@ use serde_json::{Map, Value, json};
 
 use crate::mcp::json_rpc::{HEADER_MISMATCH, RpcError, RpcRequest, UNSUPPORTED_VERSION};
 
-/// The revision without a handshake.
+/// The revision without a handshake: every request carries its own context.
 pub(super) const STATELESS_VERSION: &str = "2026-07-28";
-/// Revisions with one, the latest first.
+/// Revisions with a handshake, latest first.
 pub(super) const HANDSHAKE_VERSIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
-/// What a client of the handshake speaks when no header says it. Its tools look the same.
+/// The revision that MCP assumes for a client that sends no version header. Its tools look the same.
 const IMPLIED_VERSION: &str = "2025-03-26";
 
-/// Where a stateless request says its revision.
+/// The `_meta` member in which a stateless request states its revision.
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
-/// Headers that repeat what the body says, so that what stands between may route by them.
+/// Headers that repeat members of the body, so that proxies can route by them.
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 pub(super) const METHOD_HEADER: &str = "mcp-method";
 pub(super) const NAME_HEADER: &str = "mcp-name";
 
-/// Where clients put their own names for a call. They are kept beside what it did and never decide anything.
+/// `_meta` members in which clients put their own call id. It is stored with the call and never affects a decision.
 const CALL_ID_KEYS: [&str; 2] = ["claudecode/toolUseId", "dev.mailonce/call-id"];
 
-/// How a request is to be answered.
+/// The protocol variant in which a request must be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Revision {
     Handshake,
     Stateless,
 }
 
-/// What a request says about itself and its caller.
+/// The `_meta` object of a request.
 pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get("_meta").and_then(Value::as_object)
 }
 
-/// What a stateless request says that its client can do.
+/// The client capabilities that a stateless request declares.
 pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     meta(params)?.get(CAPABILITIES_KEY)?.as_object()
 }
 
-/// What the caller calls this call: in the message itself, else in its headers. What cannot be kept is passed over,
-/// because a model cannot mend what its client says.
-pub(super) fn call_trace(params: &Map<String, Value>, told: Option<CallTrace>) -> Option<CallTrace> {
+/// The caller's own call id and trace context: from the message, else from the headers. Invalid values are ignored,
+/// because a model cannot correct what its client sends.
+pub(super) fn call_trace(params: &Map<String, Value>, from_headers: Option<CallTrace>) -> Option<CallTrace> {
     let meta = meta(params);
-    let word = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str);
-    let id = CALL_ID_KEYS.iter().find_map(|key| word(key).filter(|id| call_trace::is_valid_call_id(id)));
-    let trace = word("traceparent").and_then(call_trace::parse_traceparent);
-    let told = told.unwrap_or_default();
-    CallTrace::from_parts(id.map(str::to_owned).or(told.id), trace.map(str::to_owned).or(told.traceparent))
+    let text_of = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str);
+    let id = CALL_ID_KEYS.iter().find_map(|key| text_of(key).filter(|id| call_trace::is_valid_call_id(id)));
+    let trace = text_of("traceparent").and_then(call_trace::parse_traceparent);
+    let from_headers = from_headers.unwrap_or_default();
+    CallTrace::from_parts(
+        id.map(str::to_owned).or(from_headers.id),
+        trace.map(str::to_owned).or(from_headers.traceparent),
+    )
 }
 
-fn header_mismatch(why: &str) -> RpcError {
-    RpcError::new(HEADER_MISMATCH, why.to_owned())
+fn header_mismatch(message: &str) -> RpcError {
+    RpcError::new(HEADER_MISMATCH, message.to_owned())
 }
 
-fn unsupported_version(asked: &str) -> RpcError {
+fn unsupported_version(requested: &str) -> RpcError {
     let known: Vec<&str> = std::iter::once(STATELESS_VERSION).chain(HANDSHAKE_VERSIONS).collect();
-    let data = json!({ "supported": known, "requested": asked });
+    let data = json!({ "supported": known, "requested": requested });
     RpcError::new(UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data)
 }
 
-/// The one value of a header.
+/// The value of a header that may occur once.
 fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -73,7 +76,7 @@ fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a st
     value.to_str().map(Some).map_err(|_bytes| header_mismatch(&format!("the {name} header is not plain text")))
 }
 
-/// The revision that a header names for a message without an answer.
+/// The revision that the version header states.
 pub(super) fn header_revision(headers: &HeaderMap) -> Result<Option<Revision>, RpcError> {
     match single_header(headers, VERSION_HEADER)? {
         None => Ok(None),
@@ -85,11 +88,11 @@ pub(super) fn header_revision(headers: &HeaderMap) -> Result<Option<Revision>, R
     }
 }
 
-/// The revision of a request, once its headers and its body agree.
+/// The revision of a request. Fails if headers and body contradict each other.
 pub(super) fn detect(request: &RpcRequest, headers: &HeaderMap) -> Result<Revision, RpcError> {
-    let said = meta(&request.params).and_then(|meta| meta.get(VERSION_KEY));
+    let stated = meta(&request.params).and_then(|meta| meta.get(VERSION_KEY));
     match header_revision(headers)? {
-        None if said.is_some() => Err(header_mismatch("the MCP-Protocol-Version header is missing")),
+        None if stated.is_some() => Err(header_mismatch("the MCP-Protocol-Version header is missing")),
         None | Some(Revision::Handshake) => Ok(Revision::Handshake),
         Some(Revision::Stateless) => check_stateless(request, headers).map(|()| Revision::Stateless),
     }
@@ -102,7 +105,7 @@ fn check_stateless(request: &RpcRequest, headers: &HeaderMap) -> Result<(), RpcE
         .filter(|key| meta.is_none_or(|meta| !meta.contains_key(*key)))
         .collect();
     if !missing.is_empty() {
-        return Err(RpcError::invalid_params(format!("params._meta lacks {}", missing.join(", "))));
+        return Err(RpcError::invalid_params(format!("params._meta must have {}", missing.join(", "))));
     }
     if meta.and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str) != Some(STATELESS_VERSION) {
         return Err(header_mismatch("the MCP-Protocol-Version header and params._meta name different revisions"));

@@ -1,5 +1,5 @@
-//! `mailonce mcp`: carries messages between a client's pipes and a running server, so that one implementation of the
-//! tools exists. Every tool may be called again, so a call whose connection broke is asked anew.
+//! `mailonce mcp`: forwards messages between a client's pipes and a running server, so that the tools are implemented
+//! once. Every tool call is idempotent, so a call whose connection broke is retried.
 
 use anyhow::Context as _;
 use hyper::Method;
@@ -27,21 +27,21 @@ use crate::mcp::{
     protocol_revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, VERSION_KEY, meta},
 };
 
-/// Lines that wait while others are answered.
+/// Lines that are read ahead while earlier calls run.
 const MAX_QUEUED_LINES: usize = 64;
-/// Calls at a time.
+/// Calls that run at the same time.
 const MAX_CONCURRENT_CALLS: usize = 64;
-/// How often a call is asked anew when nobody answers.
+/// Attempts of one call while the server is unreachable.
 const MAX_ATTEMPTS: u32 = 4;
-/// How long what still runs may take when the client is gone.
+/// How long running calls may take to finish after the client closed its end.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
 type RunningCalls = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
-/// Carries until the client closes its end.
-pub(crate) async fn run(reach: ServerArgs) -> anyhow::Result<ExitCode> {
+/// Forwards messages until the client closes its end.
+pub(crate) async fn run(server_args: ServerArgs) -> anyhow::Result<ExitCode> {
     let mut lines = stdin_lines();
-    let reach = Arc::new(reach);
+    let server_args = Arc::new(server_args);
     let running = RunningCalls::default();
     let mut calls = JoinSet::new();
     while let Some(line) = lines.recv().await {
@@ -53,13 +53,14 @@ pub(crate) async fn run(reach: ServerArgs) -> anyhow::Result<ExitCode> {
             Err(fault) => write_message(&fault.to_message(&Value::Null))?,
             Ok(IncomingMessage::Notification) => cancel(&running, &line),
             Ok(IncomingMessage::Request(request)) => {
-                let (id, reach, known) = (request.id.to_string(), Arc::clone(&reach), Arc::clone(&running));
+                let (id, server_args, running_calls) =
+                    (request.id.to_string(), Arc::clone(&server_args), Arc::clone(&running));
                 let name = id.clone();
                 let call = calls.spawn(async move {
-                    let answer = forward(&reach, &request, line).await;
-                    forget(&known, &name);
+                    let answer = forward(&server_args, &request, line).await;
+                    forget(&running_calls, &name);
                     if let Err(error) = write_message(&answer) {
-                        tracing::debug!(%error, "the client is gone");
+                        tracing::debug!(%error, "the client closed its end before it read the response");
                     }
                 });
                 running.lock().unwrap_or_else(PoisonError::into_inner).insert(id, call);
@@ -68,19 +69,20 @@ pub(crate) async fn run(reach: ServerArgs) -> anyhow::Result<ExitCode> {
     }
     let ending = async { while calls.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_TIMEOUT, ending).await.is_err() {
-        tracing::debug!("some calls did not end in time");
+        tracing::debug!("some calls did not finish within the drain timeout");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines of stdin, read apart: nothing else may wait for them.
+/// Reads the lines of stdin on a thread of its own, because the reads block.
 fn stdin_lines() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(MAX_QUEUED_LINES);
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
         loop {
             let mut line = Vec::new();
-            // One byte more than fits shows that it does not fit; such a line is no JSON and is told so.
+            // A line over the limit is cut after one byte too many. The cut line is not valid JSON, so the client gets
+            // a parse error.
             let read = input.by_ref().take(MESSAGE_BYTES as u64 + 1).read_until(b'\n', &mut line);
             if !matches!(read, Ok(1..)) {
                 return;
@@ -104,7 +106,7 @@ fn forget(running: &RunningCalls, id: &str) {
     running.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
 }
 
-/// A client that no longer waits for an answer says so. What was accepted stays accepted.
+/// Handles `notifications/cancelled`: stops waiting for the call. An email that was accepted stays accepted.
 fn cancel(running: &RunningCalls, line: &[u8]) {
     let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
     if message["method"] != "notifications/cancelled" {
@@ -116,25 +118,25 @@ fn cancel(running: &RunningCalls, line: &[u8]) {
     }
 }
 
-/// Asks the server. The answer is always a message for the client.
-async fn forward(reach: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> Value {
-    let mut pause = Duration::from_millis(100);
-    let mut tries = 0;
+/// Sends a request to the server, with retries. Always returns a message for the client.
+async fn forward(server_args: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> Value {
+    let mut delay = Duration::from_millis(100);
+    let mut attempts = 0;
     loop {
-        tries += 1;
-        match post(reach, request, line.clone()).await {
+        attempts += 1;
+        match post(server_args, request, line.clone()).await {
             Ok(answer) => return response_message(request, &answer),
-            Err(error) if tries == MAX_ATTEMPTS => return unreachable_message(request, &format!("{error:#}")),
-            Err(error) => tracing::debug!(%error, "asking again"),
+            Err(error) if attempts == MAX_ATTEMPTS => return unreachable_message(request, &format!("{error:#}")),
+            Err(error) => tracing::debug!(%error, "the call failed; retrying"),
         }
-        tokio::time::sleep(pause).await;
-        pause *= 4;
+        tokio::time::sleep(delay).await;
+        delay *= 4;
     }
 }
 
-pub(super) async fn post(reach: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> anyhow::Result<Answer> {
-    // Found anew each time: `dev` may have come back at another place.
-    let client = CliClient::for_model(reach)?;
+pub(super) async fn post(server_args: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> anyhow::Result<Answer> {
+    // Located again for each attempt: `dev` may have restarted on another port.
+    let client = CliClient::for_model(server_args)?;
     let mut headers = vec![
         ("authorization", format!("Bearer {}", client.api_key)),
         ("accept", "application/json, text/event-stream".to_owned()),
@@ -143,37 +145,40 @@ pub(super) async fn post(reach: &ServerArgs, request: &RpcRequest, line: Vec<u8>
     client.server.call(&Call { method: Method::POST, path: "/mcp".into(), headers, body: line.into() }).await
 }
 
-/// Headers that repeat what a stateless request says.
+/// The headers that a stateless request must repeat from its body.
 pub(super) fn routing_headers(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let version = meta(params).and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str);
     let Some(version) = version else { return Vec::new() };
-    let plain = |text: &&str| text.chars().all(|c| c.is_ascii_graphic());
+    let is_printable = |text: &&str| text.chars().all(|c| c.is_ascii_graphic());
     let name = params.get("name").and_then(Value::as_str).filter(|_| method == "tools/call");
-    let said = [(VERSION_HEADER, Some(version)), (METHOD_HEADER, Some(method)), (NAME_HEADER, name)];
-    said.into_iter().filter_map(|(header, text)| Some((header, text.filter(plain)?.to_owned()))).collect()
+    let headers = [(VERSION_HEADER, Some(version)), (METHOD_HEADER, Some(method)), (NAME_HEADER, name)];
+    headers.into_iter().filter_map(|(header, text)| Some((header, text.filter(is_printable)?.to_owned()))).collect()
 }
 
-/// The server's answer, or the reason why it gave none in our language.
+/// The server's JSON-RPC message, or an error if the response is not JSON-RPC.
 fn response_message(request: &RpcRequest, answer: &Answer) -> Value {
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(mut message) if message["jsonrpc"] == "2.0" => {
-            // Refused before its id was read; there is only one it can mean.
+            // The server rejected the request before it read the id. Only this request can be meant.
             if message["id"].is_null() {
                 message["id"] = request.id.clone();
             }
             message
         }
-        _ => unreachable_message(request, &format!("the server answered {} without a message", answer.status)),
+        _ => unreachable_message(
+            request,
+            &format!("the server answered HTTP {} without a JSON-RPC message", answer.status),
+        ),
     }
 }
 
-/// A model can call again, so it is told in its own form; anybody else gets a fault.
-fn unreachable_message(request: &RpcRequest, why: &str) -> Value {
+/// A tool call gets a tool result that tells the model to retry; any other method gets a JSON-RPC error.
+fn unreachable_message(request: &RpcRequest, detail: &str) -> Value {
     if request.method != "tools/call" {
-        return RpcError::internal(why).to_message(&request.id);
+        return RpcError::internal(detail).to_message(&request.id);
     }
     let next = "mailonce could not be reached. Call again with the same arguments; it is safe.";
-    let body = json!({ "status": "unavailable", "next": next, "detail": why });
+    let body = json!({ "status": "unavailable", "next": next, "detail": detail });
     let text = body.to_string();
     let result = json!({
         "content": [{ "type": "text", "text": text }],

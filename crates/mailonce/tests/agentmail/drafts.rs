@@ -109,8 +109,8 @@ async fn check_race_outcome(server: &SpawnedServer, path: &str, to: &str, told: 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sends_changes_and_removals_of_a_scheduled_draft_race_to_one_end() {
-    let desk = CliFixture::new();
-    let server = Arc::new(desk.start_dev(&[]).await);
+    let cli = CliFixture::new();
+    let server = Arc::new(cli.start_dev(&[]).await);
     for round in 0..24 {
         let to = format!("race-{round}@example.com");
         // Every third draft is due while they race.
@@ -126,8 +126,8 @@ async fn sends_changes_and_removals_of_a_scheduled_draft_race_to_one_end() {
 
 #[tokio::test]
 async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let (status, made) = api_call(&server, "POST", "/v1/rules", &[], APPROVAL_RULE).await;
     assert_eq!(status, 201, "{made}");
     let drafts = format!("{INBOX_PATH}/drafts");
@@ -160,8 +160,8 @@ async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
 
 #[tokio::test]
 async fn a_schedule_that_is_refused_changes_nothing() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let drafts = format!("{INBOX_PATH}/drafts");
     let good = json!({ "to": "ann@example.com", "text": "x", "send_at": time_from_now(Duration::from_mins(10)) });
     let (_, draft) = api_call(&server, "POST", &drafts, &[], &good.to_string()).await;

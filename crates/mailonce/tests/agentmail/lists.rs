@@ -41,8 +41,8 @@ async fn send_email(server: &SpawnedServer, to: &str, subject: &str, text: &str)
 
 #[tokio::test]
 async fn lists_go_either_way_in_whole_pages() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     for n in 0..5 {
         receive_mail(&server, &format!("<in-{n}@x.test>"), &format!("In {n}")).await;
         send_email(&server, "ann@example.com", &format!("Out {n}"), "Hello.").await;
@@ -80,8 +80,8 @@ async fn lists_go_either_way_in_whole_pages() {
 
 #[tokio::test]
 async fn every_word_of_a_search_is_found_somewhere() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<one@x.test>", "Invoice 42 for October").await;
     send_email(&server, "bob@shop.example", "October news", "The invoice was paid yesterday.").await;
     send_email(&server, "bob@shop.example", "Nothing", "A prepaid card.").await;
@@ -111,8 +111,8 @@ async fn every_word_of_a_search_is_found_somewhere() {
 
 #[tokio::test]
 async fn a_mail_is_reached_by_the_id_that_lists_show() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let ids = ["<plain@x.test>", "<a/b@x.test>", "<a?b=c@x.test>", "<a#b@x.test>", "<a%41b@x.test>", "<a/../b@x.test>"];
     for (n, id) in ids.iter().enumerate() {
         receive_mail_by_subject(&server, id, &format!("Mail {n}")).await;

@@ -74,8 +74,8 @@ fn check_method_table(package: &str, walked: &Value) {
 #[tokio::test]
 async fn the_package_for_node_finds_what_it_expects() {
     let home = packages::install_npm("agentmail-npm", &["agentmail@0.5.27", "svix@1.99.1"]);
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let mut node = Command::new("node");
     let walked =
         run_sdk_script(node.arg(scripts_dir().join("walk.cjs")).env("NODE_PATH", home.join("node_modules")), &server)
@@ -93,8 +93,8 @@ async fn the_package_for_node_finds_what_it_expects() {
 #[tokio::test]
 async fn the_package_for_python_finds_what_it_expects() {
     let python = packages::install_python("agentmail-pypi", &["agentmail==2.0.18", "svix==2.9.1"]);
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let mut command = Command::new(python);
     let walked = run_sdk_script(command.arg("-B").arg(scripts_dir().join("walk.py")), &server).await;
     check_method_table("Python", &walked);
@@ -103,11 +103,11 @@ async fn the_package_for_python_finds_what_it_expects() {
 
 #[tokio::test]
 async fn what_prove_asks_of_an_agentmail_server_holds() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let target = format!("{}/compat/agentmail", server.url);
     let words = ["prove", "--target", &target, "--dialect", "agentmail", "--key", &server.api_key];
     let more = ["--from", "agent@mailonce.test", "--callers", "20"];
-    let report = desk.run(&[&words[..], &more[..]].concat()).await.expect_exit(0).json();
+    let report = cli.run(&[&words[..], &more[..]].concat()).await.expect_exit(0).json();
     assert_eq!(report["held"], true, "{report:#}");
 }

@@ -59,8 +59,8 @@ async fn check_repeats(server: &SpawnedServer, firsts: &[Value], keyless: bool) 
 
 #[tokio::test]
 async fn a_retry_after_another_name_gets_the_first_answer() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let firsts = make_first_calls(&server).await;
     for name in ["Ada", "Ada \\ \"Countess\""] {
         let (status, inbox) =
@@ -78,8 +78,8 @@ async fn a_retry_after_another_name_gets_the_first_answer() {
 
 #[tokio::test]
 async fn the_sender_that_a_caller_names_itself_is_the_same_sender() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let (status, inbox) = api_call(&server, "PATCH", INBOX_PATH, &[], r#"{"display_name":"Ada"}"#).await;
     assert_eq!(status, 200, "{inbox}");
     let native =
@@ -93,8 +93,8 @@ async fn the_sender_that_a_caller_names_itself_is_the_same_sender() {
 
 #[tokio::test]
 async fn a_retry_while_the_inbox_rests_gets_the_first_answer() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let firsts = make_first_calls(&server).await;
     let (status, _) = api_call(&server, "PATCH", INBOX_PATH, &[], r#"{"status":"paused"}"#).await;
     assert_eq!(status, 200);
@@ -110,8 +110,8 @@ async fn a_retry_while_the_inbox_rests_gets_the_first_answer() {
 
 #[tokio::test]
 async fn a_retry_after_the_inbox_is_gone_gets_the_first_answer() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let firsts = make_first_calls(&server).await;
     let (status, _) = api_call(&server, "DELETE", INBOX_PATH, &[], "").await;
     assert_eq!(status, 204);
@@ -126,8 +126,8 @@ async fn a_retry_after_the_inbox_is_gone_gets_the_first_answer() {
 
 #[tokio::test]
 async fn a_conflict_of_a_forward_speaks_of_a_forward() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     make_first_calls(&server).await;
     let (path, _, _) = sample_calls().swap_remove(2);
     let other = json!({ "to": "carol@example.com", "text": "Other words." });
@@ -138,8 +138,8 @@ async fn a_conflict_of_a_forward_speaks_of_a_forward() {
 
 #[tokio::test]
 async fn what_is_told_leads_somewhere_and_speaks_of_the_dialect() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let send = format!("{INBOX_PATH}/messages/send");
     let doomed = json!({ "to": "refuse@sandbox.mailonce.test", "subject": "x", "text": "x" });
     let (status, _) = post_with_key(&server, &send, Some("doomed"), &doomed).await;
@@ -175,8 +175,8 @@ async fn what_is_told_leads_somewhere_and_speaks_of_the_dialect() {
 
 #[tokio::test]
 async fn a_change_shows_in_when_it_was() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<question@x.test>", "A question").await;
     let hook = r#"{"url":"http://127.0.0.1:9/","event_types":["message.sent"]}"#;
     let (_, hook) = api_call(&server, "POST", "/compat/agentmail/v0/webhooks", &[], hook).await;

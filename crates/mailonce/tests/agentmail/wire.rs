@@ -58,8 +58,8 @@ pub(crate) async fn receive_mail(server: &SpawnedServer, message_id: &str, subje
 
 #[tokio::test]
 async fn calls_are_read_as_packages_really_make_them() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<a/b+c@x.test>", "Slashes").await;
     for id in ["%3Ca/b+c@x.test%3E", "%3Ca%2Fb%2Bc%40x.test%3E", "%3ca%2fb+c@x.test%3e"] {
         for inbox in [INBOX_PATH, "/compat/agentmail/v0/inboxes/agent%40mailonce.test"] {
@@ -81,8 +81,8 @@ async fn calls_are_read_as_packages_really_make_them() {
 
 #[tokio::test]
 async fn a_thread_is_found_by_the_labels_that_it_shows() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<question@x.test>", "A question").await;
     let (_, page) = api_call(&server, "GET", &format!("{INBOX_PATH}/threads"), &[], "").await;
     let thread = format!("{INBOX_PATH}/threads/{}", page["threads"][0]["thread_id"].as_str().unwrap());
@@ -96,8 +96,8 @@ async fn a_thread_is_found_by_the_labels_that_it_shows() {
 
 #[tokio::test]
 async fn a_send_that_does_not_go_is_never_a_success() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let rule = json!({ "name": "ask", "direction": "outbound", "match": { "operator": "all", "conditions":
         [{ "field": "recipient.address", "operator": "is", "value": "boss@example.com" }] }, "actions": [{ "type": "approve" }] });
     let (status, made) = api_call(&server, "POST", "/v1/rules", &[], &rule.to_string()).await;
@@ -138,8 +138,8 @@ async fn a_send_that_does_not_go_is_never_a_success() {
 
 #[tokio::test]
 async fn refusals_have_the_shape_that_is_documented() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let send = format!("{INBOX_PATH}/messages/send");
     let cases: [(&str, &str, &str, u16, &str, &str); 8] = [
         ("POST", &send, "{", 400, "ValidationError", "validation_error"),
@@ -165,8 +165,8 @@ async fn refusals_have_the_shape_that_is_documented() {
 
 #[tokio::test]
 async fn another_team_finds_nothing() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<mine@x.test>", "Mine").await;
     let send = format!("{INBOX_PATH}/messages/send");
     let (_, sent) = api_call(&server, "POST", &send, &[], r#"{"to":"a@example.com","text":"x"}"#).await;
@@ -282,8 +282,8 @@ async fn webhook_shows_no_dropped_events(server: &SpawnedServer, tied: &[(&str, 
 
 #[tokio::test]
 async fn a_key_of_another_inbox_finds_and_changes_nothing() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<canary@x.test>", "canary").await;
     let mail = r#"{"to":"canary@example.com","subject":"canary","text":"canary","labels":["canary"]}"#;
     let (_, sent) = api_call(&server, "POST", &format!("{INBOX_PATH}/messages/send"), &[], mail).await;
@@ -318,8 +318,8 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
 
 #[tokio::test]
 async fn what_is_wrong_is_said_in_words_that_the_answer_has() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let send = format!("{INBOX_PATH}/messages/send");
     let many = json!({ "to": vec!["a@example.com"; 60], "text": "x" }).to_string();
     for (method, path, body, told, field) in [

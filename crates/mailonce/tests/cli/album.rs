@@ -95,7 +95,8 @@ impl SnapshotRecorder {
         let mut out = plain(&ran.stdout);
         if how.redact_numbers {
             // Repeats are counted a moment later, so how many a timeline shows by now is chance.
-            let kept: Vec<&str> = out.split_inclusive('\n').filter(|line| !line.contains("was suppressed")).collect();
+            let kept: Vec<&str> =
+                out.split_inclusive('\n').filter(|line| !line.contains("duplicate call via")).collect();
             out = kept.concat();
         }
         if let Some(most) = how.max_stdout_lines {

@@ -107,9 +107,9 @@ async fn snapshot_store_commands(album: &mut SnapshotRecorder) {
     let usual = SnapshotOptions::default();
     album.record(&desk, "doctor", &["doctor", "--offline"], usual).await;
     album.record(&desk, "migrate", &["migrate"], usual).await;
-    album.record(&desk, "keys create", &["keys", "create", "--name", "ci {n}", "--scope", "send"], usual).await;
-    let keys = album.record(&desk, "keys list", &["keys", "list"], usual).await.json();
-    album.record(&desk, "keys revoke", &["keys", "revoke", &string_value(&keys["data"][0]["id"])], usual).await;
+    album.record(&desk, "api-keys create", &["api-keys", "create", "--name", "ci {n}", "--scope", "send"], usual).await;
+    let keys = album.record(&desk, "api-keys list", &["api-keys", "list"], usual).await.json();
+    album.record(&desk, "api-keys revoke", &["api-keys", "revoke", &string_value(&keys["data"][0]["id"])], usual).await;
     album.record(&desk, "team create", &["team", "create", "sales"], usual).await;
     album.record(&desk, "team list", &["team", "list"], usual).await;
     album
@@ -176,7 +176,7 @@ async fn snapshot_send_commands(album: &mut SnapshotRecorder, desk: &CliFixture)
         "--at",
         "in 2 hours",
     ];
-    let later = string_value(&desk.run(&later).await.expect_exit(4).json()["id"]);
+    let later = string_value(&desk.run(&later).await.expect_exit(0).json()["id"]);
     album.record(desk, "emails move", &["emails", "move", &later, "--at", "in 3 hours"], usual).await;
     album.record(desk, "emails cancel", &["emails", "cancel", &later], usual).await;
     // Counts are written up to a second behind.
@@ -199,7 +199,7 @@ async fn snapshot_send_commands(album: &mut SnapshotRecorder, desk: &CliFixture)
     desk.run(&["resume"]).await.expect_exit(0);
     let doubt =
         ["send", "--from", AGENT_INBOX, "--to", "unknown@sandbox.mailonce.test", "--text", "x", "--key", "doubt"];
-    let doubt = string_value(&desk.run(&doubt).await.expect_exit(4).json()["id"]);
+    let doubt = string_value(&desk.run(&doubt).await.expect_exit(0).json()["id"]);
     wait_for_state(desk, &doubt, "unknown").await;
     album.record(desk, "emails resolve", &["emails", "resolve", &doubt, "--as", "sent"], usual).await;
 }
@@ -234,6 +234,8 @@ async fn snapshot_inbox_commands(album: &mut SnapshotRecorder, desk: &CliFixture
     album.record(desk, "wait", &wait, usual).await;
     album.record(desk, "wait", &["wait", inbox, "--subject", "never", "--timeout", "1"], usual).await;
     let message = wait_for_newest_message(desk, inbox, 2).await;
+    let watch = ["watch", "create", inbox, "--budget", "2", "--deadline", "5m"];
+    album.record(desk, "watch create", &watch, usual).await.expect_exit(0);
     album.record(desk, "inbox list", &["inbox", "list"], usual).await;
     album.record(desk, "inbox show", &["inbox", "show", inbox], usual).await;
     for columns in ["160", "50"] {
@@ -396,6 +398,9 @@ async fn snapshot_webhook_commands(album: &mut SnapshotRecorder, desk: &CliFixtu
         )
         .await
         .expect_exit(0);
+    let create = ["webhooks", "create", "http://127.0.0.1:1/other", "--event", "email.cancelled", "--description", "x"];
+    let how = SnapshotOptions { env: &secret, redact_numbers: true, ..usual };
+    album.record(desk, "webhooks create", &create, how).await.expect_exit(0);
 }
 
 async fn snapshot_operator_commands(album: &mut SnapshotRecorder, desk: &CliFixture) {
@@ -410,7 +415,7 @@ async fn snapshot_operator_commands(album: &mut SnapshotRecorder, desk: &CliFixt
     let home = desk.path().to_str().unwrap().to_owned();
     let at_home = SnapshotOptions { env: &[("HOME", &home)], is_not_json: true, ..usual };
     album.record(desk, "mcp install", &["mcp", "install"], at_home).await;
-    album.record(desk, "keys create", &["keys", "create"], usual).await;
+    album.record(desk, "api-keys create", &["api-keys", "create"], usual).await;
     album.record(desk, "bench", &["bench", "--count", "20", "--connections", "2"], numbers).await;
     album.record(desk, "prove", &["prove", "--target", "http://127.0.0.1:1", "--key", "k"], usual).await;
 }

@@ -1,4 +1,4 @@
-//! Resend's official crate, built once from a package of its own and kept under `target/`.
+//! Resend's official crate, built once from its own package and kept under `target/`.
 
 use serde_json::{Value, json};
 use std::{
@@ -12,17 +12,17 @@ use crate::{
     table,
 };
 
-/// Files of the crate that hold no service.
+/// Files of the crate that contain no service.
 const NON_SERVICE_FILES: [&str; 3] = ["client", "config", "rate_limit"];
 
-/// Cargo on the package that calls the crate.
-fn cargo_command(word: &str) -> Command {
+/// A cargo command on the package that calls the crate.
+fn cargo_command(subcommand: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.args([word, "--quiet", "--locked", "--manifest-path"]).arg(script_path("resend-rs").join("Cargo.toml"));
+    command.args([subcommand, "--quiet", "--locked", "--manifest-path"]).arg(script_path("resend-rs").join("Cargo.toml"));
     command
 }
 
-/// The program that calls the crate.
+/// Builds the program that calls the crate and returns its path.
 fn build_program() -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dialects-crate");
     let built = cargo_command("build").arg("--target-dir").arg(&home).output().unwrap();
@@ -53,18 +53,18 @@ fn crate_methods() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn resend_for_rust_reads_every_answer_by_its_type() {
-    let desk = CliFixture::new();
-    let server = start_server_with_mail(&desk, "rust").await;
-    let mut walk = Command::new(build_program());
-    // By itself it makes a few calls a second, which is what Resend allows.
-    walk.env("RESEND_RATE_LIMIT", "1000");
-    let said = run_script(walk, &server, "/compat/resend").await;
-    // Its methods want typed arguments, so those that are not covered are not called: their routes are the same as
-    // those of the other packages.
+async fn resend_for_rust_parses_every_response() {
+    let cli = CliFixture::new();
+    let server = start_server_with_mail(&cli, "rust").await;
+    let mut program = Command::new(build_program());
+    // By default the crate limits itself to Resend's rate limit of a few calls per second.
+    program.env("RESEND_RATE_LIMIT", "1000");
+    let report = run_script(program, &server, "/compat/resend").await;
+    // The methods need typed arguments, so uncovered ones are not called. Their routes are the same as in the other
+    // packages.
     let refused: serde_json::Map<String, Value> =
         crate_methods().into_iter().map(|method| (method, json!("not covered"))).collect();
     let methods: Vec<&String> = refused.keys().collect();
-    let said = json!({ "methods": methods, "worked": said["worked"], "refused": refused });
-    table::check_table("resend-rs 0.35.1 (crate)", &SdkCoverage::parse(&said));
+    let report = json!({ "methods": methods, "worked": report["worked"], "refused": refused });
+    table::check_table("resend-rs 0.35.1 (crate)", &SdkCoverage::parse(&report));
 }

@@ -1,5 +1,5 @@
-//! Retries after the world changed, and mails that did not go: the first answer stands, and nothing is told as a success
-//! that is none.
+//! Retries after something changed and mails that were not sent: the first response is replayed, and a failure is never
+//! reported as a success.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -13,7 +13,7 @@ const RESEND_BASE: &str = "/compat/resend";
 const USESEND_BASE: &str = "/compat/usesend/api/v1";
 const INBOX_PATH: &str = "/compat/resend/inboxes/agent@mailonce.test";
 
-/// One call with a credential, perhaps under a key.
+/// One call with the API key and an optional idempotency key.
 async fn api_call(
     server: &SpawnedServer,
     (method, path): (&str, &str),
@@ -27,7 +27,7 @@ async fn api_call(
     server.call(method, path, &headers, &body).await
 }
 
-/// A call that must be answered with this status.
+/// Fails unless the response has this status, and returns its body.
 #[track_caller]
 fn expect_status(answer: (u16, Value), status: u16) -> Value {
     assert_eq!(answer.0, status, "{}", answer.1);
@@ -46,25 +46,25 @@ fn email_to(to: &str) -> Value {
     json!({ "from": "agent@mailonce.test", "to": to, "subject": "News", "text": "Hello." })
 }
 
-/// Waits until an email has come to a state.
+/// Waits until an email has this state.
 async fn wait_for_state(server: &SpawnedServer, id: &str, state: &str) {
     wait_until(server, id, |email| email["state"] == state).await;
 }
 
-/// Waits until something is true of an email.
-async fn wait_until(server: &SpawnedServer, id: &str, holds: impl Fn(&Value) -> bool) {
+/// Waits until a condition holds for an email.
+async fn wait_until(server: &SpawnedServer, id: &str, condition: impl Fn(&Value) -> bool) {
     let mut email = Value::Null;
     for _ in 0..200 {
         email = get_json(server, &format!("/v1/emails/{id}")).await;
-        if holds(&email) {
+        if condition(&email) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("what was waited for does not come: {email}");
+    panic!("the condition was not met in time: {email}");
 }
 
-/// The path of the mail with a subject in the inbox, in Resend's words.
+/// The Resend path of the received mail with this subject.
 async fn received_mail_path(server: &SpawnedServer, subject: &str) -> String {
     for _ in 0..200 {
         let threads = get_json(server, &format!("{INBOX_PATH}/threads")).await;
@@ -76,21 +76,21 @@ async fn received_mail_path(server: &SpawnedServer, subject: &str) -> String {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{subject} did not come");
+    panic!("{subject} did not arrive");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_name_of_the_inbox_does_not_make_a_retry_another_answer() {
-    let desk = CliFixture::new();
-    let server = start_server_with_mail(&desk, "honest").await;
+async fn renaming_the_inbox_does_not_change_the_result_of_a_retry() {
+    let cli = CliFixture::new();
+    let server = start_server_with_mail(&cli, "honest").await;
     let (one, two) = (received_mail_path(&server, "Another").await, received_mail_path(&server, "With a file").await);
-    let says = json!({ "text": "Yes." });
-    let passes = json!({ "to": "carol@example.org", "text": "See below." });
+    let reply_body = json!({ "text": "Yes." });
+    let forward_body = json!({ "to": "carol@example.org", "text": "See below." });
     let calls = [
-        (format!("{one}/reply"), Some("reply"), &says),
-        (format!("{two}/reply"), None, &says),
-        (format!("{one}/forward"), Some("forward"), &passes),
-        (format!("{two}/forward"), None, &passes),
+        (format!("{one}/reply"), Some("reply"), &reply_body),
+        (format!("{two}/reply"), None, &reply_body),
+        (format!("{one}/forward"), Some("forward"), &forward_body),
+        (format!("{two}/forward"), None, &forward_body),
     ];
     let mut firsts = Vec::new();
     for (path, key, body) in &calls {
@@ -103,58 +103,58 @@ async fn a_new_name_of_the_inbox_does_not_make_a_retry_another_answer() {
             assert_eq!(again["id"], *first, "{path}");
         }
     }
-    // Other words are still other words.
+    // A different text is still a conflict.
     let other = json!({ "text": "No." });
     expect_status(api_call(&server, ("POST", &calls[0].0), Some("reply"), &other).await, 409);
-    // What goes from now on has the name.
+    // New emails use the new name.
     let three = received_mail_path(&server, "A question for honest").await;
-    let sent = expect_status(api_call(&server, ("POST", &format!("{three}/reply")), None, &says).await, 200);
+    let sent = expect_status(api_call(&server, ("POST", &format!("{three}/reply")), None, &reply_body).await, 200);
     let seen = get_json(&server, &format!("{RESEND_BASE}/emails/{}", string_value(&sent["id"]))).await;
     assert_eq!(seen["from"], "Ada Lovelace <agent@mailonce.test>");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_after_the_inbox_is_gone_gets_the_first_answer() {
-    let desk = CliFixture::new();
-    let server = start_server_with_mail(&desk, "honest").await;
+async fn a_retry_after_the_inbox_was_deleted_gets_the_first_response() {
+    let cli = CliFixture::new();
+    let server = start_server_with_mail(&cli, "honest").await;
     let path = received_mail_path(&server, "Another").await;
     let (reply, forward) = (format!("{path}/reply"), format!("{path}/forward"));
-    let (says, passes) = (json!({ "text": "Yes." }), json!({ "to": "carol@example.org", "text": "See below." }));
-    let first = expect_status(api_call(&server, ("POST", &reply), Some("r"), &says).await, 200)["id"].clone();
-    let passed = expect_status(api_call(&server, ("POST", &forward), Some("f"), &passes).await, 200)["id"].clone();
+    let (reply_body, forward_body) = (json!({ "text": "Yes." }), json!({ "to": "carol@example.org", "text": "See below." }));
+    let first = expect_status(api_call(&server, ("POST", &reply), Some("r"), &reply_body).await, 200)["id"].clone();
+    let forwarded = expect_status(api_call(&server, ("POST", &forward), Some("f"), &forward_body).await, 200)["id"].clone();
     expect_status(api_call(&server, ("DELETE", INBOX_PATH), None, &Value::Null).await, 200);
-    assert_eq!(expect_status(api_call(&server, ("POST", &reply), Some("r"), &says).await, 200)["id"], first);
-    assert_eq!(expect_status(api_call(&server, ("POST", &forward), Some("f"), &passes).await, 200)["id"], passed);
+    assert_eq!(expect_status(api_call(&server, ("POST", &reply), Some("r"), &reply_body).await, 200)["id"], first);
+    assert_eq!(expect_status(api_call(&server, ("POST", &forward), Some("f"), &forward_body).await, 200)["id"], forwarded);
     expect_status(api_call(&server, ("POST", &reply), Some("r"), &json!({ "text": "No." })).await, 409);
     let elsewhere = json!({ "to": "dave@example.org", "text": "See below." });
     expect_status(api_call(&server, ("POST", &forward), Some("f"), &elsewhere).await, 409);
-    // What was never said is not said now, and a key does not stand for another message.
+    // A new reply is refused, with or without a new key.
     for key in [None, Some("new")] {
-        let told = expect_status(api_call(&server, ("POST", &reply), key, &says).await, 404);
-        assert_eq!(told["name"], "not_found");
+        let response = expect_status(api_call(&server, ("POST", &reply), key, &reply_body).await, 404);
+        assert_eq!(response["name"], "not_found");
     }
 }
 
-/// A repeat is told as no success, and names the email.
+/// Checks that a replay is reported as a failure that names the email.
 async fn expect_repeat_refused(server: &SpawnedServer, key: &str, body: &Value, (id, status, name): (&str, u16, &str)) {
-    let told =
+    let response =
         expect_status(api_call(server, ("POST", &format!("{RESEND_BASE}/emails")), Some(key), body).await, status);
-    assert_eq!((&told["name"], told.as_object().unwrap().len()), (&json!(name), 3), "{told}");
-    assert!(string_value(&told["message"]).contains(id), "{told}");
-    let told = expect_status(api_call(server, ("POST", &format!("{USESEND_BASE}/emails")), Some(key), body).await, 409);
-    assert_eq!(told["error"]["code"], "NOT_UNIQUE", "{told}");
-    assert!(string_value(&told["error"]["message"]).contains(id), "{told}");
+    assert_eq!((&response["name"], response.as_object().unwrap().len()), (&json!(name), 3), "{response}");
+    assert!(string_value(&response["message"]).contains(id), "{response}");
+    let response = expect_status(api_call(server, ("POST", &format!("{USESEND_BASE}/emails")), Some(key), body).await, 409);
+    assert_eq!(response["error"]["code"], "NOT_UNIQUE", "{response}");
+    assert!(string_value(&response["error"]["message"]).contains(id), "{response}");
 }
 
 #[tokio::test]
-async fn a_repeat_of_what_did_not_go_is_no_success() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn a_replay_of_an_unsent_email_is_not_a_success() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let send = format!("{RESEND_BASE}/emails");
     let later = json!({ "from": "agent@mailonce.test", "to": "ada@example.com", "subject": "Later", "text": "Hello.",
         "scheduled_at": "2027-01-01T00:00:00Z", "scheduledAt": "2027-01-01T00:00:00Z" });
     let id = string_value(&expect_status(api_call(&server, ("POST", &send), Some("later"), &later).await, 200)["id"]);
-    // An honest success stays one.
+    // A successful send is replayed as a success.
     assert_eq!(expect_status(api_call(&server, ("POST", &send), Some("later"), &later).await, 200)["id"], id);
     expect_status(api_call(&server, ("POST", &format!("{send}/{id}/cancel")), None, &Value::Null).await, 200);
     expect_repeat_refused(&server, "later", &later, (&id, 422, "validation_error")).await;
@@ -177,9 +177,9 @@ async fn a_repeat_of_what_did_not_go_is_no_success() {
 }
 
 #[tokio::test]
-async fn one_copy_that_left_is_no_success_of_an_email_in_doubt() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn one_sent_recipient_does_not_make_an_unknown_email_a_success() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let mut both = email_to("unknown@sandbox.mailonce.test");
     both["to"] = json!(["unknown@sandbox.mailonce.test", "ada@example.com"]);
     let id = string_value(
@@ -189,35 +189,35 @@ async fn one_copy_that_left_is_no_success_of_an_email_in_doubt() {
     wait_until(&server, &id, |email| email["handoffs"].as_array().unwrap().iter().any(|copy| copy["state"] == "sent"))
         .await;
     let email = get_json(&server, &format!("{USESEND_BASE}/emails/{id}")).await;
-    let told: Vec<&Value> = email["emailEvents"].as_array().unwrap().iter().map(|event| &event["status"]).collect();
+    let statuses: Vec<&Value> = email["emailEvents"].as_array().unwrap().iter().map(|event| &event["status"]).collect();
     assert_eq!(
-        (&email["latestStatus"], told),
+        (&email["latestStatus"], statuses),
         (&json!("DELIVERY_DELAYED"), vec![&json!("QUEUED"), &json!("DELIVERY_DELAYED")])
     );
 }
 
 #[tokio::test]
-async fn what_is_held_is_told_alike_to_the_first_and_to_every_other() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn a_held_email_gets_the_same_response_on_every_call() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let rule = json!({ "name": "ask", "direction": "outbound", "match": { "operator": "all", "conditions":
         [{ "field": "recipient.address", "operator": "is", "value": "boss@example.com" }] }, "actions": [{ "type": "approve" }] });
     expect_status(api_call(&server, ("POST", "/v1/rules"), None, &rule).await, 201);
     let raise = email_to("boss@example.com");
-    let mut told = Vec::new();
+    let mut names = Vec::new();
     for _ in 0..2 {
         let answer = api_call(&server, ("POST", &format!("{RESEND_BASE}/emails")), Some("raise"), &raise).await;
-        told.push(string_value(&expect_status(answer, 409)["name"]));
+        names.push(string_value(&expect_status(answer, 409)["name"]));
     }
-    assert_eq!(told, ["concurrent_idempotent_requests"; 2]);
+    assert_eq!(names, ["concurrent_idempotent_requests"; 2]);
     let held = get_json(&server, "/v1/emails?to=boss@example.com").await;
     let [one] = held["data"].as_array().unwrap().as_slice() else { panic!("{held}") };
     expect_repeat_refused(&server, "raise", &raise, (&string_value(&one["id"]), 409, "concurrent_idempotent_requests"))
         .await;
-    // Without a key there is nothing to ask for again.
+    // Without a key the call cannot be retried.
     let answer = api_call(&server, ("POST", &format!("{RESEND_BASE}/emails")), None, &raise).await;
     assert_eq!(expect_status(answer, 422)["name"], "validation_error");
-    // In a batch it is the fault of its item.
+    // In a batch the error names the item.
     let both = json!([email_to("ada@example.com"), raise]);
     for (base, status) in [(RESEND_BASE, 409), (USESEND_BASE, 409)] {
         let answer = api_call(&server, ("POST", &format!("{base}/emails/batch")), Some(base), &both).await;
@@ -225,12 +225,12 @@ async fn what_is_held_is_told_alike_to_the_first_and_to_every_other() {
         assert!(text.contains("item 1: this email was accepted as "), "{text}");
         assert!(text.contains("do not send the batch again under another key"), "{text}");
     }
-    // Once a person let it go, the same call is a success.
+    // After a person releases it, the same call is a success.
     let open = get_json(&server, "/v1/escalations").await;
-    for question in open["data"].as_array().unwrap() {
-        let path = format!("/v1/escalations/{}/resolve", string_value(&question["id"]));
-        let yes = json!({ "as": "release", "rev": question["rev"] });
-        expect_status(api_call(&server, ("POST", &path), None, &yes).await, 200);
+    for escalation in open["data"].as_array().unwrap() {
+        let path = format!("/v1/escalations/{}/resolve", string_value(&escalation["id"]));
+        let release = json!({ "as": "release", "rev": escalation["rev"] });
+        expect_status(api_call(&server, ("POST", &path), None, &release).await, 200);
     }
     wait_for_state(&server, &string_value(&one["id"]), "sent").await;
     let answer = api_call(&server, ("POST", &format!("{RESEND_BASE}/emails")), Some("raise"), &raise).await;
@@ -238,9 +238,9 @@ async fn what_is_held_is_told_alike_to_the_first_and_to_every_other() {
 }
 
 #[tokio::test]
-async fn tags_have_the_letters_that_are_documented() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn tags_accept_only_the_documented_characters() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let path = format!("{RESEND_BASE}/emails");
     let tagged = |tags: Value| {
         let mut body = email_to("ada@example.com");
@@ -249,7 +249,7 @@ async fn tags_have_the_letters_that_are_documented() {
     };
     let letters = "Tags should only contain ASCII letters, numbers, underscores, or dashes.";
     let many: Vec<Value> = (0..76).map(|n| json!({ "name": format!("t{n}"), "value": "x" })).collect();
-    for (tags, told) in [
+    for (tags, message) in [
         (json!([{ "name": "a b", "value": "x" }]), letters),
         (json!([{ "name": "a", "value": "ü" }]), letters),
         (json!([{ "name": "", "value": "x" }]), letters),
@@ -258,10 +258,10 @@ async fn tags_have_the_letters_that_are_documented() {
         (json!(many), "An email can have at most 75 tags."),
     ] {
         let answer = expect_status(api_call(&server, ("POST", &path), None, &tagged(tags.clone())).await, 422);
-        assert_eq!((&answer["name"], &answer["message"]), (&json!("validation_error"), &json!(told)), "{tags}");
+        assert_eq!((&answer["name"], &answer["message"]), (&json!("validation_error"), &json!(message)), "{tags}");
         let batch = json!([tagged(tags)]);
         let answer = expect_status(api_call(&server, ("POST", &format!("{path}/batch")), None, &batch).await, 422);
-        assert_eq!(answer["message"], format!("item 0: {told}"));
+        assert_eq!(answer["message"], format!("item 0: {message}"));
     }
     let absent = tagged(json!([{ "name": "a" }]));
     assert_eq!(
@@ -273,9 +273,9 @@ async fn tags_have_the_letters_that_are_documented() {
 }
 
 #[tokio::test]
-async fn files_are_of_the_type_that_was_said_or_that_their_name_says() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn attachments_have_the_given_type_or_that_of_their_file_name() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let mut body = email_to("ada@example.com");
     body["attachments"] = json!([
         { "filename": "a.pdf", "content": "YQ==" },
@@ -292,27 +292,27 @@ async fn files_are_of_the_type_that_was_said_or_that_their_name_says() {
 }
 
 #[tokio::test]
-async fn a_key_was_never_used_before_it_was_made() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn last_used_at_is_not_before_created_at() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let made = expect_status(
         api_call(&server, ("POST", &format!("{RESEND_BASE}/api-keys")), None, &json!({ "name": "new" })).await,
         201,
     );
     let bearer = format!("Bearer {}", string_value(&made["token"]));
     server.call("GET", &format!("{RESEND_BASE}/emails"), &[("authorization", &bearer)], "").await;
-    // When it was used is written down now and then, and in the end.
+    // The time of last use is written periodically and at shutdown.
     assert!(server.terminate().await.success());
-    let server = desk.start_dev(&[]).await;
+    let server = cli.start_dev(&[]).await;
     let keys = get_json(&server, &format!("{RESEND_BASE}/api-keys")).await;
     let key = keys["data"].as_array().unwrap().iter().find(|key| key["id"] == made["id"]).unwrap();
     assert!(string_value(&key["last_used_at"]) >= string_value(&key["created_at"]), "{key}");
 }
 
 #[tokio::test]
-async fn a_change_of_an_inbox_shows_in_when_it_was() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn changing_an_inbox_updates_updated_at() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let before = get_json(&server, INBOX_PATH).await;
     tokio::time::sleep(Duration::from_millis(5)).await;
     expect_status(api_call(&server, ("PATCH", INBOX_PATH), None, &json!({ "name": "Support" })).await, 200);
@@ -322,9 +322,9 @@ async fn a_change_of_an_inbox_shows_in_when_it_was() {
 }
 
 #[tokio::test]
-async fn pages_and_regions_are_taken_as_documented() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn pages_and_regions_are_validated_as_documented() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     expect_status(
         api_call(&server, ("POST", &format!("{USESEND_BASE}/emails")), None, &email_to("ada@example.com")).await,
         200,

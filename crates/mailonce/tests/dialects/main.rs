@@ -1,16 +1,16 @@
 //! Official SDKs of other services, unmodified and at pinned versions, against the real binary.
 //!
-//! Each script calls every method that its dialect covers, for real, and says what worked and what was refused; the
-//! table in `docs/dialects.md` must say the same.
+//! Each script calls every method of its SDK and reports what worked and what was refused. The table in
+//! `docs/dialects.md` must say the same.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed, and says why")]
-#![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(clippy::expect_used, reason = "a test that cannot continue has failed, and the message says why")]
+#![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
-#[expect(dead_code, reason = "the tests of the command line need more of it")]
+#[expect(dead_code, reason = "the tests of the command line use more of it")]
 #[path = "../it/binary.rs"]
 mod binary;
-#[expect(dead_code, reason = "the tests of the API need more of it")]
+#[expect(dead_code, reason = "the tests of the API use more of it")]
 #[path = "../it/call.rs"]
 mod call;
 mod crate_sdk;
@@ -24,6 +24,6 @@ mod sdks;
 mod table;
 mod together;
 mod wire;
-#[expect(dead_code, reason = "the tests of the API need more of it")]
+#[expect(dead_code, reason = "the tests of the API use more of it")]
 #[path = "../it/world.rs"]
 mod world;

@@ -1,14 +1,14 @@
-//! `mailonce prove`, told to expect what each dialect promises, asks mailonce itself.
+//! `mailonce prove` against mailonce itself, with the promises of each dialect.
 
 use crate::binary::CliFixture;
 
 async fn check_prove_passes(dialect: &str, base: &str) {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let target = format!("{}{base}", server.url);
-    let words = ["prove", "--target", &target, "--dialect", dialect, "--key", &server.api_key];
+    let args = ["prove", "--target", &target, "--dialect", dialect, "--key", &server.api_key];
     let more = ["--from", "agent@mailonce.test", "--to", "ada@example.com", "--json"];
-    let report = desk.run(&[&words[..], &more[..]].concat()).await.expect_exit(0).json();
+    let report = cli.run(&[&args[..], &more[..]].concat()).await.expect_exit(0).json();
     assert_eq!(report["held"], true, "{report:#}");
     let cases = report["cases"].as_array().unwrap();
     // What is not promised holds all the same.
@@ -18,11 +18,11 @@ async fn check_prove_passes(dialect: &str, base: &str) {
 }
 
 #[tokio::test]
-async fn everything_that_resend_promises_holds() {
+async fn prove_passes_for_the_resend_dialect() {
     check_prove_passes("resend", "/compat/resend").await;
 }
 
 #[tokio::test]
-async fn everything_that_usesend_promises_holds() {
+async fn prove_passes_for_the_usesend_dialect() {
     check_prove_passes("usesend", "/compat/usesend").await;
 }

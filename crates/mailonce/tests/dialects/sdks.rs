@@ -1,4 +1,4 @@
-//! The scripts: one for each official package.
+//! Runs the scripts, one for each official package.
 
 use serde_json::Value;
 use std::{
@@ -19,31 +19,31 @@ use crate::{
 const NPM_PACKAGES: [&str; 2] = ["resend@6.37.0", "usesend-js@1.6.3"];
 const PYPI_PACKAGES: [&str; 3] = ["resend==2.50.0", "usesend==0.2.10", "httpx==0.28.1"];
 
-/// What a script tells of its SDK.
+/// What a script reports about its SDK.
 pub(crate) struct SdkCoverage {
     /// Every method that the package has.
     pub(crate) methods: BTreeSet<String>,
-    /// Those that gave back what was asked for.
+    /// Methods that returned the expected result.
     pub(crate) worked: BTreeSet<String>,
-    /// The others, with the error that they gave.
+    /// The other methods, with the error that they returned.
     pub(crate) refused: BTreeMap<String, String>,
 }
 
 impl SdkCoverage {
-    pub(crate) fn parse(said: &Value) -> Self {
-        let words = |value: &Value| {
+    pub(crate) fn parse(report: &Value) -> Self {
+        let string_set = |value: &Value| {
             value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
         };
         let pair = |(name, answer): (&String, &Value)| (name.clone(), answer.as_str().unwrap().to_owned());
         Self {
-            methods: words(&said["methods"]),
-            worked: words(&said["worked"]),
-            refused: said["refused"].as_object().unwrap().iter().map(pair).collect(),
+            methods: string_set(&report["methods"]),
+            worked: string_set(&report["worked"]),
+            refused: report["refused"].as_object().unwrap().iter().map(pair).collect(),
         }
     }
 }
 
-/// A script of ours.
+/// The path of a test script.
 pub(crate) fn script_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialects/scripts").join(name)
 }
@@ -61,32 +61,32 @@ pub(crate) fn python_script(name: &str) -> Command {
     command
 }
 
-/// Runs a script against a server. What it says in the end.
+/// Runs a script against a server and returns the JSON of its last output line.
 pub(crate) async fn run_script(mut command: Command, server: &SpawnedServer, base: &str) -> Value {
     let (url, key) = (format!("{}{base}", server.url), server.api_key.clone());
     let running = move || command.env("URL", url).env("KEY", key).stdin(Stdio::null()).output();
     let output = tokio::task::spawn_blocking(running).await.unwrap().expect("node or python is needed for this test");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(stdout.lines().last().unwrap()).unwrap()
 }
 
-/// A mail arrives by SMTP at the inbox of `dev`.
+/// Delivers a mail by SMTP to the inbox of `dev`.
 async fn receive_mail(server: &SpawnedServer, raw: &str) {
     let at = server.startup_banner.split("by SMTP at ").nth(1).unwrap().lines().next().unwrap().trim();
     let mut stream = TcpStream::connect(at).await.unwrap();
-    let letter = format!("{}\r\n.\r\nQUIT\r\n", raw.replace('\n', "\r\n"));
+    let data = format!("{}\r\n.\r\nQUIT\r\n", raw.replace('\n', "\r\n"));
     for line in [
         "HELO out.example.org\r\n",
         "MAIL FROM:<bob@example.org>\r\n",
         "RCPT TO:<agent@mailonce.test>\r\n",
         "DATA\r\n",
-        &letter,
+        &data,
     ] {
-        let mut some = [0; 1_024];
-        let count = stream.read(&mut some).await.unwrap();
-        let said = String::from_utf8_lossy(&some[..count]).into_owned();
-        assert!(said.starts_with('2') || said.starts_with('3'), "{said}");
+        let mut buffer = [0; 1_024];
+        let count = stream.read(&mut buffer).await.unwrap();
+        let reply = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        assert!(reply.starts_with('2') || reply.starts_with('3'), "{reply}");
         stream.write_all(line.as_bytes()).await.unwrap();
     }
     let mut rest = String::new();
@@ -100,9 +100,9 @@ fn raw_mail(id: &str, subject: &str, rest: &str) -> String {
     )
 }
 
-/// A server with some mail in its inbox.
-pub(crate) async fn start_server_with_mail(desk: &CliFixture, who: &str) -> SpawnedServer {
-    let server = desk.start_dev(&[("MAILONCE_API_KEY", "dialects-test-key-0001")]).await;
+/// Starts a server with some mail in its inbox.
+pub(crate) async fn start_server_with_mail(cli: &CliFixture, who: &str) -> SpawnedServer {
+    let server = cli.start_dev(&[("MAILONCE_API_KEY", "dialects-test-key-0001")]).await;
     let file = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nSee the file.\n--b\nContent-Type: text/plain; name=a.txt\nContent-Disposition: attachment; filename=a.txt\nContent-Transfer-Encoding: base64\n\naGVsbG8K\n--b--";
     receive_mail(&server, &raw_mail("1", "With a file", file)).await;
     receive_mail(&server, &raw_mail("2", &format!("A question for {who}"), "\nWhat is the answer?")).await;
@@ -111,10 +111,10 @@ pub(crate) async fn start_server_with_mail(desk: &CliFixture, who: &str) -> Spaw
 }
 
 async fn check_sdk_coverage(command: Command, who: &str, base: &str, title: &str) {
-    let desk = CliFixture::new();
-    let server = start_server_with_mail(&desk, who).await;
-    let said = run_script(command, &server, base).await;
-    table::check_table(title, &SdkCoverage::parse(&said));
+    let cli = CliFixture::new();
+    let server = start_server_with_mail(&cli, who).await;
+    let report = run_script(command, &server, base).await;
+    table::check_table(title, &SdkCoverage::parse(&report));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

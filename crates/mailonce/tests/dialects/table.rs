@@ -1,10 +1,10 @@
-//! The table in the documents, held against what a script saw.
+//! Compares the table in the documentation with the report of a script.
 
 use std::{collections::BTreeMap, path::Path};
 
 use crate::sdks::SdkCoverage;
 
-/// The rows under a heading: each method with its answer.
+/// The rows under a heading: each method with its result.
 fn documented_rows(title: &str) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -14,32 +14,32 @@ fn documented_rows(title: &str) -> BTreeMap<String, String> {
     let mut rows = BTreeMap::new();
     for line in part.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        // Several methods with the same answer share a row.
+        // Several methods with the same result share a row.
         for method in cells[1].split(", ") {
             let before = rows.insert(method.trim_matches('`').to_owned(), cells[2].trim_matches('`').to_owned());
-            assert!(before.is_none(), "{method} stands twice under {title}");
+            assert!(before.is_none(), "{method} is listed twice under {title}");
         }
     }
     rows
 }
 
-/// Fails unless the table names every method of the package, and says of each what really happens.
-pub(crate) fn check_table(title: &str, walked: &SdkCoverage) {
+/// Fails unless the table lists every method of the package with its actual result.
+pub(crate) fn check_table(title: &str, coverage: &SdkCoverage) {
     let mut seen = BTreeMap::new();
-    for method in &walked.methods {
-        let answer = if walked.worked.contains(method) {
+    for method in &coverage.methods {
+        let answer = if coverage.worked.contains(method) {
             "covered".to_owned()
         } else {
-            walked.refused.get(method).cloned().unwrap_or_else(|| "never called".to_owned())
+            coverage.refused.get(method).cloned().unwrap_or_else(|| "never called".to_owned())
         };
         seen.insert(method.clone(), answer);
     }
-    let told = documented_rows(title);
+    let documented = documented_rows(title);
     let wrong: Vec<String> = seen
         .iter()
-        .filter(|(method, answer)| told.get(*method) != Some(answer))
+        .filter(|(method, answer)| documented.get(*method) != Some(answer))
         .map(|(method, answer)| format!("| `{method}` | {answer} |"))
-        .chain(told.keys().filter(|method| !seen.contains_key(*method)).map(|method| format!("{method} is not there")))
+        .chain(documented.keys().filter(|method| !seen.contains_key(*method)).map(|method| format!("{method} does not exist")))
         .collect();
     assert!(wrong.is_empty(), "docs/dialects.md, {title}:\n{}", wrong.join("\n"));
 }

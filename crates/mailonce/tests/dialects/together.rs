@@ -1,4 +1,4 @@
-//! One key space: whichever way a wish comes in, it is one email.
+//! One key space: the same key through any API or dialect is one email.
 
 use crate::{
     binary::CliFixture,
@@ -7,11 +7,11 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_key_through_both_sdks_and_the_api_is_one_email() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
-    let said = run_script(node_script("together.cjs"), &server, "").await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let report = run_script(node_script("together.cjs"), &server, "").await;
     let auth = format!("Bearer {}", server.api_key);
     let (status, page) = server.call("GET", "/v1/emails?limit=100", &[("authorization", &auth)], "").await;
     assert_eq!(status, 200);
-    assert_eq!(page["data"].as_array().unwrap().len() as u64, said["emails"].as_u64().unwrap());
+    assert_eq!(page["data"].as_array().unwrap().len() as u64, report["emails"].as_u64().unwrap());
 }

@@ -418,7 +418,7 @@ async fn usesend_counts_every_page() {
     }
     let world = World::memory().await;
     let told = expect_usesend_error(&world.get(&usesend_path("/emails?domainId=3")).await, 400, "BAD_REQUEST");
-    assert_eq!(told, "domainId is not available here; leave it out");
+    assert_eq!(told, "domainId is not supported; leave it out");
 }
 
 #[tokio::test]

@@ -83,6 +83,6 @@ async fn ten_thousand_that_say_nothing_cost_little_and_do_not_hurt() {
     assert!(each < MAX_BYTES_EACH, "{each} octets for each");
     let began = Instant::now();
     let mail = "EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<a@in.test>\r\nDATA\r\nx\r\n.\r\n";
-    send_and_expect(&mut connect(), mail, "250 2.0.0 taken").await;
+    send_and_expect(&mut connect(), mail, "250 2.0.0 accepted").await;
     assert!(began.elapsed() < Duration::from_secs(10), "a mail among them took {:?}", began.elapsed());
 }

@@ -20,8 +20,8 @@ const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const VICTIM: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// A server that takes mails of up to 4 MiB for `ada@mailonce.test`.
-async fn start_server(desk: &CliFixture, env: &[(&str, &str)]) -> SpawnedServer {
-    let server = desk.start_dev(&[&[("MAILONCE_SMTP_MAX_SIZE", "4194304")], env].concat()).await;
+async fn start_server(cli: &CliFixture, env: &[(&str, &str)]) -> SpawnedServer {
+    let server = cli.start_dev(&[&[("MAILONCE_SMTP_MAX_SIZE", "4194304")], env].concat()).await;
     let bearer = format!("Bearer {}", server.api_key);
     let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
     let (status, body) = server.call("POST", "/v1/inboxes", &headers, r#"{"username":"ada"}"#).await;
@@ -70,8 +70,8 @@ fn mail_text(name: &str, octets: usize) -> String {
 }
 
 /// Octets of the unlinked files in the data directory that the server has open. Nobody else may read them.
-fn spooled_bytes(server: &SpawnedServer, desk: &CliFixture) -> u64 {
-    let data = desk.data_dir().canonicalize().unwrap();
+fn spooled_bytes(server: &SpawnedServer, cli: &CliFixture) -> u64 {
+    let data = cli.data_dir().canonicalize().unwrap();
     let files = std::fs::read_dir(server.proc_dir().join("fd")).unwrap().filter_map(|entry| {
         // A descriptor may be closed in between.
         let path = entry.ok()?.path();
@@ -83,9 +83,9 @@ fn spooled_bytes(server: &SpawnedServer, desk: &CliFixture) -> u64 {
 }
 
 /// Waits until the spool has this mail, except for the last octets, which stay in memory.
-async fn wait_until_spooled(server: &SpawnedServer, desk: &CliFixture, octets: usize) {
+async fn wait_until_spooled(server: &SpawnedServer, cli: &CliFixture, octets: usize) {
     let arrived = async {
-        while spooled_bytes(server, desk) < octets as u64 - 128 * 1024 {
+        while spooled_bytes(server, cli) < octets as u64 - 128 * 1024 {
             sleep(Duration::from_millis(20)).await;
         }
     };
@@ -101,8 +101,8 @@ async fn deliver(server: &SpawnedServer, from: Ipv4Addr, text: &str) -> String {
 
 #[tokio::test]
 async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
-    let desk = CliFixture::new();
-    let server = start_server(&desk, &[("MAILONCE_SMTP_MAX_MEMORY", "8388608")]).await;
+    let cli = CliFixture::new();
+    let server = start_server(&cli, &[("MAILONCE_SMTP_MAX_MEMORY", "8388608")]).await;
     let mut slow = Vec::new();
     for n in 0..8 {
         let (mut client, answer) = connect_to_data(&server, ATTACKER).await;
@@ -110,7 +110,7 @@ async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
         client.send(mail_text(&format!("slow-{n}"), 3 * MIB)).await;
         slow.push(client);
     }
-    wait_until_spooled(&server, &desk, 8 * 3 * MIB - 8 * 64 * 1024).await;
+    wait_until_spooled(&server, &cli, 8 * 3 * MIB - 8 * 64 * 1024).await;
     let (mut victim, answer) = connect_to_data(&server, VICTIM).await;
     assert!(answer.starts_with("354"), "{answer}");
     let answer = victim.command(format!("{}.\r\n", mail_text("honest", 2 * MIB))).await;
@@ -123,19 +123,19 @@ async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
     sizes.sort_unstable();
     let expected: Vec<u64> = [vec![2 * MIB as u64], vec![3 * MIB as u64; 8]].concat();
     assert_eq!(sizes, expected, "every mail is whole");
-    assert_eq!(spooled_bytes(&server, &desk), 0, "the spool is empty again");
+    assert_eq!(spooled_bytes(&server, &cli), 0, "the spool is empty again");
 }
 
 #[tokio::test]
 async fn one_address_gets_a_quarter_of_the_spool_and_others_the_rest() {
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     // A limit that is given holds for this machine, too.
     let env = [("MAILONCE_SMTP_MAX_SPOOL", "16777216"), ("MAILONCE_SMTP_PER_IP_SPOOL", "4194304")];
-    let server = start_server(&desk, &env).await;
+    let server = start_server(&cli, &env).await;
     let (mut held, answer) = connect_to_data(&server, ATTACKER).await;
     assert!(answer.starts_with("354"), "{answer}");
     held.send(mail_text("held", 3 * MIB)).await;
-    wait_until_spooled(&server, &desk, 3 * MIB).await;
+    wait_until_spooled(&server, &cli, 3 * MIB).await;
     let refused = deliver(&server, ATTACKER, &mail_text("second", 3 * MIB)).await;
     assert!(refused.starts_with("452 4.7.0"), "{refused}");
     let taken = deliver(&server, VICTIM, &mail_text("honest", 3 * MIB)).await;

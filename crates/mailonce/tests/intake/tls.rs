@@ -114,10 +114,10 @@ async fn files_that_do_not_fit_are_refused() {
     write_certificate(one.path());
     write_certificate(other.path());
     let mixed = Tls::from_files(&one.path().join("cert.pem"), &other.path().join("key.pem"));
-    assert!(format!("{:#}", mixed.unwrap_err()).contains("do not fit"));
+    assert!(format!("{:#}", mixed.unwrap_err()).contains("do not belong together"));
     std::fs::write(one.path().join("cert.pem"), "no certificate").unwrap();
     let empty = Tls::from_files(&one.path().join("cert.pem"), &one.path().join("key.pem"));
-    assert!(format!("{:#}", empty.unwrap_err()).contains("there is no certificate"));
+    assert!(format!("{:#}", empty.unwrap_err()).contains("contains no certificate"));
 }
 
 /// Lets the listener compare its files twice. Paused time stands still while another thread reads them.

@@ -1,4 +1,4 @@
-//! What cannot be understood is refused by name, stores nothing and leaves the key free.
+//! Invalid input is refused with the field's name, stores nothing and leaves the idempotency key free.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     world::{World, mail, mail_with},
 };
 
-/// Makes the call under a key, checks the refusal, and that nothing came of it.
+/// Makes the call with an idempotency key and checks that it is refused as expected.
 async fn expect_refused(world: &World, what: &str, call: TestRequest, expected: (u16, &str, Option<&str>)) {
     let (status, code, field) = expected;
     let answer = world.call(call.key("k")).await;
@@ -17,10 +17,10 @@ async fn expect_refused(world: &World, what: &str, call: TestRequest, expected: 
     answer.expect_problem_format();
 }
 
-/// Nothing was stored by what was refused before, and its key is free.
+/// Checks that refused calls stored nothing and that their key is still free.
 async fn expect_nothing_stored(world: &World) {
-    assert!(world.events().await.is_empty(), "an event was left");
-    assert_eq!(world.email_count().await, 0, "an email was left");
+    assert!(world.events().await.is_empty(), "an event was stored");
+    assert_eq!(world.email_count().await, 0, "an email was stored");
     world.get("/v1/keys/k").await.expect_problem(404, "not_found");
     world.send("k", &mail()).await.expect_status(202);
 }
@@ -40,7 +40,7 @@ async fn expect_members_refused(world: World, status: u16, code: &str, members: 
     expect_nothing_stored(&world).await;
 }
 
-/// An email, and something behind it.
+/// An email followed by another JSON value.
 const EMAIL_WITH_TRAILING_JSON: &str = r#"{"from":"a@x.test","to":"b@x.test","text":"t"} {}"#;
 
 over_memory_and_sqlite! {
@@ -49,7 +49,7 @@ over_memory_and_sqlite! {
         expect_texts_refused(world, 400, "invalid_json", &texts.map(|text| (text, None))).await;
     }
 
-    async fn bytes_that_are_no_utf_8_and_depth_without_end_are_refused(world) {
+    async fn invalid_utf_8_and_deeply_nested_json_are_refused(world) {
         let bytes = b"{\"from\":\"a@x.test\",\"to\":\"b@x.test\",\"text\":\"\xff\"}".to_vec();
         expect_refused(&world, "latin", post("/v1/emails").json_bytes(bytes), (400, "invalid_json", None)).await;
         let deep = format!("{{\"metadata\":{}", "[".repeat(100_000));
@@ -57,7 +57,7 @@ over_memory_and_sqlite! {
         expect_nothing_stored(&world).await;
     }
 
-    async fn json_that_is_dear_to_read_is_refused_before_it_is_read(world) {
+    async fn json_that_is_costly_to_parse_is_refused_before_parsing(world) {
         let object = |members: usize| {
             let members: Vec<String> = (0..members).map(|n| format!(r#""X-{n}":"v""#)).collect();
             format!("{{{}}}", members.join(","))
@@ -80,7 +80,7 @@ over_memory_and_sqlite! {
         expect_nothing_stored(&world).await;
     }
 
-    async fn a_long_wrong_name_is_compared_with_nothing_and_shown_in_part(world) {
+    async fn a_long_unknown_name_gets_no_suggestion_and_is_shown_truncated(world) {
         let long = "a".repeat(60_000);
         let answer = world.get(&format!("/{long}")).await.expect_problem(404, "not_found");
         assert!(answer.text.len() < 1_000 && !answer.text.contains("did you mean"), "{}", answer.text);
@@ -92,12 +92,12 @@ over_memory_and_sqlite! {
         assert!(answer.text.len() < 2_000, "{}", answer.text);
     }
 
-    async fn a_body_that_is_no_object_is_refused(world) {
+    async fn a_body_that_is_not_an_object_is_refused(world) {
         let texts = ["null", "5", "\"x\"", "true"];
         expect_texts_refused(world, 400, "invalid_type", &texts.map(|text| (text, None))).await;
     }
 
-    async fn an_array_is_no_email(world) {
+    async fn an_array_is_not_accepted_as_an_email(world) {
         let text = r#"["agent@example.com",["user@example.com"],[],[],[],"subject","text"]"#;
         let answer = world.call(post("/v1/emails").key("k").json_bytes(text)).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
@@ -152,33 +152,33 @@ over_memory_and_sqlite! {
         ]).await;
     }
 
-    async fn a_number_out_of_bounds_is_told_its_bounds(world) {
+    async fn a_number_out_of_range_is_refused_with_the_range(world) {
         let versions = [(json!(0), "1"), (json!(-1), "0"), (json!(9_007_199_254_740_993_u64), "0")];
         for (version, least) in versions {
             let body = mail_with(json!({ "intent": { "type": "t", "entity": "e", "version": version } }));
-            let told = world.post("/v1/emails", &body).await.string_field("detail");
-            assert!(told.ends_with(&format!("a whole number from {least} to 4294967295")), "{told}");
-            assert!(told.matches("intent.version").count() <= 1, "{told}");
+            let problem = world.post("/v1/emails", &body).await.string_field("detail");
+            assert!(problem.ends_with(&format!("a whole number from {least} to 4294967295")), "{problem}");
+            assert!(problem.matches("intent.version").count() <= 1, "{problem}");
         }
         let body = json!({ "name": "x", "rate_per_s": 1_000_000_000_000_u64 });
-        let told = world.post("/v1/api-keys", &body).await.expect_problem(400, "invalid_type").string_field("detail");
-        assert!(told.contains("expected a whole number from 0 to 4294967295"), "{told}");
+        let problem = world.post("/v1/api-keys", &body).await.expect_problem(400, "invalid_type").string_field("detail");
+        assert!(problem.contains("expected a whole number from 0 to 4294967295"), "{problem}");
     }
 
-    async fn nobody_is_sent_to_a_field_that_the_answer_does_not_name(world) {
+    async fn the_next_text_mentions_a_field_only_when_one_is_named(world) {
         let many = json!(vec![mail(); 1_001]).to_string();
         let (one, batch) = ("/v1/emails", "/v1/emails/batch");
         for (path, body) in [(one, "[]"), (one, "null"), (one, "\"x\""), (batch, "{}"), (batch, "[]"), (batch, &many)] {
-            let told = world.call(post(path).json_bytes(body.to_owned())).await;
-            told.expect_problem_format();
-            assert_eq!((&told["field"], told.string_field("next").contains("`field`")), (&json!(null), false), "{}", told.text);
+            let problem = world.call(post(path).json_bytes(body.to_owned())).await;
+            problem.expect_problem_format();
+            assert_eq!((&problem["field"], problem.string_field("next").contains("`field`")), (&json!(null), false), "{}", problem.text);
         }
     }
 
-    async fn what_is_said_of_a_key_is_true_though_it_is_bound(world) {
+    async fn an_invalid_body_under_a_bound_key_says_that_nothing_was_stored(world) {
         world.send("k", &mail()).await.expect_status(202);
-        let told = world.send("k", &mail_with(json!({ "to": "nobody" }))).await.expect_problem(422, "invalid_field").string_field("next");
-        assert!(told.ends_with("this call stored nothing and bound no key."), "{told}");
+        let problem = world.send("k", &mail_with(json!({ "to": "nobody" }))).await.expect_problem(422, "invalid_field").string_field("next");
+        assert!(problem.ends_with("this call stored nothing and bound no key."), "{problem}");
     }
 
     async fn an_unknown_field_is_refused_with_the_nearest_name(world) {
@@ -200,7 +200,7 @@ over_memory_and_sqlite! {
         expect_nothing_stored(&world).await;
     }
 
-    async fn a_bad_address_is_refused_wherever_it_stands(world) {
+    async fn a_bad_address_is_refused_in_every_field(world) {
         let bad = ["", " ", "user", "@example.com", "user@", "a b@example.com", "a..b@example.com", "user@example..com", "user@127.0.0.1", "user@[127.0.0.1]", "A <user@example.com", "user@example.com>", "a@b@c@", "a@x.test, b@x.test", "user@exa_mple!.com"];
         for address in bad {
             for field in ["from", "to", "cc", "bcc", "reply_to"] {
@@ -264,7 +264,7 @@ over_memory_and_sqlite! {
         ]).await;
     }
 
-    async fn a_list_is_no_object_wherever_it_stands(world) {
+    async fn a_list_is_refused_wherever_an_object_is_expected(world) {
         let world = world.with_inbox_domain().await;
         let inbox = format!("/v1/inboxes/{}", world.create_inbox("a").await);
         for (call, body, field) in [
@@ -272,15 +272,15 @@ over_memory_and_sqlite! {
             (patch(&inbox), json!({ "caps": [1, 60, 2, 3] }), "caps"),
             (post("/v1/inboxes"), json!({ "username": "b", "caps": [] }), "caps"),
             (patch("/v1/settings"), json!({ "content_guard": [] }), "content_guard"),
-            (patch("/v1/settings"), json!({ "notify": ["a@example.com", ["b@example.com"]] }), "notify"),
+            (patch("/v1/settings"), json!({ "escalation_email": ["a@example.com", ["b@example.com"]] }), "escalation_email"),
         ] {
             world.call(call.json(&body)).await.expect_problem(400, "invalid_type").expect_field(field);
         }
         assert_eq!(world.get(&inbox).await.expect_status(200)["caps"]["per_window"], 3);
-        assert_eq!(world.get("/v1/settings").await.expect_status(200)["notify"], Value::Null);
+        assert_eq!(world.get("/v1/settings").await.expect_status(200)["escalation_email"], Value::Null);
     }
 
-    async fn what_names_nothing_is_refused(world) {
+    async fn empty_names_and_zero_durations_are_refused(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -290,12 +290,12 @@ over_memory_and_sqlite! {
             (post("/v1/inboxes/a@agents.test/next"), json!({ "holder": " " }), "holder"),
             (patch(&thread), json!({ "labels": ["ok", ""] }), "labels"),
             (post("/v1/escalations"), json!({ "question": "May I?", "entity": "" }), "entity"),
-            (patch("/v1/settings"), json!({ "held_expires": "0s" }), "held_expires"),
-            (patch("/v1/settings"), json!({ "held_expires": "59s" }), "held_expires"),
+            (patch("/v1/settings"), json!({ "held_expires_after": "0s" }), "held_expires_after"),
+            (patch("/v1/settings"), json!({ "held_expires_after": "59s" }), "held_expires_after"),
         ] {
             world.call(call.json(&body)).await.expect_problem(422, "invalid_field").expect_field(field);
         }
-        world.call(patch("/v1/settings").json(&json!({ "held_expires": "1m" }))).await.expect_status(200);
+        world.call(patch("/v1/settings").json(&json!({ "held_expires_after": "1m" }))).await.expect_status(200);
         assert_eq!(world.get(&thread).await.expect_status(200)["labels"], json!([]));
     }
 
@@ -310,10 +310,10 @@ over_memory_and_sqlite! {
         world.send("allowed", &mail_with(json!({ "headers": allowed }))).await.expect_status(202);
     }
 
-    async fn every_fault_is_listed_and_the_first_leads(world) {
+    async fn every_error_is_listed_and_the_first_one_leads(world) {
         let body = mail_with(json!({ "from": "nobody", "to": ["user@example.com", "x"], "subject": "a\nb" }));
         let refused = world.send("k", &body).await.expect_problem(422, "invalid_field").expect_field("from");
-        let fields: Vec<_> = refused["faults"].as_array().unwrap().iter().map(|fault| fault["field"].clone()).collect();
+        let fields: Vec<_> = refused["errors"].as_array().unwrap().iter().map(|fault| fault["field"].clone()).collect();
         assert_eq!(fields, ["from", "to[1]", "subject"]);
         expect_nothing_stored(&world).await;
     }

@@ -1,4 +1,4 @@
-//! Control characters in what becomes a header, bodies that are too large or not JSON.
+//! Control characters in header values, and bodies that are too large or not JSON.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     world::{World, mail, mail_with},
 };
 
-/// An email with a text at one place, and the path that is to be named.
+/// Emails with the text in one field each, with the path that the error must name.
 fn emails_with_text_in_each_field(text: &str) -> Vec<(Value, String)> {
     let file = |member: &str| json!({ "attachments": [{ "content": "aGk=", member: text }] });
     let intent = |member: &str| {
@@ -15,7 +15,7 @@ fn emails_with_text_in_each_field(text: &str) -> Vec<(Value, String)> {
         intent[member] = json!(text);
         json!({ "intent": intent })
     };
-    let mut places = vec![
+    let mut cases = vec![
         (json!({ "from": text }), "from".to_owned()),
         (json!({ "from": format!("{text} <agent@example.com>") }), "from".into()),
         (json!({ "to": format!("{text} <user@example.com>") }), "to[0]".into()),
@@ -26,15 +26,15 @@ fn emails_with_text_in_each_field(text: &str) -> Vec<(Value, String)> {
         (json!({ "tags": [{ "name": "n", "value": text }] }), "tags[0]".into()),
     ];
     for field in ["to", "cc", "bcc", "reply_to"] {
-        places.push((json!({ field: [text] }), format!("{field}[0]")));
+        cases.push((json!({ field: [text] }), format!("{field}[0]")));
     }
     for member in ["filename", "content_type", "content_id"] {
-        places.push((file(member), format!("attachments[0].{member}")));
+        cases.push((file(member), format!("attachments[0].{member}")));
     }
     for member in ["type", "entity", "period"] {
-        places.push((intent(member), format!("intent.{member}")));
+        cases.push((intent(member), format!("intent.{member}")));
     }
-    places
+    cases
 }
 
 async fn expect_nothing_stored(world: &World) {
@@ -43,7 +43,7 @@ async fn expect_nothing_stored(world: &World) {
 }
 
 over_memory_and_sqlite! {
-    async fn cr_lf_and_nul_are_refused_in_everything_that_becomes_a_header(world) {
+    async fn cr_lf_and_nul_are_refused_in_every_header_value(world) {
         let evil = ["user@example.com\r\nBcc: evil@x.test", "user@example.com\nX: y", "user@example.com\ry", "user@example.com\0", "\nuser@example.com", "user@example.com\r\n"];
         for text in evil {
             for (more, field) in emails_with_text_in_each_field(text) {
@@ -62,7 +62,7 @@ over_memory_and_sqlite! {
         expect_nothing_stored(&world).await;
     }
 
-    async fn header_names_that_are_none_are_refused(world) {
+    async fn invalid_header_names_are_refused(world) {
         for name in ["", "X A", "X:A", "Ünï", "X\tA", &"X".repeat(77)] {
             world.send("k", &mail_with(json!({ "headers": { name: "x" } }))).await.expect_problem(422, "invalid_field").expect_field("headers");
         }
@@ -76,7 +76,7 @@ over_memory_and_sqlite! {
         let refused = world.call(post("/v1/emails").key("k").json_bytes(body.clone())).await.expect_problem(413, "too_large");
         assert!(refused.string_field("detail").contains(&most.to_string()), "{}", refused.text);
         assert!(world.events().await.is_empty());
-        // One byte less is read.
+        // One byte less is accepted.
         body.pop();
         world.call(post("/v1/emails").key("k").json_bytes(body)).await.expect_status(202);
     }

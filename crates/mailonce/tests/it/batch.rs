@@ -1,4 +1,4 @@
-//! Batches: many emails under one key.
+//! Batches: many emails under one idempotency key.
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ async fn send_batch(world: &World, key: &str, items: &Value) -> TestResponse {
     world.call(post("/v1/emails/batch").key(key).json(items)).await
 }
 
-/// Emails to readers 0, 1, 2 …
+/// Emails to reader0, reader1, reader2 …
 fn numbered_emails(count: usize) -> Value {
     (0..count).map(|n| mail_with(json!({ "to": format!("reader{n}@example.com") }))).collect()
 }
@@ -22,7 +22,7 @@ fn ids(answer: &TestResponse) -> Vec<Value> {
 }
 
 over_every_engine! {
-    async fn a_batch_of_1000_comes_back_in_order_and_again_with_the_same_ids(world) {
+    async fn a_batch_of_1000_is_answered_in_order_and_replayed_with_the_same_ids(world) {
         let items = numbered_emails(1000);
         let first = send_batch(&world, "news", &items).await.expect_status(202);
         assert!(!first.is_replay());
@@ -59,7 +59,7 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 3);
     }
 
-    async fn one_bad_item_refuses_a_strict_batch_whole_and_binds_nothing(world) {
+    async fn one_bad_item_refuses_a_whole_strict_batch_and_binds_no_key(world) {
         let mut items = numbered_emails(5);
         items[3]["to"] = json!("nobody");
         let refused = send_batch(&world, "b", &items).await.expect_problem(422, "invalid_field").expect_field("[3].to[0]");
@@ -87,7 +87,7 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 2);
     }
 
-    async fn an_item_may_have_an_intent_of_its_own(world) {
+    async fn a_batch_item_may_have_its_own_intent(world) {
         let single = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202);
         let items = json!([mail_with_intent("order_0"), mail_with_intent("order_1"), mail(), mail_with_intent("order_0")]);
         let first = send_batch(&world, "b", &items).await.expect_status(202);
@@ -101,7 +101,7 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 3);
     }
 
-    async fn no_header_key_reaches_the_child_of_a_batch(world) {
+    async fn a_header_key_cannot_address_an_item_of_a_batch(world) {
         let first = send_batch(&world, "b", &numbered_emails(4)).await.expect_status(202);
         let single = world.send("b[3]", &numbered_emails(4)[3]).await.expect_status(202);
         assert_ne!(single["id"], first["data"][3]["id"]);
@@ -109,14 +109,14 @@ over_every_engine! {
         world.get("/v1/keys/b%5B1%5D").await.expect_problem(404, "not_found");
     }
 
-    async fn a_batch_without_a_key_is_accepted_each_time_anew(world) {
+    async fn a_batch_without_a_key_is_accepted_every_time(world) {
         let first = world.post("/v1/emails/batch", &numbered_emails(2)).await.expect_status(202);
         let second = world.post("/v1/emails/batch", &numbered_emails(2)).await.expect_status(202);
         assert_ne!(ids(&first), ids(&second));
         assert_eq!(world.email_count().await, 4);
     }
 
-    async fn a_batch_of_intents_retried_after_a_lost_answer_sends_only_what_is_new(world) {
+    async fn a_retried_batch_of_intents_sends_only_new_items(world) {
         world.post("/v1/emails/batch", &json!([mail_with_intent("order_1"), mail_with_intent("order_2")])).await.expect_status(202);
         let more = world.post("/v1/emails/batch", &json!([mail_with_intent("order_1"), mail_with_intent("order_2"), mail_with_intent("order_3")])).await.expect_status(202);
         let outcomes: Vec<_> = more.rows().iter().map(|row| row["dedupe"]["outcome"].clone()).collect();

@@ -1,4 +1,4 @@
-//! Batches that are not what they should be.
+//! Invalid batches.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn send_strict_batch(world: &World, key: &str, items: &Value) -> TestRespo
 }
 
 over_every_engine! {
-    async fn a_batch_that_is_no_array_is_refused(world) {
+    async fn a_batch_that_is_not_an_array_is_refused(world) {
         for body in [r#"{"data":[]}"#, "5", "null", r#""x""#] {
             world.call(post("/v1/emails/batch").key("b").json_bytes(body.to_owned())).await.expect_problem(400, "invalid_type");
         }
@@ -29,13 +29,13 @@ over_every_engine! {
         send_strict_batch(&world, "b", &json!([mail()])).await.expect_status(202);
     }
 
-    async fn an_unknown_mode_of_validation_is_refused(world) {
+    async fn an_unknown_validation_mode_is_refused(world) {
         let call = post("/v1/emails/batch").key("b").header("x-batch-validation", "lax").json(&json!([mail()]));
         world.call(call).await.expect_problem(422, "invalid_field").expect_field("x-batch-validation");
         send_strict_batch(&world, "b", &json!([mail()])).await.expect_status(202);
     }
 
-    async fn a_batch_written_in_another_order_of_members_is_a_repeat(world) {
+    async fn a_batch_with_reordered_json_members_is_a_replay(world) {
         let call = |body: &str| post("/v1/emails/batch").key("b").json_bytes(body.to_owned());
         let first = world.call(call(r#"[{"from":"a@x.test","to":"b@x.test","text":"t"}]"#)).await.expect_status(202);
         let again = world.call(call(r#"[{ "text": "t", "to": ["b@x.test"], "from": "a@x.test" }]"#)).await.expect_status(200);
@@ -50,7 +50,7 @@ over_every_engine! {
         send_permissive_batch(&world, "b", &json!([mail()])).await.expect_status(202);
     }
 
-    async fn two_items_of_one_intent_that_contradict_each_other_refuse_a_strict_batch_whole(world) {
+    async fn two_items_with_one_intent_and_different_content_refuse_a_strict_batch(world) {
         let mut other = mail_with_intent("order_1");
         other["from"] = json!("other@example.com");
         let refused = send_strict_batch(&world, "b", &json!([mail_with_intent("order_1"), other.clone()])).await;
@@ -61,7 +61,7 @@ over_every_engine! {
         assert_eq!((&loose["data"][1], &loose["errors"][0]["code"]), (&json!(null), &json!("key_mismatch")));
     }
 
-    async fn an_item_that_contradicts_an_earlier_email_refuses_a_strict_batch_whole(world) {
+    async fn an_item_that_mismatches_an_earlier_email_refuses_a_strict_batch(world) {
         world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202);
         let mut other = mail_with_intent("order_1");
         other["from"] = json!("other@example.com");
@@ -75,7 +75,7 @@ over_every_engine! {
     }
 
     async fn a_batch_from_a_sender_that_is_not_allowed_names_its_item(world) {
-        let bound = world.create_api_key(&json!({ "name": "bound", "senders": ["agent@example.com"] })).await;
+        let bound = world.create_api_key(&json!({ "name": "bound", "allowed_senders": ["agent@example.com"] })).await;
         let items = json!([mail(), mail_with(json!({ "from": "other@example.com" }))]);
         let call = post("/v1/emails/batch").bearer(&bound).key("b").json(&items);
         world.call(call).await.expect_problem(403, "sender_not_allowed").expect_field("[1].from");
@@ -87,12 +87,12 @@ over_every_engine! {
     async fn a_retried_batch_is_never_refused_by_later_policy(world) {
         let items = json!([mail(), mail_with(json!({ "from": "other@example.com" })), mail_with_intent("order_1")]);
         let first = send_strict_batch(&world, "b", &items).await.expect_status(202);
-        let bound = world.create_api_key(&json!({ "name": "bound", "senders": ["agent@example.com"] })).await;
+        let bound = world.create_api_key(&json!({ "name": "bound", "allowed_senders": ["agent@example.com"] })).await;
         let again = world.call(post("/v1/emails/batch").bearer(&bound).key("b").json(&items)).await.expect_status(200);
         assert_eq!(again["data"][1]["id"], first["data"][1]["id"]);
     }
 
-    async fn the_items_of_a_batch_are_remembered_longer_than_its_own_key_when_they_wait(world) {
+    async fn scheduled_items_are_remembered_longer_than_the_batch_key(world) {
         let items = json!([mail_with(json!({ "scheduled_at": "in 50 days" }))]);
         let first = send_strict_batch(&world, "b", &items).await.expect_status(202);
         world.advance_clock(40 * DAY);

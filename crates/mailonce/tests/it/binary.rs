@@ -1,4 +1,4 @@
-//! The real binary: started, asked and stopped.
+//! Starts, calls and stops the real binary.
 
 use serde_json::Value;
 use std::{
@@ -15,12 +15,12 @@ use tokio::{
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A place for one test.
+/// A temporary directory in which one test runs the binary.
 pub(crate) struct CliFixture {
     temp_dir: TempDir,
 }
 
-/// What a command said and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) exit_code: i32,
@@ -50,27 +50,27 @@ impl CliFixture {
         self.temp_dir.path()
     }
 
-    /// The default data directory of commands that are run here.
+    /// The default data directory of commands that run in this fixture.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.path().join("mailonce-data")
     }
 
-    /// The binary, in this place, with nothing of our own environment.
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
+    /// The binary, in this directory, with an empty environment.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mailonce"));
-        command.args(words).current_dir(self.path()).env_clear().kill_on_drop(true);
+        command.args(args).current_dir(self.path()).env_clear().kill_on_drop(true);
         command.env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    pub(crate) async fn run(&self, words: &[&str]) -> CommandOutput {
-        self.run_with_env(words, &[]).await
+    pub(crate) async fn run(&self, args: &[&str]) -> CommandOutput {
+        self.run_with_env(args, &[]).await
     }
 
-    pub(crate) async fn run_with_env(&self, words: &[&str], env: &[(&str, &str)]) -> CommandOutput {
-        let running = self.command(words).envs(env.iter().copied()).output();
-        let output = tokio::time::timeout(TIMEOUT, running).await.expect("the command does not end").unwrap();
+    pub(crate) async fn run_with_env(&self, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
+        let running = self.command(args).envs(env.iter().copied()).output();
+        let output = tokio::time::timeout(TIMEOUT, running).await.expect("the command does not exit").unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         CommandOutput {
             exit_code: output.status.code().unwrap_or(-1),
@@ -79,17 +79,17 @@ impl CliFixture {
         }
     }
 
-    /// Starts `dev` on a free port and waits for its greeting.
+    /// Starts `dev` on a free port and waits for its startup banner.
     pub(crate) async fn start_dev(&self, env: &[(&str, &str)]) -> SpawnedServer {
         let mut server =
             SpawnedServer::spawn(self.command(&["dev", "--http", "127.0.0.1:0"]).envs(env.iter().copied()));
-        let greeting = server.read_stderr_until("Ctrl-C stops it.").await;
-        let said = |name: &str| {
-            let line = greeting.lines().find_map(|line| line.trim().strip_prefix(name));
-            line.unwrap_or_else(|| panic!("no {name} in {greeting}")).trim().to_owned()
+        let banner = server.read_stderr_until("Ctrl-C stops it.").await;
+        let value = |name: &str| {
+            let line = banner.lines().find_map(|line| line.trim().strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {banner}")).trim().to_owned()
         };
-        (server.url, server.api_key) = (said("API "), said("key "));
-        server.startup_banner = greeting;
+        (server.url, server.api_key) = (value("API "), value("API key "));
+        server.startup_banner = banner;
         server
     }
 }
@@ -106,62 +106,62 @@ pub(crate) struct SpawnedServer {
 impl SpawnedServer {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        Self { child, stderr_lines: errors, startup_banner: String::new(), url: String::new(), api_key: String::new() }
+        let stderr_lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self { child, stderr_lines, startup_banner: String::new(), url: String::new(), api_key: String::new() }
     }
 
-    /// Reads what it says on stderr up to a line with these words.
-    pub(crate) async fn read_stderr_until(&mut self, words: &str) -> String {
+    /// Reads stderr up to a line that contains `text`, and returns what was read.
+    pub(crate) async fn read_stderr_until(&mut self, wanted: &str) -> String {
         let mut text = String::new();
         let reading = async {
             while let Some(line) = self.stderr_lines.next_line().await.unwrap() {
                 text.push_str(&line);
                 text.push('\n');
-                if line.contains(words) {
+                if line.contains(wanted) {
                     return;
                 }
             }
-            panic!("it ended without `{words}`: {text}");
+            panic!("the server exited without printing `{wanted}`: {text}");
         };
-        tokio::time::timeout(TIMEOUT, reading).await.expect("it does not say what it should");
+        tokio::time::timeout(TIMEOUT, reading).await.expect("the expected line was not printed in time");
         text
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server process.
     pub(crate) fn send_signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Asks it to stop and waits for its end.
+    /// Sends SIGTERM and waits for the process to exit.
     pub(crate) async fn terminate(mut self) -> ExitStatus {
         self.send_signal(rustix::process::Signal::TERM);
-        tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("it does not stop").unwrap()
+        tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("the server does not stop").unwrap()
     }
 
-    /// Ends it as a power failure would.
+    /// Kills the process with SIGKILL, as a power failure would.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
 
-    /// Where the kernel describes the process.
+    /// The `/proc` directory of the process.
     pub(crate) fn proc_dir(&self) -> PathBuf {
         format!("/proc/{}", self.child.id().unwrap()).into()
     }
 
-    /// Resident octets.
+    /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         let statm = std::fs::read_to_string(self.proc_dir().join("statm")).unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
     }
 
-    /// One call over a plain socket. The status and the JSON of the answer.
+    /// Makes one call over a plain socket. Returns the status and the JSON of the response.
     pub(crate) async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
         let (status, text) = self.call_text(method, path, headers, body).await;
         (status, serde_json::from_str(&text).unwrap_or_default())
     }
 
-    /// The same with the answer as it is.
+    /// Makes one call over a plain socket. Returns the status and the text of the response.
     pub(crate) async fn call_text(
         &self,
         method: &str,
@@ -177,14 +177,14 @@ impl SpawnedServer {
         );
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        tokio::time::timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+        let mut response = String::new();
+        tokio::time::timeout(TIMEOUT, stream.read_to_string(&mut response)).await.expect("no answer").unwrap();
+        let status = response.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, response.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 }
 
-/// The words of a `send` with a key.
+/// The arguments of a `send` with an idempotency key.
 pub(crate) fn send_args<'a>(key: &'a str, text: &'a str) -> Vec<&'a str> {
     vec![
         "send",

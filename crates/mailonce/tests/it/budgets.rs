@@ -19,7 +19,7 @@ fn team_scope() -> Value {
     json!({ "team": true })
 }
 
-/// A mail to so many people.
+/// A mail to this many recipients.
 fn mail_to_recipients(people: usize) -> Value {
     mail_with(json!({ "to": (0..people).map(|n| format!("u{n}@example.com")).collect::<Vec<_>>() }))
 }
@@ -43,11 +43,11 @@ over_memory_and_sqlite! {
         let permissive = world.call(batch().header("x-batch-validation", "permissive")).await.expect_status(202);
         assert_eq!(world.email_count().await, 10, "{}", permissive.text);
         world.advance_clock(1_000);
-        // The other keys of the team are not concerned.
+        // Other API keys of the team are not affected.
         world.send("other", &mail()).await.expect_status(202);
     }
 
-    async fn the_recipients_of_a_mail_are_counted_wherever_they_stand(world) {
+    async fn to_cc_and_bcc_recipients_all_count_against_a_budget(world) {
         let id = world.post("/v1/budgets", &budget_body(&team_scope(), "recipients", "day", 5)).await.expect_status(201).string_field("id");
         let three = mail_with(json!({ "cc": ["c@example.com"], "bcc": ["d@example.com"] }));
         world.send("1", &three).await.expect_status(202);
@@ -55,14 +55,14 @@ over_memory_and_sqlite! {
         let refused = world.send("2", &three).await.expect_problem(429, "quota_exceeded");
         assert_eq!(refused["budget"]["name"], "recipients per day");
         assert_eq!(refused["resets_at"], world.get(&format!("/v1/budgets/{id}")).await["resets_at"]);
-        // What cannot ever fit says so, and names no time to come again.
+        // A mail that can never fit is refused without a retry time.
         let never = world.send("3", &mail_to_recipients(6)).await.expect_problem(429, "quota_exceeded");
         assert!(never.string_field("detail").contains("alone counts 6") && never.header("retry-after").is_none());
         assert!(never["retry"] == "never" && never.string_field("next").contains("Do not retry"), "{}", never.text);
         assert_eq!(budget_usage(&world, &id).await, (3, 2));
     }
 
-    async fn a_retry_gets_its_answer_and_the_same_key_goes_in_the_next_period(world) {
+    async fn a_retry_is_replayed_and_a_refused_key_succeeds_in_the_next_period(world) {
         let id = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "hour", 1)).await.expect_status(201).string_field("id");
         let first = world.send("1", &mail()).await.expect_status(202).string_field("id");
         assert_eq!(world.send("1", &mail()).await.expect_status(200).string_field("id"), first);
@@ -75,7 +75,7 @@ over_memory_and_sqlite! {
         assert_eq!(budget_usage(&world, &id).await, (1, 0));
     }
 
-    async fn a_budget_of_an_inbox_counts_its_mails_and_replies_alone(world) {
+    async fn an_inbox_budget_counts_only_mails_and_replies_of_that_inbox(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.create_inbox("b").await;
@@ -89,7 +89,7 @@ over_memory_and_sqlite! {
         let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).ids().remove(0);
         let reply = |text: &str| post(&format!("/v1/messages/{message}/reply")).json(&json!({ "text": text }));
         let sent = world.call(reply("yes")).await.expect_status(202).string_field("id");
-        // A plus tag does not make another inbox of it, and a resend is another mail.
+        // An address with a plus tag counts for the same inbox, and a resend counts as another mail.
         world.send("3", &from("a+x")).await.expect_problem(429, "quota_exceeded");
         world.hand_off_due().await;
         world.post(&format!("/v1/emails/{sent}/resend"), &json!({ "reason": "lost" })).await.expect_problem(429, "quota_exceeded");
@@ -112,7 +112,7 @@ over_memory_and_sqlite! {
         assert_eq!(budget_usage(&world, &id).await, (1, 0));
     }
 
-    async fn budgets_are_made_changed_and_removed(world) {
+    async fn budgets_are_created_changed_and_deleted(world) {
         let body = budget_body(&team_scope(), "mails", "day", 0);
         let made = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(201);
         let again = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(200);
@@ -125,7 +125,7 @@ over_memory_and_sqlite! {
         world.send("1", &mail()).await.expect_status(202);
         world.call(patch(&path).json(&json!({ "rev": 1, "limit": 9 }))).await.expect_problem(409, "stale_rev");
         let on = world.call(patch(&path).json(&json!({ "rev": 2, "enabled": true, "limit": 1 }))).await.expect_status(200);
-        assert_eq!((&on["used"], &on["remaining"]), (&json!(0), &json!(1)), "what was sent while it was off is not counted");
+        assert_eq!((&on["used"], &on["remaining"]), (&json!(0), &json!(1)), "mails sent while the budget was disabled are not counted");
         world.send("2", &mail()).await.expect_status(202);
         world.send("3", &mail()).await.expect_problem(429, "quota_exceeded");
         assert_eq!(world.get("/v1/budgets").await.expect_status(200).rows().len(), 1);
@@ -134,7 +134,7 @@ over_memory_and_sqlite! {
         world.send("3", &mail()).await.expect_status(202);
     }
 
-    async fn a_bad_budget_is_refused_by_name(world) {
+    async fn a_bad_budget_is_refused_with_the_field_name(world) {
         let good = budget_body(&team_scope(), "mails", "day", 5);
         for (member, value) in [
             ("scope", json!({})), ("scope", json!({ "team": false })), ("scope", json!({ "team": true, "inbox": "x" })),
@@ -170,7 +170,7 @@ over_memory_and_sqlite! {
     }
 }
 
-/// Moving scheduled mail: its charge moves along.
+/// Rescheduling mail moves its budget charge to the new period.
 mod reschedules {
     use serde_json::{Value, json};
 
@@ -197,19 +197,19 @@ mod reschedules {
     }
 
     over_every_engine! {
-        async fn scheduled_mail_that_is_moved_to_now_stays_within_the_budget(world) {
+        async fn scheduled_mail_rescheduled_to_now_stays_within_the_budget(world) {
             let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 2)).await.expect_status(201).string_field("id");
             for key in ["1", "2"] {
                 world.send(key, &mail()).await.expect_status(202);
             }
             for day in 1..4 {
                 let id = schedule_email(&world, &format!("day {day}"), day * DAY).await;
-                // A time that is over means now, and must not count in a day that is over.
+                // A time in the past means now and must count in the current day.
                 for ms in [0, -HOUR, -DAY, -3 * DAY, HOUR] {
                     let refused = reschedule(&world, &id, ms).await.expect_problem(429, "quota_exceeded");
                     assert!(refused.header("retry-after").is_some() && refused["used"] == 2, "{}", refused.text);
                 }
-                assert_eq!(scheduled_at(&world, &id).await, world.timestamp_in(day * DAY), "it stays where it was");
+                assert_eq!(scheduled_at(&world, &id).await, world.timestamp_in(day * DAY), "the refused reschedule must not change the time");
             }
             world.hand_off_due().await;
             let emails = world.get("/v1/emails").await.expect_status(200).rows();
@@ -217,7 +217,7 @@ mod reschedules {
             assert_eq!((sent, budget_usage(&world, &budget).await), (2, (2, 0)));
         }
 
-        async fn a_move_gives_the_place_back_and_one_within_the_day_changes_nothing(world) {
+        async fn rescheduling_to_another_day_frees_budget_and_within_a_day_changes_nothing(world) {
             let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
             let id = schedule_email(&world, "1", HOUR).await;
             assert_eq!(budget_usage(&world, &budget).await, (1, 0));
@@ -227,7 +227,7 @@ mod reschedules {
             }
             reschedule(&world, &id, DAY).await.expect_status(200);
             assert_eq!(budget_usage(&world, &budget).await, (0, 1));
-            // Its place is free for another mail, so that it cannot come back, and tomorrow is taken.
+            // Another mail takes the freed budget of today, so the first cannot move back. Tomorrow's budget is used.
             world.send("2", &mail()).await.expect_status(202);
             reschedule(&world, &id, HOUR).await.expect_problem(429, "quota_exceeded");
             world.send("3", &mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }))).await.expect_problem(429, "quota_exceeded");
@@ -235,7 +235,7 @@ mod reschedules {
             assert_eq!(budget_usage(&world, &budget).await, (1, 0));
         }
 
-        async fn mail_from_before_the_budget_counts_once_it_moves(world) {
+        async fn mail_older_than_the_budget_counts_once_it_is_rescheduled(world) {
             let id = schedule_email(&world, "1", DAY).await;
             let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
             reschedule(&world, &id, DAY + HOUR).await.expect_status(200);
@@ -243,11 +243,11 @@ mod reschedules {
             reschedule(&world, &id, 0).await.expect_status(200);
             assert_eq!(budget_usage(&world, &budget).await, (1, 0));
             reschedule(&world, &other, 0).await.expect_problem(429, "quota_exceeded");
-            // Tomorrow has the place of the other mail alone.
+            // Tomorrow's budget is used by the other mail alone.
             world.send("3", &mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }))).await.expect_problem(429, "quota_exceeded");
         }
 
-        async fn mail_counts_for_the_key_that_sent_it_whoever_moves_it(world) {
+        async fn rescheduled_mail_counts_for_the_api_key_that_sent_it(world) {
             let key = world.post("/v1/api-keys", &json!({ "name": "agent" })).await.expect_status(201);
             let scope = json!({ "api_key": key.string_field("id") });
             let budget = world.post("/v1/budgets", &budget_body(&scope, "mails", "day", 1)).await.expect_status(201).string_field("id");
@@ -258,12 +258,12 @@ mod reschedules {
             let id = world.call(by_agent("2", &later)).await.expect_status(202).string_field("id");
             reschedule(&world, &id, 0).await.expect_problem(429, "quota_exceeded");
             assert_eq!(budget_usage(&world, &budget).await, (1, 0));
-            // A mail of another key is not concerned.
+            // A mail of another API key is not affected.
             let own = schedule_email(&world, "3", DAY).await;
             reschedule(&world, &own, 0).await.expect_status(200);
         }
 
-        async fn the_dialects_cannot_move_mail_past_a_budget_either(world) {
+        async fn the_dialects_cannot_reschedule_mail_past_a_budget(world) {
             let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
             world.send("1", &mail()).await.expect_status(202);
             let id = schedule_email(&world, "2", DAY).await;
@@ -276,7 +276,7 @@ mod reschedules {
             assert_eq!((scheduled_at(&world, &id).await, budget_usage(&world, &budget).await), (json!(world.timestamp_in(DAY)), (1, 0)));
         }
 
-        async fn a_draft_that_cannot_go_now_stays_scheduled_and_open(world) {
+        async fn a_draft_over_budget_stays_scheduled_and_editable(world) {
             let world = world.with_inbox_domain().await;
             world.create_inbox("a").await;
             world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201);

@@ -1,4 +1,4 @@
-//! A request in the making, and its answer.
+//! Builds test requests and checks their responses.
 
 use axum::{
     body::{Body, Bytes},
@@ -7,7 +7,7 @@ use axum::{
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
-/// A request in the making.
+/// A request that is being built.
 pub(crate) struct TestRequest {
     builder: Builder,
     body: Body,
@@ -25,17 +25,17 @@ impl TestRequest {
         self
     }
 
-    /// With an idempotency key.
+    /// Adds an idempotency key.
     pub(crate) fn key(self, key: &str) -> Self {
         self.header("idempotency-key", key)
     }
 
-    /// With this credential instead of the world's own.
+    /// Uses this API key instead of the world's own.
     pub(crate) fn bearer(self, secret: &str) -> Self {
         self.header("authorization", &format!("Bearer {secret}"))
     }
 
-    /// Without any credential.
+    /// Sends no API key.
     pub(crate) fn anonymous(mut self) -> Self {
         self.anonymous = true;
         self
@@ -45,20 +45,20 @@ impl TestRequest {
         self.json_bytes(body.to_string())
     }
 
-    /// With these bytes, declared as JSON.
+    /// Sets these bytes as a JSON body.
     pub(crate) fn json_bytes(self, body: impl Into<Bytes>) -> Self {
         let mut call = self.header("content-type", "application/json");
         call.body = Body::from(body.into());
         call
     }
 
-    /// With these bytes, declared as something else or not at all.
+    /// Sets these bytes as the body, without a content type.
     pub(crate) fn raw_body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = Body::from(body.into());
         self
     }
 
-    /// The request, with a credential when it names none itself.
+    /// Builds the request. Adds `secret` as the API key unless one is set or the request is anonymous.
     pub(crate) fn build(self, secret: &str) -> Request<Body> {
         let mut request = self.builder.body(self.body).unwrap();
         if !self.anonymous && !request.headers().contains_key(header::AUTHORIZATION) {
@@ -85,13 +85,13 @@ pub(crate) fn delete(path: &str) -> TestRequest {
     TestRequest::new("DELETE", path)
 }
 
-/// An answer, read to its end.
+/// A response whose body has been read.
 #[derive(Debug)]
 pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
-    /// Null when the text is no JSON.
+    /// The parsed body, or null when the text is not JSON.
     pub(crate) body: Value,
 }
 
@@ -107,19 +107,19 @@ impl TestResponse {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// Whether it is marked as a repeat.
+    /// Whether the response is marked as a replay.
     pub(crate) fn is_replay(&self) -> bool {
         self.header("idempotent-replayed") == Some("true")
     }
 
-    /// Fails unless the status is this one.
+    /// Fails unless the response has this status.
     #[track_caller]
     pub(crate) fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
 
-    /// Fails unless it is a whole problem with this status and code.
+    /// Fails unless the response is a complete problem with this status and code.
     #[track_caller]
     pub(crate) fn expect_problem(self, status: u16, code: &str) -> Self {
         assert_eq!((self.status, self["code"].as_str()), (status, Some(code)), "{}", self.text);
@@ -134,7 +134,7 @@ impl TestResponse {
         self
     }
 
-    /// Fails unless it is a problem as RFC 9457 and the contract want it.
+    /// Fails unless the response is a problem that meets RFC 9457 and our own contract.
     #[track_caller]
     pub(crate) fn expect_problem_format(&self) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
@@ -147,19 +147,19 @@ impl TestResponse {
         assert_eq!(self["type"], page, "{}", self.text);
     }
 
-    /// A member that must be text.
+    /// A field that must be a string.
     #[track_caller]
     pub(crate) fn string_field(&self, member: &str) -> String {
         self[member].as_str().unwrap_or_else(|| panic!("no {member} in {}", self.text)).to_owned()
     }
 
-    /// The rows of a list.
+    /// The rows of a list response.
     #[track_caller]
     pub(crate) fn rows(&self) -> Vec<Value> {
         self["data"].as_array().unwrap_or_else(|| panic!("no data in {}", self.text)).clone()
     }
 
-    /// The ids of the rows of a list.
+    /// The ids of the rows of a list response.
     #[track_caller]
     pub(crate) fn ids(&self) -> Vec<String> {
         self.rows().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Taking back and moving.
+//! Cancelling and rescheduling emails.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ async fn reschedule(world: &World, id: &str, at: &str) -> TestResponse {
 }
 
 over_every_engine! {
-    async fn a_scheduled_or_queued_email_can_be_taken_back_and_never_leaves(world) {
+    async fn a_cancelled_scheduled_or_queued_email_is_never_sent(world) {
         let (later, now) = (schedule_email(&world, "later").await, world.send("now", &mail()).await.string_field("id"));
         for id in [&later, &now] {
             let answer = cancel(&world, id).await.expect_status(200);
@@ -36,7 +36,7 @@ over_every_engine! {
         }
     }
 
-    async fn taking_back_twice_is_the_same_as_once(world) {
+    async fn cancelling_twice_is_the_same_as_once(world) {
         let id = schedule_email(&world, "k").await;
         let first = cancel(&world, &id).await.expect_status(200);
         let again = cancel(&world, &id).await.expect_status(200);
@@ -45,7 +45,7 @@ over_every_engine! {
         assert_eq!(cancelled, 1);
     }
 
-    async fn what_left_cannot_be_taken_back(world) {
+    async fn a_sent_email_cannot_be_cancelled(world) {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
         let refused = cancel(&world, &id).await.expect_problem(409, "too_late");
@@ -53,7 +53,7 @@ over_every_engine! {
         assert_eq!(world.email(&id).await["state"], "sent");
     }
 
-    async fn a_scheduled_email_can_be_moved_and_leaves_at_its_new_time(world) {
+    async fn a_rescheduled_email_is_sent_at_its_new_time(world) {
         let id = schedule_email(&world, "k").await;
         let moved = reschedule(&world, &id, &world.timestamp_in(DAY)).await.expect_status(200);
         assert_eq!((&moved["scheduled_at"], &moved["rev"]), (&json!(world.timestamp_in(DAY)), &json!(2)));
@@ -69,14 +69,14 @@ over_every_engine! {
         assert_eq!(world.email(&id).await["state"], "sent");
     }
 
-    async fn a_retry_of_a_moved_email_is_still_a_repeat(world) {
+    async fn a_retry_of_a_rescheduled_email_is_still_a_replay(world) {
         let id = schedule_email(&world, "k").await;
         reschedule(&world, &id, "in 2 days").await.expect_status(200);
         let again = world.send("k", &mail_with(json!({ "scheduled_at": "in 1 hour" }))).await.expect_status(200);
         assert_eq!(again["id"], id);
     }
 
-    async fn only_a_scheduled_email_can_be_moved(world) {
+    async fn only_a_scheduled_email_can_be_rescheduled(world) {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         reschedule(&world, &id, "in 1 hour").await.expect_problem(409, "not_scheduled");
         world.hand_off_due().await;
@@ -86,7 +86,7 @@ over_every_engine! {
         reschedule(&world, &gone, "in 1 hour").await.expect_problem(409, "not_scheduled");
     }
 
-    async fn a_time_that_makes_no_sense_moves_nothing(world) {
+    async fn an_invalid_time_reschedules_nothing(world) {
         let id = schedule_email(&world, "k").await;
         for at in ["tomorrow", "", "2026-13-01T00:00:00Z", "2026-11-16", "2026-11-16T10:00:00", "in 401 days"] {
             reschedule(&world, &id, at).await.expect_problem(422, "invalid_field").expect_field("scheduled_at");
@@ -97,7 +97,7 @@ over_every_engine! {
         assert_eq!(world.email(&id).await["rev"], 1);
     }
 
-    async fn an_email_that_is_not_there_cannot_be_changed(world) {
+    async fn changing_an_email_that_does_not_exist_is_404(world) {
         for id in ["019a0000-0000-7000-8000-000000000000", "nonsense"] {
             cancel(&world, id).await.expect_problem(404, "not_found");
             reschedule(&world, id, "in 1 hour").await.expect_problem(404, "not_found");

@@ -1,4 +1,4 @@
-//! Mail that a provider only tells of: fetched, filed once, and dead with a reason when it cannot be had.
+//! Mail that a provider announces by webhook: fetched, stored once, and dead with a reason when it cannot be fetched.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -27,18 +27,18 @@ fn hmac_sha256(text: &[u8]) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// A source of mail from Resend, with more in its body. Its path.
+/// Creates a Resend source with extra fields. Returns its webhook path.
 pub(crate) async fn create_resend_source(world: &World, provider: &FakeProvider, more: Value) -> String {
     let secret = format!("whsec_{}", STANDARD.encode(SIGNING_KEY));
-    let mut body = json!({ "name": "resend", "kind": "resend", "takes": ["inbound"], "secret": secret,
+    let mut body = json!({ "name": "resend", "kind": "resend", "accepts": ["inbound"], "secret": secret,
         "api_key": API_KEY, "base_url": provider.url });
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
-    world.post("/v1/sources", &body).await.expect_status(201).string_field("path")
+    world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path")
 }
 
-/// Resend tells of a mail.
+/// Resend's webhook for a received mail.
 pub(crate) fn resend_received_webhook(world: &World, path: &str, id: &str, to: &str) -> TestRequest {
     let body =
         json!({ "type": "email.received", "data": { "email_id": id, "to": [to], "received_for": [to] } }).to_string();
@@ -62,19 +62,19 @@ async fn raw_message(world: &World, message: &Value) -> String {
 }
 
 over_every_engine! {
-    async fn a_notice_is_fetched_and_makes_one_message(world) {
+    async fn an_announced_mail_is_fetched_and_becomes_one_message(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
         let path = create_resend_source(&world, &provider, json!({})).await;
         provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
-        for kept in [1, 0, 0] {
+        for accepted in [1, 0, 0] {
             let answer = world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
-            assert_eq!((&answer["kept"], &answer["duplicate"]), (&json!(kept), &json!(1 - kept)));
+            assert_eq!((&answer["deliveries_accepted"], &answer["deliveries_duplicate"]), (&json!(accepted), &json!(1 - accepted)));
         }
         let rows = parse_and_list_messages(&world, &inbox).await;
         assert_eq!((rows.len(), &rows[0]["subject"]), (1, &json!("Mail m1")));
-        assert!(raw_message(&world, &rows[0]).await.ends_with("\r\n\r\nHello m1\r\n"), "the mail and not its notice");
+        assert!(raw_message(&world, &rows[0]).await.ends_with("\r\n\r\nHello m1\r\n"), "the mail itself is stored, not the webhook");
         assert_eq!(provider.take_requested_paths(), ["/emails/receiving/m1?html_format=cid", "/raw/m1?signature=s"]);
         let rows = list_deliveries(&world).await;
         let states: Vec<_> = rows.iter().map(|row| (row["state"].as_str().unwrap(), &row["reason"])).collect();
@@ -82,7 +82,7 @@ over_every_engine! {
         assert_eq!(states, [again, again, ("done", &Value::Null)]);
     }
 
-    async fn a_provider_that_misbehaves_is_asked_again_later(world) {
+    async fn a_fetch_from_a_failing_provider_is_retried_later(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -93,24 +93,24 @@ over_every_engine! {
         assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
         world.advance_clock(89 * SECOND);
         assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
-        assert_eq!(provider.take_requested_paths().len(), 1, "not before the pause it asked for is over");
-        let mut troubles = Vec::new();
+        assert_eq!(provider.take_requested_paths().len(), 1, "no retry before the requested delay has passed");
+        let mut errors = Vec::new();
         for _ in 0..5 {
             world.advance_clock(5 * MINUTE);
             assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
             let row = list_deliveries(&world).await.remove(0);
             assert_eq!(row["state"], "waiting", "{row}");
-            troubles.push(row["trouble"].as_str().unwrap().to_owned());
+            errors.push(row["last_error"].as_str().unwrap().to_owned());
         }
-        for (trouble, said) in troubles.iter().zip(["500", "broke off", "no JSON", "302", "401"]) {
-            assert!(trouble.contains(said), "{said}: {troubles:?}");
+        for (error, expected) in errors.iter().zip(["500", "broke off", "no JSON", "302", "401"]) {
+            assert!(error.contains(expected), "{expected}: {errors:?}");
         }
         world.advance_clock(5 * MINUTE);
         assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
         assert_eq!(list_deliveries(&world).await[0]["state"], "done");
     }
 
-    async fn a_mail_that_is_gone_is_dead_with_a_reason_and_can_be_replayed(world) {
+    async fn a_mail_missing_at_the_provider_is_dead_and_can_be_replayed(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -120,16 +120,16 @@ over_every_engine! {
             assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
             world.advance_clock(MINUTE);
         }
-        assert_eq!(provider.take_requested_paths().len(), 3, "a notice may be faster than the provider's own store");
+        assert_eq!(provider.take_requested_paths().len(), 3, "a 404 is retried, because a webhook may precede the provider's own store");
         let row = list_deliveries(&world).await.remove(0);
         assert_eq!(row["state"], "dead");
-        assert!(row["trouble"].as_str().unwrap().contains("404"), "{row}");
+        assert!(row["last_error"].as_str().unwrap().contains("404"), "{row}");
         provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
         world.post(&format!("/v1/deliveries/{}/replay", row["id"].as_str().unwrap()), &json!({})).await.expect_status(200);
         assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
     }
 
-    async fn without_a_key_it_is_dead_until_one_is_rotated_in(world) {
+    async fn without_a_provider_key_deliveries_are_dead_until_one_is_set(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -138,17 +138,17 @@ over_every_engine! {
         world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
         assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
         let row = list_deliveries(&world).await.remove(0);
-        assert!(row["trouble"].as_str().unwrap().contains("no api_key"), "{row}");
+        assert!(row["last_error"].as_str().unwrap().contains("no api_key"), "{row}");
         let id = path.rsplit('/').next().unwrap();
         let body = json!({ "api_key": API_KEY, "base_url": provider.url });
         let source = world.post(&format!("/v1/sources/{id}/rotate"), &body).await.expect_status(200);
-        assert_eq!((&source["has_api_key"], &source["secrets"]), (&json!(true), &json!(1)));
-        assert!(!source.text.contains(API_KEY), "never shown again");
+        assert_eq!((&source["has_api_key"], &source["secret_count"]), (&json!(true), &json!(1)));
+        assert!(!source.text.contains(API_KEY), "the API key is never shown again");
         world.post(&format!("/v1/deliveries/{}/replay", row["id"].as_str().unwrap()), &json!({})).await.expect_status(200);
         assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
     }
 
-    async fn what_is_given_as_fields_is_put_together_with_its_files(world) {
+    async fn a_mail_given_as_fields_is_assembled_with_its_attachments(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -162,7 +162,7 @@ over_every_engine! {
         assert!(full.text.contains("Hello m1"));
     }
 
-    async fn a_mail_that_is_said_to_lie_elsewhere_is_not_fetched(world) {
+    async fn a_download_url_on_another_host_is_not_fetched(world) {
         let world = world.with_providers().await;
         let (provider, elsewhere) = (FakeProvider::start().await, FakeProvider::start().await);
         let inbox = world.create_inbox("a").await;
@@ -176,13 +176,13 @@ over_every_engine! {
         assert!(elsewhere.take_requested_paths().is_empty());
     }
 
-    async fn nylas_gives_the_mail_under_its_grant(world) {
+    async fn nylas_mail_is_fetched_under_its_grant(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
         let body = json!({ "name": "nylas", "kind": "nylas", "secret": std::str::from_utf8(SIGNING_KEY).unwrap(),
             "api_key": API_KEY, "base_url": provider.url });
-        let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("path");
+        let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path");
         provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
         let object = json!({ "id": "m1", "grant_id": "g1", "to": [{ "email": "a@agents.test" }] });
         let body = json!({ "type": "message.created.truncated", "id": "n", "data": { "object": object } }).to_string();
@@ -196,22 +196,22 @@ over_every_engine! {
         assert_eq!(provider.take_requested_paths(), ["/v3/grants/g1/messages/m1?fields=raw_mime"]);
     }
 
-    async fn how_mail_is_collected_is_checked(world) {
+    async fn collection_settings_are_validated(world) {
         let secret = json!(format!("whsec_{}", STANDARD.encode(SIGNING_KEY)));
         let inbound = |kind: &str, more: Value| {
-            let mut body = json!({ "name": "n", "kind": kind, "takes": ["inbound"], "secret": secret });
+            let mut body = json!({ "name": "n", "kind": kind, "accepts": ["inbound"], "secret": secret });
             for (name, value) in more.as_object().unwrap() {
                 body[name] = value.clone();
             }
             body
         };
         for (body, field) in [
-            (inbound("resend", json!({ "poll": "5m" })), "poll"),
-            (inbound("resend", json!({ "poll": "5m", "base_url": "https://x.test" })), "base_url"),
-            (inbound("resend", json!({ "poll": "1s", "api_key": API_KEY })), "poll"),
-            (inbound("resend", json!({ "poll": "soon", "api_key": API_KEY })), "poll"),
+            (inbound("resend", json!({ "poll_interval": "5m" })), "poll_interval"),
+            (inbound("resend", json!({ "poll_interval": "5m", "base_url": "https://x.test" })), "base_url"),
+            (inbound("resend", json!({ "poll_interval": "1s", "api_key": API_KEY })), "poll_interval"),
+            (inbound("resend", json!({ "poll_interval": "soon", "api_key": API_KEY })), "poll_interval"),
             (inbound("resend", json!({ "api_key": "two words" })), "api_key"),
-            (inbound("nylas", json!({ "poll": "5m", "api_key": API_KEY })), "poll"),
+            (inbound("nylas", json!({ "poll_interval": "5m", "api_key": API_KEY })), "poll_interval"),
             (inbound("standard", json!({ "api_key": API_KEY })), "api_key"),
             (json!({ "name": "n", "kind": "resend", "transport": "sandbox", "secret": secret, "api_key": API_KEY }), "api_key"),
         ] {
@@ -223,14 +223,14 @@ over_every_engine! {
             let body = inbound("resend", json!({ "api_key": API_KEY, "base_url": base_url }));
             world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field("base_url");
         }
-        let made = world.post("/v1/sources", &inbound("resend", json!({ "api_key": API_KEY, "poll": "5m" }))).await.expect_status(201);
-        assert_eq!((&made["poll"], &made["has_api_key"], &made["last_polled_at"]), (&json!("5m"), &json!(true), &Value::Null));
+        let made = world.post("/v1/sources", &inbound("resend", json!({ "api_key": API_KEY, "poll_interval": "5m" }))).await.expect_status(201);
+        assert_eq!((&made["poll_interval"], &made["has_api_key"], &made["last_polled_at"]), (&json!("5m"), &json!(true), &Value::Null));
         assert!(!made.text.contains(API_KEY));
     }
 }
 
 #[tokio::test]
-async fn a_provider_that_says_nothing_holds_back_nobody_else() {
+async fn a_provider_that_does_not_respond_delays_no_other_mail() {
     let world = World::memory().await.with_providers().await;
     let provider = FakeProvider::start().await;
     let inbox = world.create_inbox("a").await;
@@ -239,7 +239,7 @@ async fn a_provider_that_says_nothing_holds_back_nobody_else() {
     for n in 0..30 {
         world.call(resend_received_webhook(&world, &path, &format!("m{n}"), "a@agents.test")).await.expect_status(200);
     }
-    let (_go_on, stop) = tokio::sync::watch::channel(false);
+    let (_stop_sender, stop) = tokio::sync::watch::channel(false);
     let reader = tokio::spawn(Arc::clone(&world.engine).run_inbound_worker(stop));
     while provider.take_requested_paths().is_empty() {
         tokio::task::yield_now().await;
@@ -252,9 +252,9 @@ async fn a_provider_that_says_nothing_holds_back_nobody_else() {
     assert!(reader.await.unwrap_err().is_cancelled());
 }
 
-/// Killed while the provider answers, and killed when the mail was kept and not filed yet: one message each.
+/// One message each after a kill while the provider answers and a kill between fetching and processing.
 #[tokio::test]
-async fn a_kill_between_fetch_and_file_makes_one_message() {
+async fn a_kill_between_fetching_and_processing_makes_one_message() {
     let world = World::sqlite().await.with_providers().await;
     let provider = FakeProvider::start().await;
     let inbox = world.create_inbox("a").await;
@@ -264,8 +264,8 @@ async fn a_kill_between_fetch_and_file_makes_one_message() {
         world.call(resend_received_webhook(&world, &path, id, "a@agents.test")).await.expect_status(200);
     }
     provider.queue_faults(&[ProviderFault::Stall]);
-    let dying = Arc::clone(&world.engine);
-    let reader = tokio::spawn(async move { dying.process_waiting_deliveries().await });
+    let killed_engine = Arc::clone(&world.engine);
+    let reader = tokio::spawn(async move { killed_engine.process_waiting_deliveries().await });
     while provider.take_requested_paths().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -276,17 +276,20 @@ async fn a_kill_between_fetch_and_file_makes_one_message() {
     let team: TeamId = world.engine.teams().await.unwrap()[0].id;
     let raw = ProviderMail::new("m2", world.timestamp_in(0), "a@agents.test").raw;
     let size = raw.len() as u64;
-    // As the engine packs what LZ4 would not make smaller: one byte in front.
+    // The engine stores content that LZ4 cannot shrink uncompressed, with one prefix byte.
     let raw: Arc<[u8]> = [[2].as_slice(), raw.as_bytes()].concat().into();
-    let place = DeliveryId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
-    let brought = FetchedContent { storage_id: place, form: DeliveryFormat::Mime, size, raw };
-    world.engine.store().attach_fetched_content(team, DeliveryId(second), brought).await.unwrap().unwrap();
+    let storage_id = DeliveryId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
+    let content = FetchedContent { storage_id, form: DeliveryFormat::Mime, size, raw };
+    world.engine.store().attach_fetched_content(team, DeliveryId(second), content).await.unwrap().unwrap();
     let world = world.restart().await.with_providers().await;
     world.advance_clock(limits::DELIVERY_LEASE_MS + SECOND);
     let rows = parse_and_list_messages(&world, &inbox).await;
     let mut subjects: Vec<_> = rows.iter().map(|row| row["subject"].as_str().unwrap()).collect();
     subjects.sort_unstable();
     assert_eq!(subjects, ["Mail m1", "Mail m2"]);
-    let asked = provider.take_requested_paths();
-    assert!(asked.iter().all(|path| path.contains("m1")), "what was kept is not fetched again: {asked:?}");
+    let requested = provider.take_requested_paths();
+    assert!(
+        requested.iter().all(|path| path.contains("m1")),
+        "stored content must not be fetched again: {requested:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The content guard: a re-worded retry is held, and what only sounds alike is not.
+//! The content guard: a reworded retry is held, and a merely similar mail is not.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn mail_with_content(subject: &str, text: &str) -> Value {
 }
 
 over_every_engine! {
-    async fn a_reworded_retry_without_a_key_is_held_and_its_token_lets_that_very_mail_go(world) {
+    async fn a_reworded_retry_without_a_key_is_held_until_its_token_releases_it(world) {
         world.send_without_key(&mail_with_content("Your order 4821", "Hello Ann, your order 4821 has shipped and arrives on Monday.")).await.expect_status(202);
         let again = mail_with_content("Your order 4821", "Hi Ann, your order 4821 has shipped and arrives on Monday!");
         let held = world.send_without_key(&again).await.expect_status(202);
@@ -21,31 +21,31 @@ over_every_engine! {
         assert!(held["next"].as_str().unwrap().contains("distinct_token"));
         assert_eq!(world.hand_off_and_count_sent().await, 1);
         let token = held.string_field("distinct_token");
-        let mut meant = again.clone();
-        meant["distinct_token"] = json!(token);
-        let other_people = mail_with(json!({ "to": "x@y.test", "distinct_token": token }));
-        let refused = world.send_without_key(&other_people).await.expect_problem(422, "key_mismatch");
+        let mut with_token = again.clone();
+        with_token["distinct_token"] = json!(token);
+        let other_recipient = mail_with(json!({ "to": "x@y.test", "distinct_token": token }));
+        let refused = world.send_without_key(&other_recipient).await.expect_problem(422, "key_mismatch");
         assert!(refused.body.get("key").is_none() && !refused.text.contains("``"), "{}", refused.text);
-        let mut other_words = mail_with_content("Your refund", "Hi Ann, your money is on its way back.");
-        other_words["distinct_token"] = json!(token);
-        let refused = world.send_without_key(&other_words).await.expect_problem(422, "key_mismatch");
+        let mut other_text = mail_with_content("Your refund", "Hi Ann, your money is on its way back.");
+        other_text["distinct_token"] = json!(token);
+        let refused = world.send_without_key(&other_text).await.expect_problem(422, "key_mismatch");
         assert!(refused.string_field("detail").starts_with("the token belongs to another mail"), "{}", refused.text);
-        assert_eq!((&refused["original"], &refused["differs"]), (&held["id"], &json!(["subject", "text"])));
+        assert_eq!((&refused["original_email"], &refused["differing_fields"]), (&held["id"], &json!(["subject", "text"])));
         assert_eq!(world.email(&held.string_field("id")).await["state"], "held", "nothing was released");
-        let mut forged = meant.clone();
+        let mut forged = with_token.clone();
         forged["distinct_token"] = json!(format!("{}0", &token[..token.len() - 1]));
-        if forged["distinct_token"] != meant["distinct_token"] {
+        if forged["distinct_token"] != with_token["distinct_token"] {
             world.send_without_key(&forged).await.expect_problem(422, "invalid_field");
         }
-        world.send("another key", &meant).await.expect_problem(422, "key_mismatch");
-        let stranger = world.create_team("strangers").await;
-        world.call(post("/v1/emails").bearer(&stranger).json(&meant)).await.expect_problem(422, "invalid_field");
-        let released = world.send_without_key(&meant).await.expect_status(200);
+        world.send("another key", &with_token).await.expect_problem(422, "key_mismatch");
+        let other_team = world.create_team("strangers").await;
+        world.call(post("/v1/emails").bearer(&other_team).json(&with_token)).await.expect_problem(422, "invalid_field");
+        let released = world.send_without_key(&with_token).await.expect_status(200);
         assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
         assert!(released.body.get("distinct_token").is_none());
         assert_eq!(world.hand_off_and_count_sent().await, 2);
-        // Used: it answers with that mail and makes no other.
-        assert_eq!(world.send_without_key(&meant).await.expect_status(200)["id"], held["id"]);
+        // A used token returns the same mail and creates no other.
+        assert_eq!(world.send_without_key(&with_token).await.expect_status(200)["id"], held["id"]);
         assert_eq!((world.hand_off_and_count_sent().await, world.email_count().await), (2, 2));
         assert_eq!(world.escalations("").await[0]["state"], "moot");
     }
@@ -73,94 +73,94 @@ over_every_engine! {
         let guards: Vec<Option<&str>> = rows.iter().map(|row| row["guard"].as_str()).collect();
         assert_eq!(guards, [None, None, Some("looks_duplicate"), Some("looks_duplicate")]);
         assert!(rows.iter().all(|row| row["state"] == "queued"), "{rows:?}");
-        // A repeat is no look-alike, and what comes after the batch is.
+        // A replay is not flagged again. A similar mail after the batch is flagged.
         let again = world.call(call()).await.expect_status(200).rows();
         assert_eq!(again[0]["guard"], rows[0]["guard"]);
         assert_eq!(world.send("k", &other).await.expect_status(202)["guard"], "looks_duplicate");
         assert_eq!((world.hand_off_and_count_sent().await, world.escalations("").await.len()), (5, 0));
     }
 
-    async fn a_batch_that_is_refused_is_not_remembered(world) {
+    async fn a_refused_batch_is_not_compared_with_later_mails(world) {
         let items = json!([mail(), mail_with(json!({ "to": "nobody" }))]);
         world.call(post("/v1/emails/batch").key("b").json(&items)).await.expect_problem(422, "invalid_field");
         assert!(world.send("k", &mail()).await.expect_status(202).body.get("guard").is_none());
     }
 
-    async fn a_team_chooses(world) {
+    async fn a_team_configures_the_content_guard(world) {
         let set = |keyed: &str, keyless: &str| json!({ "content_guard": { "keyed": keyed, "keyless": keyless } });
         world.call(patch("/v1/settings").json(&set("hold", "off"))).await.expect_status(200);
         world.send("1", &mail()).await.expect_status(202);
         let held = world.send("2", &mail()).await.expect_status(202);
         assert_eq!(held["state"], "held");
-        let mut meant = mail();
-        meant["distinct_token"] = held["distinct_token"].clone();
-        let released = world.send("2", &meant).await.expect_status(200);
+        let mut with_token = mail();
+        with_token["distinct_token"] = held["distinct_token"].clone();
+        let released = world.send("2", &with_token).await.expect_status(200);
         assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
         assert!(world.send_without_key(&mail()).await.expect_status(202).body.get("guard").is_none());
         world.call(patch("/v1/settings").json(&set("loud", "off"))).await.expect_problem(422, "invalid_field");
     }
 
-    async fn the_token_of_a_held_answer_lets_that_very_answer_go(world) {
+    async fn the_distinct_token_of_a_held_reply_releases_that_reply(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
-        let words = "We open at nine o'clock in the morning, every day of the week.";
+        let text = "We open at nine o'clock in the morning, every day of the week.";
         let first = world.receive_message(TestMail::default()).await;
         let second = world.receive_message(TestMail { id: "2", ..TestMail::default() }).await;
         let third = world.receive_message(TestMail { id: "3", ..TestMail::default() }).await;
-        world.reply(&first, words).await.expect_status(202);
-        let held = world.reply(&second, words).await.expect_status(202);
+        world.reply(&first, text).await.expect_status(202);
+        let held = world.reply(&second, text).await.expect_status(202);
         assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("looks_duplicate")));
-        let repeated = world.reply(&second, words).await.expect_status(200);
+        let repeated = world.reply(&second, text).await.expect_status(200);
         for member in ["id", "guard", "distinct_token", "next"] {
             assert_eq!(repeated[member], held[member], "{}", repeated.text);
         }
         let others = world.reply(&second, "Never on Sundays.").await.expect_status(200);
         assert_eq!((&others["guard"], others.body.get("distinct_token")), (&json!("already_answered"), None));
         let agent = world.create_api_key(&json!({ "name": "another", "scopes": ["read", "reply", "send"] })).await;
-        let other = post(&reply_path(&second)).bearer(&agent).json(&json!({ "text": words }));
+        let other = post(&reply_path(&second)).bearer(&agent).json(&json!({ "text": text }));
         assert_eq!(world.call(other).await.expect_status(200)["guard"], "already_answered");
-        let meant = |text: &str| json!({ "text": text, "distinct_token": held["distinct_token"] });
-        world.reply_with(&second, meant("Never on Sundays.")).await.expect_problem(422, "key_mismatch");
-        world.reply_with(&third, meant(words)).await.expect_problem(422, "key_mismatch");
-        world.reply_with(&third, json!({ "text": words, "distinct_token": "dt_made_up" })).await.expect_problem(422, "invalid_field");
+        let with_token = |text: &str| json!({ "text": text, "distinct_token": held["distinct_token"] });
+        world.reply_with(&second, with_token("Never on Sundays.")).await.expect_problem(422, "key_mismatch");
+        world.reply_with(&third, with_token(text)).await.expect_problem(422, "key_mismatch");
+        world.reply_with(&third, json!({ "text": text, "distinct_token": "dt_made_up" })).await.expect_problem(422, "invalid_field");
         assert_eq!(world.hand_off_and_count_sent().await, 1);
         for _ in 0..2 {
-            assert_eq!(world.reply_with(&second, meant(words)).await.expect_status(200)["id"], held["id"]);
+            assert_eq!(world.reply_with(&second, with_token(text)).await.expect_status(200)["id"], held["id"]);
         }
         assert_eq!((world.hand_off_and_count_sent().await, world.email_count().await), (2, 2));
     }
 
-    async fn a_token_goes_past_no_cap_and_no_lease(world) {
+    async fn a_distinct_token_bypasses_neither_cap_nor_lease(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
-        let words = "We open at nine o'clock in the morning, every day of the week.";
+        let text = "We open at nine o'clock in the morning, every day of the week.";
         let message = world.receive_message(TestMail::default()).await;
-        let answer = |n: u32| json!({ "text": words, "follow_up": n });
+        let answer = |n: u32| json!({ "text": text, "follow_up": n });
         world.reply_with(&message, answer(0)).await.expect_status(202);
         for n in 1..3 {
             let held = world.reply_with(&message, answer(n)).await.expect_status(202);
-            let mut meant = answer(n);
-            meant["distinct_token"] = held["distinct_token"].clone();
-            world.reply_with(&message, meant).await.expect_status(200);
+            let mut with_token = answer(n);
+            with_token["distinct_token"] = held["distinct_token"].clone();
+            world.reply_with(&message, with_token).await.expect_status(200);
         }
         let fourth = world.reply_with(&message, answer(3)).await.expect_status(202);
         assert_eq!((&fourth["guard"], fourth.body.get("distinct_token")), (&json!("cap"), None), "{}", fourth.text);
 
         let other = world.receive_message(TestMail { id: "2", ..TestMail::default() }).await;
-        let held = world.reply(&other, words).await.expect_status(202);
+        let held = world.reply(&other, text).await.expect_status(202);
         assert_eq!(held["guard"], "looks_duplicate", "{}", held.text);
-        let meant = json!({ "text": words, "distinct_token": held["distinct_token"] });
+        let with_token = json!({ "text": text, "distinct_token": held["distinct_token"] });
         let lease = format!("/v1/threads/{}/lease", str_field(&other, "thread_id"));
         let taken = world.post(&lease, &json!({ "holder": "another" })).await.expect_status(201);
-        world.reply_with(&other, meant.clone()).await.expect_problem(409, "leased");
+        world.reply_with(&other, with_token.clone()).await.expect_problem(409, "leased");
         world.call(delete(&lease).json(&json!({ "token": taken["token"] }))).await;
-        world.reply_with(&other, meant).await.expect_status(200);
+        world.reply_with(&other, with_token).await.expect_status(200);
         assert_eq!(world.hand_off_and_count_sent().await, 4);
     }
 
-    async fn the_token_of_a_held_forward_lets_that_very_forward_go(world) {
+    async fn the_distinct_token_of_a_held_forward_releases_that_forward(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
@@ -176,7 +176,7 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 2);
     }
 
-    async fn of_two_that_come_at_once_one_is_held(world) {
+    async fn of_two_concurrent_look_alikes_one_is_held(world) {
         let mail = mail();
         let (one, two) = tokio::join!(world.send_without_key(&mail), world.send_without_key(&mail));
         let states = [one.expect_status(202)["state"].clone(), two.expect_status(202)["state"].clone()];
@@ -184,7 +184,7 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 1);
     }
 
-    async fn a_series_with_a_period_and_other_numbers_are_not_held(world) {
+    async fn mails_with_different_periods_or_numbers_are_not_held(world) {
         let reminder = |period: &str| mail_with(json!({
             "subject": "Reminder", "text": "Please pay your invoice.",
             "intent": { "type": "invoice.reminder", "entity": "inv_7", "period": period },
@@ -201,12 +201,12 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 5);
     }
 
-    async fn the_corpus_of_pairs_is_judged_as_people_would(world) {
+    async fn the_corpus_of_pairs_is_classified_as_labelled(world) {
         evaluate_corpus(&world).await;
     }
 }
 
-/// Sends each pair to people of its own, and prints what became of it.
+/// Sends each pair to its own recipients and prints how the guard judged it.
 async fn evaluate_corpus(world: &World) {
     let pairs: Vec<(&str, &str, bool)> = CORPUS
         .lines()
@@ -241,9 +241,9 @@ async fn evaluate_corpus(world: &World) {
     println!("re-worded retry  {caught:>4}  {missed:>4}");
     println!("two mails        {false_alarms:>4}  {passed:>4}");
     wrong.iter().for_each(|line| println!("  {line}"));
-    // Short mails that differ in one word alone are the price of catching a re-worded one.
-    assert!(false_alarms * 100 <= (false_alarms + passed) * 3, "mails that are meant were held: {wrong:#?}");
-    assert!(caught * 100 >= (caught + missed) * 85, "too many re-worded retries went out: {wrong:#?}");
+    // Some short mails that differ in one word are held. That is the price of catching reworded retries.
+    assert!(false_alarms * 100 <= (false_alarms + passed) * 3, "too many distinct mails were held: {wrong:#?}");
+    assert!(caught * 100 >= (caught + missed) * 85, "too many reworded retries were sent: {wrong:#?}");
 }
 
 const CORPUS: &str = include_str!("corpus/look_alikes.txt");

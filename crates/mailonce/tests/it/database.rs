@@ -1,9 +1,9 @@
-//! A database of PostgreSQL for one test.
+//! A temporary PostgreSQL database for one test.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::{Client, NoTls};
 
-/// A database of its own, dropped at the end.
+/// A temporary database, dropped at the end of the test.
 pub(crate) struct TempDatabase {
     admin_url: String,
     name: String,
@@ -11,11 +11,11 @@ pub(crate) struct TempDatabase {
 }
 
 impl TempDatabase {
-    /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
+    /// Creates one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable fails the test.
     pub(crate) async fn create() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
-            .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
+            .expect("MAILONCE_TEST_POSTGRES must name the test server: postgres://user@host:port/db");
         let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
         let url = format!("{base}/{name}");

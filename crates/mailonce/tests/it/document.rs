@@ -1,4 +1,4 @@
-//! The document, the paths it names, and the shape of every refusal.
+//! The OpenAPI document, its paths, and the format of every error.
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ fn the_committed_document_is_the_one_that_is_served() {
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         committed == mailonce::api::openapi_json(),
-        "openapi.json at the root is not what the routes say; refresh it: cargo run -- openapi > openapi.json"
+        "openapi.json at the root is out of date; refresh it: cargo run -- openapi > openapi.json"
     );
 }
 
@@ -35,19 +35,36 @@ fn collect_refs(value: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_document_is_openapi_3_1_and_refers_to_nothing_that_is_not_there() {
+fn the_document_is_openapi_3_1_and_every_ref_resolves() {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let mut found = BTreeSet::new();
     collect_refs(&document, &mut found);
     assert!(found.contains("#/components/schemas/ProblemBody"));
     for target in found {
-        assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target} is not there");
+        assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target} does not exist");
     }
 }
 
 #[test]
-fn the_document_says_what_a_send_is_made_of() {
+fn operation_ids_are_unique_and_path_parameters_are_in_the_path() {
+    let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
+    let mut ids = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for operation in methods.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id.to_owned()), "two operations are called {id}");
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            for parameter in parameters.filter(|parameter| parameter["in"] == "path") {
+                let name = parameter["name"].as_str().unwrap();
+                assert!(path.contains(&format!("{{{name}}}")), "{id}: {name} is not in {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_document_describes_the_send_body() {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
     let schemas = &document["components"]["schemas"];
     let send = &schemas["SendBody"]["properties"];
@@ -60,13 +77,13 @@ fn the_document_says_what_a_send_is_made_of() {
     assert_eq!(schemas["IntentBody"]["required"], json!(["type", "entity"]));
     assert_eq!(send["attachments"]["items"]["$ref"], "#/components/schemas/AttachmentBody");
     for name in ["TagPair", "TtlClass", "AttachmentBody", "IntentBody"] {
-        assert_eq!(schemas[name]["additionalProperties"], false, "{name} takes what it does not know");
+        assert_eq!(schemas[name]["additionalProperties"], false, "{name} accepts unknown fields");
     }
 }
 
 over_memory_and_sqlite! {
     async fn every_documented_path_is_served(world) {
-        // A stream that has no end could not be read to its end.
+        // Event streams are ended first, because an endless response cannot be read completely.
         world.engine.end_streams();
         let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
         for (path, operations) in document["paths"].as_object().unwrap() {
@@ -81,26 +98,26 @@ over_memory_and_sqlite! {
         }
     }
 
-    async fn a_path_that_is_not_there_is_404_with_the_nearest_one(world) {
+    async fn an_unknown_path_is_404_with_the_nearest_one(world) {
         let refused = world.get("/v1/email").await.expect_problem(404, "not_found");
         assert!(refused.string_field("detail").contains("/v1/emails"), "{}", refused.text);
         world.get("/").await.expect_status(307);
         world.get("/bench/echo").await.expect_problem(404, "not_found");
     }
 
-    async fn a_method_that_a_path_does_not_take_is_405(world) {
+    async fn an_unsupported_method_is_405(world) {
         for (method, path) in [("PUT", "/v1/emails"), ("DELETE", "/v1/emails"), ("GET", "/v1/emails/batch"), ("POST", "/healthz")] {
             world.call(TestRequest::new(method, path)).await.expect_problem(405, "method_not_allowed");
         }
     }
 
-    async fn a_refused_method_is_told_which_ones_are_taken(world) {
+    async fn a_405_lists_the_allowed_methods(world) {
         let refused = world.call(TestRequest::new("PUT", "/v1/emails")).await.expect_problem(405, "method_not_allowed");
         let allow = refused.header("allow").expect("a 405 names the methods (RFC 9110, 15.5.6)");
         assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
     }
 
-    async fn every_kind_of_refusal_is_a_whole_problem_and_its_page_is_there(world) {
+    async fn every_error_is_a_complete_problem_with_a_documentation_page(world) {
         let slow = world.create_api_key(&json!({ "name": "slow", "rate_per_s": 1 })).await;
         let reader = world.create_api_key(&json!({ "name": "r", "scopes": ["read"] })).await;
         world.call(get("/v1/emails").bearer(&slow)).await.expect_status(200);
@@ -130,7 +147,7 @@ over_memory_and_sqlite! {
         }
     }
 
-    async fn a_path_that_is_no_text_is_refused_as_a_problem_too(world) {
+    async fn a_path_that_is_not_utf_8_is_refused_with_a_problem(world) {
         for path in ["/v1/emails/%FF", "/v1/keys/%FF", "/docs/errors/%FF"] {
             let answer = world.get(path).await;
             assert!((400..500).contains(&answer.status), "{path}: {}", answer.text);
@@ -140,7 +157,7 @@ over_memory_and_sqlite! {
         answer.expect_problem_format();
     }
 
-    async fn the_open_pages_are_there_without_a_credential(world) {
+    async fn public_pages_need_no_api_key(world) {
         for (path, kind, word) in [
             ("/docs", "text/html", "<html"),
             ("/llms.txt", "text/plain", "mailonce"),
@@ -156,19 +173,19 @@ over_memory_and_sqlite! {
         assert_eq!(world.get("/openapi.json").await.text, mailonce::api::openapi_json());
     }
 
-    async fn the_metrics_count_and_name_nobody(world) {
+    async fn the_metrics_count_and_contain_no_secrets(world) {
         world.send("secret-key", &mail()).await.expect_status(202);
         world.send("secret-key", &mail()).await.expect_status(200);
-        let figures = world.get("/metrics").await.expect_status(200).text;
+        let metrics = world.get("/metrics").await.expect_status(200).text;
         for secret in ["secret-key", "user@example.com", world.secret.as_str()] {
-            assert!(!figures.contains(secret), "{secret} is in the metrics");
+            assert!(!metrics.contains(secret), "{secret} is in the metrics");
         }
-        assert!(figures.lines().any(|line| line.contains("key_replay") && line.ends_with(" 1")), "{figures}");
+        assert!(metrics.lines().any(|line| line.contains("key_replay") && line.ends_with(" 1")), "{metrics}");
     }
 }
 
 #[tokio::test]
-async fn a_ledger_that_cannot_answer_is_503_and_says_that_the_same_call_is_safe() {
+async fn an_unavailable_ledger_is_503_and_the_call_may_be_retried() {
     let world = World::sqlite().await;
     world.send("k", &mail()).await.expect_status(202);
     world.engine.store().close().await;
@@ -180,7 +197,7 @@ async fn a_ledger_that_cannot_answer_is_503_and_says_that_the_same_call_is_safe(
     world.call(get("/healthz")).await.expect_status(200);
 }
 
-/// A panic is not among the kinds of refusal a caller can cause.
+/// No request may cause a panic.
 #[tokio::test]
 async fn odd_but_legal_calls_never_end_in_a_500() {
     let world = World::memory().await;
@@ -198,40 +215,40 @@ async fn odd_but_legal_calls_never_end_in_a_500() {
     }
 }
 
-/// The source files below a folder.
+/// All source files below a folder.
 fn source_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { source_files(&path) } else { vec![path] }).collect()
 }
 
-/// Two shapes under one name would become one in the document, and one of them would be described wrongly.
+/// Two schemas with one name would be merged in the document, and one of them would be described wrongly.
 #[test]
-fn no_two_shapes_of_the_document_share_a_name() {
+fn no_two_schemas_of_the_document_share_a_name() {
     let api = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api");
-    let mut homes = std::collections::BTreeMap::<String, String>::new();
+    let mut files_by_schema = std::collections::BTreeMap::<String, String>::new();
     for file in source_files(&api) {
         let text = std::fs::read_to_string(&file).unwrap();
-        let mut is_shape = false;
+        let mut is_schema = false;
         for line in text.lines() {
-            is_shape = line.contains("ToSchema)]") || (is_shape && !line.is_empty());
-            let Some((_, rest)) = line.split_once("struct ").filter(|_| is_shape && line.starts_with("pub")) else {
+            is_schema = line.contains("ToSchema)]") || (is_schema && !line.is_empty());
+            let Some((_, rest)) = line.split_once("struct ").filter(|_| is_schema && line.starts_with("pub")) else {
                 continue;
             };
             let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
-            let home = file.display().to_string();
-            let other = homes.insert(name.clone(), home.clone());
-            assert_eq!(other, None, "{name} is also in {home}");
-            is_shape = false;
+            let file_name = file.display().to_string();
+            let other = files_by_schema.insert(name.clone(), file_name.clone());
+            assert_eq!(other, None, "{name} is also in {file_name}");
+            is_schema = false;
         }
     }
-    assert!(homes.len() > 50, "shapes are no longer found: {homes:?}");
+    assert!(files_by_schema.len() > 50, "no schemas were found: {files_by_schema:?}");
 }
 
 #[test]
-fn every_type_of_event_has_its_line_in_the_documentation() {
+fn every_event_type_is_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events.md");
     let text = std::fs::read_to_string(path).unwrap();
     let lines: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    let told = lines.into_iter().filter(|word| word.contains('.')).collect::<BTreeSet<_>>();
-    assert_eq!(told, mailonce_core::events::event::EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    let documented = lines.into_iter().filter(|word| word.contains('.')).collect::<BTreeSet<_>>();
+    assert_eq!(documented, mailonce_core::events::event::EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
 }

@@ -1,4 +1,4 @@
-//! Sending domains: their keys, their proof, and what they open.
+//! Sending domains: their DKIM keys, their verification, and which senders they allow.
 
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -33,7 +33,7 @@ fn mail_from(address: &str) -> Value {
 }
 
 over_every_engine! {
-    async fn a_domain_is_made_with_records_to_publish_and_no_private_key(world) {
+    async fn a_new_domain_shows_its_dns_records_and_no_private_key(world) {
         let call = || post("/v1/domains").key("k").json(&json!({ "name": "Mail.Example.com" }));
         let made = world.call(call()).await.expect_status(201);
         assert_eq!((&made["name"], &made["state"]), (&json!("mail.example.com"), &json!("pending")));
@@ -59,7 +59,7 @@ over_every_engine! {
         world.call(call()).await.expect_problem(404, "not_found");
     }
 
-    async fn only_a_verified_domain_sends_where_that_is_asked(world) {
+    async fn only_a_verified_domain_may_send_when_verification_is_required(world) {
         let wired = TransportFixture::new(world, true).await;
         let world = &wired.world;
         world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified").expect_field("from");
@@ -79,7 +79,7 @@ over_every_engine! {
         }
         let other = world.create_team("other").await;
         world.call(post("/v1/emails").bearer(&other).json(&mail_from("agent@example.com"))).await.expect_problem(403, "sender_not_verified");
-        // A batch is held to the same rule, and what was accepted is answered after the domain is gone.
+        // Batches follow the same rule. A retry of an accepted email is replayed even after the domain is deleted.
         let items = json!([mail_from("agent@example.com"), mail_from("agent@other.example")]);
         world.call(post("/v1/emails/batch").key("b").json(&items)).await.expect_problem(403, "sender_not_verified").expect_field("[1].from");
         world.call(delete(&format!("/v1/domains/{}", domain["id"].as_str().unwrap()))).await.expect_status(200);
@@ -87,7 +87,7 @@ over_every_engine! {
         world.send("new", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
     }
 
-    async fn a_proof_lasts_until_the_records_are_surely_gone(world) {
+    async fn a_domain_stays_verified_until_its_records_are_definitely_gone(world) {
         let wired = TransportFixture::new(world, true).await;
         let domain = create_published_domain(&wired, "example.com").await;
         let verified = verify_domain(&wired.world, &domain).await;
@@ -100,12 +100,12 @@ over_every_engine! {
         wired.dns.publish(token, "mailonce-domain=of-another-team");
         let gone = verify_domain(&wired.world, &domain).await;
         assert_eq!((&gone["state"], &gone["records"][0]["status"]), (&json!("failed"), &json!("different")));
-        let told: Vec<Value> = wired.world.events().await.iter().map(|event| event["type"].clone()).collect();
-        assert_eq!(told, ["domain.verified", "domain.failed"]);
+        let event_types: Vec<Value> = wired.world.events().await.iter().map(|event| event["type"].clone()).collect();
+        assert_eq!(event_types, ["domain.verified", "domain.failed"]);
         wired.world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
     }
 
-    async fn a_check_under_a_key_is_made_once(world) {
+    async fn a_verification_with_an_idempotency_key_runs_once(world) {
         let wired = TransportFixture::new(world, false).await;
         let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let path = format!("/v1/domains/{}/verify", domain["id"].as_str().unwrap());
@@ -141,7 +141,7 @@ over_every_engine! {
 }
 
 #[tokio::test]
-async fn names_that_are_no_domains_are_refused() {
+async fn invalid_domain_names_are_refused() {
     let world = World::memory().await;
     for name in ["", "localhost", "a b.test", "user@example.com", "-x-.", "http://example.com"] {
         world

@@ -1,4 +1,4 @@
-//! A caller that goes away in the middle never leaves half a state.
+//! A client that disconnects in the middle of a request never leaves partial state.
 
 use serde_json::{Value, json};
 use std::{pin::pin, task::Poll};
@@ -9,7 +9,7 @@ use crate::{
     world::{World, mail},
 };
 
-/// Polls a call so often at most, then drops it. Whether it ended before.
+/// Polls a call at most `polls` times, then drops it. Returns whether it finished before.
 pub(crate) async fn drop_request_after(world: &World, call: TestRequest, polls: usize) -> bool {
     let mut future = pin!(world.router().oneshot(call.build(&world.secret)));
     for _ in 0..polls {
@@ -22,13 +22,13 @@ pub(crate) async fn drop_request_after(world: &World, call: TestRequest, polls: 
     false
 }
 
-/// The key is free or bound to a whole email, and the same call finds out which.
+/// Checks that the key is free or bound to a complete email, and that repeating the call agrees.
 async fn expect_consistent(world: &World, key: &str) {
     let view = world.get(&format!("/v1/keys/{key}")).await;
     let answer = world.send(key, &mail()).await;
     let id = answer.string_field("id");
     if view.status == 404 {
-        // The commit may still have been on its way.
+        // The commit may have completed between the two calls.
         assert!([200, 202].contains(&answer.status), "{}", answer.text);
     } else {
         assert_eq!((view.status, answer.status), (200, 200), "{}", answer.text);
@@ -42,7 +42,7 @@ async fn expect_consistent(world: &World, key: &str) {
 }
 
 over_every_engine! {
-    async fn a_dropped_send_leaves_a_free_key_or_a_whole_email(world) {
+    async fn a_dropped_send_leaves_a_free_key_or_a_complete_email(world) {
         for polls in 1..=20 {
             let key = format!("dropped-{polls}");
             drop_request_after(&world, post("/v1/emails").key(&key).json(&mail()), polls).await;

@@ -1,4 +1,4 @@
-//! Endpoints: made, changed, rotated, paused and removed.
+//! Webhook endpoints: create, change, rotate the secret, test and delete.
 
 use serde_json::json;
 
@@ -9,13 +9,13 @@ use crate::{
 };
 
 over_every_engine! {
-    async fn an_endpoint_is_made_and_its_secret_is_shown_once(world) {
+    async fn the_secret_of_a_new_endpoint_is_shown_once(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
         let made = world.create_endpoint("https://hooks.example.com/in").await;
         let secret = made["secret"].as_str().unwrap();
         assert!(secret.starts_with("whsec_") && secret.len() > 40, "{secret}");
         assert_eq!((&made["state"], &made["events"], &made["rev"]), (&json!("enabled"), &json!(["*"]), &json!(1)));
-        assert_eq!((&made["version"], &made["secrets"]), (&json!("2026-11-15"), &json!(1)));
+        assert_eq!((&made["version"], &made["secret_count"]), (&json!("2026-11-15"), &json!(1)));
         let id = made["id"].as_str().unwrap();
         let read = world.get(&format!("/v1/endpoints/{id}")).await.expect_status(200);
         assert_eq!(read.body.get("secret"), None, "{}", read.text);
@@ -24,10 +24,10 @@ over_every_engine! {
         assert!(!listed.text.contains(secret));
     }
 
-    async fn a_repeat_under_a_key_shows_the_same_endpoint_and_secret(world) {
+    async fn a_replayed_creation_returns_the_same_endpoint_and_secret(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
-        let wish = json!({ "url": "https://hooks.example.com/in", "headers": { "X-Team": "blue" } });
-        let make = || world.call(post("/v1/endpoints").key("k").json(&wish));
+        let body = json!({ "url": "https://hooks.example.com/in", "headers": { "X-Team": "blue" } });
+        let make = || world.call(post("/v1/endpoints").key("k").json(&body));
         let (first, again) = (make().await.expect_status(201), make().await.expect_status(200));
         assert!(again.is_replay());
         assert_eq!((&first["id"], &first["secret"]), (&again["id"], &again["secret"]));
@@ -37,13 +37,13 @@ over_every_engine! {
         let rotate = || world.call(post(&path).key("r").json(&json!({})));
         let (first, again) = (rotate().await.expect_status(200), rotate().await.expect_status(200));
         assert_eq!(first["secret"], again["secret"]);
-        assert_eq!(world.get(&format!("/v1/endpoints/{}", first.string_field("id"))).await["secrets"], 2);
+        assert_eq!(world.get(&format!("/v1/endpoints/{}", first.string_field("id"))).await["secret_count"], 2);
     }
 
-    async fn what_cannot_be_told_is_refused_by_name(world) {
+    async fn an_invalid_endpoint_is_refused_with_the_field_name(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
         let url = "https://hooks.example.com/in";
-        for (wish, field) in [
+        for (body, field) in [
             (json!({ "url": "http://hooks.example.com/" }), "url"),
             (json!({ "url": url, "events": [] }), "events"),
             (json!({ "url": url, "events": ["email.snet"] }), "events"),
@@ -54,14 +54,14 @@ over_every_engine! {
             (json!({ "url": url, "rate_per_s": 0 }), "rate_per_s"),
             (json!({ "url": url, "secret": "whsec_short" }), "secret"),
         ] {
-            world.post("/v1/endpoints", &wish).await.expect_problem(422, "invalid_field").expect_field(field);
+            world.post("/v1/endpoints", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
         world.post("/v1/endpoints", &json!({ "url": url, "after": "9-1" })).await.expect_problem(410, "cursor_reset");
         world.post("/v1/endpoints", &json!({ "url": url, "urll": 1 })).await.expect_problem(400, "unknown_field");
         assert_eq!(world.get("/v1/endpoints").await.rows().len(), 0);
     }
 
-    async fn an_endpoint_is_changed_as_it_was_seen(world) {
+    async fn a_stale_rev_cannot_change_an_endpoint(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
         let made = world.create_endpoint("https://hooks.example.com/in").await;
         let path = format!("/v1/endpoints/{}", made["id"].as_str().unwrap());
@@ -78,7 +78,7 @@ over_every_engine! {
         world.get(&path).await.expect_problem(404, "not_found");
     }
 
-    async fn a_test_is_signed_and_leaves_nothing(world) {
+    async fn a_test_webhook_is_signed_and_leaves_no_event(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(202));
         let world = world.with_notifier(receiver.clone()).await;
         let made = world.create_endpoint("https://hooks.example.com/in").await;
@@ -90,11 +90,11 @@ over_every_engine! {
         assert_eq!(receiver.accepted_events()[0]["type"], "endpoint.test");
         receiver.set_script(|_| crate::receiver::ReceiverAction::Disconnect);
         let tested = world.call(post(&path)).await.expect_status(200);
-        assert_eq!((&tested["delivered"], &tested["trouble"]), (&json!(false), &json!("connect")));
+        assert_eq!((&tested["delivered"], &tested["error"]), (&json!(false), &json!("connect")));
         assert_eq!(world.events().await.len(), 0);
     }
 
-    async fn a_team_has_so_many_endpoints_and_no_more(world) {
+    async fn a_team_has_a_limited_number_of_endpoints(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
         for n in 0..mailonce_core::limits::ENDPOINTS {
             world.create_endpoint(&format!("https://hooks.example.com/{n}")).await;

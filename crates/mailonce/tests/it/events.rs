@@ -1,4 +1,4 @@
-//! The event log by listing.
+//! Listing the event log.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn event_types(events: &[Value]) -> Vec<&str> {
 }
 
 over_memory_and_sqlite! {
-    async fn every_change_leaves_one_event_in_one_order_without_gaps(world) {
+    async fn every_change_writes_one_event_in_sequence_without_gaps(world) {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
         let id = world.send("k", &later).await.expect_status(202).string_field("id");
         world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": "in 2 hours" }))).await.expect_status(200);
@@ -33,7 +33,7 @@ over_memory_and_sqlite! {
         let sequence: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert_eq!(sequence, (1..=events.len() as u64).collect::<Vec<_>>());
         let mut found = event_types(&events);
-        // The two facts of one resend stand in one commit.
+        // The two events of a resend share one commit, so their order may vary.
         found[3..5].sort_unstable();
         assert_eq!(found, [
             "email.accepted", "email.rescheduled", "email.cancelled", "email.accepted", "email.resent", "email.sent",
@@ -47,7 +47,7 @@ over_memory_and_sqlite! {
         assert_eq!(events[10]["data"]["guard"], "overlaps");
     }
 
-    async fn repeats_become_one_event_with_their_count(world) {
+    async fn replays_become_one_event_with_their_count(world) {
         world.send("k", &mail()).await.expect_status(202);
         for _ in 0..5 {
             world.send("k", &mail()).await.expect_status(200);
@@ -56,10 +56,10 @@ over_memory_and_sqlite! {
         world.engine.flush_suppressed_calls().await;
         let events = world.events().await;
         assert_eq!(event_types(&events), ["email.accepted", "email.duplicate"]);
-        assert_eq!(events[1]["data"]["calls"], 5);
+        assert_eq!(events[1]["data"]["call_count"], 5);
     }
 
-    async fn events_are_read_on_after_a_cursor(world) {
+    async fn event_pages_continue_after_a_cursor(world) {
         for n in 0..5 {
             world.send(&format!("k{n}"), &mail()).await.expect_status(202);
         }
@@ -89,7 +89,7 @@ over_memory_and_sqlite! {
         world.get(&format!("/v1/events?after={cursor}")).await.expect_status(200);
     }
 
-    async fn each_team_has_events_of_its_own_from_1(world) {
+    async fn each_team_has_its_own_event_sequence_from_1(world) {
         let other = world.create_team("other").await;
         world.send("k", &mail()).await.expect_status(202);
         world.send("l", &mail()).await.expect_status(202);
@@ -99,7 +99,7 @@ over_memory_and_sqlite! {
         assert_eq!(world.events().await.len(), 2);
     }
 
-    async fn ids_of_events_stay_the_same_and_differ(world) {
+    async fn event_ids_are_stable_and_unique(world) {
         world.send("k", &mail()).await.expect_status(202);
         world.hand_off_due().await;
         let (first, again) = (world.events().await, world.events().await);
@@ -107,7 +107,7 @@ over_memory_and_sqlite! {
         assert_ne!(first[0]["id"], first[1]["id"]);
     }
 
-    async fn every_email_of_dropped_calls_has_its_one_event(world) {
+    async fn every_email_of_dropped_requests_has_one_accepted_event(world) {
         for n in 0..50 {
             drop_request_after(&world, post("/v1/emails").key(&format!("k{n}")).json(&mail()), 1 + n % 3).await;
         }

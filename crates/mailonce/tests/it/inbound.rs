@@ -1,4 +1,4 @@
-//! Arrivals: every delivery, message, code and link acted on once.
+//! Received mail: every delivery, message, code and link is acted on once.
 
 use mailonce_core::inbound::delivery::ReceiveResult;
 use serde_json::{Value, json};
@@ -28,27 +28,27 @@ async fn delivery_reasons(world: &World, inbox: &str) -> Vec<String> {
 }
 
 over_every_engine! {
-    async fn the_same_mail_ten_times_is_one_message_and_every_repeat_is_told(world) {
+    async fn the_same_mail_ten_times_is_one_message_and_every_duplicate_is_recorded(world) {
         let world = world.with_inbox_domain().await;
         let (a, b) = (world.create_inbox("a").await, world.create_inbox("b").await);
         for _ in 0..10 {
             world.receive_mail(&["a@agents.test", "b@agents.test"], &plain_mail("1", "hi")).await;
         }
-        // Through another host the bytes differ and the mail is the same.
+        // Relayed by another host, the bytes differ and the message is the same.
         let relayed = format!("Received: from x by y; now\n{}", plain_mail("1", "hi"));
         world.receive_mail(&["a@agents.test"], &relayed).await;
         for inbox in [&a, &b] {
             assert_eq!(list_messages(&world, inbox).await.len(), 1);
         }
-        let told = delivery_reasons(&world, &a).await;
-        assert_eq!(told.iter().filter(|why| *why == "same_delivery").count(), 9);
-        assert_eq!(told.iter().filter(|why| *why == "same_message").count(), 1);
-        assert_eq!(told.len(), 11);
+        let reasons = delivery_reasons(&world, &a).await;
+        assert_eq!(reasons.iter().filter(|why| *why == "same_delivery").count(), 9);
+        assert_eq!(reasons.iter().filter(|why| *why == "same_message").count(), 1);
+        assert_eq!(reasons.len(), 11);
         let duplicates = world.events().await.iter().filter(|event| event["type"] == "delivery.duplicate").count();
         assert_eq!(duplicates, 9 + 9 + 1);
     }
 
-    async fn the_same_id_with_other_content_is_a_second_message_with_a_flag(world) {
+    async fn a_reused_message_id_with_other_content_is_a_second_flagged_message(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.receive_mail(&["a@agents.test"], &plain_mail("1", "hi")).await;
@@ -59,14 +59,14 @@ over_every_engine! {
         assert_eq!(rows[1]["flags"], json!([]));
     }
 
-    async fn mail_for_nobody_here_is_not_taken(world) {
+    async fn mail_for_unknown_recipients_is_not_accepted(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         assert!(world.receive_mail(&["nobody@agents.test", "x@elsewhere.test"], &plain_mail("1", "hi")).await.is_empty());
         assert_eq!(world.receive_mail(&["a+tag@agents.test"], &plain_mail("1", "hi")).await.len(), 1);
     }
 
-    async fn a_catch_all_takes_the_rest_of_its_domain(world) {
+    async fn a_catch_all_receives_mail_for_unknown_names_of_its_domain(world) {
         let world = world.with_inbox_domain().await;
         let all = world.post("/v1/inboxes", &json!({ "username": "all", "catch_all": true })).await.expect_status(201).string_field("id");
         let own = world.create_inbox("own").await;
@@ -76,7 +76,7 @@ over_every_engine! {
         assert_eq!(list_messages(&world, &own).await.len(), 1);
     }
 
-    async fn a_code_is_found_masked_and_taken_once(world) {
+    async fn a_code_is_found_masked_and_consumed_once(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
@@ -103,18 +103,18 @@ over_every_engine! {
         assert!(!json!(events).to_string().contains("482913"));
     }
 
-    async fn what_was_taken_is_reported_as_used_by_its_consumer_alone(world) {
+    async fn only_the_consumer_of_an_artifact_can_report_it_applied(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
         let take = json!({ "type": "code", "for": "run-1" });
         let wrong = json!({ "type": "link", "for": "run-1" });
         world.post(&format!("/v1/inboxes/{inbox}/consume"), &wrong).await.expect_status(404);
-        let early = {
+        let artifact = {
             let id = list_messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
             world.get(&format!("/v1/messages/{id}/artifacts")).await.rows()[0]["id"].as_str().unwrap().to_owned()
         };
-        let applied = format!("/v1/artifacts/{early}/applied");
+        let applied = format!("/v1/artifacts/{artifact}/applied");
         world.post(&applied, &json!({ "for": "run-1" })).await.expect_problem(409, "not_consumed");
         world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(200);
         world.post(&applied, &json!({ "for": "run-2" })).await.expect_problem(409, "already_consumed");
@@ -123,7 +123,7 @@ over_every_engine! {
         assert_eq!(world.post(&applied, &json!({ "for": "run-1" })).await.expect_status(200).body, done.body);
     }
 
-    async fn by_inbox_the_latest_match_is_taken_and_never_an_older_one(world) {
+    async fn consume_by_inbox_takes_the_latest_match_and_never_an_older_one(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let code = |id: &str, code: &str, from: &str| {
@@ -145,7 +145,7 @@ over_every_engine! {
         take(Some("@nobody.test"), "s").await.expect_status(404);
     }
 
-    async fn the_same_code_told_twice_within_the_hour_is_one_artifact(world) {
+    async fn the_same_code_received_twice_within_an_hour_is_one_artifact(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
@@ -182,7 +182,7 @@ over_every_engine! {
         assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 99);
     }
 
-    async fn a_wait_answers_at_once_goes_on_from_its_cursor_and_ends_in_time(world) {
+    async fn a_wait_returns_at_once_resumes_from_its_cursor_and_times_out(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let wait = async |query: &str| world.get(&format!("/v1/inboxes/{inbox}/wait?{query}")).await;
@@ -204,7 +204,7 @@ over_every_engine! {
         }
     }
 
-    async fn a_watch_counts_only_mail_after_its_start_and_spends_its_budget_once(world) {
+    async fn a_watch_sees_only_mail_after_its_start_and_spends_its_resend_budget_once(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
@@ -223,7 +223,7 @@ over_every_engine! {
         world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.expect_problem(409, "watch_over");
     }
 
-    async fn answers_find_their_thread_in_any_order(world) {
+    async fn replies_join_their_thread_in_any_order(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let mail = |id: &str, references: &str| {
@@ -244,10 +244,10 @@ over_every_engine! {
         assert_eq!(world.get(&path).await.expect_status(200).rows().len(), 3);
     }
 
-    async fn an_accepted_delivery_is_read_after_a_crash(world) {
+    async fn an_accepted_delivery_is_processed_after_a_crash(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
-        // Kept by a process that never came to read it.
+        // Stored by a process that crashed before it processed the delivery.
         let received = world.engine.receive_mail(incoming_mail(&["a@agents.test"], &plain_mail("1", "hi"))).await.unwrap();
         assert!(matches!(received[..], [ReceiveResult::Stored(_)]));
         let world = world.with_inbox_domain().await;

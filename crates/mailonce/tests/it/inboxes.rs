@@ -1,4 +1,4 @@
-//! Inboxes: made once, found by id or address, changed, rotated and removed.
+//! Inboxes: created once, found by id or address, changed, rotated and deleted.
 
 use serde_json::json;
 
@@ -8,42 +8,42 @@ use crate::{
 };
 
 over_every_engine! {
-    async fn names_of_a_shared_domain_belong_to_its_operator(world) {
+    async fn reserved_names_of_a_shared_domain_belong_to_its_operator(world) {
         let world = world.with_inbox_domain().await;
         let team = world.create_team("tenants").await;
         for name in ["postmaster", "Hostmaster", "admin", "administrator", "webmaster", "abuse", "security"] {
-            let wish = post("/v1/inboxes").bearer(&team).json(&json!({ "username": name }));
-            world.call(wish).await.expect_problem(409, "address_reserved");
+            let request = post("/v1/inboxes").bearer(&team).json(&json!({ "username": name }));
+            world.call(request).await.expect_problem(409, "address_reserved");
         }
         for disguised in ["admin\u{200b}", "\u{ad}admin", "ａｄｍｉｎ", "poſtmaster", "аdmin", "adm1n", "𝐚dmin", "admín", "post-master", "_admin"] {
-            let wish = post("/v1/inboxes").bearer(&team).json(&json!({ "username": disguised }));
-            world.call(wish).await.expect_problem(409, "address_reserved");
+            let request = post("/v1/inboxes").bearer(&team).json(&json!({ "username": disguised }));
+            world.call(request).await.expect_problem(409, "address_reserved");
         }
-        let wish = json!({ "address": "postmaster@agents.test" });
-        world.call(post("/v1/inboxes").bearer(&team).json(&wish)).await.expect_problem(409, "address_reserved");
+        let request = json!({ "address": "postmaster@agents.test" });
+        world.call(post("/v1/inboxes").bearer(&team).json(&request)).await.expect_problem(409, "address_reserved");
         let all = json!({ "username": "all", "catch_all": true });
         world.call(post("/v1/inboxes").bearer(&team).json(&all)).await.expect_problem(409, "address_reserved");
-        for honest in ["admission", "supporters", "post"] {
-            world.call(post("/v1/inboxes").bearer(&team).json(&json!({ "username": honest }))).await.expect_status(201);
+        for allowed_name in ["admission", "supporters", "post"] {
+            world.call(post("/v1/inboxes").bearer(&team).json(&json!({ "username": allowed_name }))).await.expect_status(201);
         }
         let own = world.call(post("/v1/inboxes").bearer(&team).json(&json!({ "username": "desk" }))).await.expect_status(201);
         let wider = patch(&format!("/v1/inboxes/{}", own.string_field("id"))).bearer(&team).json(&json!({ "catch_all": true }));
         world.call(wider).await.expect_problem(409, "address_reserved");
-        world.post("/v1/inboxes", &wish).await.expect_status(201);
+        world.post("/v1/inboxes", &request).await.expect_status(201);
         world.post("/v1/inboxes", &all).await.expect_status(201);
     }
 
-    async fn an_agent_cannot_widen_the_links_it_trusts(world) {
+    async fn an_agent_key_cannot_extend_the_allowed_link_domains(world) {
         let world = world.with_inbox_domain().await;
         let agent = world.create_api_key(&json!({ "name": "agent", "scopes": ["send", "read", "reply"] })).await;
         let inbox = world.create_inbox("desk").await;
-        let wider = json!({ "link_domains": ["evil.example"] });
+        let wider = json!({ "allowed_link_domains": ["evil.example"] });
         world.call(patch(&format!("/v1/inboxes/{inbox}")).bearer(&agent).json(&wider)).await.expect_problem(403, "wrong_scope");
         world.call(post("/v1/inboxes").bearer(&agent).json(&wider)).await.expect_problem(403, "wrong_scope");
         world.call(patch(&format!("/v1/inboxes/{inbox}")).json(&wider)).await.expect_status(200);
     }
 
-    async fn an_inbox_has_a_random_or_a_chosen_address_and_is_found_by_both_its_names(world) {
+    async fn an_inbox_has_a_random_or_chosen_address_and_is_found_by_id_or_address(world) {
         let world = world.with_inbox_domain().await;
         let random = world.post("/v1/inboxes", &json!({})).await.expect_status(201);
         assert!(random.string_field("address").ends_with("@agents.test") && random.string_field("address").len() > 20);
@@ -56,11 +56,11 @@ over_every_engine! {
         world.get("/v1/inboxes/nobody@agents.test").await.expect_status(404);
     }
 
-    async fn a_client_id_or_a_key_makes_one_inbox_however_often_it_is_asked(world) {
+    async fn a_client_id_or_an_idempotency_key_creates_one_inbox(world) {
         let world = world.with_inbox_domain().await;
-        let wish = json!({ "client_id": "run-7" });
-        let first = world.post("/v1/inboxes", &wish).await.expect_status(201);
-        let again = world.post("/v1/inboxes", &wish).await.expect_status(200);
+        let request = json!({ "client_id": "run-7" });
+        let first = world.post("/v1/inboxes", &request).await.expect_status(201);
+        let again = world.post("/v1/inboxes", &request).await.expect_status(200);
         assert!(again.is_replay());
         assert_eq!(again.string_field("id"), first.string_field("id"));
         let keyed = || post("/v1/inboxes").key("k").json(&json!({ "agent": "a" }));
@@ -70,22 +70,22 @@ over_every_engine! {
         assert_eq!(world.get("/v1/inboxes").await.expect_status(200).rows().len(), 2);
     }
 
-    async fn an_address_belongs_to_one_inbox_for_ever(world) {
+    async fn an_address_is_never_given_to_another_inbox(world) {
         let world = world.with_inbox_domain().await;
         let other = world.create_team("other").await;
         let id = world.create_inbox("a").await;
-        let wish = json!({ "address": "a@agents.test" });
-        world.post("/v1/inboxes", &wish).await.expect_problem(409, "name_taken");
-        world.call(post("/v1/inboxes").bearer(&other).json(&wish)).await.expect_status(409);
+        let request = json!({ "address": "a@agents.test" });
+        world.post("/v1/inboxes", &request).await.expect_problem(409, "name_taken");
+        world.call(post("/v1/inboxes").bearer(&other).json(&request)).await.expect_status(409);
         let rotated = world.post(&format!("/v1/inboxes/{id}/rotate"), &json!({})).await.expect_status(200);
         assert_ne!(rotated.string_field("address"), "a@agents.test");
-        world.call(post("/v1/inboxes").bearer(&other).json(&wish)).await.expect_status(409);
+        world.call(post("/v1/inboxes").bearer(&other).json(&request)).await.expect_status(409);
         world.call(delete(&format!("/v1/inboxes/{id}"))).await.expect_status(200);
         world.get(&format!("/v1/inboxes/{id}")).await.expect_status(404);
-        world.call(post("/v1/inboxes").bearer(&other).json(&wish)).await.expect_status(409);
+        world.call(post("/v1/inboxes").bearer(&other).json(&request)).await.expect_status(409);
     }
 
-    async fn what_cannot_be_an_inbox_is_refused_with_its_field(world) {
+    async fn an_invalid_inbox_is_refused_with_the_field_name(world) {
         let world = world.with_inbox_domain().await;
         for (body, field) in [
             (json!({ "username": "a b" }), "username"),
@@ -121,7 +121,7 @@ over_every_engine! {
         assert!(patched.body["expires_at"].is_null());
     }
 
-    async fn a_change_names_what_it_saw_and_leaves_the_rest(world) {
+    async fn a_patch_checks_the_rev_and_leaves_other_fields(world) {
         let world = world.with_inbox_domain().await;
         let made = world.post("/v1/inboxes", &json!({ "username": "a", "agent": "x", "metadata": { "k": "v" } })).await;
         let path = format!("/v1/inboxes/{}", made.expect_status(201).string_field("id"));
@@ -131,7 +131,7 @@ over_every_engine! {
         world.call(patch(&path).json(&json!({ "agent": "y", "rev": 1 }))).await.expect_problem(409, "stale_rev");
     }
 
-    async fn a_key_that_is_tied_to_an_inbox_sees_that_one_only(world) {
+    async fn a_key_tied_to_an_inbox_sees_only_that_inbox(world) {
         let world = world.with_inbox_domain().await;
         let (mine, theirs) = (world.create_inbox("mine").await, world.create_inbox("theirs").await);
         world.receive_mail(&["theirs@agents.test"], "From: x@shop.test\nSubject: s\n\nhello\n").await;

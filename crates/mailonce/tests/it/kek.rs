@@ -1,4 +1,4 @@
-//! The key encryption key: what a ledger holds with one, who is refused, and that everything works after a rotation.
+//! The key encryption key (KEK): what a ledger stores with one, when opening is refused, and key rotation.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -20,11 +20,11 @@ use crate::{
 
 const API_KEY: &str = "a-key-that-every-node-knows";
 const KEK_FILE_ENV: &str = "MAILONCE_SECRETS_KEK_FILE";
-/// What every private Ed25519 key in PKCS#8 holds, as it is and in base64.
+/// Bytes that every private Ed25519 key in PKCS#8 contains, raw and in base64.
 const ED25519_PKCS8_MARKER: &[u8] = b"\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 const ED25519_PKCS8_MARKER_BASE64: &[u8] = b"wBQYDK2VwBCIEI";
 
-/// A ledger and the keys around it.
+/// A ledger with its KEK files, a webhook server and a webhook secret.
 struct KekFixture {
     cli: CliFixture,
     database: Option<TempDatabase>,
@@ -46,7 +46,7 @@ impl KekFixture {
         Self { database: Some(TempDatabase::create().await), ..Self::sqlite().await }
     }
 
-    /// A file with a KEK of these bytes.
+    /// Writes a KEK file whose 32 bytes all have this value.
     fn write_kek_file(&self, byte: u8) -> String {
         let path = self.cli.path().join(format!("kek{byte}"));
         let file = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&path);
@@ -65,8 +65,8 @@ impl KekFixture {
         self.cli.start_dev(&self.env(env)).await
     }
 
-    async fn run(&self, words: &[&str], env: &[(&str, &str)]) -> CommandOutput {
-        self.cli.run_with_env(words, &self.env(env)).await
+    async fn run(&self, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
+        self.cli.run_with_env(args, &self.env(env)).await
     }
 
     async fn stored_secret(&self) -> StoredSecret {
@@ -77,7 +77,7 @@ impl KekFixture {
         stored.unwrap().unwrap()
     }
 
-    /// Everything that the ledger holds: the files of SQLite, every row of PostgreSQL.
+    /// Searches everything that the ledger stores: the files of SQLite, or every row of PostgreSQL.
     async fn store_contains(&self, part: &[u8]) -> bool {
         let Some(database) = &self.database else { return files_contain(&self.cli.data_dir(), part) };
         let client = connect_client(&database.url).await;
@@ -96,17 +96,17 @@ impl KekFixture {
         false
     }
 
-    /// Every verb that opens the ledger is refused with these words.
-    async fn expect_refused(&self, env: &[(&str, &str)], words: &str) {
+    /// Checks that every verb that opens the ledger is refused with this text.
+    async fn expect_refused(&self, env: &[(&str, &str)], text: &str) {
         let verbs: [&[&str]; 4] =
-            [&["dev", "--http", "127.0.0.1:0"], &["keys", "list"], &["migrate"], &["secrets", "status"]];
+            [&["dev", "--http", "127.0.0.1:0"], &["api-keys", "list"], &["migrate"], &["secrets", "status"]];
         for verb in verbs {
-            let ran = self.run(&[&["--plain"][..], verb].concat(), env).await.expect_exit(5);
-            assert!(ran.stderr.contains("kek: ") && ran.stderr.contains(words), "{verb:?}: {}", ran.stderr);
-            assert!(ran.stderr.contains("next: set [secrets] kek_file"), "{}", ran.stderr);
+            let output = self.run(&[&["--plain"][..], verb].concat(), env).await.expect_exit(5);
+            assert!(output.stderr.contains("kek: ") && output.stderr.contains(text), "{verb:?}: {}", output.stderr);
+            assert!(output.stderr.contains("next: set [secrets] kek_file"), "{}", output.stderr);
         }
-        let ran = self.run(&["doctor", "--offline", "--plain"], env).await.expect_exit(5);
-        assert!(ran.stdout.contains(words), "{}", ran.stdout);
+        let output = self.run(&["doctor", "--offline", "--plain"], env).await.expect_exit(5);
+        assert!(output.stdout.contains(text), "{}", output.stdout);
     }
 }
 
@@ -140,7 +140,7 @@ async fn api_call(server: &SpawnedServer, method: &str, path: &str, body: &Value
     answer
 }
 
-/// A domain that signs, an inbox to write to, and an endpoint with a known secret.
+/// Creates a signing domain, an endpoint with a known secret, and an inbox, whose id it returns.
 async fn create_domain_endpoint_and_inbox(ledger: &KekFixture, server: &SpawnedServer) -> String {
     api_call(server, "POST", "/v1/domains", &json!({ "name": "example.com" })).await;
     let secret = format!("whsec_{}", STANDARD.encode(ledger.webhook_secret));
@@ -151,10 +151,10 @@ async fn create_domain_endpoint_and_inbox(ledger: &KekFixture, server: &SpawnedS
 }
 
 /// Sends a mail to the inbox. It arrives with a DKIM signature, and the endpoint gets a notice signed by its secret.
-async fn send_and_check_signatures(ledger: &KekFixture, server: &SpawnedServer, inbox: &str, words: &str) -> String {
+async fn send_and_check_signatures(ledger: &KekFixture, server: &SpawnedServer, inbox: &str, text: &str) -> String {
     let before = ledger.webhook_server.requests().len();
     let mail = json!({ "from": "agent@example.com", "to": "ada@mailonce.test", "subject": "Hello",
-        "text": format!("Your code is 482913. {words}") });
+        "text": format!("Your code is 482913. {text}") });
     let sent = api_call(server, "POST", "/v1/emails", &mail).await;
     ledger.webhook_server.wait_for_requests(before + 1).await;
     let notice = ledger.webhook_server.requests().pop().unwrap();
@@ -163,11 +163,11 @@ async fn send_and_check_signatures(ledger: &KekFixture, server: &SpawnedServer, 
     let newest = page["data"][0]["id"].as_str().unwrap().to_owned();
     let key = format!("Bearer {API_KEY}");
     let raw = server.call_text("GET", &format!("/v1/messages/{newest}/raw"), &[("Authorization", &key)], "").await.1;
-    assert!(raw.contains("DKIM-Signature:") && raw.contains("d=example.com") && raw.contains(words), "{raw}");
+    assert!(raw.contains("DKIM-Signature:") && raw.contains("d=example.com") && raw.contains(text), "{raw}");
     sent["id"].as_str().unwrap().to_owned()
 }
 
-/// Whether a request carries the signature that Standard Webhooks describes.
+/// Whether a request carries a valid Standard Webhooks signature.
 fn has_valid_webhook_signature(request: &str, secret: &[u8]) -> bool {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -182,7 +182,7 @@ async fn email_json(server: &SpawnedServer, email: &str) -> String {
     email.to_string()
 }
 
-/// The whole life of a ledger: plain, wrapped, rotated while a server runs, and refused without its KEK at each step.
+/// The lifecycle of a ledger: plain, wrapped, rotated while a server runs, and refused without its KEK at each step.
 async fn run_kek_lifecycle(ledger: KekFixture) {
     let (one, two) = (ledger.write_kek_file(1), ledger.write_kek_file(2));
     let server = ledger.start_dev(&[]).await;
@@ -190,16 +190,19 @@ async fn run_kek_lifecycle(ledger: KekFixture) {
     let old = send_and_check_signatures(&ledger, &server, &inbox, "words of the plain days").await;
     server.kill().await;
     let secret = plain_secret(&ledger.stored_secret().await);
-    assert!(ledger.store_contains(&secret).await, "the search finds what is there");
+    assert!(ledger.store_contains(&secret).await, "the search must find data that is stored in the clear");
     assert!(ledger.store_contains(b"words of the plain days").await);
 
     let sealed = [(KEK_FILE_ENV, one.as_str()), ("MAILONCE_SECRETS_SEAL_BODIES", "true")];
     let server = ledger.start_dev(&sealed).await;
     let email = send_and_check_signatures(&ledger, &server, &inbox, "words behind a seal").await;
-    assert!(email_json(&server, &old).await.contains("words of the plain days"), "rows from before stay readable");
+    assert!(
+        email_json(&server, &old).await.contains("words of the plain days"),
+        "rows written before wrapping stay readable"
+    );
     assert!(email_json(&server, &email).await.contains("words behind a seal"));
     server.kill().await;
-    assert!(!ledger.store_contains(&secret).await, "the plain secret is still there");
+    assert!(!ledger.store_contains(&secret).await, "the plain install secret is still stored");
     for part in
         [b"words behind a seal".as_slice(), ED25519_PKCS8_MARKER, ED25519_PKCS8_MARKER_BASE64, &ledger.webhook_secret]
     {
@@ -210,8 +213,8 @@ async fn run_kek_lifecycle(ledger: KekFixture) {
 
     let server = ledger.start_dev(&[(KEK_FILE_ENV, &one)]).await;
     let rotate = ["secrets", "rotate-kek", "--new-kek-file", &two, "--plain"];
-    let ran = ledger.run(&rotate, &[(KEK_FILE_ENV, &one)]).await.expect_exit(0);
-    assert!(ran.stderr.contains("Set [secrets] to the new KEK"), "{}", ran.stderr);
+    let output = ledger.run(&rotate, &[(KEK_FILE_ENV, &one)]).await.expect_exit(0);
+    assert!(output.stderr.contains("Set [secrets] to the new KEK"), "{}", output.stderr);
     send_and_check_signatures(&ledger, &server, &inbox, "a server that runs goes on").await;
     server.terminate().await;
     ledger.expect_refused(&[(KEK_FILE_ENV, &one)], "the configured KEK has the fingerprint").await;
@@ -219,28 +222,31 @@ async fn run_kek_lifecycle(ledger: KekFixture) {
 
     let server = ledger.start_dev(&[(KEK_FILE_ENV, &two)]).await;
     send_and_check_signatures(&ledger, &server, &inbox, "after the rotation").await;
-    assert!(email_json(&server, &email).await.contains("words behind a seal"), "sealed rows open after a rotation");
+    assert!(
+        email_json(&server, &email).await.contains("words behind a seal"),
+        "sealed rows stay readable after a rotation"
+    );
     server.terminate().await;
     assert!(!ledger.store_contains(&secret).await);
     let status = ledger.run(&["secrets", "status", "--json"], &[(KEK_FILE_ENV, &two)]).await.expect_exit(0).json();
-    assert_eq!((&status["ledger"], &status["refusal"]), (&json!("wrapped"), &Value::Null));
+    assert_eq!((&status["ledger"], &status["open_error"]), (&json!("wrapped"), &Value::Null));
     assert_eq!(status["ledger_kek"], status["configured_kek"]);
     let doctor = ledger.run(&["doctor", "--offline", "--plain"], &[(KEK_FILE_ENV, &two)]).await;
     assert!(doctor.stdout.contains(&format!("from file {two}")), "{}", doctor.stdout);
 }
 
 #[tokio::test]
-async fn a_ledger_in_a_file_lives_with_its_kek() {
+async fn a_sqlite_ledger_works_with_its_kek_through_rotation() {
     Box::pin(run_kek_lifecycle(KekFixture::sqlite().await)).await;
 }
 
 #[tokio::test]
-async fn a_ledger_in_a_database_lives_with_its_kek() {
+async fn a_postgres_ledger_works_with_its_kek_through_rotation() {
     Box::pin(run_kek_lifecycle(KekFixture::postgres().await)).await;
 }
 
 #[tokio::test]
-async fn a_new_ledger_never_holds_its_secret_and_doctor_says_where_the_kek_lives() {
+async fn a_new_ledger_never_stores_its_secret_in_the_clear_and_doctor_names_the_kek_source() {
     let ledger = KekFixture::sqlite().await;
     let doctor = ledger.run(&["doctor", "--offline", "--plain"], &[]).await;
     assert!(doctor.stdout.contains("the install secret lies in the ledger"), "{}", doctor.stdout);
@@ -252,13 +258,13 @@ async fn a_new_ledger_never_holds_its_secret_and_doctor_says_where_the_kek_lives
     std::fs::rename(ledger.write_kek_file(11), ledger.cli.data_dir().join("kek")).unwrap();
     let doctor = ledger.run(&["doctor", "--offline", "--plain"], &[(KEK_FILE_ENV, "mailonce-data/kek")]).await;
     assert!(doctor.stdout.contains("lies beside the ledger"), "{}", doctor.stdout);
-    let ran =
+    let output =
         ledger.run(&["dev", "--http", "127.0.0.1:0"], &[("MAILONCE_SECRETS_SEAL_BODIES", "true")]).await.expect_exit(5);
-    assert!(ran.stderr.contains("openssl rand -base64 32"), "{}", ran.stderr);
+    assert!(output.stderr.contains("openssl rand -base64 32"), "{}", output.stderr);
 }
 
 #[tokio::test]
-async fn a_backup_holds_neither_the_kek_nor_what_it_protects() {
+async fn a_backup_contains_neither_the_kek_nor_the_data_it_protects() {
     let ledger = KekFixture::sqlite().await;
     let one = ledger.write_kek_file(1);
     let env = [(KEK_FILE_ENV, one.as_str()), ("MAILONCE_SECRETS_SEAL_BODIES", "true")];
@@ -268,7 +274,7 @@ async fn a_backup_holds_neither_the_kek_nor_what_it_protects() {
     ledger.run(&["backup", "copy.db"], &env).await.expect_exit(0);
     server.terminate().await;
     let copy = std::fs::read(ledger.cli.path().join("copy.db")).unwrap();
-    assert!(contains(&copy, b"agent@example.com"), "the search finds what is there");
+    assert!(contains(&copy, b"agent@example.com"), "the search must find data that is stored in the clear");
     let base64 = STANDARD.encode([1; 32]);
     let secrets: [&[u8]; 7] = [
         &[1; 32],
@@ -283,9 +289,9 @@ async fn a_backup_holds_neither_the_kek_nor_what_it_protects() {
         assert!(!contains(&copy, part), "{:?}", String::from_utf8_lossy(part));
     }
     ledger.run(&["restore", "copy.db", "--data", "restored", "--run"], &env).await.expect_exit(0);
-    let ran = ledger.run(&["keys", "list", "--data", "restored"], &[]).await.expect_exit(5);
-    assert!(ran.stderr.contains("no KEK is configured"), "{}", ran.stderr);
-    ledger.run(&["keys", "list", "--data", "restored"], &[(KEK_FILE_ENV, &one)]).await.expect_exit(0);
+    let output = ledger.run(&["api-keys", "list", "--data", "restored"], &[]).await.expect_exit(5);
+    assert!(output.stderr.contains("no KEK is configured"), "{}", output.stderr);
+    ledger.run(&["api-keys", "list", "--data", "restored"], &[(KEK_FILE_ENV, &one)]).await.expect_exit(0);
 }
 
 #[tokio::test]
@@ -307,14 +313,14 @@ async fn nodes_that_start_together_wrap_a_ledger_once_and_one_without_the_kek_is
 }
 
 #[tokio::test]
-async fn a_rotation_that_is_killed_leaves_the_old_kek_or_the_new_one() {
+async fn a_killed_rotation_leaves_exactly_one_working_kek() {
     let ledger = KekFixture::sqlite().await;
     let keks = [ledger.write_kek_file(1), ledger.write_kek_file(2)];
     let server = ledger.start_dev(&[(KEK_FILE_ENV, &keks[0])]).await;
     let (mut now, mut rotated) = (0, 0);
     for round in 0..24 {
-        let words = ["secrets", "rotate-kek", "--new-kek-file", &keks[1 - now]];
-        let mut command = ledger.cli.command(&words);
+        let args = ["secrets", "rotate-kek", "--new-kek-file", &keks[1 - now]];
+        let mut command = ledger.cli.command(&args);
         let mut child = command.envs(ledger.env(&[(KEK_FILE_ENV, &keks[now])])).spawn().unwrap();
         tokio::time::sleep(Duration::from_millis(round * 4)).await;
         child.kill().await.unwrap();
@@ -326,9 +332,9 @@ async fn a_rotation_that_is_killed_leaves_the_old_kek_or_the_new_one() {
         rotated += usize::from(!opens[now]);
         now = usize::from(opens[1]);
     }
-    println!("{rotated} of 24 rotations came through");
-    let words = ["secrets", "rotate-kek", "--new-kek-file", &keks[1 - now]];
-    ledger.run(&words, &[(KEK_FILE_ENV, &keks[now])]).await.expect_exit(0);
+    println!("{rotated} of 24 rotations completed");
+    let args = ["secrets", "rotate-kek", "--new-kek-file", &keks[1 - now]];
+    ledger.run(&args, &[(KEK_FILE_ENV, &keks[now])]).await.expect_exit(0);
     now = 1 - now;
     ledger.run(&["secrets", "status"], &[(KEK_FILE_ENV, &keks[now])]).await.expect_exit(0);
     let inbox = create_domain_endpoint_and_inbox(&ledger, &server).await;

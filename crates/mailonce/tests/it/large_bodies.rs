@@ -21,22 +21,22 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_mins(3);
 
-/// One call over a connection of its own: its status, and how long it took from the last byte to the answer.
+/// Makes one call on a new connection. Returns its status and the time from the last byte sent to the response.
 async fn timed_call(at: SocketAddr, head: &str, body: &[u8]) -> (u16, Duration) {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let head = format!("{head}Host: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(body).await.unwrap();
     let began = Instant::now();
-    let mut answer = String::new();
-    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
-    (answer.split(' ').nth(1).unwrap().parse().unwrap(), began.elapsed())
+    let mut response = String::new();
+    timeout(TIMEOUT, stream.read_to_string(&mut response)).await.expect("no answer").unwrap();
+    (response.split(' ').nth(1).unwrap().parse().unwrap(), began.elapsed())
 }
 
-/// Posts a large body over many connections at once and asks `/healthz` meanwhile. The longest that each took.
+/// Posts a large body over many connections at once and calls `/healthz` meanwhile. Returns the longest time of each.
 async fn slowest_calls(server: &SpawnedServer, path: &str, body: &[u8]) -> (Duration, Duration) {
     let at: SocketAddr = server.url.strip_prefix("http://").unwrap().parse().unwrap();
-    // Each thread gets connections in turn, so that all have some.
+    // Connections go to the threads in turn, so every thread has some.
     let clients = 2 * std::thread::available_parallelism().unwrap().get();
     let posts: Vec<_> = (0..clients)
         .map(|n| {
@@ -67,25 +67,25 @@ async fn slowest_calls(server: &SpawnedServer, path: &str, body: &[u8]) -> (Dura
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_connections_are_served_while_large_bodies_are_parsed() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let file = "QUJD".repeat(5 * 1024 * 1024);
     let body = format!(
         r#"{{"from":"agent@mailonce.test","to":["ada@example.com"],"subject":"Hi","text":"Hi","attachments":[{{"filename":"a.txt","content":"{file}"}}]}}"#
     );
     for path in ["/v1/emails", "/compat/resend/emails"] {
         let (parsing, health) = slowest_calls(&server, path, body.as_bytes()).await;
-        println!("{path}: {parsing:?} for a large body, {health:?} for the health meanwhile");
+        println!("{path}: {parsing:?} for a large body, {health:?} for /healthz meanwhile");
         assert!(
             parsing > Duration::from_millis(200),
-            "{path}: nothing was held up in {parsing:?}, so nothing is shown"
+            "{path}: parsing took only {parsing:?}, so this test proves nothing"
         );
         assert!(health < parsing / 3, "{path}: waited {health:?} for bodies that took {parsing:?}");
     }
 }
 
 #[tokio::test]
-async fn other_tasks_run_while_a_large_mail_is_hashed_and_packed() {
+async fn other_tasks_run_while_a_large_mail_is_hashed_and_compressed() {
     let world = World::memory().await.with_inbox_domain().await;
     world.create_inbox("a").await;
     let mail =
@@ -104,5 +104,5 @@ async fn other_tasks_run_while_a_large_mail_is_hashed_and_packed() {
     let during = ticks.load(Ordering::SeqCst) - before;
     ticking.abort();
     assert!(received.len() == 1 && received[0].is_accepted(), "{received:?}");
-    assert!(during >= 5, "the only thread was free for {during} moments");
+    assert!(during >= 5, "other tasks ran only {during} times meanwhile");
 }

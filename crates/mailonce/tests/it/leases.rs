@@ -1,4 +1,4 @@
-//! Leases: one agent at a time works on a thread, and whoever lost it is told.
+//! Leases: one agent at a time works on a thread, and an agent that lost its lease gets an error.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -13,10 +13,10 @@ async fn lease_next(world: &World, body: Value) -> Vec<Value> {
     world.post("/v1/inboxes/a@agents.test/next", &body).await.expect_status(200).rows()
 }
 
-async fn call_with_lease(world: &World, how: &str, taken: &Value, more: Value) -> TestResponse {
+async fn call_with_lease(world: &World, action: &str, taken: &Value, more: Value) -> TestResponse {
     let mut body = more;
     body["lease"] = taken["lease"]["token"].clone();
-    world.post(&format!("/v1/messages/{}/{how}", str_field(&taken["message"], "id")), &body).await
+    world.post(&format!("/v1/messages/{}/{action}", str_field(&taken["message"], "id")), &body).await
 }
 
 fn lease_path(thread: &Value) -> String {
@@ -24,7 +24,7 @@ fn lease_path(thread: &Value) -> String {
 }
 
 over_every_engine! {
-    async fn a_key_that_is_tied_to_an_inbox_looks_past_the_threads_of_others(world) {
+    async fn pages_for_a_tied_key_skip_threads_of_other_inboxes(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.create_inbox("b").await;
@@ -41,7 +41,7 @@ over_every_engine! {
         assert_eq!((first.rows().len(), rest.rows().len(), &rest["next_cursor"]), (2, 1, &Value::Null));
     }
 
-    async fn a_thread_is_held_by_one_agent_and_others_are_told(world) {
+    async fn a_leased_thread_returns_409_with_the_holder_to_others(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -59,12 +59,12 @@ over_every_engine! {
         assert_eq!(world.get("/v1/inboxes/a@agents.test/messages?state=unanswered").await.rows().len(), 0);
         let renewed = world.post(&path, &json!({ "token": taken["token"], "ttl_s": 120, "holder": "one" })).await.expect_status(201);
         assert_eq!((&renewed["token"], &renewed["fence"]), (&taken["token"], &json!(1)));
-        // Nobody gives back what another holds.
+        // Another agent's lease cannot be released.
         let delete = |token: &Value| world.call(TestRequest::new("DELETE", &path).json(&json!({ "token": token })));
         delete(&json!("lt_other")).await.expect_problem(409, "leased");
         delete(&taken["token"]).await.expect_status(200);
         delete(&taken["token"]).await.expect_status(200);
-        // Nobody has it now, so nobody is said to work on it.
+        // The lease is free now, so the error names no holder.
         for token in [&json!("lt_other"), &taken["token"]] {
             let late = world.reply_with(&message, json!({ "text": "x", "lease": token })).await.expect_problem(409, "leased");
             assert_eq!(late["holder"], Value::Null, "{}", late.text);
@@ -78,18 +78,18 @@ over_every_engine! {
         assert_eq!(two["fence"], 2);
     }
 
-    async fn a_lease_under_a_key_is_given_once(world) {
+    async fn a_lease_with_an_idempotency_key_is_granted_once(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
         let path = lease_path(&message["thread_id"]);
-        let ask = || world.call(post(&path).key("l1").json(&json!({ "holder": "one" })));
-        let first = ask().await.expect_status(201);
-        assert_eq!(ask().await.expect_status(201).body, first.body);
+        let request = || world.call(post(&path).key("l1").json(&json!({ "holder": "one" })));
+        let first = request().await.expect_status(201);
+        assert_eq!(request().await.expect_status(201).body, first.body);
         assert_eq!(world.get(&format!("/v1/threads/{}", str_field(&message, "thread_id"))).await["fence"], 1);
     }
 
-    async fn a_worker_that_slept_past_its_lease_sends_nothing_after_another_did(world) {
+    async fn a_worker_with_an_expired_lease_cannot_send_after_another_replied(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.receive_message(TestMail::default()).await;
@@ -100,7 +100,7 @@ over_every_engine! {
         assert_eq!((&two["message"]["id"], &two["lease"]["fence"]), (&one["message"]["id"], &json!(2)));
         let body = |taken: &Value, text: &str| json!({ "text": text, "lease": taken["lease"]["token"] });
         world.reply_with(&two["message"], body(&two, "Answer of two")).await.expect_status(202);
-        // Asleep until now: its answer finds the other's, and its lease does nothing.
+        // The late worker gets the other reply back, and its lease no longer counts.
         let late = world.reply_with(&one["message"], body(&one, "Answer of one")).await.expect_status(200);
         assert_eq!(late["guard"], "already_answered");
         let follow = json!({ "text": "But I say", "follow_up": 1, "lease": one["lease"]["token"] });
@@ -111,7 +111,7 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 1);
     }
 
-    async fn a_lapsed_lease_that_nobody_took_still_answers(world) {
+    async fn an_expired_lease_that_was_not_taken_over_can_still_reply(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.receive_message(TestMail::default()).await;
@@ -122,32 +122,32 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 1);
     }
 
-    async fn two_messages_of_a_thread_are_both_answered_in_their_order(world) {
+    async fn two_messages_of_a_thread_are_answered_in_order(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let first = world.receive_message(TestMail::default()).await;
         let head = "References: <1@shop.test>\n".to_owned();
         let second = world.receive_message(TestMail { id: "2", extra_headers: head, text: "And?", ..TestMail::default() }).await;
         let taken = lease_next(&world, json!({ "limit": 10, "holder": "one" })).await;
-        assert_eq!(taken.len(), 1, "one message of a thread at a time");
+        assert_eq!(taken.len(), 1, "only one message of a thread is leased at a time");
         assert_eq!(taken[0]["message"]["id"], first["id"]);
-        // Another worker finds the thread busy, and the second message is not lost.
+        // The thread is busy for another worker, and the second message is not lost.
         assert!(lease_next(&world, json!({ "holder": "two" })).await.is_empty());
         let lease = &taken[0]["lease"]["token"];
-        assert_eq!(taken[0]["newer"], json!([second["id"]]));
-        let body = json!({ "text": "To the first", "lease": lease, "seen": taken[0]["newer"] });
+        assert_eq!(taken[0]["newer_messages"], json!([second["id"]]));
+        let body = json!({ "text": "To the first", "lease": lease, "seen": taken[0]["newer_messages"] });
         world.reply_with(&first, body).await.expect_status(202);
         call_with_lease(&world, "ack", &taken[0], json!({})).await.expect_status(200);
-        let then = lease_next(&world, json!({ "holder": "two" })).await.remove(0);
-        assert_eq!(then["message"]["id"], second["id"]);
-        let body = json!({ "text": "To the second", "lease": then["lease"]["token"] });
+        let second_item = lease_next(&world, json!({ "holder": "two" })).await.remove(0);
+        assert_eq!(second_item["message"]["id"], second["id"]);
+        let body = json!({ "text": "To the second", "lease": second_item["lease"]["token"] });
         world.reply_with(&second, body).await.expect_status(202);
-        call_with_lease(&world, "ack", &then, json!({})).await.expect_status(200);
+        call_with_lease(&world, "ack", &second_item, json!({})).await.expect_status(200);
         assert!(lease_next(&world, json!({})).await.is_empty());
         assert_eq!(world.hand_off_and_count_sent().await, 2);
     }
 
-    async fn what_was_given_back_is_offered_again_after_its_pause(world) {
+    async fn a_nacked_message_is_offered_again_after_its_delay(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.receive_message(TestMail::default()).await;
@@ -163,7 +163,7 @@ over_every_engine! {
         call_with_lease(&world, "nack", &taken, json!({ "delay_s": 999_999 })).await.expect_problem(422, "invalid_field");
     }
 
-    async fn a_message_that_nobody_answers_is_asked_about(world) {
+    async fn a_message_that_stays_unanswered_opens_an_escalation(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -173,43 +173,43 @@ over_every_engine! {
         }
         assert!(world.escalations("").await.is_empty());
         assert!(lease_next(&world, json!({})).await.is_empty());
-        let asked = world.escalations("reason=unanswered").await;
-        assert_eq!((asked.len(), &asked[0]["about"]["message"]), (1, &message["id"]));
+        let escalations = world.escalations("reason=unanswered").await;
+        assert_eq!((escalations.len(), &escalations[0]["about"]["message"]), (1, &message["id"]));
         let read = world.get(&format!("/v1/messages/{}", str_field(&message, "id"))).await.expect_status(200);
         assert_eq!(read["state"], "skipped");
-        let told = world.events().await;
-        let skipped = told.iter().find(|event| event["type"] == "message.skipped").unwrap();
-        assert_eq!(skipped["data"]["why"], "offered_in_vain");
-        // It can still be answered, and then nothing is left to ask.
+        let events = world.events().await;
+        let skipped = events.iter().find(|event| event["type"] == "message.skipped").unwrap();
+        assert_eq!(skipped["data"]["reason"], "max_offers_reached");
+        // It can still be answered, and the escalation then becomes moot.
         world.reply(&message, "Sorry for the delay").await.expect_status(202);
         world.engine.run_escalation_round().await;
         assert_eq!(world.escalations("reason=unanswered").await[0]["state"], "moot");
     }
 
-    async fn what_was_taken_under_a_key_is_taken_once(world) {
+    async fn next_with_an_idempotency_key_leases_once(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.receive_message(TestMail::default()).await;
         world.receive_message(TestMail { id: "2", ..TestMail::default() }).await;
-        let ask = || world.call(post("/v1/inboxes/a@agents.test/next").key("n1").json(&json!({ "ttl_s": 60 })));
-        let first = ask().await.expect_status(200);
+        let request = || world.call(post("/v1/inboxes/a@agents.test/next").key("n1").json(&json!({ "ttl_s": 60 })));
+        let first = request().await.expect_status(200);
         assert_eq!(first.rows().len(), 1);
-        let again = ask().await.expect_status(200);
+        let again = request().await.expect_status(200);
         assert_eq!(again["data"][0]["lease"], first["data"][0]["lease"]);
         assert_eq!(again.rows().len(), 1);
         assert_eq!(lease_next(&world, json!({ "limit": 10 })).await.len(), 1);
     }
 
-    async fn whoever_waits_is_woken_by_a_message(world) {
+    async fn a_waiting_next_call_returns_when_a_message_arrives(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let body = json!({ "wait": 30, "holder": "waits" });
-        let waits = world.post("/v1/inboxes/a@agents.test/next", &body);
+        let waiting_call = world.post("/v1/inboxes/a@agents.test/next", &body);
         let arrives = async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             world.receive_message(TestMail::default()).await
         };
-        let (taken, message) = tokio::time::timeout(Duration::from_secs(20), Box::pin(async { tokio::join!(waits, arrives) }))
+        let (taken, message) = tokio::time::timeout(Duration::from_secs(20), Box::pin(async { tokio::join!(waiting_call, arrives) }))
             .await
             .unwrap();
         assert_eq!(taken.expect_status(200)["data"][0]["message"]["id"], message["id"]);

@@ -1,5 +1,5 @@
-//! What the listener refuses before the API sees it: foreign hosts and origins, guessed keys, slow bodies; and the headers
-//! of every answer.
+//! What the listener refuses before the API sees it: foreign hosts and origins, guessed API keys and slow bodies. Also
+//! the security headers of every response.
 
 use serde_json::{Value, json};
 use std::{
@@ -17,7 +17,7 @@ use crate::binary::{CliFixture, SpawnedServer};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// An answer with its headers.
+/// A response with its headers.
 struct RawResponse {
     status: u16,
     headers: BTreeMap<String, String>,
@@ -26,7 +26,7 @@ struct RawResponse {
 
 impl RawResponse {
     fn parse(text: &str) -> Self {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text:?}"));
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         let pair = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -42,7 +42,7 @@ fn socket_addr(server: &SpawnedServer) -> SocketAddr {
     server.url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-/// One call with exactly these headers.
+/// Makes one call with exactly these headers.
 async fn raw_request(server: &SpawnedServer, line: &str, headers: &[(&str, &str)]) -> RawResponse {
     let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
     let mut stream = TcpStream::connect(socket_addr(server)).await.unwrap();
@@ -53,16 +53,16 @@ async fn raw_request(server: &SpawnedServer, line: &str, headers: &[(&str, &str)
 }
 
 #[tokio::test]
-async fn a_foreign_host_is_refused_and_told_what_to_set() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[("MAILONCE_HTTP_HOSTS", "mailonce,Mail.internal")]).await;
+async fn a_foreign_host_is_refused_with_the_setting_to_change() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[("MAILONCE_HTTP_HOSTS", "mailonce,Mail.internal")]).await;
     let bearer = format!("Bearer {}", server.api_key);
     for (line, host, status) in [
         ("GET /v1/emails", "127.0.0.1:6245", 200),
         ("GET /v1/emails", "localhost", 200),
         ("GET /v1/emails", "mailonce:8080", 200),
         ("GET /v1/emails", "mail.internal", 200),
-        // A name of the attacker's that leads to this machine.
+        // DNS rebinding: an attacker's name that resolves to this machine.
         ("GET /v1/emails", "rebind.evil.example.com", 421),
         ("GET /docs", "rebind.evil.example.com", 421),
         ("GET /nothing", "rebind.evil.example.com", 421),
@@ -85,10 +85,10 @@ async fn a_foreign_host_is_refused_and_told_what_to_set() {
     assert_eq!(raw_request(&server, "GET /v1/emails", &[("Authorization", &bearer)]).await.status, 421);
 }
 
-/// A server whose public URL is that of a proxy.
-async fn start_behind_proxy(desk: &CliFixture) -> SpawnedServer {
+/// Starts a server whose public URL is that of a proxy.
+async fn start_behind_proxy(cli: &CliFixture) -> SpawnedServer {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut command = desk.command(&["dev", "--http", &free.to_string()]);
+    let mut command = cli.command(&["dev", "--http", &free.to_string()]);
     let key = "a-key-of-this-test-alone";
     let env = [("MAILONCE_HTTP_PUBLIC_URL", "https://mail.example.com"), ("MAILONCE_API_KEY", key)];
     let mut server = SpawnedServer::spawn(command.envs(env));
@@ -98,9 +98,9 @@ async fn start_behind_proxy(desk: &CliFixture) -> SpawnedServer {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
-    let desk = CliFixture::new();
-    let server = start_behind_proxy(&desk).await;
+async fn a_foreign_origin_can_neither_read_nor_change_anything() {
+    let cli = CliFixture::new();
+    let server = start_behind_proxy(&cli).await;
     let bearer = format!("Bearer {}", server.api_key);
     let with_key = ("Authorization", bearer.as_str());
     for (line, origin, key, status) in [
@@ -125,9 +125,9 @@ async fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
 }
 
 #[tokio::test]
-async fn every_answer_has_headers_that_browsers_heed() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn every_response_has_security_headers() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     for (path, host) in [
         ("/v1/emails", "localhost"),
         ("/docs", "localhost"),
@@ -140,23 +140,23 @@ async fn every_answer_has_headers_that_browsers_heed() {
         assert_eq!(headers["referrer-policy"], "no-referrer", "{path}");
         assert_eq!(headers["cross-origin-resource-policy"], "same-origin", "{path}");
         assert_eq!(headers["cache-control"], "no-store", "{path}");
-        assert!(!headers.contains_key("strict-transport-security"), "this is no TLS");
+        assert!(!headers.contains_key("strict-transport-security"), "no HSTS without TLS");
     }
     let docs = raw_request(&server, "GET /docs", &[("Host", "localhost")]).await.headers;
     assert!(docs["content-security-policy"].contains("frame-ancestors 'none'"), "{docs:?}");
 }
 
 #[tokio::test]
-async fn guessing_keys_is_stopped_and_hurts_nobody_else() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+async fn guessing_api_keys_is_rate_limited_per_address() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
     let bearer = format!("Bearer {}", server.api_key);
     let from = async |address: &str, bearer: &str| {
         let headers = [("Host", "localhost"), ("X-Forwarded-For", address), ("Authorization", bearer)];
         raw_request(&server, "GET /v1/emails", &headers).await
     };
     for n in 0..20 {
-        // Whatever it writes in front, the proxy appends the address it comes from.
+        // The proxy appends the real client address to whatever the client sends.
         let forged = format!("192.0.2.{n}, 198.51.100.7");
         assert_eq!(from(&forged, &format!("Bearer mo_guess_{n}")).await.status, 401, "{n}");
     }
@@ -164,27 +164,31 @@ async fn guessing_keys_is_stopped_and_hurts_nobody_else() {
     assert_eq!((refused.status, refused.code()), (429, "too_many_failures"), "{}", refused.body);
     let seconds: u64 = refused.headers["retry-after"].parse().unwrap();
     assert!((1..=60).contains(&seconds), "{seconds}");
-    assert_eq!(from("198.51.100.7", "").await.status, 429, "without a key, too");
+    assert_eq!(from("198.51.100.7", "").await.status, 429, "also without an API key");
     assert_eq!(from("198.51.100.8", "Bearer mo_guess").await.status, 401, "another address");
-    assert_eq!(from("198.51.100.8", &bearer).await.status, 200, "another caller");
-    assert_eq!(from("198.51.100.7", &bearer).await.status, 200, "a key that was valid before");
+    assert_eq!(from("198.51.100.8", &bearer).await.status, 200, "a valid key from another address");
+    assert_eq!(
+        from("198.51.100.7", &bearer).await.status,
+        200,
+        "a key that was accepted before, from the limited address"
+    );
     let resend = [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer re_x")];
     assert_eq!(raw_request(&server, "GET /compat/resend/emails", &resend).await.status, 429);
     assert_eq!(raw_request(&server, "POST /mcp", &resend).await.status, 429);
 }
 
 #[tokio::test]
-async fn a_key_counts_only_at_its_own_addresses() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
-    let make = async |by: &str, from: &str, about: Value| {
+async fn an_api_key_works_only_from_its_allowed_addresses() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+    let create_key = async |by: &str, from: &str, request: Value| {
         let bearer = format!("Bearer {by}");
         let headers =
             [("content-type", "application/json"), ("authorization", bearer.as_str()), ("x-forwarded-for", from)];
-        server.call("POST", "/v1/api-keys", &headers, &about.to_string()).await
+        server.call("POST", "/v1/api-keys", &headers, &request.to_string()).await
     };
-    let about = json!({ "name": "office", "scopes": ["read", "admin"], "allow_ips": ["198.51.100.0/24"] });
-    let (_, made) = make(&server.api_key, "203.0.113.9", about).await;
+    let request = json!({ "name": "office", "scopes": ["read", "admin"], "allow_ips": ["198.51.100.0/24"] });
+    let (_, made) = create_key(&server.api_key, "203.0.113.9", request).await;
     let office = made["api_key"].as_str().unwrap();
     let bearer = format!("Bearer {office}");
     let from = async |line: &str, address: &str| {
@@ -195,35 +199,35 @@ async fn a_key_counts_only_at_its_own_addresses() {
     for line in ["GET /v1/emails", "GET /v1/events/stream", "POST /v1/emails"] {
         let refused = from(line, "203.0.113.9").await;
         assert_eq!((refused.status, refused.code()), (403, "ip_not_allowed"), "{line} {}", refused.body);
-        // What a caller writes in front of its own address does not help.
+        // A forged address in front of the real one does not help.
         assert_eq!(from(line, "198.51.100.7, 203.0.113.9").await.status, 403, "{line}");
     }
     assert_eq!(from("GET /compat/resend/emails", "203.0.113.9").await.status, 401);
     assert_eq!(from("POST /mcp", "203.0.113.9").await.status, 403);
-    // A refusal is no guess of a key, so that the key counts as before.
+    // These refusals are not counted as failed authentications.
     for _ in 0..25 {
         assert_eq!(from("GET /v1/emails", "203.0.113.9").await.status, 403);
     }
     assert_eq!(from("GET /v1/emails", "198.51.100.7").await.status, 200);
-    // Nor does it make a key that counts elsewhere.
+    // The key cannot create a key with wider addresses.
     for (allow_ips, status) in [
         (json!([]), 403),
         (json!(["0.0.0.0/0"]), 403),
         (json!(["198.51.100.7", "203.0.113.9"]), 403),
         (json!(["198.51.100.128/25"]), 201),
     ] {
-        let about = json!({ "name": "more", "scopes": ["read"], "allow_ips": allow_ips });
-        let (answered, body) = make(office, "198.51.100.7", about).await;
-        assert_eq!(answered, status, "{allow_ips} {body}");
+        let request = json!({ "name": "more", "scopes": ["read"], "allow_ips": allow_ips });
+        let (response_status, body) = create_key(office, "198.51.100.7", request).await;
+        assert_eq!(response_status, status, "{allow_ips} {body}");
     }
 }
 
 #[tokio::test]
-async fn addresses_that_callers_write_themselves_do_not_count() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "10.0.0.0/8")]).await;
+async fn forwarded_addresses_from_untrusted_peers_are_ignored() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "10.0.0.0/8")]).await;
     for n in 0..25 {
-        // The peer is this machine, which is neither trusted nor limited.
+        // The peer is loopback, which is no trusted proxy here and is never limited.
         let headers =
             [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer mo_guess")];
         assert_eq!(raw_request(&server, "GET /v1/emails", &headers).await.status, 401, "{n}");
@@ -239,14 +243,14 @@ fn non_loopback_address() -> IpAddr {
 }
 
 #[tokio::test]
-async fn an_address_has_so_many_connections_and_is_a_host_itself() {
-    let (desk, ip) = (CliFixture::new(), non_loopback_address());
+async fn connections_per_address_are_limited_and_its_own_ip_is_a_valid_host() {
+    let (cli, ip) = (CliFixture::new(), non_loopback_address());
     let key = "a-key-of-this-test-alone";
-    let mut command = desk.command(&["dev", "--http", "0.0.0.0:0"]);
+    let mut command = cli.command(&["dev", "--http", "0.0.0.0:0"]);
     let env = [("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS", "3"), ("MAILONCE_API_KEY", key)];
     let mut server = SpawnedServer::spawn(command.envs(env));
-    let greeting = server.read_stderr_until("Ctrl-C stops it.").await;
-    let url = greeting.lines().find_map(|line| line.trim().strip_prefix("API ")).unwrap().trim();
+    let banner = server.read_stderr_until("Ctrl-C stops it.").await;
+    let url = banner.lines().find_map(|line| line.trim().strip_prefix("API ")).unwrap().trim();
     let port: u16 = url.rsplit(':').next().unwrap().parse().unwrap();
     server.url = format!("http://{ip}:{port}");
     let bearer = format!("Bearer {key}");
@@ -269,11 +273,11 @@ async fn an_address_has_so_many_connections_and_is_a_host_itself() {
     assert_eq!(raw_request(&server, "GET /healthz", &[("Host", "x")]).await.status, 200, "loopback is not limited");
     drop(open);
     let served = async {
-        // The server notices a moment later that they are closed.
+        // The server notices the closed connections a moment later.
         loop {
             let mut stream = TcpStream::connect((ip, port)).await.unwrap();
-            let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-            if asked.is_ok() && stream.read(&mut [0]).await.is_ok_and(|read| read > 0) {
+            let written = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            if written.is_ok() && stream.read(&mut [0]).await.is_ok_and(|read| read > 0) {
                 return;
             }
             sleep(Duration::from_millis(50)).await;
@@ -283,9 +287,9 @@ async fn an_address_has_so_many_connections_and_is_a_host_itself() {
 }
 
 #[tokio::test]
-async fn a_body_that_trickles_is_refused_after_the_grace() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn a_body_that_trickles_in_is_refused_with_408() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let mut stream = TcpStream::connect(socket_addr(&server)).await.unwrap();
     let head = format!(
         "POST /v1/emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
@@ -305,8 +309,8 @@ async fn a_body_that_trickles_is_refused_after_the_grace() {
         }
     };
     let read = tokio::select! {
-        read = timeout(TIMEOUT, reading.read(&mut answer)) => read.expect("it waits for ever").unwrap(),
-        () = trickle => unreachable!("it never ends"),
+        read = timeout(TIMEOUT, reading.read(&mut answer)) => read.expect("no timeout response").unwrap(),
+        () = trickle => unreachable!("the writer loops forever"),
     };
     let took = began.elapsed().as_secs();
     let answer = RawResponse::parse(&String::from_utf8_lossy(&answer[..read]));
@@ -314,7 +318,7 @@ async fn a_body_that_trickles_is_refused_after_the_grace() {
     assert!((29..45).contains(&took), "after {took} s");
 }
 
-/// Sends a request with a body of so many bytes from an address, all but its last `held_back`, and returns the stream.
+/// Sends a request with a text of `octets` bytes from an address, without its last `held_back` bytes.
 async fn start_large_request(server: &SpawnedServer, client: &str, octets: usize, held_back: usize) -> TcpStream {
     let mail = json!({ "from": "a@mailonce.test", "to": "b@example.com", "subject": "x", "text": "y".repeat(octets) });
     let (body, key) = (mail.to_string(), &server.api_key);
@@ -324,12 +328,12 @@ async fn start_large_request(server: &SpawnedServer, client: &str, octets: usize
         body.len()
     );
     let mut stream = TcpStream::connect(socket_addr(server)).await.unwrap();
-    // Where the body is refused, the rest of it may find the connection closed.
+    // When the body is refused, the connection may close before all of it is written.
     let _refused_early = stream.write_all(format!("{head}{}", &body[..body.len() - held_back]).as_bytes()).await;
     stream
 }
 
-/// The status of an answer, and its body.
+/// Reads the response to its end.
 async fn read_response(mut stream: TcpStream) -> RawResponse {
     let mut bytes = Vec::new();
     let _reset = timeout(TIMEOUT, stream.read_to_end(&mut bytes)).await.expect("no answer");
@@ -339,15 +343,15 @@ async fn read_response(mut stream: TcpStream) -> RawResponse {
 #[tokio::test]
 async fn large_bodies_of_one_address_leave_memory_for_others() {
     const MIB: usize = 1024 * 1024;
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     let limits = [("MAILONCE_HTTP_BODY_MEMORY", "100000000"), ("MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS", "50000000")];
     let env = [limits.as_slice(), &[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.1")]].concat();
-    let server = desk.start_dev(&env).await;
+    let server = cli.start_dev(&env).await;
     let held = start_large_request(&server, "192.0.2.1", 38 * MIB, 10).await;
     let is_read = |answer: &RawResponse| answer.status == 202;
     let refused = loop {
         let answer = read_response(start_large_request(&server, "192.0.2.1", 20 * MIB, 0).await).await;
-        // The first body may still be on its way.
+        // The first body may not have arrived yet.
         if !is_read(&answer) {
             break answer;
         }
@@ -363,5 +367,5 @@ async fn large_bodies_of_one_address_leave_memory_for_others() {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(TIMEOUT, freed).await.expect("the memory of a request that ended is not given back");
+    timeout(TIMEOUT, freed).await.expect("the memory of a finished request is not released");
 }

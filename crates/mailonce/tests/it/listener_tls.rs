@@ -1,4 +1,4 @@
-//! TLS on the HTTP listener: protocols by ALPN, certificates that are replaced while requests run, and foreign clients.
+//! TLS on the HTTP listener: ALPN, certificates that are replaced while requests run, and curl as a client.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -27,29 +27,29 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(30);
 const BOTH_ALPN: [&str; 2] = ["h2", "http/1.1"];
 
-/// A server with a certificate of its own.
-async fn start_tls_server(desk: &CliFixture, pair: &TestCertificate) -> (SpawnedServer, SocketAddr) {
-    pair.write_pem_files(desk.path());
+/// Starts a server with this certificate.
+async fn start_tls_server(cli: &CliFixture, pair: &TestCertificate) -> (SpawnedServer, SocketAddr) {
+    pair.write_pem_files(cli.path());
     let env = [("MAILONCE_HTTP_TLS_CERT", "cert.pem"), ("MAILONCE_HTTP_TLS_KEY", "key.pem"), ("MAILONCE_LOG", "info")];
-    let server = desk.start_dev(&env).await;
-    let at = server.url.strip_prefix("https://").expect("the URL is of TLS").parse().unwrap();
+    let server = cli.start_dev(&env).await;
+    let at = server.url.strip_prefix("https://").expect("the URL is https").parse().unwrap();
     (server, at)
 }
 
-/// Waits until new handshakes show this certificate.
+/// Waits until new handshakes present this certificate.
 async fn wait_for_certificate(at: SocketAddr, expected: &CertificateDer<'static>, trusted: &[CertificateDer<'static>]) {
     let waiting = async {
         while peer_certificate(&tls_connect(at, &BOTH_ALPN, trusted).await.unwrap()) != *expected {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(TIMEOUT, waiting).await.expect("the new certificate is not taken up");
+    timeout(TIMEOUT, waiting).await.expect("the new certificate is not used");
 }
 
 #[tokio::test]
 async fn alpn_chooses_the_protocol() {
-    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
-    let (_server, at) = start_tls_server(&desk, &pair).await;
+    let (cli, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (_server, at) = start_tls_server(&cli, &pair).await;
     let trusted = [pair.certificate()];
     for (alpn, version) in [
         (&["h2"][..], Version::HTTP_2),
@@ -64,14 +64,14 @@ async fn alpn_chooses_the_protocol() {
             assert_eq!(json_body(answer).await["status"], "ok");
         }
     }
-    let stranger = tls_connect(at, &BOTH_ALPN, &[TestCertificate::generate().certificate()]).await;
-    assert!(stranger.is_err(), "a client trusts only its own authority");
+    let untrusting = tls_connect(at, &BOTH_ALPN, &[TestCertificate::generate().certificate()]).await;
+    assert!(untrusting.is_err(), "a client trusts only its own certificate authority");
 }
 
 #[tokio::test]
-async fn curl_speaks_http2_and_sends_an_email() {
-    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
-    let (server, at) = start_tls_server(&desk, &pair).await;
+async fn curl_sends_an_email_over_http2() {
+    let (cli, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (server, at) = start_tls_server(&cli, &pair).await;
     let curl = async |version: &str| {
         let bearer = format!("Authorization: Bearer {}", server.api_key);
         let mail = r#"{"from":"agent@mailonce.test","to":"ada@example.com","subject":"Hi","text":"One."}"#;
@@ -79,7 +79,7 @@ async fn curl_speaks_http2_and_sends_an_email() {
             .args([version, "-sS", "--cacert", "cert.pem", "-w", " %{http_version} %{http_code}"])
             .args(["-H", &bearer, "-H", "Content-Type: application/json", "-H", "Idempotency-Key: k", "-d", mail])
             .arg(format!("https://localhost:{}/v1/emails", at.port()))
-            .current_dir(desk.path())
+            .current_dir(cli.path())
             .output();
         let output = timeout(TIMEOUT, output).await.unwrap().expect("curl is installed");
         assert!(output.status.success(), "{output:?}");
@@ -91,16 +91,19 @@ async fn curl_speaks_http2_and_sends_an_email() {
     assert!(again.ends_with(" 1.1 200") && again.contains(r#""outcome":"replayed""#), "{again}");
 }
 
-/// Opens connections and asks until it is stopped. Nothing may fail.
+/// Opens connections and sends requests until stopped. Nothing may fail.
 async fn request_until_stopped(
     at: SocketAddr,
     trusted: Vec<CertificateDer<'static>>,
     stop: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        let alpn =
-            if asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { &BOTH_ALPN[..] } else { &BOTH_ALPN[1..] };
+        let alpn = if request_count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            &BOTH_ALPN[..]
+        } else {
+            &BOTH_ALPN[1..]
+        };
         let mut client =
             AlpnClient::handshake(tls_connect(at, alpn, &trusted).await.expect("a handshake failed")).await;
         for _ in 0..3 {
@@ -111,12 +114,14 @@ async fn request_until_stopped(
 
 #[tokio::test]
 async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
-    let (desk, first, second) = (CliFixture::new(), TestCertificate::generate(), TestCertificate::generate());
-    let (_server, at) = start_tls_server(&desk, &first).await;
+    let (cli, first, second) = (CliFixture::new(), TestCertificate::generate(), TestCertificate::generate());
+    let (_server, at) = start_tls_server(&cli, &first).await;
     let trusted = vec![first.certificate(), second.certificate()];
-    let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stop, request_count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..4)
-        .map(|_| tokio::spawn(request_until_stopped(at, trusted.clone(), Arc::clone(&stop), Arc::clone(&asked))))
+        .map(|_| {
+            tokio::spawn(request_until_stopped(at, trusted.clone(), Arc::clone(&stop), Arc::clone(&request_count)))
+        })
         .collect();
     let mut old = Vec::new();
     for alpn in [&BOTH_ALPN[..], &BOTH_ALPN[1..]] {
@@ -124,13 +129,13 @@ async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
         assert_eq!(peer_certificate(&stream), first.certificate());
         old.push(AlpnClient::handshake(stream).await);
     }
-    second.write_pem_files(desk.path());
+    second.write_pem_files(cli.path());
     wait_for_certificate(at, &second.certificate(), &trusted).await;
     for client in &mut old {
         assert_eq!(client.get("/healthz").await.expect("an old connection ended").status(), 200);
     }
-    let before = asked.load(Ordering::Relaxed);
-    while asked.load(Ordering::Relaxed) < before + 8 {
+    let before = request_count.load(Ordering::Relaxed);
+    while request_count.load(Ordering::Relaxed) < before + 8 {
         sleep(Duration::from_millis(20)).await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -140,47 +145,47 @@ async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
 }
 
 #[tokio::test]
-async fn a_broken_pair_leaves_the_old_one_in_use_until_it_is_repaired() {
-    let (desk, first, second) = (CliFixture::new(), TestCertificate::generate(), TestCertificate::generate());
-    let (mut server, at) = start_tls_server(&desk, &first).await;
+async fn a_broken_certificate_pair_is_ignored_until_repaired() {
+    let (cli, first, second) = (CliFixture::new(), TestCertificate::generate(), TestCertificate::generate());
+    let (mut server, at) = start_tls_server(&cli, &first).await;
     let trusted = [first.certificate(), second.certificate()];
-    std::fs::write(desk.path().join("key.pem"), "no key").unwrap();
+    std::fs::write(cli.path().join("key.pem"), "no key").unwrap();
     let log = server.read_stderr_until("the previous one stays in use").await;
     assert!(log.contains("key.pem"), "{log}");
     assert_eq!(peer_certificate(&tls_connect(at, &BOTH_ALPN, &trusted).await.unwrap()), first.certificate());
-    second.write_pem_files(desk.path());
+    second.write_pem_files(cli.path());
     wait_for_certificate(at, &second.certificate(), &trusted).await;
 }
 
 #[tokio::test]
-async fn sighup_reads_the_certificate_again() {
-    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
-    let (mut server, at) = start_tls_server(&desk, &pair).await;
+async fn sighup_reloads_the_certificate() {
+    let (cli, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (mut server, at) = start_tls_server(&cli, &pair).await;
     let mut client = AlpnClient::handshake(tls_connect(at, &BOTH_ALPN, &[pair.certificate()]).await.unwrap()).await;
     assert_eq!(client.get("/healthz").await.unwrap().status(), 200);
     server.send_signal(rustix::process::Signal::HUP);
-    server.read_stderr_until("a new certificate is in use").await;
+    server.read_stderr_until("using a new certificate").await;
     assert!(tls_connect(at, &BOTH_ALPN, &[pair.certificate()]).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_client_that_never_shakes_hands_delays_nobody() {
-    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
-    let (_server, at) = start_tls_server(&desk, &pair).await;
+async fn a_client_without_a_tls_handshake_delays_no_other() {
+    let (cli, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (_server, at) = start_tls_server(&cli, &pair).await;
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(TcpStream::connect(at).await.unwrap());
     }
-    let asked = async {
+    let request_count = async {
         let mut client = AlpnClient::handshake(tls_connect(at, &BOTH_ALPN, &[pair.certificate()]).await.unwrap()).await;
         assert_eq!(client.get("/healthz").await.unwrap().status(), 200);
     };
-    timeout(Duration::from_secs(5), asked).await.expect("the others had to wait");
+    timeout(Duration::from_secs(5), request_count).await.expect("other clients had to wait");
     for stream in &mut silent {
         let ended = timeout(TIMEOUT, stream.read(&mut [0])).await.expect("still open");
         assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     }
-    // Plain HTTP is no handshake either.
+    // Plain HTTP is not answered either.
     let mut plain = TcpStream::connect(at).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
@@ -189,9 +194,9 @@ async fn a_client_that_never_shakes_hands_delays_nobody() {
 }
 
 #[tokio::test]
-async fn events_stream_over_http2_and_a_stop_ends_them() {
-    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
-    let (server, at) = start_tls_server(&desk, &pair).await;
+async fn events_stream_over_http2_and_shutdown_ends_the_stream() {
+    let (cli, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (server, at) = start_tls_server(&cli, &pair).await;
     let mut client = AlpnClient::handshake(tls_connect(at, &["h2"], &[pair.certificate()]).await.unwrap()).await;
     let to = |path: &str| Request::builder().uri(format!("https://localhost{path}"));
     let bearer = format!("Bearer {}", server.api_key);
@@ -212,14 +217,14 @@ async fn events_stream_over_http2_and_a_stop_ends_them() {
     };
     timeout(TIMEOUT, reading).await.expect("no event");
     assert!(server.terminate().await.success());
-    let rest = timeout(TIMEOUT, body.collect()).await.expect("the stream goes on");
+    let rest = timeout(TIMEOUT, body.collect()).await.expect("the stream did not end");
     assert!(rest.is_ok(), "the stream broke off: {rest:?}");
 }
 
 #[tokio::test]
-async fn a_websocket_opens_over_tls_and_every_answer_says_that_tls_is_on() {
-    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
-    let (server, at) = start_tls_server(&desk, &pair).await;
+async fn a_websocket_opens_over_tls_with_hsts() {
+    let (cli, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (server, at) = start_tls_server(&cli, &pair).await;
     let mut stream = tls_connect(at, &["http/1.1"], &[pair.certificate()]).await.unwrap();
     let request = format!(
         "GET /compat/agentmail/v0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\n\
@@ -232,7 +237,7 @@ async fn a_websocket_opens_over_tls_and_every_answer_says_that_tls_is_on() {
     let head = String::from_utf8_lossy(&answer[..read]).to_lowercase();
     assert!(head.starts_with("http/1.1 101"), "{head}");
     assert!(head.contains("strict-transport-security: max-age=31536000"), "{head}");
-    // A masked ping without content; the pong comes back as it was.
+    // A masked ping without content is answered with a pong without content.
     stream.write_all(&[0x89, 0x80, 0, 0, 0, 0]).await.unwrap();
     timeout(TIMEOUT, stream.read_exact(&mut answer[..2])).await.unwrap().unwrap();
     assert_eq!(answer[..2], [0x8a, 0]);

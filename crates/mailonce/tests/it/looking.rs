@@ -1,4 +1,4 @@
-//! Lists and single views of emails.
+//! Listing emails and reading a single one.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     world::{DAY, HOUR, World, mail, mail_with, mail_with_intent},
 };
 
-/// Five emails, an hour apart, oldest first.
+/// Sends five emails, an hour apart. Returns their ids, oldest first.
 async fn send_five_emails(world: &World) -> Vec<String> {
     let mut ids = Vec::new();
     for n in 0..5 {
@@ -34,7 +34,7 @@ over_every_engine! {
         assert_eq!(world.get("/v1/emails").await.expect_status(200).ids(), all);
     }
 
-    async fn a_page_that_is_read_on_ignores_what_came_meanwhile(world) {
+    async fn the_next_page_ignores_emails_sent_meanwhile(world) {
         let all = send_five_emails(&world).await;
         let page = world.get("/v1/emails?limit=2").await.expect_status(200);
         world.send("newer", &mail()).await.expect_status(202);
@@ -59,7 +59,7 @@ over_every_engine! {
         assert_eq!(list(&format!("since={since}&until={until}&to=r1%40x.test")).await, [] as [String; 0]);
     }
 
-    async fn a_row_of_the_list_has_what_people_look_for(world) {
+    async fn a_list_row_has_state_key_addresses_and_times(world) {
         let id = world.send("k", &mail_with(json!({ "ttl": "1d" }))).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
         let row = world.get("/v1/emails").await.expect_status(200).rows().remove(0);
@@ -100,14 +100,14 @@ over_every_engine! {
         assert_eq!(email["suppressed"], 1);
     }
 
-    async fn the_single_view_tells_the_intent(world) {
+    async fn the_single_view_shows_the_intent(world) {
         let id = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202).string_field("id");
         let email = world.email(&id).await;
         assert_eq!(email["intent"], json!({ "type": "order.confirmation", "entity": "order_1", "version": 1 }));
         assert_eq!((&email["suppressed_calls"], &email["on_unknown"]), (&json!([]), &json!("hold")));
     }
 
-    async fn a_query_that_makes_no_sense_is_refused_with_its_parameter(world) {
+    async fn an_invalid_query_is_refused_with_the_parameter_name(world) {
         let faults = [
             ("limit", "0"), ("limit", "101"), ("limit", "-1"), ("limit", "many"), ("limit", ""), ("cursor", "nonsense"),
             ("state", "flying"), ("since", "yesterday"), ("until", "2026-11-15"), ("to", "nobody"), ("key", ""),

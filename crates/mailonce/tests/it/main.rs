@@ -1,13 +1,13 @@
-//! The HTTP API and the command line, from outside: requests in, answers out, and what the ledger holds afterwards.
+//! Black-box tests of the HTTP API and the command line: requests, responses, and what the ledger holds afterwards.
 //!
-//! API tests drive the router without a socket, over the memory and the SQLite engine; the basics and the storm run
-//! over PostgreSQL too and need `MAILONCE_TEST_POSTGRES`. Tests of the command line start the real binary.
+//! API tests drive the router without a socket, over the memory and the SQLite store. The basic tests and the storm
+//! also run over PostgreSQL and need `MAILONCE_TEST_POSTGRES`. Tests of the command line start the real binary.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed, and says why")]
-#![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(clippy::expect_used, reason = "a test that cannot continue has failed, and the message says why")]
+#![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
-/// Runs each test over the memory and the SQLite engine.
+/// Runs each test over the memory and the SQLite store.
 macro_rules! over_memory_and_sqlite {
     ($($(#[$about:meta])* async fn $name:ident($world:ident) $body:block)+) => {
         $($(#[$about])* async fn $name($world: $crate::world::World) $body)+
@@ -28,7 +28,7 @@ macro_rules! over_memory_and_sqlite {
     };
 }
 
-/// Runs each test over all three engines.
+/// Runs each test over all three stores.
 macro_rules! over_every_engine {
     ($($(#[$about:meta])* async fn $name:ident($world:ident) $body:block)+) => {
         over_memory_and_sqlite! { $($(#[$about])* async fn $name($world) $body)+ }

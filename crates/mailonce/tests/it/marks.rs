@@ -1,4 +1,4 @@
-//! What a caller calls its own call: kept beside what the call did, shown, told, and never a reason for anything.
+//! Call ids: stored with the effect of the call, shown in views and events, and never used for deduplication.
 
 use serde_json::{Value, json};
 
@@ -14,12 +14,12 @@ async fn call_with_id(world: &World, call: TestRequest, id: &str) -> TestRespons
     world.call(call.header("mailonce-call-id", id)).await
 }
 
-fn timeline_contains(email: &Value, words: &str) -> bool {
-    email["timeline"].as_array().unwrap().iter().any(|fact| fact["what"] == words)
+fn timeline_contains(email: &Value, description: &str) -> bool {
+    email["timeline"].as_array().unwrap().iter().any(|entry| entry["description"] == description)
 }
 
 over_every_engine! {
-    async fn a_call_and_its_repeat_are_kept_under_their_own_names(world) {
+    async fn a_call_and_its_replay_keep_their_own_call_ids(world) {
         let send = || post("/v1/emails").json(&mail_with_intent("order_1"));
         let first = call_with_id(&world, send().header("traceparent", TRACEPARENT), "toolu_1").await.expect_status(202);
         let again = call_with_id(&world, send(), "call%201%20of%20%C3%BC").await.expect_status(200);
@@ -29,20 +29,20 @@ over_every_engine! {
         assert_eq!(email["call"], json!({ "id": "toolu_1", "traceparent": TRACEPARENT }));
         assert_eq!(email["suppressed_calls"][0]["call"], json!({ "id": "call 1 of ü" }));
         assert!(timeline_contains(&email, "accepted, call toolu_1"), "{email}");
-        assert!(timeline_contains(&email, "a repeat by http was suppressed: key_replay, call call 1 of ü"), "{email}");
+        assert!(timeline_contains(&email, "duplicate call via http suppressed (key_replay), call call 1 of ü"), "{email}");
         let events = world.events().await;
         assert_eq!(events[0]["data"]["call"], email["call"]);
         assert!(events[1..].iter().all(|event| event["data"].get("call").is_none()), "{events:?}");
     }
 
-    async fn the_same_name_of_a_call_is_no_key(world) {
+    async fn a_call_id_is_not_an_idempotency_key(world) {
         let one = call_with_id(&world, post("/v1/emails").json(&mail()), "toolu_1").await.expect_status(202);
         let other = mail_with(json!({ "subject": "Order 4822", "text": "Another matter." }));
         let two = call_with_id(&world, post("/v1/emails").json(&other), "toolu_1").await.expect_status(202);
         assert_ne!(one["id"], two["id"]);
     }
 
-    async fn answers_versions_and_items_keep_the_name_of_their_call(world) {
+    async fn replies_resends_and_batch_items_keep_their_call_id(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -62,7 +62,7 @@ over_every_engine! {
         assert_eq!(world.email(&item).await["call"]["id"], "toolu_4");
     }
 
-    async fn a_name_that_cannot_be_kept_is_refused_and_a_broken_trace_passed_over(world) {
+    async fn an_invalid_call_id_is_refused_and_an_invalid_traceparent_is_ignored(world) {
         for bad in ["a%0Ab", "\u{fc}", &"x".repeat(257)] {
             let refused = call_with_id(&world, post("/v1/emails").json(&mail_with_intent("o")), bad).await;
             refused.expect_problem(422, "invalid_field").expect_field("Mailonce-Call-Id");

@@ -1,4 +1,4 @@
-//! Equal meanings are repeats, however they are written; what has no one meaning is refused.
+//! Equivalent requests are replays, however they are written. Ambiguous requests are refused.
 
 use serde_json::json;
 
@@ -7,14 +7,14 @@ use crate::{
     world::{World, mail, mail_with},
 };
 
-/// Sends the first under a key and then each of the others, which must be repeats of it.
+/// Sends the first body with a key, then each of the others, which must be replays of it.
 async fn expect_same_email(world: &World, bodies: &[&str]) {
     let send = |body: &str| world.call(post("/v1/emails").key("one").json_bytes(body.to_owned()));
     let (first, others) = bodies.split_first().unwrap();
     let first = send(first).await.expect_status(202);
     for body in others {
         let again = send(body).await;
-        assert_eq!(again.status, 200, "{body} is no repeat: {}", again.text);
+        assert_eq!(again.status, 200, "{body} is not a replay: {}", again.text);
         assert_eq!(again["id"], first["id"], "{body}");
         assert_eq!(again["dedupe"]["payload_differs"], false, "{body}");
     }
@@ -25,14 +25,14 @@ async fn send_raw(world: &World, body: &str) -> TestResponse {
 }
 
 over_memory_and_sqlite! {
-    async fn the_order_of_members_does_not_matter(world) {
+    async fn the_order_of_json_members_does_not_matter(world) {
         expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","metadata":{"a":1,"b":2},"headers":{"X-A":"1","X-B":"2"}}"#,
             r#"{"headers":{"x-b":"2","x-a":"1"},"metadata":{"b":2,"a":1},"text":"t","to":"b@x.test","from":"a@x.test"}"#,
         ]).await;
     }
 
-    async fn one_recipient_may_be_a_text_or_a_list_in_any_case_and_order(world) {
+    async fn recipients_may_be_a_string_or_a_list_in_any_case_and_order(world) {
         expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":["b@x.test","c@müller.test"],"cc":["d@x.test"],"text":"t"}"#,
             r#"{"from":"A@X.test","to":["C@XN--MLLER-KVA.test","B@x.TEST"],"cc":"d@x.test","text":"t"}"#,
@@ -71,17 +71,17 @@ over_memory_and_sqlite! {
         ]).await;
     }
 
-    async fn a_relative_time_is_compared_as_given_whenever_it_is_said(world) {
+    async fn a_relative_time_is_compared_as_written(world) {
         let body = mail_with(json!({ "scheduled_at": "in 5 minutes" }));
         let first = world.send("k", &body).await.expect_status(202);
         world.advance_clock(60_000);
         let again = world.send("k", &mail_with(json!({ "scheduled_at": "In  5  Minutes" }))).await.expect_status(200);
         assert_eq!(again["id"], first["id"]);
         let other = world.send("k", &mail_with(json!({ "scheduled_at": "in 6 minutes" }))).await;
-        assert_eq!(other.expect_problem(422, "key_mismatch")["differs"], json!(["scheduled_at"]));
+        assert_eq!(other.expect_problem(422, "key_mismatch")["differing_fields"], json!(["scheduled_at"]));
     }
 
-    async fn numbers_may_be_written_in_several_ways(world) {
+    async fn numbers_may_be_written_in_several_notations(world) {
         expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"\u00e9","metadata":{"n":4821}}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"é","metadata":{"n":4821.0}}"#,
@@ -89,13 +89,13 @@ over_memory_and_sqlite! {
         ]).await;
     }
 
-    async fn a_text_and_a_number_are_two_meanings(world) {
+    async fn a_string_and_a_number_are_different_values(world) {
         world.send("k", &mail_with(json!({ "metadata": { "n": 1 } }))).await.expect_status(202);
         world.send("k", &mail_with(json!({ "metadata": { "n": "1" } }))).await.expect_problem(422, "key_mismatch");
         world.send("k", &mail_with(json!({ "metadata": { "n": true } }))).await.expect_problem(422, "key_mismatch");
     }
 
-    async fn integers_beyond_2_to_the_53_are_refused_on_both_sides(world) {
+    async fn integers_beyond_2_to_the_53_are_refused_positive_and_negative(world) {
         let numbers = [
             "9007199254740992", "-9007199254740992", "9223372036854775807", "-9223372036854775808",
             "18446744073709551615", "-9223372036854775809", "1e300", "123456789012345678901234567890",
@@ -114,7 +114,7 @@ over_memory_and_sqlite! {
         }
     }
 
-    async fn a_member_that_stands_twice_is_refused_wherever_it_stands(world) {
+    async fn a_duplicate_json_member_is_refused_everywhere(world) {
         let start = r#""from":"a@x.test","to":"b@x.test","text":"t""#;
         let bodies = [
             (format!(r#"{{{start},"text":"u"}}"#), "text"),
@@ -137,7 +137,7 @@ over_memory_and_sqlite! {
         world.send("k", &mail()).await.expect_status(202);
     }
 
-    async fn a_member_that_stands_twice_in_a_tag_a_ttl_or_a_batch_is_refused(world) {
+    async fn a_duplicate_json_member_in_a_tag_a_ttl_or_a_batch_is_refused(world) {
         let start = r#""from":"a@x.test","to":"b@x.test","text":"t""#;
         for more in [r#""tags":[{"name":"a","name":"b"}]"#, r#""ttl":{"class":"scheduled","interval":"1d","interval":"7d"}"#] {
             let refused = send_raw(&world, &format!("{{{start},{more}}}")).await.expect_status(400);

@@ -1,15 +1,15 @@
-//! The same key with another meaning.
+//! The same idempotency key with different content.
 
 use serde_json::{Value, json};
 
 use crate::world::{World, mail, mail_with, mail_with_intent};
 
-/// The derived key of an email that was accepted under its intent.
+/// Sends an email with an intent and returns its derived key.
 async fn send_and_get_derived_key(world: &World, body: &Value) -> String {
     world.send_without_key(body).await["dedupe"]["key"].as_str().unwrap().to_owned()
 }
 
-/// What an intent never forgives.
+/// Changes that are a mismatch even with an intent.
 fn changes_that_intents_reject() -> Vec<(&'static str, Value)> {
     vec![
         ("from", json!({ "from": "other@example.com" })),
@@ -22,12 +22,12 @@ fn changes_that_intents_reject() -> Vec<(&'static str, Value)> {
 }
 
 over_every_engine! {
-    async fn other_words_under_a_header_key_are_refused_and_the_differing_fields_and_the_original_named(world) {
+    async fn different_content_under_a_header_key_is_a_mismatch_that_names_the_fields_and_the_original(world) {
         let first = world.send("k", &mail()).await.expect_status(202);
         let other = mail_with(json!({ "subject": "Order 4822", "html": "<p>Thanks</p>" }));
         let refused = world.send("k", &other).await.expect_problem(422, "key_mismatch");
-        assert_eq!(refused["differs"], json!(["subject", "html"]));
-        assert_eq!(refused["original"], first["id"]);
+        assert_eq!(refused["differing_fields"], json!(["subject", "html"]));
+        assert_eq!(refused["original_email"], first["id"]);
         assert_eq!(refused["key"], "k");
         assert!(refused.string_field("detail").contains(&first.string_field("id")));
         assert_eq!(refused["retry"], "never");
@@ -35,7 +35,7 @@ over_every_engine! {
         world.send("k", &mail()).await.expect_status(200);
     }
 
-    async fn every_field_of_the_meaning_is_named_when_it_differs(world) {
+    async fn every_differing_content_field_is_named(world) {
         world.send("k", &mail()).await.expect_status(202);
         let others = [
             ("to", json!({ "to": ["other@example.com"] })),
@@ -49,13 +49,13 @@ over_every_engine! {
         ];
         for (field, more) in others.into_iter().chain(changes_that_intents_reject()) {
             let refused = world.send("k", &mail_with(more)).await.expect_problem(422, "key_mismatch");
-            assert_eq!(refused["differs"], json!([field]));
+            assert_eq!(refused["differing_fields"], json!([field]));
         }
     }
 
-    async fn other_words_under_an_intent_get_the_original_with_payload_differs(world) {
+    async fn different_wording_under_an_intent_returns_the_original_with_payload_differs(world) {
         let first = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(202);
-        let words = [
+        let changes = [
             json!({ "subject": "Your order" }),
             json!({ "text": "Thanks a lot!" }),
             json!({ "html": "<b>Thanks</b>" }),
@@ -64,7 +64,7 @@ over_every_engine! {
             json!({ "headers": { "X-Attempt": "2" } }),
             json!({ "from": "The agent <agent@example.com>" }),
         ];
-        for more in words {
+        for more in changes {
             let mut other = mail_with_intent("order_4821");
             for (name, value) in more.as_object().unwrap() {
                 other[name] = value.clone();
@@ -87,7 +87,7 @@ over_every_engine! {
                 other[name] = value.clone();
             }
             let refused = world.send_without_key(&other).await.expect_problem(422, "key_mismatch");
-            assert_eq!((&refused["differs"], &refused["original"]), (&json!([field]), &first["id"]));
+            assert_eq!((&refused["differing_fields"], &refused["original_email"]), (&json!([field]), &first["id"]));
         }
         assert_eq!(world.email_count().await, 1);
     }
@@ -98,16 +98,16 @@ over_every_engine! {
         other["text"] = json!("Thanks!");
         other["on_mismatch"] = json!("reject");
         let refused = world.send_without_key(&other).await.expect_problem(422, "key_mismatch");
-        assert_eq!(refused["differs"], json!(["text"]));
+        assert_eq!(refused["differing_fields"], json!(["text"]));
     }
 
-    async fn on_mismatch_first_wins_makes_a_header_key_lenient_about_words_only(world) {
+    async fn on_mismatch_first_wins_makes_a_header_key_lenient_about_wording_only(world) {
         let first = world.send("k", &mail()).await.expect_status(202);
-        let words = mail_with(json!({ "text": "Thanks!", "on_mismatch": "first_wins" }));
-        let again = world.send("k", &words).await.expect_status(200);
+        let other_text = mail_with(json!({ "text": "Thanks!", "on_mismatch": "first_wins" }));
+        let again = world.send("k", &other_text).await.expect_status(200);
         assert_eq!((&again["id"], &again["dedupe"]["payload_differs"]), (&first["id"], &json!(true)));
-        let people = mail_with(json!({ "cc": "boss@example.com", "on_mismatch": "first_wins" }));
-        world.send("k", &people).await.expect_problem(422, "key_mismatch");
+        let other_recipients = mail_with(json!({ "cc": "boss@example.com", "on_mismatch": "first_wins" }));
+        world.send("k", &other_recipients).await.expect_problem(422, "key_mismatch");
     }
 
     async fn a_header_equal_to_the_derived_key_counts_as_the_intent(world) {
@@ -136,13 +136,13 @@ over_every_engine! {
         world.send("mine", &other).await.expect_problem(422, "key_mismatch");
     }
 
-    async fn what_is_outside_the_meaning_may_change(world) {
+    async fn options_outside_the_digest_may_change(world) {
         let first = world.send("k", &mail()).await.expect_status(202);
         for more in [json!({ "ttl": "1d" }), json!({ "on_unknown": "resend" }), json!({ "transport": "sandbox" }), json!({ "on_mismatch": "reject" })] {
             let again = world.send("k", &mail_with(more)).await.expect_status(200);
             assert_eq!(again["id"], first["id"]);
         }
-        // Looked up before it is guarded: these would be refused for a new wish.
+        // A bound key is looked up before validation: a new email with these values would be refused.
         for more in [json!({ "transport": "gone" }), json!({ "distinct_token": "spent" })] {
             world.send("k", &mail_with(more)).await.expect_status(200);
         }

@@ -1,4 +1,4 @@
-//! Telling: every event reaches every endpoint that wants it, under one id, in order for each subject.
+//! Webhook delivery: every event reaches every subscribed endpoint, under one id, in order for each subject.
 
 use serde_json::{Value, json};
 use std::{
@@ -21,7 +21,7 @@ use mailonce_transport::{egress::EgressPolicy, webhook::HttpWebhookSender};
 
 const ENDPOINT_URL: &str = "https://hooks.example.com/in";
 
-/// Emails that go to the sandbox and so have two events each, in order.
+/// Sends emails to the sandbox. Each has two events, in order.
 async fn send_emails(world: &World, name: &str, count: usize) {
     for n in 0..count {
         world.send(&format!("{name}{n}"), &mail()).await.expect_status(202);
@@ -29,28 +29,28 @@ async fn send_emails(world: &World, name: &str, count: usize) {
     world.hand_off_due().await;
 }
 
-fn id_of(thing: &Value) -> &str {
-    thing["id"].as_str().unwrap()
+fn id_of(value: &Value) -> &str {
+    value["id"].as_str().unwrap()
 }
 
-/// Fails unless what was taken holds every event once, in order for each subject, and each under one id of its own.
+/// Fails unless the receiver accepted every event once, in order for each subject, and each under its own id.
 fn expect_each_event_once_in_order(receiver: &ScriptedReceiver, events: &[Value]) {
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for event in receiver.accepted_events() {
         let (about, seq) = (event["about"]["id"].as_str().unwrap().to_owned(), event["seq"].as_u64().unwrap());
-        assert!(seen.insert(seq), "event {seq} was taken twice");
+        assert!(seen.insert(seq), "event {seq} was accepted twice");
         let before = last.insert(about, seq).unwrap_or(0);
         assert!(before < seq, "event {seq} came after {before} of the same subject");
     }
     assert_eq!(seen, (1..=events.len() as u64).collect());
-    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut ids_by_event: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (post, _) in receiver.posts() {
         let event: Value = serde_json::from_slice(&post.body).unwrap();
-        names.entry(id_of(&event).to_owned()).or_default().insert(post.id);
+        ids_by_event.entry(id_of(&event).to_owned()).or_default().insert(post.id);
     }
-    assert!(names.values().all(|ids| ids.len() == 1), "{names:?}");
-    assert_eq!(names.values().flatten().collect::<BTreeSet<_>>().len(), events.len());
+    assert!(ids_by_event.values().all(|ids| ids.len() == 1), "{ids_by_event:?}");
+    assert_eq!(ids_by_event.values().flatten().collect::<BTreeSet<_>>().len(), events.len());
 }
 
 async fn notice_state_counts(world: &World, endpoint: &Value) -> BTreeMap<String, usize> {
@@ -70,7 +70,7 @@ async fn notice_state_counts(world: &World, endpoint: &Value) -> BTreeMap<String
 }
 
 over_every_engine! {
-    async fn every_event_is_told_as_the_list_shows_it(world) {
+    async fn every_event_is_delivered_as_the_list_shows_it(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(200));
         let world = world.with_notifier(receiver.clone()).await;
         send_emails(&world, "before", 1).await;
@@ -79,17 +79,17 @@ over_every_engine! {
         world.engine.deliver_due_notices().await;
         world.engine.deliver_due_notices().await;
         let events = world.events().await;
-        let mut told = receiver.accepted_events();
-        told.sort_by_key(|event| event["seq"].as_u64());
-        assert_eq!(told, events[2..], "from the next event on, in the same words");
+        let mut delivered = receiver.accepted_events();
+        delivered.sort_by_key(|event| event["seq"].as_u64());
+        assert_eq!(delivered, events[2..], "the endpoint receives later events exactly as the list shows them");
         let (post, _) = receiver.posts().remove(0);
         assert_eq!((post.url.as_str(), post.timestamp_s, post.secrets.len()), (ENDPOINT_URL, world.engine.now().0 / 1000, 1));
         assert_eq!(notice_state_counts(&world, &endpoint).await, BTreeMap::from([("delivered".to_owned(), 6)]));
         let notice = world.get(&format!("/v1/notices/{}", post.id)).await.expect_status(200);
-        assert_eq!((&notice["attempts"], &notice["log"][0]["status"]), (&json!(1), &json!(200)));
+        assert_eq!((&notice["attempt_count"], &notice["attempts"][0]["status"]), (&json!(1), &json!(200)));
     }
 
-    async fn an_endpoint_hears_of_what_it_wants_and_from_where_it_wants(world) {
+    async fn an_endpoint_receives_the_subscribed_types_from_its_cursor_on(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(204));
         let world = world.with_notifier(receiver.clone()).await;
         send_emails(&world, "k", 2).await;
@@ -99,7 +99,7 @@ over_every_engine! {
         assert_eq!(kinds, ["email.sent", "email.sent"]);
     }
 
-    async fn a_week_of_silence_loses_nothing(world) {
+    async fn an_endpoint_down_for_a_week_loses_no_event(world) {
         let up = Arc::new(AtomicBool::new(false));
         let is_up = Arc::clone(&up);
         let receiver = ScriptedReceiver::new(move |post| match post.timestamp_s % 3 {
@@ -126,7 +126,7 @@ over_every_engine! {
         let tries = receiver.posts().len();
         assert!(tries < 2_000, "{tries} tries in a week");
         up.store(true, Ordering::SeqCst);
-        // What was given up meanwhile is owed again before anything else is told.
+        // Dead notices are queued again before new events are delivered.
         let since = json!({ "since": begin.to_string() });
         world.post(&format!("/v1/endpoints/{}/recover", id_of(&endpoint)), &since).await.expect_status(202);
         for _ in 0..100 {
@@ -140,13 +140,13 @@ over_every_engine! {
         assert_eq!((&read["state"], &read["failing_since"]), (&json!("enabled"), &json!(null)));
     }
 
-    async fn who_asks_for_it_is_told_what_a_message_says_and_never_its_code(world) {
+    async fn include_text_adds_the_message_text_without_its_code(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(200));
-        let outside = EngineDeps { webhook_sender: receiver.clone(), local_domains: vec!["agents.test".into()], ..EngineDeps::default() };
-        let world = world.with_engine_deps(outside).await;
+        let deps = EngineDeps { webhook_sender: receiver.clone(), local_domains: vec!["agents.test".into()], ..EngineDeps::default() };
+        let world = world.with_engine_deps(deps).await;
         world.create_inbox("a").await;
-        let wanting = json!({ "url": ENDPOINT_URL, "events": ["message.received"], "bodies": true });
-        let endpoint = world.post("/v1/endpoints", &wanting).await.expect_status(201).body;
+        let request = json!({ "url": ENDPOINT_URL, "events": ["message.received"], "include_text": true });
+        let endpoint = world.post("/v1/endpoints", &request).await.expect_status(201).body;
         world.post("/v1/endpoints", &json!({ "url": "https://thin.example.com/" })).await.expect_status(201);
         let mail = "From: Shop <s@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Code\n\n\
             Hello Ann. Your verification code is 482913.\n";
@@ -160,10 +160,10 @@ over_every_engine! {
             assert_eq!(text.is_some_and(|text| text.contains("Hello Ann")), post.url == ENDPOINT_URL, "{event}");
         }
         let path = format!("/v1/endpoints/{}", id_of(&endpoint));
-        assert_eq!(world.call(patch(&path).json(&json!({ "bodies": false }))).await.expect_status(200).body["bodies"], false);
+        assert_eq!(world.call(patch(&path).json(&json!({ "include_text": false }))).await.expect_status(200).body["include_text"], false);
     }
 
-    async fn a_receiver_that_is_gone_is_disabled_and_told_of(world) {
+    async fn a_receiver_that_answers_410_is_disabled_with_an_event(world) {
         let receiver = ScriptedReceiver::new(|post| respond_with(if post.url == ENDPOINT_URL { 410 } else { 200 }));
         let world = world.with_notifier(receiver.clone()).await;
         let (gone, other) = (world.create_endpoint(ENDPOINT_URL).await, world.create_endpoint("https://other.example.com/").await);
@@ -174,7 +174,7 @@ over_every_engine! {
         assert_eq!((&read["state"], &read["reason"]), (&json!("disabled"), &json!("gone")));
         let last = world.events().await.pop().unwrap();
         assert_eq!((&last["type"], &last["about"]["id"]), (&json!("endpoint.disabled"), &gone["id"]));
-        assert_eq!(notice_state_counts(&world, &other).await["delivered"], 3, "it hears of that too");
+        assert_eq!(notice_state_counts(&world, &other).await["delivered"], 3, "the other endpoint also receives endpoint.disabled");
         let before = receiver.posts().len();
         send_emails(&world, "l", 1).await;
         world.advance_clock(DAY);
@@ -189,23 +189,23 @@ over_every_engine! {
         assert_eq!(notice_state_counts(&world, &gone).await.get("pending"), None);
     }
 
-    async fn a_paused_endpoint_rests_and_hears_everything_later(world) {
+    async fn a_paused_endpoint_receives_everything_after_it_resumes(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(200));
         let world = world.with_notifier(receiver.clone()).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
-        let turn = |what: &str| world.call(post(&format!("/v1/endpoints/{}/{what}", id_of(&endpoint))));
-        assert_eq!(turn("pause").await.expect_status(200)["state"], "paused");
+        let set_state = |action: &str| world.call(post(&format!("/v1/endpoints/{}/{action}", id_of(&endpoint))));
+        assert_eq!(set_state("pause").await.expect_status(200)["state"], "paused");
         send_emails(&world, "k", 2).await;
         world.engine.deliver_due_notices().await;
         assert_eq!(receiver.posts().len(), 0);
-        assert_eq!(turn("resume").await.expect_status(200)["state"], "enabled");
+        assert_eq!(set_state("resume").await.expect_status(200)["state"], "enabled");
         for _ in 0..3 {
             world.engine.deliver_due_notices().await;
         }
         expect_each_event_once_in_order(&receiver, &world.events().await);
     }
 
-    async fn what_a_receiver_asks_for_is_done(world) {
+    async fn abort_and_retry_after_of_a_receiver_are_honored(world) {
         let receiver = ScriptedReceiver::new(|_| {
             ReceiverAction::Respond(mailonce_core::events::webhook::WebhookResponse {
                 status: 400,
@@ -230,14 +230,14 @@ over_every_engine! {
         let before = receiver.posts().len();
         world.advance_clock(59 * MINUTE);
         world.engine.deliver_due_notices().await;
-        assert_eq!(receiver.posts().len(), before, "not before it asked");
+        assert_eq!(receiver.posts().len(), before, "no retry before Retry-After has passed");
         world.advance_clock(2 * MINUTE);
         receiver.set_script(|_| respond_with(200));
         world.engine.deliver_due_notices().await;
         assert_eq!(receiver.posts().len(), before + 1);
     }
 
-    async fn a_notice_is_told_again_under_its_id_and_once_for_a_key(world) {
+    async fn a_replayed_notice_keeps_its_id_and_is_sent_once_per_key(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(200));
         let world = world.with_notifier(receiver.clone()).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
@@ -253,17 +253,17 @@ over_every_engine! {
         world.engine.deliver_due_notices().await;
         let again: Vec<_> = receiver.posts().into_iter().skip(4).map(|(post, _)| (post.id, post.body)).collect();
         assert_eq!(again, [(first.id.clone(), first.body.clone())]);
-        let everything = json!({ "after": "0", "only": "all" });
+        let everything = json!({ "after": "0", "include": "all" });
         world.post(&format!("/v1/endpoints/{}/recover", id_of(&endpoint)), &everything).await.expect_status(202);
         for _ in 0..3 {
             world.engine.deliver_due_notices().await;
         }
         assert_eq!(receiver.posts().len(), 4 + 1 + 4);
-        for (wish, field) in
-            [(json!({}), "since"), (json!({ "since": "now" }), "since"), (json!({ "after": "0", "only": "x" }), "only")]
+        for (body, field) in
+            [(json!({}), "since"), (json!({ "since": "now" }), "since"), (json!({ "after": "0", "include": "x" }), "include")]
         {
             let path = format!("/v1/endpoints/{}/recover", id_of(&endpoint));
-            world.post(&path, &wish).await.expect_problem(422, "invalid_field").expect_field(field);
+            world.post(&path, &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
     }
 
@@ -272,7 +272,7 @@ over_every_engine! {
         let world = world.with_notifier(receiver.clone()).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
         let path = format!("/v1/endpoints/{}/rotate", id_of(&endpoint));
-        let rotated = world.post(&path, &json!({ "overlap": "1h" })).await.expect_status(200);
+        let rotated = world.post(&path, &json!({ "previous_secret_ttl": "1h" })).await.expect_status(200);
         assert_ne!(rotated["secret"], endpoint["secret"]);
         world.send("k", &mail()).await.expect_status(202);
         world.engine.deliver_due_notices().await;
@@ -281,18 +281,18 @@ over_every_engine! {
         world.engine.deliver_due_notices().await;
         let counts: Vec<usize> = receiver.posts().iter().map(|(post, _)| post.secrets.len()).collect();
         assert_eq!(counts, [2, 1]);
-        assert_eq!(receiver.posts()[0].0.secrets[0], receiver.posts()[1].0.secrets[0], "the newest first");
+        assert_eq!(receiver.posts()[0].0.secrets[0], receiver.posts()[1].0.secrets[0], "the newest secret comes first");
     }
 
     async fn one_slow_endpoint_delays_no_other(world) {
-        let bell = Arc::new(Notify::new());
-        let ring = Arc::clone(&bell);
+        let release = Arc::new(Notify::new());
+        let release_signal = Arc::clone(&release);
         let receiver =
-            ScriptedReceiver::new(move |post| if post.url == ENDPOINT_URL { ReceiverAction::WaitFor(Arc::clone(&ring)) } else { respond_with(200) });
+            ScriptedReceiver::new(move |post| if post.url == ENDPOINT_URL { ReceiverAction::WaitFor(Arc::clone(&release_signal)) } else { respond_with(200) });
         let world = world.with_notifier(receiver.clone()).await;
         world.create_endpoint(ENDPOINT_URL).await;
         let (stop, stopped) = watch::channel(false);
-        let telling = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
+        let notifier = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
         world.send("slow", &mail()).await.expect_status(202);
         world.create_endpoint("https://other.example.com/").await;
         for n in 0..20 {
@@ -300,17 +300,17 @@ over_every_engine! {
             receiver.wait_for_requests(n + 1).await;
         }
         assert!(receiver.posts().iter().all(|(post, _)| post.url != ENDPOINT_URL));
-        // As many as may be under way at first, one after the other: each answer lets another one come.
+        // The slow endpoint answers one notice at a time, and each response allows another request.
         for n in 21..=41 {
-            bell.notify_one();
+            release.notify_one();
             receiver.wait_for_requests(n).await;
         }
         stop.send_replace(true);
-        bell.notify_waiters();
-        telling.await.unwrap();
+        release.notify_waiters();
+        notifier.await.unwrap();
     }
 
-    async fn an_endpoint_is_told_as_fast_as_it_wants_and_no_faster(world) {
+    async fn an_endpoint_receives_at_most_its_rate_limit(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(200));
         let world = world.with_notifier(receiver.clone()).await;
         world.post("/v1/endpoints", &json!({ "url": ENDPOINT_URL, "rate_per_s": 5 })).await.expect_status(201);
@@ -318,27 +318,27 @@ over_every_engine! {
         for n in 0..12 {
             world.send(&format!("k{n}"), &mail()).await.expect_status(202);
         }
-        let telling = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
+        let notifier = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
         for passed in [5, 10] {
             receiver.wait_for_requests(passed).await;
-            // The clock stands still, so no more are allowed however long that takes.
+            // The test clock does not advance, so the rate limit allows no more.
             tokio::time::sleep(Duration::from_millis(450)).await;
             assert_eq!(receiver.posts().len(), passed);
             world.advance_clock(SECOND);
         }
         receiver.wait_for_requests(12).await;
         stop.send_replace(true);
-        telling.await.unwrap();
+        notifier.await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_waiting_notices_are_told_once_each() {
+async fn ten_thousand_pending_notices_are_delivered_once_each() {
     const MANY: usize = 10_000;
-    let hall = WebhookServer::start().await;
+    let webhook_server = WebhookServer::start().await;
     let webhooks = HttpWebhookSender::new(EgressPolicy::new(Vec::new(), true), &[]).unwrap();
     let world = World::sqlite().await.with_notifier(Arc::new(webhooks)).await;
-    world.create_endpoint(&format!("http://{}/in", hall.address)).await;
+    world.create_endpoint(&format!("http://{}/in", webhook_server.address)).await;
     for n in 0..MANY / 1000 {
         let batch: Vec<Value> = (0..1000)
             .map(|m| mail_with(json!({ "subject": format!("{n} {m}"), "scheduled_at": "in 1 day" })))
@@ -350,16 +350,16 @@ async fn ten_thousand_waiting_notices_are_told_once_each() {
     }
     let (stop, stopped) = watch::channel(false);
     let began = std::time::Instant::now();
-    let telling = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
-    hall.wait_for_requests(MANY).await;
+    let notifier = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
+    webhook_server.wait_for_requests(MANY).await;
     let took = began.elapsed();
     stop.send_replace(true);
-    telling.await.unwrap();
-    println!("{MANY} waiting notices were told within {took:?}");
-    let ids: BTreeSet<String> = hall
+    notifier.await.unwrap();
+    println!("{MANY} pending notices were delivered within {took:?}");
+    let ids: BTreeSet<String> = webhook_server
         .requests()
         .iter()
         .map(|request| request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).unwrap().to_owned())
         .collect();
-    assert_eq!((ids.len(), hall.requests().len()), (MANY, MANY), "each once");
+    assert_eq!((ids.len(), webhook_server.requests().len()), (MANY, MANY), "each notice is delivered once");
 }

@@ -8,18 +8,18 @@ use crate::{
 };
 
 over_every_engine! {
-    async fn an_api_key_made_under_a_key_is_shown_again_with_the_same_secret(world) {
+    async fn a_replayed_api_key_creation_shows_the_same_secret(world) {
         let call = || post("/v1/api-keys").key("make-key").json(&json!({ "name": "worker" }));
         let first = world.call(call()).await.expect_status(201);
         let again = world.call(call()).await.expect_status(200);
         assert!(again.is_replay() && !first.is_replay());
         assert_eq!((&again["id"], &again["api_key"]), (&first["id"], &first["api_key"]));
         world.call(get("/v1/emails").bearer(&first.string_field("api_key"))).await.expect_status(200);
-        let named = world.get("/v1/api-keys").await.expect_status(200).rows().iter().filter(|key| key["name"] == "worker").count();
-        assert_eq!(named, 1);
+        let worker_keys = world.get("/v1/api-keys").await.expect_status(200).rows().iter().filter(|key| key["name"] == "worker").count();
+        assert_eq!(worker_keys, 1);
     }
 
-    async fn a_team_made_under_a_key_is_shown_again_with_the_same_secret(world) {
+    async fn a_replayed_team_creation_shows_the_same_secret(world) {
         let call = || post("/v1/teams").key("make-team").json(&json!({ "name": "other" }));
         let first = world.call(call()).await.expect_status(201);
         let again = world.call(call()).await.expect_status(200);
@@ -29,18 +29,18 @@ over_every_engine! {
         assert_eq!(world.get("/v1/teams").await.expect_status(200).rows().len(), 2);
     }
 
-    async fn a_name_belongs_to_one_team(world) {
+    async fn a_team_name_is_unique(world) {
         let call = || post("/v1/teams").key("make-team").json(&json!({ "name": "Twin" }));
         let first = world.call(call()).await.expect_status(201);
         let refused = world.call(post("/v1/teams").key("another").json(&json!({ "name": "Twin" }))).await;
         refused.expect_problem(409, "team_exists").expect_field("name");
         world.post("/v1/teams", &json!({ "name": "" })).await.expect_problem(422, "invalid_field").expect_field("name");
-        assert_eq!(world.call(call()).await.expect_status(200)["api_key"], first["api_key"], "a retry is answered as the first was");
+        assert_eq!(world.call(call()).await.expect_status(200)["api_key"], first["api_key"], "a retry gets the first response");
         world.call(post("/v1/teams").key("another").json(&json!({ "name": "Other" }))).await.expect_status(201);
         assert_eq!(world.get("/v1/teams").await.expect_status(200).rows().len(), 3);
     }
 
-    async fn a_key_whose_time_is_over_is_shown_again_to_its_retry(world) {
+    async fn a_replayed_creation_shows_an_api_key_that_has_expired(world) {
         let ends = world.timestamp_in(1_000);
         let call = || post("/v1/api-keys").key("k").json(&json!({ "name": "worker", "expires_at": ends }));
         let first = world.call(call()).await.expect_status(201);
@@ -67,10 +67,10 @@ over_every_engine! {
         assert_eq!((world.get("/v1/api-keys").await.rows().len(), world.get("/v1/teams").await.rows().len()), (2, 1));
     }
 
-    async fn the_same_call_written_otherwise_is_a_repeat(world) {
+    async fn an_equivalent_call_is_a_replay(world) {
         let call = |body: &str| post("/v1/api-keys").key("k").json_bytes(body.to_owned());
         let first = world.call(call(r#"{"name":"worker","scopes":["send"]}"#)).await.expect_status(201);
-        let again = world.call(call(r#"{ "scopes": ["send"], "name": "worker", "senders": null }"#)).await.expect_status(200);
+        let again = world.call(call(r#"{ "scopes": ["send"], "name": "worker", "allowed_senders": null }"#)).await.expect_status(200);
         assert_eq!(again["api_key"], first["api_key"]);
     }
 
@@ -85,7 +85,7 @@ over_every_engine! {
         assert_ne!(world.call(call()).await.expect_status(201)["id"], first["id"]);
     }
 
-    async fn without_a_key_each_call_makes_another_secret(world) {
+    async fn without_an_idempotency_key_each_call_creates_another_secret(world) {
         let first = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.expect_status(201);
         let second = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.expect_status(201);
         assert_ne!(first["api_key"], second["api_key"]);
@@ -101,7 +101,7 @@ over_every_engine! {
         world.send("c", &mail()).await.expect_status(202);
     }
 
-    async fn cancelling_under_a_key_repeats_and_the_key_names_nothing_else(world) {
+    async fn a_cancel_is_replayed_and_its_key_is_refused_for_other_calls(world) {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
         let (one, two) = (world.send("1", &later).await.string_field("id"), world.send("2", &later).await.string_field("id"));
         let call = |id: &str| post(&format!("/v1/emails/{id}/cancel")).key("stop");
@@ -114,7 +114,7 @@ over_every_engine! {
         assert_eq!(world.email(&two).await["state"], "scheduled");
     }
 
-    async fn operations_of_two_teams_under_the_same_key_never_meet(world) {
+    async fn the_same_key_in_two_teams_is_two_operations(world) {
         let other = world.create_team("other").await;
         let body = json!({ "name": "worker" });
         let ours = world.call(post("/v1/api-keys").key("k").json(&body)).await.expect_status(201);

@@ -1,5 +1,5 @@
-//! Transports that only some nodes have, or that nobody has any more: nothing waits in silence, nobody decides about a
-//! transport that it does not have, and what is in doubt is never moved.
+//! Transports that only some nodes have, or that no node has any more. Waiting mail is reported, a node decides nothing
+//! about transports that it does not have, and unknown handoffs are never rerouted.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -30,7 +30,7 @@ use crate::{
     world::{HOUR, MINUTE, SECOND, World, mail, mail_with},
 };
 
-/// The way of a node that has these transports. The first is the default.
+/// The dependencies of a node with these transports. The first is the default.
 fn engine_deps(transports: Vec<Arc<dyn Transport>>) -> EngineDeps {
     let default = transports.iter().take(1).map(|one| one.name().to_owned()).collect();
     EngineDeps { transports, routing: Routing { rules: Vec::new(), default }, ..EngineDeps::default() }
@@ -42,7 +42,7 @@ async fn restart_with_relays(world: World, names: &[&'static str]) -> World {
     Box::pin(world.with_engine_deps(engine_deps(relays))).await
 }
 
-/// Long enough for every engine to call what is missing orphaned.
+/// Waits long enough for a missing transport to be reported as orphaned.
 async fn detect_orphans(world: &World) {
     world.engine.run_orphan_round().await;
     world.advance_clock(limits::ORPHANED_AFTER_MS);
@@ -60,11 +60,11 @@ async fn orphan_escalations(world: &World) -> Vec<(Value, Value)> {
 }
 
 async fn readiness_notes(world: &World) -> String {
-    world.get("/readyz").await.expect_status(200).body["notes"].to_string()
+    world.get("/readyz").await.expect_status(200).body["warnings"].to_string()
 }
 
 over_every_engine! {
-    async fn mail_for_a_renamed_transport_is_reported_once_for_each_time(world) {
+    async fn mail_for_a_removed_transport_is_reported_once_per_removal(world) {
         let world = restart_with_relays(world, &["old"]).await;
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         world.engine.run_orphan_round().await;
@@ -76,10 +76,10 @@ over_every_engine! {
         }
         assert_eq!(event_count(&world, "handoff.orphaned").await, 1);
         assert_eq!(orphan_escalations(&world).await, [(json!("old"), json!("open"))]);
-        let told = readiness_notes(&world).await;
-        assert!(told.contains("no node has the transport `old`: 1 handoffs wait for it, 0 are unknown"), "{told}");
-        let figures = world.engine.render_metrics("").await;
-        assert!(figures.contains("mailonce_handoff_orphaned{transport=\"old\"} 1"), "{figures}");
+        let warnings = readiness_notes(&world).await;
+        assert!(warnings.contains("no node has the transport `old`: 1 handoffs wait for it, 0 are unknown"), "{warnings}");
+        let metrics = world.engine.render_metrics("").await;
+        assert!(metrics.contains("mailonce_handoff_orphaned{transport=\"old\"} 1"), "{metrics}");
         let listed = world.get("/v1/transports").await.expect_status(200).body["orphaned"].clone();
         assert_eq!(listed, json!([{ "name": "old", "waiting": 1, "unknown": 0 }]));
         assert_eq!(world.email(&id).await["state"], "queued");
@@ -95,9 +95,9 @@ over_every_engine! {
         assert_eq!(orphan_escalations(&world).await, [(json!("old"), json!("open")), (json!("old"), json!("moot"))]);
     }
 
-    async fn an_orphan_is_given_up_after_its_time_and_an_unknown_one_never(world) {
+    async fn an_orphaned_email_fails_after_its_time_limit_and_an_unknown_one_never(world) {
         let wired = TransportFixture::new(world, false).await;
-        let waits = wired.world.send("waits", &mail()).await.expect_status(202).string_field("id");
+        let waiting = wired.world.send("waits", &mail()).await.expect_status(202).string_field("id");
         let later = mail_with(json!({ "scheduled_at": wired.world.timestamp_in(20 * HOUR), "subject": "Later" }));
         let later = wired.world.send("later", &later).await.expect_status(202).string_field("id");
         let provider = mail_with(json!({ "transport": "provider", "subject": "Lost" }));
@@ -108,24 +108,24 @@ over_every_engine! {
 
         let world = restart_with_relays(wired.world, &["new"]).await;
         detect_orphans(&world).await;
-        assert_eq!(email_state(&world, &waits).await, "queued");
+        assert_eq!(email_state(&world, &waiting).await, "queued");
         world.advance_clock(24 * HOUR - 6 * MINUTE);
         world.engine.run_orphan_round().await;
-        assert_eq!(email_state(&world, &waits).await, "queued", "a person has the whole time to act");
+        assert_eq!(email_state(&world, &waiting).await, "queued", "an operator has the full time limit to act");
         world.advance_clock(6 * MINUTE);
         world.engine.run_orphan_round().await;
-        let failed = world.email(&waits).await;
+        let failed = world.email(&waiting).await;
         assert_eq!(failed["state"], "failed");
         assert!(failed["handoffs"][0]["reason"].as_str().unwrap().contains("no transport named `relay`"), "{failed}");
-        assert_eq!(email_state(&world, &later).await, "scheduled", "it was due for four hours only");
+        assert_eq!(email_state(&world, &later).await, "scheduled", "it has been due for only four hours");
         assert_eq!(email_state(&world, &lost).await, "unknown");
-        // A person can decide about it.
+        // The unknown one has an escalation for a person.
         world.engine.run_escalation_round().await;
-        let asked = world.get("/v1/escalations").await.expect_status(200).rows();
-        assert!(asked.iter().any(|row| row["reason"] == "unknown" && row["about"]["email"] == lost.as_str()));
+        let escalations = world.get("/v1/escalations").await.expect_status(200).rows();
+        assert!(escalations.iter().any(|row| row["reason"] == "unknown" && row["about"]["email"] == lost.as_str()));
     }
 
-    async fn an_operator_moves_what_waits_and_never_what_is_in_doubt(world) {
+    async fn rerouting_moves_waiting_handoffs_and_never_unknown_ones(world) {
         let wired = TransportFixture::new(world, false).await;
         let lost = wired.world.send("lost", &mail()).await.expect_status(202).string_field("id");
         let held = wired.lease_handoff("relay").await;
@@ -139,14 +139,14 @@ over_every_engine! {
         let world = Box::pin(wired.world.with_engine_deps(engine_deps(relays))).await;
         detect_orphans(&world).await;
 
-        let away = |to: &str| post("/v1/transports/relay/reroute").json(&json!({ "to": to }));
-        world.call(away("nowhere")).await.expect_status(422);
+        let reroute = |to: &str| post("/v1/transports/relay/reroute").json(&json!({ "to": to }));
+        world.call(reroute("nowhere")).await.expect_status(422);
         world.call(post("/v1/transports/new/reroute").json(&json!({ "to": "new" }))).await.expect_status(422);
-        let first = world.call(away("api").key("move")).await.expect_status(200).body;
-        assert_eq!(first, json!({ "from": "relay", "to": "api", "moved": 3, "left": 1, "more": false }));
-        assert_eq!(world.call(away("api").key("move")).await.expect_status(200).body, first, "a repeat gets the first answer");
-        world.call(away("new").key("move")).await.expect_status(422);
-        assert_eq!(world.call(away("api")).await.expect_status(200).body["moved"], 0);
+        let first = world.call(reroute("api").key("move")).await.expect_status(200).body;
+        assert_eq!(first, json!({ "from": "relay", "to": "api", "moved": 3, "not_moved": 1, "has_more": false }));
+        assert_eq!(world.call(reroute("api").key("move")).await.expect_status(200).body, first, "a replay gets the first response");
+        world.call(reroute("new").key("move")).await.expect_status(422);
+        assert_eq!(world.call(reroute("api")).await.expect_status(200).body["moved"], 0);
 
         assert_eq!((email_state(&world, &lost).await, handoff_transport(&world, &lost).await), ("unknown".into(), "relay".into()));
         let email = world.email(&two).await;
@@ -154,14 +154,14 @@ over_every_engine! {
         assert_eq!((email_state(&world, &later).await, handoff_transport(&world, &later).await), ("scheduled".into(), "api".into()));
         assert_eq!(event_count(&world, "handoff.rerouted").await, 2);
         world.engine.run_orphan_round().await;
-        assert_eq!(orphan_escalations(&world).await, [(json!("relay"), json!("open"))], "one is unknown there still");
+        assert_eq!(orphan_escalations(&world).await, [(json!("relay"), json!("open"))], "one handoff is still unknown");
         let rev = world.email(&lost).await["rev"].clone();
         world.post(&format!("/v1/emails/{lost}/resolve"), &json!({ "as": "abandon", "rev": rev })).await.expect_status(200);
         world.engine.run_orphan_round().await;
         assert_eq!(orphan_escalations(&world).await, [(json!("relay"), json!("moot"))]);
     }
 
-    async fn only_an_operator_reroutes(world) {
+    async fn only_an_operator_may_reroute(world) {
         let theirs = world.create_team("other").await;
         let call = post("/v1/transports/relay/reroute").json(&json!({ "to": "sandbox" })).bearer(&theirs);
         world.call(call).await.expect_status(403);
@@ -177,11 +177,11 @@ async fn handoff_transport(world: &World, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_rolling_restart_stays_quiet() {
+async fn a_rolling_restart_reports_no_orphans() {
     let world = restart_with_relays(World::postgres().await, &["relay"]).await;
     let relay = Arc::clone(&world.engine);
     world.send("k", &mail()).await.expect_status(202);
-    // The node that has the relay is away for a moment; this one never had it.
+    // The node with the relay is down for a moment. This node never had the relay.
     let world = restart_with_relays(world, &["other"]).await;
     world.engine.run_orphan_round().await;
     world.advance_clock(limits::ORPHANED_AFTER_MS - SECOND);
@@ -196,7 +196,7 @@ async fn a_rolling_restart_stays_quiet() {
     assert_eq!((event_count(&world, "handoff.orphaned").await, orphan_escalations(&world).await.len()), (0, 0));
 }
 
-/// A provider that takes a key: the answer to the first request is lost, and a repeat is taken for the first.
+/// A provider with idempotency keys: the response to the first request is lost, and a retry is deduplicated.
 #[derive(Default)]
 struct IdempotentTransport(Arc<Mutex<BTreeMap<Uuid, u32>>>);
 
@@ -205,11 +205,11 @@ struct IdempotentRequest(Uuid, Arc<Mutex<BTreeMap<Uuid, u32>>>);
 #[async_trait]
 impl PreparedHandoff for IdempotentRequest {
     async fn hand_over(self: Box<Self>) -> TransportReply {
-        let mut asked = self.1.lock().unwrap();
-        let times = asked.entry(self.0).or_default();
+        let mut request_counts = self.1.lock().unwrap();
+        let times = request_counts.entry(self.0).or_default();
         *times += 1;
         let meaning = if *times == 1 { ReplyMeaning::Unknown } else { ReplyMeaning::Accepted };
-        TransportReply::new(meaning, AttemptPhase::Final, None, "as it happens")
+        TransportReply::new(meaning, AttemptPhase::Final, None, "scripted")
     }
 }
 
@@ -242,8 +242,8 @@ impl Transport for IdempotentTransport {
         Ok(mail.mime.unwrap_or_default().to_vec())
     }
 
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        Ok(Box::new(IdempotentRequest(parcel.key, Arc::clone(&self.0))))
+    async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        Ok(Box::new(IdempotentRequest(envelope.key, Arc::clone(&self.0))))
     }
 
     async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
@@ -251,19 +251,19 @@ impl Transport for IdempotentTransport {
     }
 }
 
-/// Waits until so many emails are in a state.
+/// Waits until `many` emails are in the state `wanted`.
 async fn wait_for_states(world: &World, wanted: &str, many: usize) {
-    let there = async {
+    let reached = async {
         while world.get(&format!("/v1/emails?limit=100&state={wanted}")).await.expect_status(200).rows().len() < many {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let shown = async |world: &World| {
+    let states = async |world: &World| {
         let rows = world.get("/v1/emails?limit=100").await.expect_status(200).rows();
         rows.iter().map(|row| row["state"].to_string()).collect::<Vec<_>>()
     };
-    let in_time = tokio::time::timeout(Duration::from_secs(20), there).await.is_ok();
-    assert!(in_time, "not all are {wanted}: {:?}", shown(world).await);
+    let in_time = tokio::time::timeout(Duration::from_secs(20), reached).await.is_ok();
+    assert!(in_time, "not all are {wanted}: {:?}", states(world).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

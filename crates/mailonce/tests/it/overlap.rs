@@ -1,4 +1,4 @@
-//! One intent to several people: a later email to some of them is held.
+//! One intent to several recipients: a later email to some of them is held.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn incident_mail_to(list: &[&str]) -> Value {
     body
 }
 
-/// The state and guard of a new email to these recipients.
+/// Sends a new email to these recipients and returns its state and guard.
 async fn send_and_get_state(world: &World, list: &[&str]) -> (String, Value) {
     let answer = world.send_without_key(&incident_mail_to(list)).await.expect_status(202);
     (answer.string_field("state"), answer["guard"].clone())
@@ -39,7 +39,7 @@ over_every_engine! {
         assert_eq!(again["id"], first["id"]);
     }
 
-    async fn what_left_when_it_was_sent_again_does_not_go_to_some_of_them_once_more(world) {
+    async fn a_resent_email_still_overlaps(world) {
         let first = world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202).string_field("id");
         world.call(post(&format!("/v1/emails/{first}/cancel"))).await.expect_status(200);
         world.call(post(&format!("/v1/emails/{first}/resend")).json(&json!({}))).await.expect_status(202);
@@ -54,7 +54,7 @@ over_every_engine! {
         assert_eq!(send_and_get_state(&world, &["a@x.test", "b@x.test"]).await, held_by_overlap());
     }
 
-    async fn a_held_email_says_so_first_and_again_and_is_not_handed_over(world) {
+    async fn a_held_email_is_reported_as_held_on_every_call_and_not_handed_off(world) {
         world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
         let first = world.send_without_key(&incident_mail_to(&["a@x.test"])).await.expect_status(202);
         assert!(first.string_field("next").contains("held"), "{}", first.text);
@@ -64,7 +64,7 @@ over_every_engine! {
         assert!(again.string_field("next").contains("held"), "{}", again.text);
     }
 
-    async fn a_held_email_can_be_taken_back(world) {
+    async fn a_held_email_can_be_cancelled(world) {
         world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
         let id = world.send_without_key(&incident_mail_to(&["a@x.test"])).await.expect_status(202).string_field("id");
         world.call(post(&format!("/v1/emails/{id}/cancel"))).await.expect_status(200);
@@ -80,7 +80,7 @@ over_every_engine! {
         }
     }
 
-    async fn a_cancelled_or_forgotten_email_stands_for_nobody(world) {
+    async fn a_cancelled_or_forgotten_email_does_not_overlap(world) {
         let id = world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202).string_field("id");
         world.call(post(&format!("/v1/emails/{id}/cancel"))).await.expect_status(200);
         assert_eq!(send_and_get_state(&world, &["a@x.test"]).await, queued_without_guard());
@@ -89,7 +89,7 @@ over_every_engine! {
         assert_eq!(send_and_get_state(&world, &["a@x.test", "c@x.test"]).await, queued_without_guard());
     }
 
-    async fn the_overlap_of_two_teams_is_none(world) {
+    async fn emails_of_two_teams_do_not_overlap(world) {
         let other = world.create_team("other").await;
         world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
         let theirs = world.call(post("/v1/emails").bearer(&other).json(&incident_mail_to(&["a@x.test"]))).await.expect_status(202);

@@ -1,5 +1,5 @@
-//! Packages of other people, installed once at the versions named and kept under `target/`. Without npm or Python a test
-//! fails; none is skipped.
+//! Third-party packages, installed once in pinned versions and kept under `target/`. Without npm or Python a test fails
+//! and is not skipped.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,11 +8,11 @@ use std::{
 
 fn run_or_panic(what: &str, command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what} is needed for this test and failed: {stderr}");
 }
 
-/// Installs into a folder, once for each set of packages. Several tests may want it at a time, in several processes.
+/// Installs into a folder once per set of packages. A file lock serializes tests in several processes.
 fn install_once(folder: &str, packages: &[&str], install: impl FnOnce(&Path)) -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let (ready, wanted) = (home.join("ready"), packages.join(" "));
@@ -27,7 +27,7 @@ fn install_once(folder: &str, packages: &[&str], install: impl FnOnce(&Path)) ->
     home
 }
 
-/// A folder with packages of npm in it.
+/// Installs npm packages and returns their folder.
 pub(crate) fn install_npm(folder: &str, packages: &[&str]) -> PathBuf {
     install_once(folder, packages, |home| {
         let mut command = Command::new("npm");
@@ -35,7 +35,7 @@ pub(crate) fn install_npm(folder: &str, packages: &[&str]) -> PathBuf {
     })
 }
 
-/// A Python with packages of PyPI in it.
+/// Installs PyPI packages into a virtual environment and returns its Python.
 pub(crate) fn install_python(folder: &str, packages: &[&str]) -> PathBuf {
     let home = install_once(folder, packages, |home| {
         run_or_panic("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(home));

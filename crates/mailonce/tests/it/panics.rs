@@ -1,4 +1,4 @@
-//! Workers that panic: what they held is given back, and nothing waits for the end of the process.
+//! Workers that panic: their leases are released at once, without a restart of the process.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::world::{SECOND, World, mail};
 
-/// What a next hop does when it is spoken to, step by step.
+/// One step in the behavior of a scripted next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScriptedStep {
     PanicOnApproach,
@@ -30,7 +30,7 @@ enum ScriptedStep {
     FindOnLookUp,
 }
 
-/// A next hop that follows a plan.
+/// A next hop that follows a script.
 #[derive(Clone)]
 struct ScriptedTransport {
     steps: Arc<Mutex<VecDeque<ScriptedStep>>>,
@@ -39,15 +39,15 @@ struct ScriptedTransport {
 
 impl ScriptedTransport {
     fn next_step(&self) -> ScriptedStep {
-        self.steps.lock().unwrap().pop_front().expect("spoken to more often than planned")
+        self.steps.lock().unwrap().pop_front().expect("called more often than scripted")
     }
 
-    /// Takes the next step if it is this one.
+    /// Takes the next step if it is `wanted`.
     fn take_if_next(&self, wanted: ScriptedStep) -> bool {
-        let mut plan = self.steps.lock().unwrap();
-        let is = plan.front() == Some(&wanted);
+        let mut script = self.steps.lock().unwrap();
+        let is = script.front() == Some(&wanted);
         if is {
-            plan.pop_front();
+            script.pop_front();
         }
         is
     }
@@ -61,7 +61,7 @@ impl PreparedHandoff for ScriptedTransport {
             ScriptedStep::LoseReply => {
                 TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, "no answer")
             }
-            other => panic!("as planned: {other:?}"),
+            other => panic!("scripted panic: {other:?}"),
         }
     }
 }
@@ -96,24 +96,24 @@ impl Transport for ScriptedTransport {
     }
 
     async fn prepare(&self, _: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        assert!(!self.take_if_next(ScriptedStep::PanicOnApproach), "as planned");
+        assert!(!self.take_if_next(ScriptedStep::PanicOnApproach), "scripted panic");
         Ok(Box::new(self.clone()))
     }
 
     async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
         match self.next_step() {
             ScriptedStep::FindOnLookUp => LookUpResult::Found { remote_id: None, text: "found".into() },
-            other => panic!("as planned: {other:?}"),
+            other => panic!("scripted panic: {other:?}"),
         }
     }
 }
 
-/// Sends one mail by a next hop with this plan, and lets everything run until the mail is as it should be.
-async fn run_until_state(world: World, recovery: RecoveryMethod, plan: &[ScriptedStep], state: &str) -> World {
-    let scripted = ScriptedTransport { steps: Arc::new(Mutex::new(plan.iter().copied().collect())), recovery };
+/// Sends one mail through a next hop with this script and runs the workers until the mail has this state.
+async fn run_until_state(world: World, recovery: RecoveryMethod, script: &[ScriptedStep], state: &str) -> World {
+    let scripted = ScriptedTransport { steps: Arc::new(Mutex::new(script.iter().copied().collect())), recovery };
     let routing = Routing { rules: Vec::new(), default: vec!["scripted".into()] };
-    let outside = EngineDeps { transports: vec![Arc::new(scripted.clone())], routing, ..EngineDeps::default() };
-    let world = world.with_engine_deps(outside).await;
+    let deps = EngineDeps { transports: vec![Arc::new(scripted.clone())], routing, ..EngineDeps::default() };
+    let world = world.with_engine_deps(deps).await;
     let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
     let (stop, stopped) = watch::channel(false);
     let running = tokio::spawn(Arc::clone(&world.engine).run_handoff(stopped));
@@ -129,29 +129,29 @@ async fn run_until_state(world: World, recovery: RecoveryMethod, plan: &[Scripte
     stop.send_replace(true);
     running.await.unwrap();
     let left = scripted.steps.lock().unwrap().clone();
-    assert!(last == state && left.is_empty(), "{last}, and not done: {left:?}");
+    assert!(last == state && left.is_empty(), "state {last}, steps not done: {left:?}");
     world
 }
 
 over_every_engine! {
-    async fn a_panic_before_the_marker_queues_again(world) {
-        let plan = [ScriptedStep::PanicOnApproach, ScriptedStep::Accept];
-        let world = run_until_state(world, RecoveryMethod::None, &plan, "sent").await;
-        let figures = world.call(crate::call::get("/metrics")).await.text;
-        assert!(figures.contains("mailonce_worker_panics_total{worker=\"handoff\"} 1"), "{figures}");
+    async fn a_panic_before_the_marker_requeues_the_handoff(world) {
+        let script = [ScriptedStep::PanicOnApproach, ScriptedStep::Accept];
+        let world = run_until_state(world, RecoveryMethod::None, &script, "sent").await;
+        let metrics = world.call(crate::call::get("/metrics")).await.text;
+        assert!(metrics.contains("mailonce_worker_panics_total{worker=\"handoff\"} 1"), "{metrics}");
     }
 
-    async fn a_panic_after_the_marker_is_unknown(world) {
+    async fn a_panic_after_the_marker_leaves_the_outcome_unknown(world) {
         run_until_state(world, RecoveryMethod::None, &[ScriptedStep::PanicOnHandOver], "unknown").await;
     }
 
-    async fn a_repeat_that_panics_is_repeated_again(world) {
-        let plan = [ScriptedStep::LoseReply, ScriptedStep::PanicOnHandOver, ScriptedStep::PanicOnApproach, ScriptedStep::Accept];
-        run_until_state(world, RecoveryMethod::IdempotencyKey { window_ms: 86_400_000 }, &plan, "sent").await;
+    async fn an_idempotent_retry_that_panics_is_retried(world) {
+        let script = [ScriptedStep::LoseReply, ScriptedStep::PanicOnHandOver, ScriptedStep::PanicOnApproach, ScriptedStep::Accept];
+        run_until_state(world, RecoveryMethod::IdempotencyKey { window_ms: 86_400_000 }, &script, "sent").await;
     }
 
-    async fn a_look_up_that_panics_is_made_again(world) {
-        let plan = [ScriptedStep::LoseReply, ScriptedStep::PanicOnLookUp, ScriptedStep::FindOnLookUp];
-        run_until_state(world, RecoveryMethod::LookUp { settle_delay_ms: 60_000 }, &plan, "sent").await;
+    async fn a_look_up_that_panics_is_retried(world) {
+        let script = [ScriptedStep::LoseReply, ScriptedStep::PanicOnLookUp, ScriptedStep::FindOnLookUp];
+        run_until_state(world, RecoveryMethod::LookUp { settle_delay_ms: 60_000 }, &script, "sent").await;
     }
 }

@@ -1,4 +1,4 @@
-//! A retry of what was accepted is never refused by what changed since.
+//! A retry of an accepted email is never refused because a policy changed since.
 
 use serde_json::json;
 
@@ -27,32 +27,32 @@ over_every_engine! {
         world.call(post("/v1/emails/batch").key("b").json(&json!([mail()]))).await.expect_status(202);
     }
 
-    async fn a_retry_passes_although_keys_are_required_now(world) {
+    async fn a_retry_is_replayed_after_keys_became_required(world) {
         let keyed = world.send("k", &mail()).await.expect_status(202);
-        let meant = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202);
+        let with_intent = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202);
         require_keys(&world).await;
         assert_eq!(world.send("k", &mail()).await.expect_status(200)["id"], keyed["id"]);
-        assert_eq!(world.send_without_key(&mail_with_intent("order_1")).await.expect_status(200)["id"], meant["id"]);
+        assert_eq!(world.send_without_key(&mail_with_intent("order_1")).await.expect_status(200)["id"], with_intent["id"]);
     }
 
-    async fn a_retry_passes_although_this_credential_may_not_send_from_there(world) {
+    async fn a_retry_is_replayed_with_an_api_key_that_may_not_use_the_sender(world) {
         let first = world.send("k", &mail()).await.expect_status(202);
-        let narrow = world.create_api_key(&json!({ "name": "narrow", "senders": ["other@example.com"] })).await;
-        let again = world.call(post("/v1/emails").bearer(&narrow).key("k").json(&mail())).await.expect_status(200);
+        let restricted_key = world.create_api_key(&json!({ "name": "narrow", "allowed_senders": ["other@example.com"] })).await;
+        let again = world.call(post("/v1/emails").bearer(&restricted_key).key("k").json(&mail())).await.expect_status(200);
         assert_eq!(again["id"], first["id"]);
-        world.call(post("/v1/emails").bearer(&narrow).key("new").json(&mail())).await.expect_problem(403, "sender_not_allowed");
+        world.call(post("/v1/emails").bearer(&restricted_key).key("new").json(&mail())).await.expect_problem(403, "sender_not_allowed");
     }
 
-    async fn a_retry_passes_from_the_ledger_when_the_cache_is_cold(world) {
+    async fn a_retry_is_replayed_from_the_ledger_when_the_cache_is_cold(world) {
         let first = world.send("k", &mail_with(json!({ "transport": "sandbox" }))).await.expect_status(202);
-        let narrow = world.create_api_key(&json!({ "name": "narrow", "senders": ["other@example.com"] })).await;
+        let restricted_key = world.create_api_key(&json!({ "name": "narrow", "allowed_senders": ["other@example.com"] })).await;
         let world = Box::pin(world.restart()).await;
         let gone = mail_with(json!({ "transport": "gone" }));
-        let again = world.call(post("/v1/emails").bearer(&narrow).key("k").json(&gone)).await.expect_status(200);
+        let again = world.call(post("/v1/emails").bearer(&restricted_key).key("k").json(&gone)).await.expect_status(200);
         assert_eq!(again["id"], first["id"]);
     }
 
-    async fn a_retry_passes_although_its_time_is_past(world) {
+    async fn a_retry_is_replayed_after_its_scheduled_time(world) {
         let body = mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }));
         let first = world.send("k", &body).await.expect_status(202);
         world.advance_clock(2 * DAY);
@@ -62,11 +62,11 @@ over_every_engine! {
         assert_eq!(world.send("k", &body).await.expect_status(200)["state"], "sent");
     }
 
-    async fn a_retry_passes_although_its_time_would_be_too_far_for_a_new_wish(world) {
+    async fn a_bound_key_is_looked_up_before_the_schedule_is_validated(world) {
         let body = mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }));
         world.send("k", &body).await.expect_status(202);
         let far = mail_with(json!({ "scheduled_at": world.timestamp_in(401 * DAY) }));
-        // Looked up first: a mismatch is what it is, not a date that cannot be used.
+        // The key is looked up first, so this is a mismatch and not an invalid date.
         world.send("k", &far).await.expect_problem(422, "key_mismatch");
         world.send("new", &far).await.expect_problem(422, "invalid_field").expect_field("scheduled_at");
     }
@@ -76,7 +76,7 @@ over_every_engine! {
         assert_eq!(world.send("k", &body).await.expect_status(202)["state"], "queued");
     }
 
-    async fn a_credential_that_may_not_send_cannot_retry_either(world) {
+    async fn an_api_key_without_send_scope_cannot_retry(world) {
         world.send("k", &mail()).await.expect_status(202);
         let reader = world.create_api_key(&json!({ "name": "reader", "scopes": ["read"] })).await;
         world.call(post("/v1/emails").bearer(&reader).key("k").json(&mail())).await.expect_problem(403, "wrong_scope");

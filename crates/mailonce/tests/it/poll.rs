@@ -1,4 +1,4 @@
-//! Providers that are asked which mails came: what a lost hook would have told is told, and nothing twice.
+//! Polling providers for received mail: mail whose webhook was lost is collected, and nothing is received twice.
 
 use serde_json::{Value, json};
 
@@ -11,15 +11,15 @@ use crate::{
 const TOKEN: &str = "0123456789abcdef";
 
 async fn create_postmark_source(world: &World, provider: &FakeProvider) -> String {
-    let body = json!({ "name": "postmark", "kind": "postmark", "takes": ["inbound"], "bearer": TOKEN,
-        "api_key": API_KEY, "base_url": provider.url, "poll": "1m" });
-    world.post("/v1/sources", &body).await.expect_status(201).string_field("path")
+    let body = json!({ "name": "postmark", "kind": "postmark", "accepts": ["inbound"], "bearer_token": TOKEN,
+        "api_key": API_KEY, "base_url": provider.url, "poll_interval": "1m" });
+    world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path")
 }
 
 /// A polling source of either kind.
 async fn create_polling_source(world: &World, provider: &FakeProvider, kind: &str) -> String {
     match kind {
-        "resend" => create_resend_source(world, provider, json!({ "poll": "1m" })).await,
+        "resend" => create_resend_source(world, provider, json!({ "poll_interval": "1m" })).await,
         _ => create_postmark_source(world, provider).await,
     }
 }
@@ -33,7 +33,7 @@ async fn poll_due(world: &World) -> usize {
 }
 
 over_every_engine! {
-    async fn a_mail_whose_hook_was_lost_is_polled(world) {
+    async fn a_mail_whose_webhook_was_lost_is_polled(world) {
         let world = world.with_providers().await;
         let inbox = world.create_inbox("a").await;
         for (n, kind) in ["resend", "postmark"].into_iter().enumerate() {
@@ -52,14 +52,14 @@ over_every_engine! {
         }
     }
 
-    async fn a_mail_that_comes_by_hook_and_by_poll_is_one_message(world) {
+    async fn a_mail_received_by_webhook_and_by_poll_is_one_message(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
         let path = create_polling_source(&world, &provider, "resend").await;
         for (id, hook_first) in [("m1", true), ("m2", false)] {
             world.advance_clock(2 * MINUTE);
-            // Lists and hooks need not spell a recipient alike.
+            // The list and the webhook may spell a recipient differently.
             provider.add_mail(ProviderMail::new(id, world.timestamp_in(-SECOND), "A@Agents.Test"));
             if hook_first {
                 world.call(resend_received_webhook(&world, &path, id, "a@agents.test")).await.expect_status(200);
@@ -67,7 +67,7 @@ over_every_engine! {
             assert_eq!(poll_due(&world).await, 1, "{id}");
             if !hook_first {
                 let answer = world.call(resend_received_webhook(&world, &path, id, "a@agents.test")).await.expect_status(200);
-                assert_eq!((&answer["kept"], &answer["duplicate"]), (&json!(0), &json!(1)));
+                assert_eq!((&answer["deliveries_accepted"], &answer["deliveries_duplicate"]), (&json!(0), &json!(1)));
             }
         }
         assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 2);
@@ -77,7 +77,7 @@ over_every_engine! {
             assert_eq!(poll_due(&world).await, 0);
         }
         let rows = list_deliveries(&world).await;
-        assert_eq!((rows.len(), count), (4, 4), "what was told once is not told by every poll");
+        assert_eq!((rows.len(), count), (4, 4), "later polls create no more deliveries");
         let of = |intake: &str, state: &str| {
             rows.iter().filter(|row| row["intake"] == intake && row["state"] == state).count()
         };
@@ -85,7 +85,7 @@ over_every_engine! {
         assert!(rows.iter().filter(|row| row["state"] == "duplicate").all(|row| row["reason"] == "same_delivery"));
     }
 
-    async fn two_nodes_that_poll_do_no_harm(world) {
+    async fn concurrent_polls_collect_each_mail_once(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -95,11 +95,11 @@ over_every_engine! {
             provider.add_mail(ProviderMail::new(&format!("m{n}"), world.timestamp_in(-SECOND), "a@agents.test"));
         }
         let (one, two, three) = tokio::join!(world.engine.poll_due(), world.engine.poll_due(), world.engine.poll_due());
-        assert_eq!([one, two, three].map(Result::unwrap).iter().sum::<usize>(), 5, "one of them told");
+        assert_eq!([one, two, three].map(Result::unwrap).iter().sum::<usize>(), 5, "each mail is collected by one of the polls");
         assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 5);
     }
 
-    async fn pages_late_mails_and_old_ones(world) {
+    async fn polling_reads_all_pages_and_late_mails_and_ignores_old_ones(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -112,7 +112,7 @@ over_every_engine! {
         }
         assert_eq!(poll_due(&world).await, 7, "mail from before the source is not collected");
         world.advance_clock(2 * MINUTE);
-        // It was there before those that were seen, and appears after them.
+        // This mail is older than those already seen and appears in the list after them.
         provider.add_mail(ProviderMail::new("late", world.timestamp_in(-10 * MINUTE), "a@agents.test"));
         provider.add_mail(ProviderMail::new("new", world.timestamp_in(0), "a@agents.test"));
         assert_eq!(poll_due(&world).await, 2);
@@ -124,37 +124,37 @@ over_every_engine! {
         world.advance_clock(2 * MINUTE);
         provider.take_requested_paths();
         assert_eq!(poll_due(&world).await, 0);
-        assert_eq!(provider.take_requested_paths().len(), 2, "it looks no further back than it must");
+        assert_eq!(provider.take_requested_paths().len(), 2, "it reads no more pages than necessary");
     }
 
-    async fn failures_back_off_and_are_shown(world) {
+    async fn poll_failures_back_off_and_are_shown(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let path = create_polling_source(&world, &provider, "resend").await;
         provider.queue_faults(&[ProviderFault::Status(503), ProviderFault::TooManyRequests(600), ProviderFault::TruncatedBody, ProviderFault::CaptivePortalPage]);
         poll_due(&world).await;
-        let shown = get_source(&world, &path).await;
-        assert!(shown["last_error"].as_str().unwrap().contains("503"), "{shown}");
-        assert_eq!(shown["last_polled_at"], Value::Null);
+        let source = get_source(&world, &path).await;
+        assert!(source["last_error"].as_str().unwrap().contains("503"), "{source}");
+        assert_eq!(source["last_polled_at"], Value::Null);
         poll_due(&world).await;
         world.advance_clock(MINUTE);
         poll_due(&world).await;
-        assert_eq!(provider.take_requested_paths().len(), 2, "once for each time it was due");
+        assert_eq!(provider.take_requested_paths().len(), 2, "one request for each time it was due");
         world.advance_clock(599 * SECOND);
         poll_due(&world).await;
-        assert!(provider.take_requested_paths().is_empty(), "not before the pause it asked for is over");
-        for said in ["broke off", "no JSON"] {
+        assert!(provider.take_requested_paths().is_empty(), "no request before the requested delay has passed");
+        for expected in ["broke off", "no JSON"] {
             world.advance_clock(HOUR);
             poll_due(&world).await;
-            assert!(get_source(&world, &path).await["last_error"].as_str().unwrap().contains(said), "{said}");
+            assert!(get_source(&world, &path).await["last_error"].as_str().unwrap().contains(expected), "{expected}");
         }
         world.advance_clock(HOUR);
         poll_due(&world).await;
-        let shown = get_source(&world, &path).await;
-        assert_eq!((&shown["last_error"], &shown["last_polled_at"]), (&Value::Null, &json!(world.timestamp_in(0))));
+        let source = get_source(&world, &path).await;
+        assert_eq!((&source["last_error"], &source["last_polled_at"]), (&Value::Null, &json!(world.timestamp_in(0))));
     }
 
-    async fn a_mail_that_is_gone_when_its_turn_comes_is_dead(world) {
+    async fn a_mail_deleted_at_the_provider_before_it_is_fetched_is_dead(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -169,10 +169,10 @@ over_every_engine! {
         }
         let rows = list_deliveries(&world).await;
         assert_eq!((&rows[0]["state"], rows.len()), (&json!("dead"), 1));
-        assert!(rows[0]["trouble"].as_str().unwrap().contains("does not have"), "{rows:?}");
+        assert!(rows[0]["last_error"].as_str().unwrap().contains("does not have"), "{rows:?}");
     }
 
-    async fn files_that_postmark_keeps_to_itself_are_named(world) {
+    async fn attachments_that_postmark_withholds_are_listed_in_a_header(world) {
         let world = world.with_providers().await;
         let provider = FakeProvider::start().await;
         let inbox = world.create_inbox("a").await;
@@ -184,7 +184,7 @@ over_every_engine! {
         assert_eq!(rows.len(), 1);
         let full = world.get(&format!("/v1/messages/{}?view=full", rows[0]["id"].as_str().unwrap())).await.expect_status(200);
         assert!(full.text.contains("Hello m1"));
-        assert_eq!(full["attachments"], json!([]), "an empty file would be a lie");
+        assert_eq!(full["attachments"], json!([]), "a missing file must not appear as an empty attachment");
         assert!(full["flags"].as_array().unwrap().contains(&json!("cut")), "{}", full.text);
         let raw = world.get(&format!("/v1/messages/{}/raw", rows[0]["id"].as_str().unwrap())).await.expect_status(200);
         assert!(raw.text.contains("X-Mailonce-Missing-File: a.pdf"));

@@ -1,4 +1,4 @@
-//! Small servers of the dialects: one that keeps its contract, and ones that break it in one way each.
+//! Fake servers of the dialects: one that keeps its contract, and others that break it in one point each.
 
 use axum::{
     Router,
@@ -22,7 +22,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What a server speaks.
+/// The dialect of a fake server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FakeDialect {
     Mailonce,
@@ -48,35 +48,35 @@ impl FakeDialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContractFlaw {
     None,
-    /// Turns the first requests away, as the dialects allow.
+    /// Rate-limits the first requests, as the dialects allow.
     RateLimitsFirstRequests,
-    /// Every request is the first.
+    /// Treats every request as the first.
     ForgetsKeys,
     /// A refused request keeps its key.
     RefusalKeepsKey,
-    /// Callers at the same moment are all sent, and all told the first id.
+    /// Sends a mail for each concurrent request and answers all with the first id.
     SendsTwiceInARace,
-    /// Callers at the same moment get ids of their own.
+    /// Gives each concurrent request its own id.
     TwoIdsInARace,
-    /// Another body under the key is sent and answered like the first.
+    /// Sends a different body under the same key and answers with the first id.
     AcceptsDifferentBody,
-    /// The key is in use from the head on, and stays so when the rest does not come.
+    /// Reserves the key when the headers arrive and keeps it reserved when the body never comes.
     ReservesKeyOnHeaders,
-    /// A mail is sent, and remembered only when the caller read the answer.
+    /// Sends the mail and records the key only if the caller is still connected.
     RecordsAfterResponse,
-    /// Batches are not remembered.
+    /// Forgets the keys of batches.
     ForgetsBatchKeys,
-    /// Batches answer with the same ids in another order.
+    /// Replays the ids of a batch in another order.
     ReversesBatchIds,
-    /// Batches and single mails have keys of their own.
+    /// Keeps separate keys for batches and single mails.
     KeysPerRoute,
-    /// A key may have any length.
+    /// Accepts keys of any length.
     AcceptsAnyKeyLength,
-    /// Everything is the same mail.
+    /// Answers every request with the same id.
     SameIdForEverything,
-    /// Keys are compared with their quotes.
+    /// Compares keys with their quotes.
     KeepsKeyQuotes,
-    /// Nothing is sent.
+    /// Sends nothing.
     SendsNothing,
 }
 
@@ -86,7 +86,7 @@ struct FakeKeyBinding {
     ids: Vec<String>,
 }
 
-/// A running server.
+/// A running fake server.
 pub(crate) struct FakeDialectServer {
     dialect: FakeDialect,
     flaw: ContractFlaw,
@@ -99,17 +99,10 @@ pub(crate) struct FakeDialectServer {
 pub(crate) const FAKE_API_KEY: &str = "a-key-that-counts";
 
 impl FakeDialectServer {
-    pub(crate) async fn start(speaks: FakeDialect, flaw: ContractFlaw, sink: Option<SocketAddr>) -> Arc<Self> {
+    pub(crate) async fn start(dialect: FakeDialect, flaw: ContractFlaw, sink: Option<SocketAddr>) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let fake = Arc::new(Self {
-            dialect: speaks,
-            flaw,
-            sink,
-            keys: Mutex::default(),
-            count: AtomicU32::default(),
-            address,
-        });
+        let fake = Arc::new(Self { dialect, flaw, sink, keys: Mutex::default(), count: AtomicU32::default(), address });
         let router = Router::new().fallback(handle_request).with_state(Arc::clone(&fake));
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
@@ -128,9 +121,9 @@ impl FakeDialectServer {
         }
     }
 
-    /// The dialect's words for what went wrong.
-    fn refusal_response(&self, what: RefusalKind) -> Response {
-        let (status, name, message) = match (self.dialect, what) {
+    /// An error response in the format of the dialect.
+    fn refusal_response(&self, kind: RefusalKind) -> Response {
+        let (status, name, message) = match (self.dialect, kind) {
             (FakeDialect::Mailonce, RefusalKind::KeyMismatch) => (422, "key_mismatch", ""),
             (FakeDialect::Mailonce, RefusalKind::InvalidKey) => (400, "invalid_key", ""),
             (FakeDialect::Mailonce, RefusalKind::InvalidBody) => (422, "invalid_field", ""),
@@ -176,14 +169,14 @@ impl FakeDialectServer {
         }
     }
 
-    /// Whether a key has a fit length, by the dialect.
+    /// Whether the dialect allows a key of this length.
     fn is_key_length_valid(&self, key: &str) -> bool {
         self.dialect == FakeDialect::Agentmail
             || self.flaw == ContractFlaw::AcceptsAnyKeyLength
             || (1..=256).contains(&key.len())
     }
 
-    /// Puts a key into use, unless it is in use already.
+    /// Reserves a key. Returns false when it is already reserved.
     fn reserve_key(&self, key: &str) -> bool {
         let mut keys = self.keys.lock().unwrap();
         let free = !matches!(keys.get(key), Some(None));
@@ -191,7 +184,7 @@ impl FakeDialectServer {
         free
     }
 
-    /// Sends what a request holds, and gives it ids.
+    /// Sends the mails of a request and returns their ids.
     async fn send_mails(&self, body: &Value) -> Vec<String> {
         let one = std::slice::from_ref(body);
         let mut ids = Vec::new();
@@ -221,7 +214,7 @@ enum RefusalKind {
     NotFound,
 }
 
-/// Tells that nobody waits for the answer any more.
+/// Clears its flag when the caller no longer waits for the response.
 struct CallerWaitGuard(Arc<AtomicBool>);
 
 impl Drop for CallerWaitGuard {
@@ -263,12 +256,13 @@ async fn handle_request(State(fake): State<Arc<FakeDialectServer>>, request: Req
     if fake.flaw == ContractFlaw::KeysPerRoute {
         key = key.map(|key| format!("{key} {route}"));
     }
-    // The work goes on when the caller hangs up; whether it waits still is known all the same.
-    let waits = Arc::new(AtomicBool::new(true));
-    let waiting = CallerWaitGuard(Arc::clone(&waits));
-    let answer = tokio::spawn(async move { process_request(&fake, key, route, body, &waits).await }).await.unwrap();
-    drop(waiting);
-    answer
+    // The request is processed even when the caller disconnects. The flag tells whether it is still connected.
+    let caller_waits = Arc::new(AtomicBool::new(true));
+    let wait_guard = CallerWaitGuard(Arc::clone(&caller_waits));
+    let response =
+        tokio::spawn(async move { process_request(&fake, key, route, body, &caller_waits).await }).await.unwrap();
+    drop(wait_guard);
+    response
 }
 
 async fn read_json(body: Body) -> Option<Value> {
@@ -281,7 +275,7 @@ async fn process_request(
     key: Option<String>,
     route: String,
     body: Value,
-    waits: &AtomicBool,
+    caller_waits: &AtomicBool,
 ) -> Response {
     let batch = body.is_array();
     let remembers = fake.flaw != ContractFlaw::ForgetsKeys && !(batch && fake.flaw == ContractFlaw::ForgetsBatchKeys);
@@ -291,13 +285,13 @@ async fn process_request(
         let mut waited = 0;
         loop {
             match look_up_key(fake, key, &route, &body, valid) {
-                KeyLookup::Respond(answer) => return answer,
+                KeyLookup::Respond(response) => return response,
                 KeyLookup::SecondBody(ids) => {
                     fake.send_mails(&body).await;
                     return fake.accepted_response(&ids, batch, true);
                 }
                 KeyLookup::First => break,
-                // Only mailonce lets a twin wait; the others say so.
+                // Only mailonce lets a concurrent duplicate wait. The other dialects refuse it.
                 KeyLookup::InFlight
                     if matches!(fake.flaw, ContractFlaw::SendsTwiceInARace | ContractFlaw::TwoIdsInARace) =>
                 {
@@ -320,11 +314,11 @@ async fn process_request(
         return fake.refusal_response(RefusalKind::InvalidBody);
     }
     let mut ids = fake.send_mails(&body).await;
-    // Long enough for twins to meet, and for callers to hang up.
+    // Long enough for concurrent duplicates to meet and for callers to disconnect.
     tokio::time::sleep(Duration::from_millis(20)).await;
     let Some(key) = key else { return fake.accepted_response(&ids, batch, false) };
     let mut keys = fake.keys.lock().unwrap();
-    if fake.flaw == ContractFlaw::RecordsAfterResponse && !waits.load(Ordering::SeqCst) {
+    if fake.flaw == ContractFlaw::RecordsAfterResponse && !caller_waits.load(Ordering::SeqCst) {
         keys.remove(&key);
     } else {
         keys.insert(key, Some(FakeKeyBinding { route, body, ids: ids.clone() }));
@@ -343,7 +337,7 @@ enum KeyLookup {
     SecondBody(Vec<String>),
 }
 
-/// What a key says about a request. A new one is in use from here on.
+/// Looks up the key of a request. A new key of a valid request is reserved from here on.
 fn look_up_key(fake: &FakeDialectServer, key: &str, route: &str, body: &Value, valid: bool) -> KeyLookup {
     let mut keys = fake.keys.lock().unwrap();
     match keys.get(key) {
@@ -371,7 +365,7 @@ fn look_up_key(fake: &FakeDialectServer, key: &str, route: &str, body: &Value, v
     }
 }
 
-/// The first one's answer, once it has one.
+/// Waits for the response to the first request and returns it.
 async fn wait_for_first_response(fake: &FakeDialectServer, key: &str, batch: bool) -> Response {
     loop {
         if let Some(Some(bound)) = fake.keys.lock().unwrap().get(key) {
@@ -381,17 +375,17 @@ async fn wait_for_first_response(fake: &FakeDialectServer, key: &str, batch: boo
     }
 }
 
-/// Hands a mail to the sink by SMTP.
+/// Delivers a mail to the sink by SMTP.
 async fn deliver_to_sink(sink: SocketAddr, mail: &Value) {
     let stream = TcpStream::connect(sink).await.unwrap();
     let mut stream = BufReader::new(stream);
     let subject = mail["subject"].as_str().unwrap_or_default();
-    let letter = format!("Subject: {subject}\r\n\r\n{}\r\n.\r\n", mail["text"].as_str().unwrap_or_default());
-    let lines = ["", "HELO fake\r\n", "MAIL FROM:<a@x.test>\r\n", "RCPT TO:<b@x.test>\r\n", "DATA\r\n", &letter];
-    for said in lines {
-        stream.write_all(said.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_line(&mut answer).await.unwrap();
-        assert!(answer.starts_with('2') || answer.starts_with('3'), "{answer}");
+    let data = format!("Subject: {subject}\r\n\r\n{}\r\n.\r\n", mail["text"].as_str().unwrap_or_default());
+    let lines = ["", "HELO fake\r\n", "MAIL FROM:<a@x.test>\r\n", "RCPT TO:<b@x.test>\r\n", "DATA\r\n", &data];
+    for line in lines {
+        stream.write_all(line.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_line(&mut response).await.unwrap();
+        assert!(response.starts_with('2') || response.starts_with('3'), "{response}");
     }
 }

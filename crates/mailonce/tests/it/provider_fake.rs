@@ -1,4 +1,4 @@
-//! Providers that hold mail, on this machine: each in its own words, and misbehaving as it is told.
+//! Fake providers that store received mail, each in its own wire format, with scripted faults.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use mailonce_engine::handoff::transport_selector::EngineDeps;
@@ -16,27 +16,27 @@ use tokio::{
 
 use crate::world::World;
 
-/// The credential that it knows.
+/// The API key that the fake providers accept.
 pub(crate) const API_KEY: &str = "re_0123456789abcdef";
 
-/// What happens to one coming request.
+/// What happens to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProviderFault {
-    /// This status, in words that are the provider's.
+    /// This status, with an error body in the provider's format.
     Status(u16),
-    /// 429 with so many seconds in Retry-After.
+    /// 429 with this many seconds in Retry-After.
     TooManyRequests(u32),
-    /// Half of the answer, and the end of the connection.
+    /// Half of the response, then the connection closes.
     TruncatedBody,
-    /// Somebody else's page, with status 200.
+    /// A captive portal's HTML page, with status 200.
     CaptivePortalPage,
-    /// Another place is named.
+    /// A redirect to another host.
     Redirect,
-    /// No answer, ever.
+    /// The request is never answered.
     Stall,
 }
 
-/// A mail that it holds.
+/// A mail stored at the provider.
 #[derive(Clone, Debug)]
 pub(crate) struct ProviderMail {
     pub(crate) id: String,
@@ -44,7 +44,7 @@ pub(crate) struct ProviderMail {
     pub(crate) received_at: String,
     pub(crate) to: String,
     pub(crate) raw: String,
-    /// Whether the mail itself is given out. Else its fields.
+    /// Whether the raw mail can be fetched. Otherwise only its fields.
     pub(crate) has_raw: bool,
     pub(crate) blocked: bool,
 }
@@ -63,14 +63,14 @@ struct ProviderState {
     mails: Vec<ProviderMail>,
     faults: VecDeque<ProviderFault>,
     requested_paths: Vec<String>,
-    /// Mails of one page at the most.
+    /// The maximum number of mails per page.
     page_size: usize,
     url: String,
-    /// Where it says that mails lie, when not here.
+    /// The base of download URLs, when it is not this server.
     download_base_url: Option<String>,
 }
 
-/// A provider. It ends when it is dropped.
+/// A fake provider. It stops when it is dropped.
 pub(crate) struct FakeProvider {
     pub(crate) url: String,
     state: Arc<Mutex<ProviderState>>,
@@ -107,25 +107,25 @@ impl FakeProvider {
         self.state.lock().unwrap().mails.retain(|mail| mail.id != id);
     }
 
-    pub(crate) fn queue_faults(&self, acts: &[ProviderFault]) {
-        self.state.lock().unwrap().faults.extend(acts);
+    pub(crate) fn queue_faults(&self, faults: &[ProviderFault]) {
+        self.state.lock().unwrap().faults.extend(faults);
     }
 
-    pub(crate) fn set_page_size(&self, most: usize) {
-        self.state.lock().unwrap().page_size = most;
+    pub(crate) fn set_page_size(&self, page_size: usize) {
+        self.state.lock().unwrap().page_size = page_size;
     }
 
     pub(crate) fn set_download_url(&self, url: &str) {
         self.state.lock().unwrap().download_base_url = Some(url.into());
     }
 
-    /// The paths that were asked for since the last time.
+    /// The paths that were requested since the last call.
     pub(crate) fn take_requested_paths(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().requested_paths)
     }
 }
 
-/// The same ledger behind an engine that may ask this machine, with a domain for inboxes.
+/// Dependencies of an engine that may call this machine, with a domain for inboxes.
 pub(crate) fn engine_deps_with_collector() -> EngineDeps {
     EngineDeps {
         local_domains: vec!["agents.test".into()],
@@ -151,12 +151,12 @@ async fn serve_connection(mut stream: TcpStream, state: Arc<Mutex<ProviderState>
     }
     let head = String::from_utf8(head).unwrap();
     let target = head.split(' ').nth(1).unwrap().to_owned();
-    let act = {
+    let fault = {
         let mut state = state.lock().unwrap();
         state.requested_paths.push(target.clone());
         state.faults.pop_front()
     };
-    let (status, more, body) = match act {
+    let (status, more, body) = match fault {
         Some(ProviderFault::Stall) => std::future::pending().await,
         Some(ProviderFault::Status(status)) => (status, String::new(), error_body(status)),
         Some(ProviderFault::TooManyRequests(seconds)) => (429, format!("retry-after: {seconds}\r\n"), error_body(429)),
@@ -168,7 +168,7 @@ async fn serve_connection(mut stream: TcpStream, state: Arc<Mutex<ProviderState>
         }
     };
     let whole = body.len();
-    let sent = if matches!(act, Some(ProviderFault::TruncatedBody)) { whole / 2 } else { whole };
+    let sent = if matches!(fault, Some(ProviderFault::TruncatedBody)) { whole / 2 } else { whole };
     let head = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {whole}\r\n{more}connection: close\r\n\r\n"
     );
@@ -185,7 +185,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// A parameter of a query.
+/// A parameter of a query string.
 fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
@@ -197,7 +197,7 @@ impl ProviderState {
         let bearer = header(head, "authorization") == Some(&format!("Bearer {API_KEY}"));
         let token = header(head, "x-postmark-server-token") == Some(API_KEY);
         match parts.as_slice() {
-            // A signed address takes no other credential beside it.
+            // A signed URL refuses an additional Authorization header.
             ["raw", id] if header(head, "authorization").is_none() => self.raw_response(id),
             ["raw", _] => (400, error_body(400)),
             ["emails" | "v3", ..] if !bearer => (401, error_body(401)),
@@ -226,8 +226,8 @@ impl ProviderState {
         self.mails.iter().find(|mail| mail.id == id)
     }
 
-    fn mail_response(&self, id: &str, told: impl Fn(&ProviderMail) -> Value) -> (u16, Vec<u8>) {
-        self.find_mail(id).map_or_else(|| (404, error_body(404)), |mail| (200, told(mail).to_string().into_bytes()))
+    fn mail_response(&self, id: &str, to_json: impl Fn(&ProviderMail) -> Value) -> (u16, Vec<u8>) {
+        self.find_mail(id).map_or_else(|| (404, error_body(404)), |mail| (200, to_json(mail).to_string().into_bytes()))
     }
 
     fn raw_response(&self, id: &str) -> (u16, Vec<u8>) {

@@ -1,4 +1,4 @@
-//! Receivers of webhooks: one behind the port that a test scripts, and one behind a socket of this machine.
+//! Webhook receivers: a scripted one that implements the client port, and a real HTTP server.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -17,7 +17,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::{Notify as Bell, watch},
+    sync::{Notify, watch},
     task::JoinHandle,
 };
 
@@ -28,8 +28,8 @@ use crate::world::World;
 pub(crate) enum ReceiverAction {
     Respond(WebhookResponse),
     Disconnect,
-    /// Nothing, until the bell rings.
-    WaitFor(Arc<Bell>),
+    /// Responds once it is notified.
+    WaitFor(Arc<Notify>),
 }
 
 pub(crate) fn respond_with(status: u16) -> ReceiverAction {
@@ -38,7 +38,7 @@ pub(crate) fn respond_with(status: u16) -> ReceiverAction {
 
 type ReceiverScript = Box<dyn Fn(&OutgoingWebhook) -> ReceiverAction + Send + Sync>;
 
-/// Behind the port.
+/// A receiver that implements the webhook client port and follows a script.
 pub(crate) struct ScriptedReceiver {
     script: Mutex<ReceiverScript>,
     posts: watch::Sender<Vec<(OutgoingWebhook, bool)>>,
@@ -53,18 +53,19 @@ impl ScriptedReceiver {
         *self.script.lock().unwrap() = Box::new(script);
     }
 
-    /// Every request so far, and whether it was taken.
+    /// Every request so far, and whether it was accepted.
     pub(crate) fn posts(&self) -> Vec<(OutgoingWebhook, bool)> {
         self.posts.borrow().clone()
     }
 
-    /// What was taken, as JSON, in order.
+    /// The accepted events as JSON, in order.
     pub(crate) fn accepted_events(&self) -> Vec<Value> {
-        let took = |(post, taken): (OutgoingWebhook, bool)| taken.then(|| serde_json::from_slice(&post.body).unwrap());
-        self.posts().into_iter().filter_map(took).collect()
+        let accepted_body =
+            |(post, accepted): (OutgoingWebhook, bool)| accepted.then(|| serde_json::from_slice(&post.body).unwrap());
+        self.posts().into_iter().filter_map(accepted_body).collect()
     }
 
-    /// Waits for so many requests that were answered.
+    /// Waits until this many requests were answered.
     pub(crate) async fn wait_for_requests(&self, count: usize) {
         let mut posts = self.posts.subscribe();
         let enough = posts.wait_for(|posts| posts.len() >= count);
@@ -79,34 +80,34 @@ impl WebhookClient for ScriptedReceiver {
     }
 
     async fn post(&self, post: OutgoingWebhook) -> WebhookResult {
-        let does = (self.script.lock().unwrap())(&post);
-        let answer = match does {
+        let action = (self.script.lock().unwrap())(&post);
+        let response = match action {
             ReceiverAction::Respond(reply) => Ok(reply),
-            ReceiverAction::Disconnect => Err((WebhookError::Connect, "nobody took the connection".into())),
-            ReceiverAction::WaitFor(bell) => {
-                bell.notified().await;
+            ReceiverAction::Disconnect => Err((WebhookError::Connect, "the connection could not be opened".into())),
+            ReceiverAction::WaitFor(release) => {
+                release.notified().await;
                 Ok(WebhookResponse { status: 200, ..WebhookResponse::default() })
             }
         };
-        let taken = answer.as_ref().is_ok_and(|reply| (200..300).contains(&reply.status));
-        self.posts.send_modify(|posts| posts.push((post, taken)));
-        WebhookResult { response: answer, latency_ms: 1 }
+        let accepted = response.as_ref().is_ok_and(|reply| (200..300).contains(&reply.status));
+        self.posts.send_modify(|posts| posts.push((post, accepted)));
+        WebhookResult { response, latency_ms: 1 }
     }
 }
 
 impl World {
-    /// The same ledger with a receiver outside.
-    pub(crate) async fn with_notifier(self, notify: Arc<dyn WebhookClient>) -> Self {
-        self.with_engine_deps(EngineDeps { webhook_sender: notify, ..EngineDeps::default() }).await
+    /// The same ledger with this webhook client.
+    pub(crate) async fn with_notifier(self, webhook_client: Arc<dyn WebhookClient>) -> Self {
+        self.with_engine_deps(EngineDeps { webhook_sender: webhook_client, ..EngineDeps::default() }).await
     }
 
-    /// Makes an endpoint. The answer, with its secret.
+    /// Creates an endpoint and returns the response, with its secret.
     pub(crate) async fn create_endpoint(&self, url: &str) -> Value {
         self.post("/v1/endpoints", &json!({ "url": url })).await.expect_status(201).body
     }
 }
 
-/// Behind a socket: it takes everything.
+/// An HTTP server that accepts every webhook.
 pub(crate) struct WebhookServer {
     pub(crate) address: SocketAddr,
     requests: watch::Sender<Vec<String>>,
@@ -116,18 +117,18 @@ pub(crate) struct WebhookServer {
 impl WebhookServer {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let requests = watch::Sender::new(Vec::new());
-        let told = requests.clone();
+        let received = requests.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve_connection(stream, told.clone()));
+                tokio::spawn(serve_connection(stream, received.clone()));
             }
         });
-        Self { address: at, requests, task }
+        Self { address, requests, task }
     }
 
-    /// The head and the body of every request.
+    /// The headers and body of every request.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.borrow().clone()
     }
@@ -145,24 +146,24 @@ impl Drop for WebhookServer {
     }
 }
 
-async fn serve_connection(mut stream: TcpStream, told: watch::Sender<Vec<String>>) {
+async fn serve_connection(mut stream: TcpStream, received: watch::Sender<Vec<String>>) {
     let mut read = Vec::new();
-    let whole = |read: &[u8]| {
+    let complete_request = |read: &[u8]| {
         let text = String::from_utf8_lossy(read);
         let (head, body) = text.split_once("\r\n\r\n")?;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse().ok()?;
         (body.len() >= length).then(|| text.into_owned())
     };
     loop {
-        if let Some(request) = whole(&read) {
-            told.send_modify(|requests| requests.push(request));
+        if let Some(request) = complete_request(&read) {
+            received.send_modify(|requests| requests.push(request));
             stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await.ok();
             return;
         }
-        let mut some = [0; 4_096];
-        match stream.read(&mut some).await {
+        let mut chunk = [0; 4_096];
+        match stream.read(&mut chunk).await {
             Ok(0) | Err(_) => return,
-            Ok(count) => read.extend_from_slice(&some[..count]),
+            Ok(count) => read.extend_from_slice(&chunk[..count]),
         }
     }
 }

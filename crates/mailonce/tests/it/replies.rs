@@ -1,4 +1,4 @@
-//! Answers: one for each message, whoever asks and however often.
+//! Replies: one for each message, however many agents try and however often.
 
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ async fn get_email(world: &World, email: &str) -> Value {
 }
 
 over_every_engine! {
-    async fn an_answer_goes_where_it_belongs(world) {
+    async fn a_reply_goes_to_reply_to_with_thread_headers(world) {
         let world = world.with_inbox_domain().await;
         world.post("/v1/inboxes", &json!({ "username": "a", "name": "Agent, A" })).await.expect_status(201);
         let head = "Reply-To: Desk <desk@shop.test>\nReferences: <0@shop.test>\n".to_owned();
@@ -26,13 +26,13 @@ over_every_engine! {
         assert_eq!(email["from"], "a@agents.test");
         assert_eq!(email["to"], json!(["desk@shop.test"]));
         assert_eq!(email["subject"], "Re: Hello");
-        assert_eq!((&email["answers"], &email["thread_id"]), (&message["id"], &message["thread_id"]));
+        assert_eq!((&email["reply_to_message"], &email["thread_id"]), (&message["id"], &message["thread_id"]));
         let headers = email["headers"].clone();
         assert_eq!(headers["In-Reply-To"], "<1@shop.test>", "{email}");
         assert_eq!(headers["References"], "<0@shop.test> <1@shop.test>");
     }
 
-    async fn everybody_gets_an_answer_to_all_but_ourselves(world) {
+    async fn reply_all_goes_to_everyone_except_our_own_addresses(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.create_inbox("b").await;
@@ -44,7 +44,7 @@ over_every_engine! {
         assert_eq!((&email["to"], &email["cc"]), (&json!(["ann@shop.test", "bob@shop.test"]), &json!(["cyd@shop.test"])));
     }
 
-    async fn the_message_stands_below_the_answer_without_its_secrets(world) {
+    async fn a_quoted_message_does_not_contain_its_code(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let text = "Your verification code is 482913.";
@@ -53,13 +53,13 @@ over_every_engine! {
         let body = json!({ "text": "Thanks.", "html": "<p>Thanks.</p>", "quote": true });
         let sent = world.call(post(&reply_path(&message)).bearer(&agent).json(&body)).await.expect_status(202);
         let email = get_email(&world, &sent.string_field("id")).await;
-        let said = str_field(&email, "text");
-        assert!(said.starts_with("Thanks.\n\nOn ") && said.contains("\n> Your verification code is "), "{said}");
+        let text_body = str_field(&email, "text");
+        assert!(text_body.starts_with("Thanks.\n\nOn ") && text_body.contains("\n> Your verification code is "), "{text_body}");
         assert!(!email.to_string().contains("482913"), "{email}");
         assert!(str_field(&email, "html").contains("<blockquote>"));
     }
 
-    async fn the_same_webhook_from_50_connections_at_8_workers_is_one_mail_and_49_reasons(world) {
+    async fn fifty_replies_by_8_workers_are_one_mail_and_49_already_answered(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let raw = TestMail::default().to_raw();
@@ -76,7 +76,7 @@ over_every_engine! {
             let (answers, calls) = (Arc::clone(&answers), Arc::clone(&calls));
             workers.spawn(async move {
                 while calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 50 {
-                    // Each worker's model finds words of its own.
+                    // Each worker words its reply differently.
                     let body = json!({ "text": format!("Answer in the words of worker {worker}") });
                     let request = post(&path).json(&body).build(&secret);
                     let answer = TestResponse::from_response(router.clone().oneshot(request).await.unwrap()).await;
@@ -101,21 +101,21 @@ over_every_engine! {
         assert_eq!(email["suppressed_calls"][0]["reason"], "already_answered", "{email}");
     }
 
-    async fn the_tool_and_the_final_text_of_one_turn_are_one_mail(world) {
+    async fn the_tool_call_and_the_final_text_of_one_turn_are_one_mail(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
         let tool = world.reply(&message, "I have booked the table for eight.").await.expect_status(202);
-        // The framework sends the model's last words as well, under a key of its own.
+        // The framework also sends the model's final text, under its own key.
         let body = json!({ "text": "Done! Your table is booked." });
         let last = world.call(post(&reply_path(&message)).key("turn-1").json(&body)).await.expect_status(200);
         assert_eq!((&last["guard"], &last["id"]), (&json!("already_answered"), &tool["id"]));
         assert_eq!(world.hand_off_and_count_sent().await, 1);
         let read = world.get(&format!("/v1/messages/{}", str_field(&message, "id"))).await.expect_status(200);
-        assert_eq!((&read["state"], &read["answers"]), (&json!("answered"), &json!([tool["id"]])));
+        assert_eq!((&read["state"], &read["replies"]), (&json!("answered"), &json!([tool["id"]])));
     }
 
-    async fn a_wanted_follow_up_is_sent_once_as_well(world) {
+    async fn a_follow_up_is_sent_once(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -128,7 +128,7 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 2);
     }
 
-    async fn the_slot_is_free_again_when_the_answer_never_left(world) {
+    async fn a_message_can_be_answered_again_after_its_reply_was_cancelled(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -153,7 +153,7 @@ over_every_engine! {
         world.send("k", &crate::world::mail()).await.expect_problem(422, "key_mismatch");
     }
 
-    async fn a_newer_message_must_have_been_seen(world) {
+    async fn a_reply_is_refused_until_newer_messages_are_listed_as_seen(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let old = world.receive_message(TestMail::default()).await;
@@ -169,7 +169,7 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 2);
     }
 
-    async fn the_fourth_answer_within_minutes_is_held_and_asked_about(world) {
+    async fn the_fourth_reply_within_minutes_is_held_with_an_escalation(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let message = world.receive_message(TestMail::default()).await;
@@ -178,11 +178,11 @@ over_every_engine! {
         }
         let held = world.reply_with(&message, json!({ "text": "more", "follow_up": 3 })).await.expect_status(202);
         assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("cap")));
-        assert!(held.body.get("distinct_token").is_none(), "an agent must not release it: {}", held.text);
-        let asked = world.escalations("reason=cap").await;
-        assert_eq!(asked.len(), 1);
-        assert_eq!(asked[0]["about"]["email"], held["id"]);
-        assert_eq!(asked[0]["choices"], json!(["release", "edit", "reject"]));
+        assert!(held.body.get("distinct_token").is_none(), "an agent must not be able to release it: {}", held.text);
+        let escalations = world.escalations("reason=cap").await;
+        assert_eq!(escalations.len(), 1);
+        assert_eq!(escalations[0]["about"]["email"], held["id"]);
+        assert_eq!(escalations[0]["allowed_decisions"], json!(["release", "edit", "reject"]));
         let thread = world.get(&format!("/v1/threads/{}", str_field(&message, "thread_id"))).await.expect_status(200);
         assert_eq!((&thread["replies"]["in_window"], &thread["replies"]["caps"]["per_window"]), (&json!(3), &json!(3)));
         world.advance_clock(6 * MINUTE);
@@ -190,14 +190,14 @@ over_every_engine! {
         assert_eq!(world.hand_off_and_count_sent().await, 4);
     }
 
-    async fn caps_are_the_inboxes_own(world) {
+    async fn each_inbox_has_its_own_caps(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let patch = json!({ "caps": { "per_window": 1 } });
         let path = format!("/v1/inboxes/{inbox}");
         let changed = world.call(crate::call::patch(&path).json(&patch)).await.expect_status(200);
-        assert_eq!((&changed["caps"]["per_window"], &changed["caps"]["per_day"]), (&json!(1), &json!(20)));
-        let wrong = json!({ "caps": { "per_day": 100_000 } });
+        assert_eq!((&changed["caps"]["per_window"], &changed["caps"]["per_thread_per_day"]), (&json!(1), &json!(20)));
+        let wrong = json!({ "caps": { "per_thread_per_day": 100_000 } });
         world.call(crate::call::patch(&path).json(&wrong)).await.expect_problem(422, "invalid_field");
         let message = world.receive_message(TestMail::default()).await;
         world.reply(&message, "one").await.expect_status(202);
@@ -205,31 +205,31 @@ over_every_engine! {
         assert_eq!(held["state"], "held");
     }
 
-    async fn a_change_of_one_cap_leaves_the_others(world) {
+    async fn changing_one_cap_keeps_the_others(world) {
         let world = world.with_inbox_domain().await;
         let path = format!("/v1/inboxes/{}", world.create_inbox("a").await);
         let mut seen = Vec::new();
         for caps in [
-            json!({ "per_window": 2, "window_s": 60, "per_thread": 9 }),
-            json!({ "per_day": 5 }),
-            json!({ "per_thread": null, "per_person": 7 }),
+            json!({ "per_window": 2, "window_s": 60, "per_thread_total": 9 }),
+            json!({ "per_thread_per_day": 5 }),
+            json!({ "per_thread_total": null, "per_recipient_per_day": 7 }),
             json!(null),
         ] {
             let changed = world.call(crate::call::patch(&path).json(&json!({ "caps": caps }))).await.expect_status(200);
             seen.push(changed["caps"].clone());
         }
         assert_eq!(seen, [
-            json!({ "per_window": 2, "window_s": 60, "per_day": 20, "per_person": 20, "per_thread": 9 }),
-            json!({ "per_window": 2, "window_s": 60, "per_day": 5, "per_person": 20, "per_thread": 9 }),
-            json!({ "per_window": 2, "window_s": 60, "per_day": 5, "per_person": 7 }),
-            json!({ "per_window": 3, "window_s": 300, "per_day": 20, "per_person": 20 }),
+            json!({ "per_window": 2, "window_s": 60, "per_thread_per_day": 20, "per_recipient_per_day": 20, "per_thread_total": 9 }),
+            json!({ "per_window": 2, "window_s": 60, "per_thread_per_day": 5, "per_recipient_per_day": 20, "per_thread_total": 9 }),
+            json!({ "per_window": 2, "window_s": 60, "per_thread_per_day": 5, "per_recipient_per_day": 7 }),
+            json!({ "per_window": 3, "window_s": 300, "per_thread_per_day": 20, "per_recipient_per_day": 20 }),
         ]);
     }
 
-    async fn a_thread_has_a_limit_in_all_where_its_inbox_wants_one(world) {
+    async fn an_inbox_can_cap_the_total_replies_of_a_thread(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
-        let patch = json!({ "caps": { "per_thread": 2 } });
+        let patch = json!({ "caps": { "per_thread_total": 2 } });
         world.call(crate::call::patch(&format!("/v1/inboxes/{inbox}")).json(&patch)).await.expect_status(200);
         let message = world.receive_message(TestMail::default()).await;
         for n in 0..2 {
@@ -241,14 +241,14 @@ over_every_engine! {
         assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("cap")));
         let thread = world.get(&format!("/v1/threads/{}", str_field(&message, "thread_id"))).await.expect_status(200);
         let replies = &thread["replies"];
-        assert_eq!((&replies["today"], &replies["in_all"]), (&json!(0), &json!(2)), "{}", thread.text);
-        assert_eq!(replies["caps"]["per_thread"], 2);
+        assert_eq!((&replies["last_24h"], &replies["total"]), (&json!(0), &json!(2)), "{}", thread.text);
+        assert_eq!(replies["caps"]["per_thread_total"], 2);
     }
 
-    async fn a_message_whose_answer_was_rejected_is_offered_again(world) {
+    async fn a_message_whose_reply_was_rejected_is_offered_again(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
-        let patch = json!({ "caps": { "per_person": 1 } });
+        let patch = json!({ "caps": { "per_recipient_per_day": 1 } });
         world.call(crate::call::patch(&format!("/v1/inboxes/{inbox}")).json(&patch)).await.expect_status(200);
         let first = world.receive_message(TestMail::default()).await;
         world.reply(&first, "one").await.expect_status(202);
@@ -259,16 +259,16 @@ over_every_engine! {
         assert!(str_field(&again.body, "next").contains("held until a person decides"), "{}", again.text);
         let next = async || world.post("/v1/inboxes/a@agents.test/next", &json!({})).await.expect_status(200).rows();
         assert_eq!(next().await, Vec::<Value>::new());
-        let asked = world.escalations("reason=cap").await.remove(0);
-        world.resolve_escalation(&asked, "reject").await.expect_status(200);
+        let escalation = world.escalations("reason=cap").await.remove(0);
+        world.resolve_escalation(&escalation, "reject").await.expect_status(200);
         let offered = next().await;
         assert_eq!(offered.len(), 1);
         assert_eq!(offered[0]["message"]["id"], message["id"]);
-        let told: Vec<Value> = world.events().await;
-        assert_eq!(told.iter().filter(|event| event["type"] == "message.reopened").count(), 1);
+        let events: Vec<Value> = world.events().await;
+        assert_eq!(events.iter().filter(|event| event["type"] == "message.reopened").count(), 1);
     }
 
-    async fn a_message_is_passed_on_once_to_the_same_people(world) {
+    async fn a_message_is_forwarded_once_to_the_same_recipients(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let head = "Content-Type: multipart/mixed; boundary=b\n".to_owned();
@@ -283,15 +283,15 @@ over_every_engine! {
         assert_ne!(other["id"], first["id"]);
         let copied = json!({ "to": "boss@shop.test", "cc": "desk@shop.test" });
         let copied = world.post(&path, &copied).await.expect_status(202);
-        assert_ne!(copied["id"], first["id"], "with a copy it goes to other people");
-        let turned = json!({ "to": "desk@shop.test", "cc": "boss@shop.test" });
-        assert_eq!(world.post(&path, &turned).await.expect_status(200)["id"], copied["id"], "and to the same the other way round");
+        assert_ne!(copied["id"], first["id"], "an additional cc recipient makes another forward");
+        let swapped = json!({ "to": "desk@shop.test", "cc": "boss@shop.test" });
+        assert_eq!(world.post(&path, &swapped).await.expect_status(200)["id"], copied["id"], "swapping to and cc is the same set of recipients");
         let email = get_email(&world, &first.string_field("id")).await;
         assert_eq!(email["subject"], "Fwd: Hello");
-        let said = str_field(&email, "text");
-        assert!(said.starts_with("For you\n\n---------- Forwarded message") && said.contains("See the file."), "{said}");
+        let text_body = str_field(&email, "text");
+        assert!(text_body.starts_with("For you\n\n---------- Forwarded message") && text_body.contains("See the file."), "{text_body}");
         assert_eq!(email["attachments"][0]["filename"], "x.csv", "{email}");
-        // A forward answers nobody.
+        // A forward does not count as a reply.
         assert_eq!(world.get(&format!("/v1/messages/{}", str_field(&message, "id"))).await["state"], "unanswered");
         world.reply(&message, "Passed on").await.expect_status(202);
     }
@@ -303,16 +303,16 @@ over_every_engine! {
         world.advance_clock(MINUTE);
         let sent = world.reply(&first, "Fine").await.expect_status(202);
         world.advance_clock(MINUTE);
-        // A program that names only what it answers.
+        // A mail program that sets only In-Reply-To.
         let head = format!("In-Reply-To: {}\n", sent.string_field("message_id"));
         let second = world.receive_message(TestMail { id: "2", extra_headers: head, text: "Good", ..TestMail::default() }).await;
         assert_eq!(second["thread_id"], first["thread_id"]);
         let thread = world.get(&format!("/v1/threads/{}", str_field(&first, "thread_id"))).await.expect_status(200);
-        let said = thread["said"].as_array().unwrap();
-        let kinds: Vec<&str> = said.iter().map(|said| str_field(said, "type")).collect();
+        let entries = thread["entries"].as_array().unwrap();
+        let kinds: Vec<&str> = entries.iter().map(|entry| str_field(entry, "type")).collect();
         assert_eq!(kinds, ["message", "email", "message"], "{}", thread.text);
-        assert_eq!((&said[1]["email"]["id"], &said[2]["message"]["id"]), (&sent["id"], &second["id"]));
-        assert_eq!((&thread["messages"], &thread["emails"]), (&json!(2), &json!(1)));
+        assert_eq!((&entries[1]["email"]["id"], &entries[2]["message"]["id"]), (&sent["id"], &second["id"]));
+        assert_eq!((&thread["message_count"], &thread["email_count"]), (&json!(2), &json!(1)));
         let path = format!("/v1/threads/{}", str_field(&first, "thread_id"));
         let patch = json!({ "labels": ["vip", "vip"], "handled": true });
         let changed = world.call(crate::call::patch(&path).json(&patch)).await.expect_status(200);
@@ -322,7 +322,7 @@ over_every_engine! {
         world.get("/v1/threads?handled=perhaps").await.expect_problem(400, "invalid_query");
     }
 
-    async fn a_thread_that_we_began_counts_what_began_it(world) {
+    async fn a_thread_started_by_our_email_counts_that_email(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let sent = world.send_without_key(&mail_with(json!({ "from": "a@agents.test", "to": "ann@shop.test" }))).await.expect_status(202);
@@ -330,11 +330,11 @@ over_every_engine! {
         let head = format!("In-Reply-To: {}\n", sent.string_field("message_id"));
         let message = world.receive_message(TestMail { extra_headers: head, ..TestMail::default() }).await;
         let thread = world.get(&format!("/v1/threads/{}", str_field(&message, "thread_id"))).await.expect_status(200);
-        assert_eq!((&thread["messages"], &thread["emails"]), (&json!(1), &json!(1)), "{}", thread.text);
-        assert_eq!(thread["said"][0]["email"]["id"], sent["id"]);
+        assert_eq!((&thread["message_count"], &thread["email_count"]), (&json!(1), &json!(1)), "{}", thread.text);
+        assert_eq!(thread["entries"][0]["email"]["id"], sent["id"]);
     }
 
-    async fn mail_that_names_nobody_to_answer_is_not_offered(world) {
+    async fn mail_without_a_usable_reply_address_is_not_offered(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.create_inbox("b").await;
@@ -347,7 +347,7 @@ over_every_engine! {
         }
         let offered = world.post(&format!("/v1/inboxes/{inbox}/next"), &json!({})).await.expect_status(200);
         assert_eq!(offered.rows().len(), 0, "{}", offered.text);
-        // Where somebody else is named, everybody can be answered.
+        // With another recipient, a reply to all is possible.
         let raw = "From: bob@\nTo: a@agents.test\nCc: cyd@shop.test\nMessage-ID: <c@shop.test>\nSubject: Hi\n\nHello\n";
         let message = world.receive_raw_message(raw).await;
         assert_eq!(message["state"], "unanswered");
@@ -356,7 +356,7 @@ over_every_engine! {
         assert_eq!(get_email(&world, &sent).await["to"], json!(["cyd@shop.test"]));
     }
 
-    async fn a_refusal_because_of_a_copy_says_what_can_be_done(world) {
+    async fn a_refusal_because_of_a_cc_recipient_suggests_a_reply_without_reply_all(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let head = "Cc: gone@shop.test, foe@rival.test\n".to_owned();
@@ -374,7 +374,7 @@ over_every_engine! {
         world.post("/v1/lists/send/block", &json!({ "entry": "rival.test" })).await.expect_status(201);
         let next = next_of("blocked_by_rule", "foe@rival.test").await;
         assert!(next.contains("without `reply_all`") && next.contains("list"), "{next}");
-        // Of whoever is to be answered in any case there is nothing to leave out.
+        // The sender is always a recipient, so leaving out `reply_all` would not help.
         world.post("/v1/suppressions", &json!({ "address": "ann@shop.test" })).await.expect_status(201);
         let next = next_of("recipient_suppressed", "ann@shop.test").await;
         assert!(!next.contains("reply_all"), "{next}");
@@ -382,7 +382,7 @@ over_every_engine! {
         world.reply(&message, "Hi").await.expect_status(202);
     }
 
-    async fn an_answer_to_more_than_fit_names_how_many_there_are(world) {
+    async fn a_reply_to_too_many_recipients_is_refused_with_their_number(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         let people = |from: usize, to: usize| {
@@ -394,10 +394,10 @@ over_every_engine! {
         let message = world.receive_raw_message(&raw("1", to(people(0, 70)) + &format!("Cc: {}\n", people(65, 119)))).await;
         let to_all = json!({ "text": "Hi", "reply_all": true });
         let refused = world.reply_with(&message, to_all.clone()).await.expect_problem(422, "invalid_field").expect_field("reply_all");
-        // Those in To and Cc, each once, the inbox among them, and who wrote it.
+        // Everyone in To and Cc once, including the inbox, plus the sender.
         assert!(refused.string_field("detail").contains("names 121 people"), "{}", refused.text);
         world.reply(&message, "Only to you").await.expect_status(202);
-        // Nobody is left out of an answer to all, however many of them the message shows.
+        // A reply to all never leaves out recipients, even when the message view shows only some.
         let message = world.receive_raw_message(&raw("2", to(people(0, 52)))).await;
         world.reply_with(&message, to_all.clone()).await.expect_problem(422, "invalid_field").expect_field("reply_all");
         let message = world.receive_raw_message(&raw("3", to(people(0, 49)))).await;
@@ -405,7 +405,7 @@ over_every_engine! {
         assert_eq!(get_email(&world, &sent).await["to"].as_array().unwrap().len(), 50);
     }
 
-    async fn an_agent_needs_the_scope_and_the_inbox(world) {
+    async fn a_reply_needs_the_scope_and_the_inbox(world) {
         let world = world.with_inbox_domain().await;
         let (a, _) = (world.create_inbox("a").await, world.create_inbox("b").await);
         let message = world.receive_message(TestMail::default()).await;
@@ -413,19 +413,19 @@ over_every_engine! {
         let body = json!({ "text": "x" });
         let reply = |secret: &str| world.call(post(&reply_path(&message)).bearer(secret).json(&body));
         reply(&reader).await.expect_problem(403, "wrong_scope");
-        let about = |inbox: &str| json!({ "name": "t", "scopes": ["read", "reply"], "inboxes": [inbox] });
-        let other = world.create_api_key(&about("b@agents.test")).await;
+        let key_body = |inbox: &str| json!({ "name": "t", "scopes": ["read", "reply"], "inboxes": [inbox] });
+        let other = world.create_api_key(&key_body("b@agents.test")).await;
         reply(&other).await.expect_problem(404, "not_found");
         let thread = format!("/v1/threads/{}", str_field(&message, "thread_id"));
         world.call(get(&thread).bearer(&other)).await.expect_problem(404, "not_found");
         assert!(world.call(get("/v1/threads").bearer(&other)).await.expect_status(200).rows().is_empty());
-        let own = world.create_api_key(&about(&a)).await;
+        let own = world.create_api_key(&key_body(&a)).await;
         reply(&own).await.expect_status(202);
     }
 
-    async fn answers_say_that_a_machine_wrote_them_where_an_inbox_wants_that(world) {
+    async fn mark_auto_submitted_adds_the_auto_submitted_header(world) {
         let world = world.with_inbox_domain().await;
-        world.post("/v1/inboxes", &json!({ "username": "a", "says_automatic": true })).await.expect_status(201);
+        world.post("/v1/inboxes", &json!({ "username": "a", "mark_auto_submitted": true })).await.expect_status(201);
         let message = world.receive_message(TestMail::default()).await;
         let sent = world.reply(&message, "Fine").await.expect_status(202).string_field("id");
         let email = get_email(&world, &sent).await;

@@ -1,4 +1,4 @@
-//! Sending again on purpose.
+//! Resending an email on purpose.
 
 use mailonce_core::{
     handoff::{
@@ -42,16 +42,16 @@ over_every_engine! {
         let (old, new) = (world.email(&first.string_field("id")).await, world.email(&version.string_field("id")).await);
         assert_eq!((&old["resent_as"], &new["resend_of"]), (&version["id"], &first["id"]));
         assert_eq!((&old["version"], &new["version"], &new["text"]), (&json!(1), &json!(2), &old["text"]));
-        // The key still names the first.
+        // The key still returns the first email.
         assert_eq!(world.send("k", &mail()).await.expect_status(200)["id"], first["id"]);
     }
 
-    async fn a_key_tied_to_senders_resends_nothing_of_others(world) {
+    async fn an_api_key_cannot_resend_mail_of_senders_it_may_not_use(world) {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
-        let bound = world.create_api_key(&json!({ "name": "bot", "senders": ["other@example.com"] })).await;
-        let wish = post(&format!("/v1/emails/{id}/resend")).bearer(&bound).json(&json!({}));
-        world.call(wish).await.expect_problem(403, "sender_not_allowed");
+        let bound = world.create_api_key(&json!({ "name": "bot", "allowed_senders": ["other@example.com"] })).await;
+        let request_by_bot = post(&format!("/v1/emails/{id}/resend")).bearer(&bound).json(&json!({}));
+        world.call(request_by_bot).await.expect_problem(403, "sender_not_allowed");
         assert_eq!(world.email_count().await, 1);
     }
 
@@ -70,15 +70,15 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 2);
     }
 
-    async fn what_took_another_way_is_resent_to_each_recipient_once(world) {
+    async fn a_resend_after_a_failover_goes_to_each_recipient_once(world) {
         let two = crate::world::mail_with(json!({ "to": ["a@example.com", "b@example.com"] }));
         let id = world.send("k", &two).await.expect_status(202).string_field("id");
         let envelope = |to: &str| Envelope { transport: SANDBOX.into(), recipients: vec![to.into()] };
         let envelopes = vec![envelope("a@example.com"), envelope("b@example.com")];
-        let act = HandoffAction::FailOverEmail { from: SANDBOX.into(), envelopes };
+        let failover = HandoffAction::FailOverEmail { from: SANDBOX.into(), envelopes };
         let team = world.engine.teams().await.unwrap()[0].id;
-        let acted = world.engine.store().apply_action(team, id.parse().unwrap(), act, None, world.engine.now()).await.unwrap();
-        assert!(matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))));
+        let result = world.engine.store().apply_action(team, id.parse().unwrap(), failover, None, world.engine.now()).await.unwrap();
+        assert!(matches!(result, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))));
         world.hand_off_due().await;
         assert_eq!(world.email(&id).await["handoffs"].as_array().unwrap().len(), 4);
 
@@ -89,7 +89,7 @@ over_every_engine! {
         assert_eq!(to, ["a@example.com", "b@example.com"]);
     }
 
-    async fn what_is_not_finished_cannot_be_resent(world) {
+    async fn an_unsettled_email_cannot_be_resent(world) {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         let refused = resend_email(&world, &id).await.expect_problem(409, "not_terminal");
         assert_eq!((&refused["state"], &refused["retry"]), (&json!("queued"), &json!("later")));
@@ -120,7 +120,7 @@ over_every_engine! {
         assert_eq!(world.email(&third).await["version"], 3);
     }
 
-    async fn the_next_version_of_an_intent_counts_on(world) {
+    async fn a_resend_increments_the_version_of_its_intent(world) {
         let first = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202);
         world.hand_off_due().await;
         let second = resend_email(&world, &first.string_field("id")).await.expect_status(202);
@@ -134,7 +134,7 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 2);
     }
 
-    async fn resending_an_intent_whose_next_version_exists_answers_with_it(world) {
+    async fn resending_an_intent_whose_next_version_exists_returns_that_version(world) {
         let first = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202).string_field("id");
         let mut version_2 = mail_with_intent("order_1");
         version_2["intent"]["version"] = json!(2);
@@ -153,7 +153,7 @@ over_every_engine! {
         assert_eq!((&second["state"], &second["guard"]), (&json!("queued"), &json!(null)));
     }
 
-    async fn a_resend_under_a_key_repeats_and_the_key_names_nothing_else(world) {
+    async fn a_resend_is_replayed_and_its_key_is_refused_for_other_calls(world) {
         let (one, two) = (world.send("1", &mail()).await.string_field("id"), world.send("2", &mail()).await.string_field("id"));
         world.hand_off_due().await;
         let call = |id: &str| post(&format!("/v1/emails/{id}/resend")).key("again").json(&json!({}));
@@ -173,7 +173,7 @@ over_every_engine! {
         world.call(call(&two)).await.expect_problem(422, "key_mismatch");
     }
 
-    async fn an_email_whose_body_is_gone_cannot_be_resent(world) {
+    async fn an_email_whose_body_was_dropped_cannot_be_resent(world) {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
         world.advance_clock(31 * DAY);

@@ -1,4 +1,4 @@
-//! Rules: what is done with some mail, at the door, when it is read, and when one is sent.
+//! Rules and lists: applied when mail is received, when it is processed, and when an email is sent.
 
 use mailonce_core::inbound::delivery::ReceiveResult;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ async fn first_message(world: &World, inbox: &str) -> Value {
 }
 
 over_memory_and_sqlite! {
-    async fn lists_stop_mail_both_ways_for_a_team_and_for_an_inbox(world) {
+    async fn lists_block_mail_of_a_team_or_an_inbox(world) {
         let world = world.with_inbox_domain().await;
         world.create_inbox("a").await;
         world.create_inbox("b").await;
@@ -50,7 +50,7 @@ over_memory_and_sqlite! {
         }
     }
 
-    async fn rules_put_labels_and_folders_on_messages_and_the_message_says_so(world) {
+    async fn rules_label_and_file_messages_and_are_named_in_the_message(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let header = json!({ "field": "header.x-kind", "operator": "is", "value": "bulk" });
@@ -77,7 +77,7 @@ over_memory_and_sqlite! {
         world.get(&path).await.expect_status(404);
     }
 
-    async fn a_block_refuses_at_the_door_what_it_can_and_the_rest_when_it_is_read(world) {
+    async fn a_block_rule_refuses_mail_on_receipt_or_when_it_is_processed(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let block = json!([{ "type": "block" }]);
@@ -85,13 +85,13 @@ over_memory_and_sqlite! {
         world.post("/v1/rules", &rule_body("sender", &sender, &block)).await.expect_status(201);
         let subject = json!({ "field": "subject", "operator": "contains", "value": "lottery" });
         world.post("/v1/rules", &rule_body("words", &subject, &block)).await.expect_status(201);
-        // The envelope says shop.test: the listener refuses it, and a hook leaves a row.
-        let door = world.receive_mail(&["a@agents.test"], &inbound_mail("ann@else.test", "one")).await;
-        assert!(matches!(door[..], [ReceiveResult::Refused(_)]));
+        // The envelope sender is at shop.test, so the mail is refused on receipt.
+        let received = world.receive_mail(&["a@agents.test"], &inbound_mail("ann@else.test", "one")).await;
+        assert!(matches!(received[..], [ReceiveResult::Refused(_)]));
         let mut mail = crate::world::incoming_mail(&["a@agents.test"], &inbound_mail("ann@else.test", "The lottery"));
         mail.sender = Some("x@else.test".into());
-        let kept = world.engine.receive_mail(mail).await.unwrap();
-        assert!(matches!(kept[..], [ReceiveResult::Stored(_)]));
+        let stored = world.engine.receive_mail(mail).await.unwrap();
+        assert!(matches!(stored[..], [ReceiveResult::Stored(_)]));
         world.engine.process_waiting_deliveries().await.unwrap();
         assert!(world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).rows().is_empty());
         let rows = world.get(&format!("/v1/deliveries?inbox={inbox}")).await.expect_status(200).rows();
@@ -99,7 +99,7 @@ over_memory_and_sqlite! {
         assert_eq!(rows.len(), 2);
     }
 
-    async fn an_outbound_block_refuses_a_send_and_never_a_retry_of_what_was_accepted(world) {
+    async fn an_outbound_block_refuses_new_emails_and_never_retries(world) {
         let before = world.send("k", &mail()).await.expect_status(202);
         let to = json!({ "field": "recipient.domain", "operator": "is", "value": "example.com" });
         let mut body = rule_body("quiet", &to, &json!([{ "type": "block" }]));
@@ -111,7 +111,7 @@ over_memory_and_sqlite! {
         world.send("k2", &mail_with(json!({ "to": "ann@elsewhere.test" }))).await.expect_status(202);
     }
 
-    async fn what_is_so_or_not_may_be_said_as_such(world) {
+    async fn conditions_accept_booleans_and_numbers(world) {
         let first = json!({ "field": "is_first", "operator": "is", "value": true });
         let mut body = rule_body("first", &first, &json!([{ "type": "block" }]));
         body["direction"] = json!("outbound");
@@ -129,41 +129,41 @@ over_memory_and_sqlite! {
         world.post("/v1/rules", &body).await.expect_problem(422, "invalid_field").expect_field("match.conditions[0].value");
     }
 
-    async fn what_is_no_rule_is_refused_with_its_field(world) {
+    async fn an_invalid_rule_is_refused_with_the_field_name(world) {
         let good = json!({ "field": "subject", "operator": "is", "value": "x" });
-        let act = json!([{ "type": "mark_read" }]);
+        let actions = json!([{ "type": "mark_read" }]);
         let outbound = |condition: &Value, actions: &Value| {
             let mut body = rule_body("a", condition, actions);
             body["direction"] = json!("outbound");
             body
         };
         for (body, field) in [
-            (rule_body("a", &json!({ "field": "topic", "operator": "is", "value": "x" }), &act), "match.conditions[0].field"),
-            (rule_body("a", &json!({ "field": "subject", "operator": "like", "value": "x" }), &act), "match.conditions[0].operator"),
-            (rule_body("a", &json!({ "field": "subject", "operator": "is", "value": ["x", "y"] }), &act), "match.conditions[0].value"),
-            (rule_body("a", &json!({ "field": "subject", "operator": "is", "value": ["x"] }), &act), "match.conditions[0].value"),
-            (rule_body("a", &json!({ "field": "subject", "operator": "in_list", "value": "x" }), &act), "match.conditions[0].value"),
-            (rule_body("a", &json!({ "field": "recipient.is_new", "operator": "is", "value": "true" }), &act), "match.conditions[0].field"),
+            (rule_body("a", &json!({ "field": "topic", "operator": "is", "value": "x" }), &actions), "match.conditions[0].field"),
+            (rule_body("a", &json!({ "field": "subject", "operator": "like", "value": "x" }), &actions), "match.conditions[0].operator"),
+            (rule_body("a", &json!({ "field": "subject", "operator": "is", "value": ["x", "y"] }), &actions), "match.conditions[0].value"),
+            (rule_body("a", &json!({ "field": "subject", "operator": "is", "value": ["x"] }), &actions), "match.conditions[0].value"),
+            (rule_body("a", &json!({ "field": "subject", "operator": "in_list", "value": "x" }), &actions), "match.conditions[0].value"),
+            (rule_body("a", &json!({ "field": "recipient.is_new", "operator": "is", "value": "true" }), &actions), "match.conditions[0].field"),
             (outbound(&good, &json!([{ "type": "label", "value": "x" }])), "actions[0].type"),
             (outbound(&json!({ "field": "auth.dmarc", "operator": "is", "value": "fail" }), &json!([{ "type": "block" }])), "match.conditions[0].field"),
             (rule_body("a", &good, &json!([{ "type": "explode" }])), "actions[0].type"),
             (rule_body("a", &good, &json!([{ "type": "label" }])), "actions[0].value"),
             (rule_body("a", &good, &json!([])), "actions"),
-            (rule_body(" ", &good, &act), "name"),
+            (rule_body(" ", &good, &actions), "name"),
         ] {
             world.post("/v1/rules", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
         let list = json!(["subject", "is", "x"]);
         for (body, field) in [
-            (rule_body("a", &list, &act), "match.conditions[0]"),
+            (rule_body("a", &list, &actions), "match.conditions[0]"),
             (rule_body("a", &good, &json!([["mark_read", null]])), "actions[0]"),
-            (json!({ "name": "a", "match": [null, [good]], "actions": act }), "match"),
+            (json!({ "name": "a", "match": [null, [good]], "actions": actions }), "match"),
         ] {
             world.post("/v1/rules", &body).await.expect_problem(400, "invalid_type").expect_field(field);
         }
-        let keyed = || post("/v1/rules").key("r").json(&rule_body("a", &good, &act));
+        let keyed = || post("/v1/rules").key("r").json(&rule_body("a", &good, &actions));
         let made = world.call(keyed()).await.expect_status(201);
         assert_eq!(world.call(keyed()).await.expect_status(200).string_field("id"), made.string_field("id"));
-        world.post("/v1/rules", &rule_body("a", &good, &act)).await.expect_problem(409, "name_taken");
+        world.post("/v1/rules", &rule_body("a", &good, &actions)).await.expect_problem(409, "name_taken");
     }
 }

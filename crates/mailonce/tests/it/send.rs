@@ -1,4 +1,4 @@
-//! The first call and its repeats.
+//! The first send and its replays.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 over_every_engine! {
-    async fn an_envelope_keeps_the_case_of_a_name_and_goes_to_each_mailbox_once(world) {
+    async fn envelopes_keep_the_case_of_the_local_part_and_are_deduplicated(world) {
         let to = json!({ "to": ["Ada.Lovelace@Example.COM", "ada.lovelace@example.com"], "cc": ["Bob@example.org"] });
         let id = world.send("k", &mail_with(to)).await.expect_status(202).string_field("id");
         let email = world.email(&id).await;
@@ -17,7 +17,7 @@ over_every_engine! {
         assert_eq!(email["to"], json!(["ada.lovelace@example.com"]));
     }
 
-    async fn the_first_call_is_202_and_every_repeat_is_200_with_the_same_email(world) {
+    async fn the_first_call_is_202_and_every_replay_is_200_with_the_same_email(world) {
         let first = world.send("order-4821", &mail()).await.expect_status(202);
         assert!(!first.is_replay());
         assert_eq!(first["state"], "queued");
@@ -37,7 +37,7 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 1);
     }
 
-    async fn the_answer_to_a_send_has_every_promised_member(world) {
+    async fn the_response_to_a_send_has_every_documented_field(world) {
         let answer = world.send("k", &mail()).await.expect_status(202);
         for member in ["id", "state", "rev", "message_id", "created_at", "next", "dedupe"] {
             assert!(!answer[member].is_null(), "{member} in {}", answer.text);
@@ -52,7 +52,7 @@ over_every_engine! {
         assert_eq!(answer.string_field("created_at"), "2026-11-15T10:00:00.000Z");
     }
 
-    async fn the_same_intent_again_is_the_same_email(world) {
+    async fn the_same_intent_returns_the_first_email(world) {
         let first = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(202);
         let again = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(200);
         assert_eq!(again["id"], first["id"]);
@@ -62,7 +62,7 @@ over_every_engine! {
         assert!(first["dedupe"]["key"].as_str().unwrap().starts_with("i1_"));
     }
 
-    async fn without_a_key_every_call_is_an_email_of_its_own(world) {
+    async fn without_a_key_every_call_is_a_new_email(world) {
         let first = world.send_without_key(&mail()).await.expect_status(202);
         let second = world.send_without_key(&mail()).await.expect_status(202);
         assert_ne!(first["id"], second["id"]);
@@ -70,7 +70,7 @@ over_every_engine! {
         assert_eq!(first["dedupe"]["key"], json!(null));
     }
 
-    async fn a_repeat_shows_the_current_state_and_says_what_it_means(world) {
+    async fn a_replay_shows_the_current_state_and_explains_it(world) {
         let first = world.send("k", &mail()).await.expect_status(202);
         assert!(first.string_field("next").contains("do not send it again"));
         assert!(world.send("k", &mail()).await.expect_status(200).string_field("next").contains("on its way"));
@@ -85,7 +85,7 @@ over_every_engine! {
         assert_eq!(sent["dedupe"]["key"], "k");
     }
 
-    async fn a_repeat_of_a_cancelled_email_says_so_and_sends_nothing(world) {
+    async fn a_replay_of_a_cancelled_email_says_so_and_sends_nothing(world) {
         let first = world.send("k", &mail_with(json!({ "scheduled_at": "in 1 hour" }))).await.expect_status(202);
         world.call(post(&format!("/v1/emails/{}/cancel", first.string_field("id")))).await.expect_status(200);
         let again = world.send("k", &mail_with(json!({ "scheduled_at": "in 1 hour" }))).await.expect_status(200);
@@ -94,7 +94,7 @@ over_every_engine! {
         assert_eq!(world.email_count().await, 1);
     }
 
-    async fn one_email_has_an_envelope_for_each_recipient_once(world) {
+    async fn one_email_has_one_envelope_per_recipient(world) {
         let body = mail_with(json!({ "to": ["a@x.test", "A@X.test"], "cc": "b@x.test", "bcc": ["c@x.test", "a@x.test"] }));
         let id = world.send("k", &body).await.expect_status(202).string_field("id");
         let email = world.email(&id).await;

@@ -1,4 +1,4 @@
-//! Sources themselves: what is shown of them, how a secret is replaced, and a token that serves twice.
+//! Managing sources: what is shown of them, how a secret is rotated, and reused Mailgun tokens.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_engine::handoff::transport_selector::EngineDeps;
@@ -13,21 +13,21 @@ use crate::{
 const SECRETS: [&str; 3] = ["first-secret-of-16", "second-secret-of-16", "third-secret-of-16"];
 
 fn postmark_source_body(name: &str, token: &str) -> Value {
-    json!({ "name": name, "kind": "postmark", "transport": "sandbox", "bearer": token })
+    json!({ "name": name, "kind": "postmark", "transport": "sandbox", "bearer_token": token })
 }
 
-/// What Postmark posts, with a token.
+/// A Postmark webhook with a bearer token.
 fn postmark_webhook(path: &str, token: &str) -> TestRequest {
     let bearer = format!("Bearer {token}");
     post(path).header("authorization", &bearer).json(&json!({ "RecordType": "Open", "MessageID": "m" }))
 }
 
 over_every_engine! {
-    async fn a_source_is_made_listed_read_and_removed_without_showing_its_secret(world) {
+    async fn a_source_never_shows_its_secret(world) {
         let made = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
-        let (id, path) = (made.string_field("id"), made.string_field("path"));
+        let (id, path) = (made.string_field("id"), made.string_field("hook_path"));
         assert_eq!(path, format!("/hooks/{id}"));
-        assert_eq!((&made["has_secret"], &made["secrets"]), (&json!(true), &json!(1)));
+        assert_eq!((&made["has_secret"], &made["secret_count"]), (&json!(true), &json!(1)));
         let read = world.get(&format!("/v1/sources/{id}")).await.expect_status(200);
         let list = world.get("/v1/sources").await.expect_status(200);
         assert_eq!((&read.body, &list.rows()), (&made.body, &vec![made.body.clone()]));
@@ -40,29 +40,29 @@ over_every_engine! {
         world.get(&format!("/v1/sources/{id}")).await.expect_problem(404, "not_found");
     }
 
-    async fn two_secrets_live_while_one_replaces_the_other(world) {
+    async fn two_secrets_are_valid_during_a_rotation(world) {
         let made = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
-        let (id, path) = (made.string_field("id"), made.string_field("path"));
+        let (id, path) = (made.string_field("id"), made.string_field("hook_path"));
         let rotate = |key: &str, body: &Value| post(&format!("/v1/sources/{id}/rotate")).key(key).json(body);
-        let works = async |wanted: [bool; 3]| {
+        let expect_valid = async |wanted: [bool; 3]| {
             for (secret, wanted) in SECRETS.iter().zip(wanted) {
                 let answer = world.call(postmark_webhook(&path, secret)).await;
                 assert_eq!(answer.status == 200, wanted, "{secret}: {}", answer.text);
             }
         };
-        works([true, false, false]).await;
-        world.call(rotate("1", &json!({ "bearer": SECRETS[1] }))).await.expect_status(200);
-        works([true, true, false]).await;
-        let second = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.expect_status(200);
-        works([false, true, true]).await;
-        let again = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.expect_status(200);
-        assert_eq!((&again["rev"], &again["secrets"]), (&second["rev"], &json!(2)), "a repeat changes nothing");
-        world.call(rotate("2", &json!({ "bearer": SECRETS[0] }))).await.expect_problem(422, "key_mismatch");
-        world.call(rotate("3", &json!({ "bearer": SECRETS[2], "keep_old": false }))).await.expect_status(200);
-        works([false, false, true]).await;
+        expect_valid([true, false, false]).await;
+        world.call(rotate("1", &json!({ "bearer_token": SECRETS[1] }))).await.expect_status(200);
+        expect_valid([true, true, false]).await;
+        let second = world.call(rotate("2", &json!({ "bearer_token": SECRETS[2] }))).await.expect_status(200);
+        expect_valid([false, true, true]).await;
+        let again = world.call(rotate("2", &json!({ "bearer_token": SECRETS[2] }))).await.expect_status(200);
+        assert_eq!((&again["rev"], &again["secret_count"]), (&second["rev"], &json!(2)), "a replay changes nothing");
+        world.call(rotate("2", &json!({ "bearer_token": SECRETS[0] }))).await.expect_problem(422, "key_mismatch");
+        world.call(rotate("3", &json!({ "bearer_token": SECRETS[2], "keep_previous": false }))).await.expect_status(200);
+        expect_valid([false, false, true]).await;
     }
 
-    async fn a_source_under_a_key_is_made_once_and_its_name_is_its_own(world) {
+    async fn a_source_with_an_idempotency_key_is_created_once_and_its_name_is_unique(world) {
         let call = || post("/v1/sources").key("k").json(&postmark_source_body("one", SECRETS[0]));
         let first = world.call(call()).await.expect_status(201);
         let again = world.call(call()).await.expect_status(200);
@@ -71,10 +71,10 @@ over_every_engine! {
         world.call(post("/v1/sources").key("k").json(&postmark_source_body("one", SECRETS[1]))).await.expect_problem(422, "key_mismatch");
         let taken = world.post("/v1/sources", &postmark_source_body("one", SECRETS[1])).await.expect_problem(409, "name_taken").expect_field("name");
         assert_eq!(taken["id"], first["id"]);
-        world.call(postmark_webhook(&first.string_field("path"), SECRETS[1])).await.expect_problem(401, "bad_signature");
+        world.call(postmark_webhook(&first.string_field("hook_path"), SECRETS[1])).await.expect_problem(401, "bad_signature");
     }
 
-    async fn nonsense_is_refused_with_its_field(world) {
+    async fn an_invalid_source_is_refused_with_the_field_name(world) {
         let with = |name: &str, value: Value| {
             let mut body = postmark_source_body("one", SECRETS[0]);
             body[name] = value;
@@ -84,8 +84,8 @@ over_every_engine! {
             (with("transport", json!("gone")), 422, "invalid_field", "transport"),
             (with("kind", json!("pigeon")), 422, "invalid_field", "kind"),
             (with("kind", json!("mailgun")), 422, "invalid_field", "secret"),
-            (with("bearer", json!("short")), 422, "invalid_field", "secret"),
-            (with("bearer", Value::Null), 422, "invalid_field", "secret"),
+            (with("bearer_token", json!("short")), 422, "invalid_field", "secret"),
+            (with("bearer_token", Value::Null), 422, "invalid_field", "secret"),
             (with("secret", json!(SECRETS[0])), 422, "invalid_field", "secret"),
             (with("name", json!(" ")), 422, "invalid_field", "name"),
             (with("sekret", json!("x")), 400, "unknown_field", "sekret"),
@@ -95,9 +95,9 @@ over_every_engine! {
         assert!(world.get("/v1/sources").await.expect_status(200).rows().is_empty());
     }
 
-    async fn a_token_of_mailgun_beside_another_event_is_a_forgery(world) {
+    async fn a_mailgun_token_reused_for_another_event_is_refused(world) {
         let body = json!({ "name": "mg", "kind": "mailgun", "transport": "sandbox", "secret": SECRETS[0] });
-        let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("path");
+        let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path");
         let at = unix_seconds(world.engine.now());
         let mut mac = Hmac::<Sha256>::new_from_slice(SECRETS[0].as_bytes()).unwrap();
         mac.update(format!("{at}token").as_bytes());
@@ -112,7 +112,7 @@ over_every_engine! {
         world.call(call("one")).await.expect_status(200);
         world.call(call("one")).await.expect_status(200);
         world.call(call("two")).await.expect_problem(401, "bad_signature");
-        // Another process over the same ledger: a second node, or this one after a restart.
+        // Another process with the same ledger: a second node, or this one after a restart.
         let world = world.with_engine_deps(EngineDeps::default()).await;
         world.call(call("two")).await.expect_problem(401, "bad_signature");
         world.call(call("one")).await.expect_status(200);

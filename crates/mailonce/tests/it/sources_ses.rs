@@ -1,4 +1,4 @@
-//! Amazon SES: events inside signed messages of SNS, with a certificate to fetch and a subscription to confirm.
+//! Amazon SES: events in signed SNS messages, with a certificate to fetch and a subscription to confirm.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{
@@ -17,7 +17,7 @@ const TOPIC_ARN: &str = "arn:aws:sns:eu-west-1:123456789012:bounces";
 const CERTIFICATE_URL: &str = "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0123456789abcdef.pem";
 const SUBSCRIBE_URL: &str = "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&TopicArn=t&Token=x";
 
-/// A message of SNS, signed with the key behind our certificate.
+/// An SNS message, signed with the key of the test certificate.
 fn signed_sns_message(world: &World, mut message: Value) -> Value {
     message["Timestamp"] = json!(world.engine.now().to_string());
     message["MessageId"] = json!("m-1");
@@ -44,13 +44,13 @@ fn subscription_confirmation(world: &World, topic: &str) -> Value {
 
 async fn create_ses_source(world: World) -> (TransportFixture, String) {
     let wired = TransportFixture::new(world, false).await;
-    let body = json!({ "name": "ses", "kind": "ses", "transport": "relay", "topics": [TOPIC_ARN] });
-    let path = wired.world.post("/v1/sources", &body).await.expect_status(201).string_field("path");
+    let body = json!({ "name": "ses", "kind": "ses", "transport": "relay", "sns_topics": [TOPIC_ARN] });
+    let path = wired.world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path");
     (wired, path)
 }
 
 over_memory_and_sqlite! {
-    async fn ses_is_proven_by_a_certificate_that_is_fetched_once(world) {
+    async fn ses_events_are_verified_with_a_certificate_that_is_fetched_once(world) {
         let (wired, path) = create_ses_source(world).await;
         wired.fetcher.add_page(CERTIFICATE_URL, include_bytes!("data/sns-cert.pem"));
         let email = wired.world.send("k", &mail()).await.expect_status(202).string_field("id");
@@ -58,10 +58,10 @@ over_memory_and_sqlite! {
         let event = json!({ "eventType": "Bounce", "mail": { "messageId": "ses-1", "tags": { "mailonce": [email] } },
             "bounce": { "bounceType": "Permanent", "bouncedRecipients": [{ "emailAddress": "user@example.com" }] } });
         let message = signed_sns_message(&wired.world, json!({ "Type": "Notification", "TopicArn": TOPIC_ARN, "Message": event.to_string() }));
-        // SNS declares its JSON as text.
+        // SNS sends its JSON as text/plain.
         let call = || post(&path).anonymous().header("content-type", "text/plain").raw_body(message.to_string());
-        assert_eq!(wired.world.call(call()).await.expect_status(200)["learnt"], 1);
-        assert_eq!(wired.world.call(call()).await.expect_status(200)["repeated"], 1);
+        assert_eq!(wired.world.call(call()).await.expect_status(200)["recorded"], 1);
+        assert_eq!(wired.world.call(call()).await.expect_status(200)["already_known"], 1);
         assert_eq!(wired.world.email(&email).await["state"], "bounced");
         assert_eq!(wired.fetcher.requested_urls(), [CERTIFICATE_URL]);
         let mut forged = message.clone();
@@ -71,22 +71,22 @@ over_memory_and_sqlite! {
 
     async fn a_subscription_is_confirmed_only_for_a_topic_of_the_source(world) {
         let (wired, path) = create_ses_source(world).await;
-        let post_it = async |message: Value| wired.world.call(post(&path).anonymous().raw_body(message.to_string())).await;
+        let post_message = async |message: Value| wired.world.call(post(&path).anonymous().raw_body(message.to_string())).await;
         let foreign = subscription_confirmation(&wired.world, "arn:aws:sns:eu-west-1:123456789012:foreign");
-        post_it(foreign).await.expect_problem(401, "bad_signature");
-        assert!(wired.fetcher.requested_urls().is_empty(), "nothing is fetched for a stranger");
-        // Our own trouble: SNS must come again.
-        post_it(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
+        post_message(foreign).await.expect_problem(401, "bad_signature");
+        assert!(wired.fetcher.requested_urls().is_empty(), "nothing is fetched for an unknown topic");
+        // The failure is on our side, so SNS is asked to retry.
+        post_message(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
         wired.fetcher.add_page(CERTIFICATE_URL, include_bytes!("data/sns-cert.pem"));
-        post_it(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
+        post_message(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
         wired.fetcher.add_page(SUBSCRIBE_URL, b"<xml/>");
-        post_it(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_status(200);
+        post_message(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_status(200);
         assert_eq!(wired.fetcher.requested_urls().last().map(String::as_str), Some(SUBSCRIBE_URL));
         wired.world.advance_clock(2 * HOUR);
         let stale = subscription_confirmation(&wired.world, TOPIC_ARN);
         wired.world.advance_clock(2 * HOUR);
         let before = wired.fetcher.requested_urls().len();
-        post_it(stale).await.expect_problem(503, "unavailable");
-        assert_eq!(wired.fetcher.requested_urls().len(), before, "an old request confirms nothing");
+        post_message(stale).await.expect_problem(503, "unavailable");
+        assert_eq!(wired.fetcher.requested_urls().len(), before, "a stale request confirms nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! Ten thousand calls with one key at the same time.
+//! Ten thousand concurrent calls with one key.
 
 use mailonce_engine::SANDBOX;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::{
 
 const CALLS: usize = 10_000;
 
-/// One email, equal ids, one 202, all others 200.
+/// Checks that concurrent calls with one key make one email: one 202, all others 200, equal ids.
 async fn send_concurrently(world: World) {
     let gate = Arc::new(Semaphore::new(0));
     let mut calls = JoinSet::new();
@@ -27,7 +27,8 @@ async fn send_concurrently(world: World) {
     }
     tokio::task::yield_now().await;
     gate.add_permits(CALLS);
-    let answers = tokio::time::timeout(Duration::from_mins(2), calls.join_all()).await.expect("the storm does not end");
+    let answers =
+        tokio::time::timeout(Duration::from_mins(2), calls.join_all()).await.expect("the calls did not finish in time");
     let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
     let worst = answers.iter().max_by_key(|answer| answer.status).unwrap();
     assert_eq!((count(202), count(200)), (1, CALLS - 1), "worst: {}", worst.text);
@@ -55,9 +56,9 @@ async fn ten_thousand_simultaneous_calls_make_one_email_in_postgres() {
     Box::pin(send_concurrently(World::postgres().await)).await;
 }
 
-/// The same with a different wording in each call: first wins, and everybody gets the first.
+/// Concurrent calls with one intent and different wording: the first wins, and every caller gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn simultaneous_agents_with_their_own_words_share_one_email() {
+async fn simultaneous_calls_with_different_wording_share_one_email() {
     let world = World::sqlite().await;
     let mut calls = JoinSet::new();
     for n in 0..200 {
@@ -73,13 +74,13 @@ async fn simultaneous_agents_with_their_own_words_share_one_email() {
     assert_eq!((firsts, differing, ids.len()), (1, 199, 1));
 }
 
-/// One of 400 emails, each to a person of its own and under a key that is remembered for two seconds.
+/// One of 400 emails, each with its own recipient and a key that is remembered for two seconds.
 fn short_ttl_request(n: usize) -> TestRequest {
     let body = mail_with(json!({ "to": [format!("user{n}@example.com")], "ttl": "2s" }));
     post("/v1/emails").key(&format!("k{n}")).json(&body)
 }
 
-/// Sends them while the sandbox captures what was accepted, so that accepts and captures share commits.
+/// Sends them while the sandbox captures accepted emails, so that accepts and captures share commits.
 async fn send_while_capturing(world: &World) -> BTreeSet<String> {
     let engine = Arc::clone(&world.engine);
     let capturing = tokio::spawn(async move {
@@ -103,7 +104,7 @@ async fn send_while_capturing(world: &World) -> BTreeSet<String> {
     ids
 }
 
-/// A replay says what a read says, and no key is answered after its memory ended.
+/// A replay shows the same state as a read, and no key is replayed after it expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replays_equal_reads_while_emails_are_captured() {
     let world = World::sqlite().await;

@@ -1,4 +1,4 @@
-//! The event log live: many readers, cuts, filters, and readers that take nothing.
+//! The event stream: many readers, disconnects, filters, and stalled readers.
 
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{Request, body::Bytes, body::Incoming, client::conn::http1};
@@ -20,18 +20,18 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What a stream has said so far.
+/// Parses server-sent events.
 #[derive(Default)]
 struct SseParser {
     buffer: String,
-    /// The last id, with or without an event.
+    /// The last event id received, with or without an event.
     last_event_id: String,
 }
 
 impl SseParser {
-    /// The events of whole blocks.
-    fn parse_chunk(&mut self, piece: &[u8]) -> Vec<Value> {
-        self.buffer += std::str::from_utf8(piece).unwrap();
+    /// The events of all complete blocks.
+    fn parse_chunk(&mut self, chunk: &[u8]) -> Vec<Value> {
+        self.buffer += std::str::from_utf8(chunk).unwrap();
         let mut events = Vec::new();
         while let Some((block, rest)) = self.buffer.split_once("\n\n") {
             for line in block.lines() {
@@ -48,7 +48,7 @@ impl SseParser {
     }
 }
 
-/// A stream through the router.
+/// An event stream through the router, without a socket.
 struct EventStreamClient {
     body: axum::body::Body,
     parser: SseParser,
@@ -66,7 +66,7 @@ impl EventStreamClient {
     }
 
     async fn next_chunk(&mut self) -> Option<Vec<Value>> {
-        let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("nothing comes")?;
+        let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("no data in time")?;
         Some(self.parser.parse_chunk(frame.unwrap().data_ref().unwrap()))
     }
 
@@ -80,7 +80,7 @@ impl EventStreamClient {
 }
 
 over_every_engine! {
-    async fn a_stream_says_what_the_list_says_and_goes_on(world) {
+    async fn a_stream_delivers_what_the_list_shows_and_continues(world) {
         for n in 0..3 {
             world.send(&format!("k{n}"), &mail()).await.expect_status(202);
         }
@@ -90,14 +90,14 @@ over_every_engine! {
         let later = stream.next_events(1).await;
         assert_eq!((&later[0]["seq"], &later[0]["cursor"]), (&json!(4), &json!(stream.parser.last_event_id)));
         let mut again = EventStreamClient::open(&world, "/v1/events/stream?after=0", Some("1-3")).await.ok().unwrap();
-        assert_eq!(again.next_events(1).await, later, "who was cut knows better than its address");
+        assert_eq!(again.next_events(1).await, later, "Last-Event-ID takes precedence over the query");
         let mut fresh = EventStreamClient::open(&world, "/v1/events/stream", None).await.ok().unwrap();
-        assert_eq!((fresh.next_chunk().await.unwrap().len(), fresh.parser.last_event_id.as_str()), (0, "1-4"), "from the end");
+        assert_eq!((fresh.next_chunk().await.unwrap().len(), fresh.parser.last_event_id.as_str()), (0, "1-4"), "without a cursor the stream starts at the end");
         world.send("last", &mail()).await.expect_status(202);
         assert_eq!(fresh.next_events(1).await[0]["seq"], 5);
     }
 
-    async fn filters_hide_events_and_the_place_moves_on(world) {
+    async fn filters_hide_events_and_the_cursor_moves_on(world) {
         let id = world.send("a", &mail()).await.expect_status(202).string_field("id");
         world.send("b", &mail()).await.expect_status(202);
         world.hand_off_due().await;
@@ -109,12 +109,12 @@ over_every_engine! {
         let listed = world.get("/v1/events?type=email.sent,key.*&limit=1").await.expect_status(200);
         assert_eq!((listed.rows().len(), &listed["next_cursor"]), (1, &json!("1-3")));
         let nothing = world.get("/v1/events?type=message.*").await.expect_status(200);
-        assert_eq!((nothing.rows().len(), &nothing["next_cursor"]), (0, &json!("1-4")), "it was looked at");
+        assert_eq!((nothing.rows().len(), &nothing["next_cursor"]), (0, &json!("1-4")), "the cursor moves past events that do not match");
         let inbox = world.get("/v1/events?inbox=018f0000-0000-7000-8000-000000000000").await.expect_status(200);
         assert_eq!(inbox.rows().len(), 0);
     }
 
-    async fn what_is_no_place_in_this_log_is_said(world) {
+    async fn an_invalid_cursor_or_filter_is_refused(world) {
         world.send("a", &mail()).await.expect_status(202);
         for (path, last, status, code) in [
             ("?after=9-1", None, 410, "cursor_reset"),
@@ -127,7 +127,7 @@ over_every_engine! {
             ("?about=x", None, 400, "invalid_query"),
         ] {
             let answer = EventStreamClient::open(&world, &format!("/v1/events/stream{path}"), last).await;
-            answer.err().unwrap_or_else(|| panic!("{path} was taken")).expect_problem(status, code);
+            answer.err().unwrap_or_else(|| panic!("{path} was accepted")).expect_problem(status, code);
         }
         world.get("/v1/events?after=1-2").await.expect_problem(410, "cursor_reset");
         world.get("/v1/events?after=1-1").await.expect_status(200);
@@ -142,7 +142,7 @@ over_every_engine! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_stream_shows_that_it_lives_and_how_far_it_is() {
+async fn a_quiet_stream_sends_its_cursor_as_a_heartbeat() {
     let world = World::memory().await;
     world.send("a", &mail()).await.expect_status(202);
     let mut stream =
@@ -154,7 +154,7 @@ async fn a_quiet_stream_shows_that_it_lives_and_how_far_it_is() {
     assert_eq!((stream.parser.last_event_id.as_str(), began.elapsed().as_secs()), ("1-1", 15));
 }
 
-/// A stream over a socket.
+/// Opens a stream over a socket.
 async fn open_stream(server: &SpawnedServer, after: &str) -> (Incoming, tokio::task::JoinHandle<()>) {
     let address = server.url.strip_prefix("http://").unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
@@ -169,26 +169,26 @@ async fn open_stream(server: &SpawnedServer, after: &str) -> (Incoming, tokio::t
     (answer.into_body(), driver)
 }
 
-/// Follows until `count` events, cut every now and then. Their ids, in order.
+/// Reads `count` events and reconnects after every `cut_every`. Returns their ids, in order.
 async fn follow_with_reconnects(server: &SpawnedServer, count: usize, cut_every: usize) -> Vec<String> {
     let (mut ids, mut last) = (Vec::new(), "0".to_owned());
     while ids.len() < count {
         let (mut body, driver) = open_stream(server, &last).await;
-        let mut heard = SseParser::default();
+        let mut parser = SseParser::default();
         let until = ids.len() + cut_every;
         while ids.len() < until.min(count) {
-            let frame = tokio::time::timeout(TIMEOUT, body.frame()).await.expect("nothing comes").unwrap().unwrap();
-            let events = heard.parse_chunk(frame.data_ref().unwrap());
+            let frame = tokio::time::timeout(TIMEOUT, body.frame()).await.expect("no data in time").unwrap().unwrap();
+            let events = parser.parse_chunk(frame.data_ref().unwrap());
             ids.extend(events.iter().map(|event| event["id"].as_str().unwrap().to_owned()));
         }
-        last = heard.last_event_id;
+        last = parser.last_event_id;
         driver.abort();
     }
     ids.truncate(count);
     ids
 }
 
-/// Asks for everything and then reads nothing.
+/// Requests all events and then reads nothing.
 async fn open_stalled_stream(server: &SpawnedServer) -> TcpStream {
     let address = server.url.strip_prefix("http://").unwrap();
     let socket = TcpSocket::new_v4().unwrap();
@@ -208,7 +208,7 @@ async fn send_batches(server: &SpawnedServer, from: usize, count: usize) {
         let mails: Vec<Value> = (n..(n + 500).min(from + count))
             .map(|reader| {
                 let mut mail = mail();
-                // To other people each, so that no guard has a word to say in their events.
+                // Different recipients, so that the content guard flags none of them.
                 mail["to"] = json!(format!("reader{reader}@example.com"));
                 mail["scheduled_at"] = json!("in 1 day");
                 mail
@@ -223,11 +223,11 @@ async fn send_batches(server: &SpawnedServer, from: usize, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_readers_with_cuts_see_the_same_sequence() {
+async fn a_thousand_reconnecting_readers_see_the_same_sequence() {
     const READERS: usize = 1_000;
     const EVENTS: usize = 300;
-    let desk = CliFixture::new();
-    let server = std::sync::Arc::new(desk.start_dev(&[]).await);
+    let cli = CliFixture::new();
+    let server = std::sync::Arc::new(cli.start_dev(&[]).await);
     let mut readers = JoinSet::new();
     for n in 0..READERS {
         let server = std::sync::Arc::clone(&server);
@@ -248,61 +248,61 @@ async fn a_thousand_readers_with_cuts_see_the_same_sequence() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_that_take_nothing_cost_no_more_the_more_there_is() {
+async fn stalled_readers_use_bounded_memory() {
     const READERS: usize = 200;
     const EVENTS: usize = 5_000;
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     send_batches(&server, 0, EVENTS).await;
-    let mut lines = Vec::new();
+    let mut stalled_streams = Vec::new();
     for _ in 0..READERS {
-        lines.push(open_stalled_stream(&server).await);
+        stalled_streams.push(open_stalled_stream(&server).await);
     }
-    // They were all heard when one that reads has read everything.
+    // When one active reader has read everything, all requests have been handled.
     assert_eq!(follow_with_reconnects(&server, EVENTS, EVENTS).await.len(), EVENTS);
     let before = server.resident_bytes();
     send_batches(&server, EVENTS, EVENTS).await;
     assert_eq!(follow_with_reconnects(&server, 2 * EVENTS, EVENTS).await.len(), 2 * EVENTS);
     let grown = server.resident_bytes().saturating_sub(before);
-    // What is new is some megabytes; kept for each of them it would be hundreds.
+    // The new events are a few megabytes. Buffered for each reader they would be hundreds.
     assert!(grown < 64 * 1024 * 1024, "{} MiB more", grown >> 20);
-    drop(lines);
+    drop(stalled_streams);
 }
 
 #[tokio::test]
-async fn tail_and_listen_show_and_forward_what_happens() {
-    let hall = crate::receiver::WebhookServer::start().await;
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+async fn tail_shows_and_listen_forwards_events() {
+    let webhook_server = crate::receiver::WebhookServer::start().await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let bearer = format!("Bearer {}", server.api_key);
     send_batches(&server, 0, 3).await;
-    let seen = desk.run(&["tail", "--after", "0", "--limit", "3"]).await.expect_exit(0);
+    let seen = cli.run(&["tail", "--after", "0", "--limit", "3"]).await.expect_exit(0);
     let cursors: Vec<Value> =
         seen.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["cursor"].clone()).collect();
     assert_eq!(cursors, ["1-1", "1-2", "1-3"]);
-    desk.run(&["tail", "--after", "7-1"]).await.expect_exit(64);
-    let url = format!("http://{}/hook", hall.address);
-    let words = ["webhooks", "listen", "--forward-to", &url, "--after", "0", "--type", "email.*", "--limit", "2"];
-    let ran = desk.run(&words).await.expect_exit(0);
-    assert!(ran.stderr.contains("whsec_"), "{ran:?}");
-    assert_eq!(hall.requests().len(), 2);
-    assert!(hall.requests()[0].contains("svix-signature: v1,"));
+    cli.run(&["tail", "--after", "7-1"]).await.expect_exit(64);
+    let url = format!("http://{}/hook", webhook_server.address);
+    let args = ["webhooks", "listen", "--forward-to", &url, "--after", "0", "--type", "email.*", "--limit", "2"];
+    let output = cli.run(&args).await.expect_exit(0);
+    assert!(output.stderr.contains("whsec_"), "{output:?}");
+    assert_eq!(webhook_server.requests().len(), 2);
+    assert!(webhook_server.requests()[0].contains("svix-signature: v1,"));
     let id_of = |request: &str| request.lines().find_map(|line| line.strip_prefix("webhook-id: ").map(str::to_owned));
-    let event: Value = serde_json::from_str(hall.requests()[0].lines().last().unwrap()).unwrap();
-    assert_ne!(id_of(&hall.requests()[0]).as_deref(), event["id"].as_str(), "a notice has an id of its own");
-    desk.run(&words).await.expect_exit(0);
-    let ids: Vec<_> = hall.requests().iter().map(|request| id_of(request).unwrap()).collect();
-    assert_eq!(ids[..2], ids[2..], "the same receiver is told of the same event under the same id");
+    let event: Value = serde_json::from_str(webhook_server.requests()[0].lines().last().unwrap()).unwrap();
+    assert_ne!(id_of(&webhook_server.requests()[0]).as_deref(), event["id"].as_str(), "a notice has its own id");
+    cli.run(&args).await.expect_exit(0);
+    let ids: Vec<_> = webhook_server.requests().iter().map(|request| id_of(request).unwrap()).collect();
+    assert_eq!(ids[..2], ids[2..], "the same event keeps its notice id for the same receiver");
     let endpoint = json!({ "url": url, "after": "0" }).to_string();
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     let (status, made) = server.call("POST", "/v1/endpoints", &headers, &endpoint).await;
     assert_eq!(status, 201, "{made}");
-    hall.wait_for_requests(7).await;
-    let told = hall.requests().pop().unwrap();
-    let id = told.lines().find_map(|line| line.strip_prefix("webhook-id: ")).unwrap();
-    desk.run(&["webhooks", "replay", id]).await.expect_exit(0);
-    hall.wait_for_requests(8).await;
-    assert!(hall.requests().pop().unwrap().contains(id));
-    let listed = desk.run(&["webhooks", "list"]).await.expect_exit(0).json();
+    webhook_server.wait_for_requests(7).await;
+    let last_request = webhook_server.requests().pop().unwrap();
+    let id = last_request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).unwrap();
+    cli.run(&["webhooks", "replay", id]).await.expect_exit(0);
+    webhook_server.wait_for_requests(8).await;
+    assert!(webhook_server.requests().pop().unwrap().contains(id));
+    let listed = cli.run(&["webhooks", "list"]).await.expect_exit(0).json();
     assert_eq!(listed["data"][0]["url"], url);
 }

@@ -1,4 +1,4 @@
-//! Addresses that a team does not write to.
+//! Suppressed addresses, to which a team sends no mail.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ async fn suppress(world: &World, address: &str) {
 }
 
 over_every_engine! {
-    async fn an_address_is_suppressed_read_and_let_go(world) {
+    async fn an_address_is_suppressed_read_and_removed(world) {
         let made = world.post("/v1/suppressions", &json!({ "address": "Gone@Bücher.example" })).await.expect_status(201);
         assert_eq!((&made["address"], &made["reason"]), (&json!("gone@xn--bcher-kva.example"), &json!("manual")));
         for spelling in ["gone@xn--bcher-kva.example", "GONE@b%C3%BCcher.example", "gone%40xn--bcher-kva.example"] {
@@ -20,7 +20,7 @@ over_every_engine! {
             assert_eq!(read.body, made.body, "{spelling}");
         }
         let again = world.post("/v1/suppressions", &json!({ "address": "gone@bücher.example", "reason": "other" })).await.expect_status(200);
-        assert_eq!(again.body, made.body, "the first reason stands");
+        assert_eq!(again.body, made.body, "the first reason is kept");
         assert!(again.is_replay());
         world.call(delete("/v1/suppressions/gone@xn--bcher-kva.example")).await.expect_status(200);
         world.get("/v1/suppressions/gone@xn--bcher-kva.example").await.expect_problem(404, "not_found");
@@ -32,19 +32,19 @@ over_every_engine! {
         for number in 0..5 {
             suppress(&world, &format!("{number}@example.com")).await;
         }
-        let (mut found, mut path) = (Vec::new(), "/v1/suppressions?limit=2".to_owned());
+        let (mut addresses, mut path) = (Vec::new(), "/v1/suppressions?limit=2".to_owned());
         loop {
             let page = world.get(&path).await.expect_status(200);
-            found.extend(page.rows().iter().map(|row| row["address"].as_str().unwrap().to_owned()));
+            addresses.extend(page.rows().iter().map(|row| row["address"].as_str().unwrap().to_owned()));
             let Some(cursor) = page["next_cursor"].as_str() else { break };
             path = format!("/v1/suppressions?limit=2&cursor={cursor}");
         }
-        assert_eq!(found, ["4@example.com", "3@example.com", "2@example.com", "1@example.com", "0@example.com"]);
+        assert_eq!(addresses, ["4@example.com", "3@example.com", "2@example.com", "1@example.com", "0@example.com"]);
         world.get("/v1/suppressions?cursor=x").await.expect_problem(400, "invalid_query").expect_field("cursor");
     }
 
-    async fn a_mail_to_a_suppressed_address_is_refused_where_it_stands(world) {
-        // The list is in memory before the first address is on it.
+    async fn a_mail_to_a_suppressed_address_is_refused_with_the_field(world) {
+        // The list is loaded into memory before the first address is added.
         world.send("before", &mail()).await.expect_status(202);
         suppress(&world, "gone@example.com").await;
         let cases = [
@@ -61,13 +61,13 @@ over_every_engine! {
         world.send("again", &mail_with(json!({ "to": "gone@example.com" }))).await.expect_status(202);
     }
 
-    async fn what_was_suppressed_before_the_start_is_known_too(world) {
+    async fn suppressions_are_loaded_at_startup(world) {
         suppress(&world, "user@example.com").await;
         let world = Box::pin(world.restart()).await;
         world.send("k", &mail()).await.expect_problem(422, "recipient_suppressed").expect_field("to[0]");
     }
 
-    async fn a_retry_of_what_was_accepted_is_never_refused(world) {
+    async fn a_retry_of_an_accepted_email_is_never_refused(world) {
         let first = world.send("k", &mail()).await.expect_status(202);
         suppress(&world, "user@example.com").await;
         assert_eq!(world.send("k", &mail()).await.expect_status(200)["id"], first["id"]);
@@ -76,7 +76,7 @@ over_every_engine! {
         world.send("new", &mail()).await.expect_problem(422, "recipient_suppressed");
     }
 
-    async fn an_item_of_a_batch_is_refused_alone_when_asked_so(world) {
+    async fn a_permissive_batch_refuses_only_the_suppressed_item(world) {
         suppress(&world, "gone@example.com").await;
         let items = json!([mail(), mail_with(json!({ "to": "gone@example.com" }))]);
         let strict = world.call(post("/v1/emails/batch").key("b").json(&items)).await;
@@ -87,7 +87,7 @@ over_every_engine! {
         assert!(answer["data"][0]["id"].is_string() && answer["data"][1].is_null());
     }
 
-    async fn sending_again_on_purpose_is_refused_too(world) {
+    async fn a_resend_to_a_suppressed_address_is_refused(world) {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
         suppress(&world, "user@example.com").await;
@@ -96,10 +96,10 @@ over_every_engine! {
         world.call(delete("/v1/suppressions/user@example.com")).await.expect_status(200);
         let next = world.call(post(&resend)).await.expect_status(202);
         suppress(&world, "user@example.com").await;
-        assert_eq!(world.call(post(&resend)).await.expect_status(200)["id"], next["id"], "a repeat is answered");
+        assert_eq!(world.call(post(&resend)).await.expect_status(200)["id"], next["id"], "a replay is still answered");
     }
 
-    async fn another_teams_list_stops_nobody(world) {
+    async fn suppressions_apply_to_one_team_only(world) {
         let other = world.create_team("other").await;
         suppress(&world, "user@example.com").await;
         world.call(post("/v1/emails").bearer(&other).json(&mail())).await.expect_status(202);
@@ -108,7 +108,7 @@ over_every_engine! {
         assert!(world.call(get("/v1/suppressions").bearer(&other)).await.expect_status(200).rows().is_empty());
     }
 
-    async fn a_reader_looks_and_changes_nothing(world) {
+    async fn a_read_key_cannot_change_suppressions(world) {
         suppress(&world, "user@example.com").await;
         let reader = world.create_api_key(&json!({ "name": "r", "scopes": ["read"] })).await;
         world.call(get("/v1/suppressions").bearer(&reader)).await.expect_status(200);
@@ -118,7 +118,7 @@ over_every_engine! {
         world.call(call).await.expect_problem(403, "wrong_scope");
     }
 
-    async fn a_suppression_under_a_key_is_made_once(world) {
+    async fn a_suppression_with_an_idempotency_key_is_created_once(world) {
         let call = |reason: &str| {
             post("/v1/suppressions").key("k").json(&json!({ "address": "a@example.com", "reason": reason }))
         };
@@ -128,7 +128,7 @@ over_every_engine! {
         world.send("k", &mail()).await.expect_problem(422, "key_mismatch");
     }
 
-    async fn nonsense_is_refused_with_its_field(world) {
+    async fn an_invalid_suppression_is_refused_with_the_field_name(world) {
         for (body, status, code, field) in [
             (json!({ "address": "nonsense" }), 422, "invalid_field", "address"),
             (json!({}), 400, "invalid_type", "address"),
@@ -140,9 +140,9 @@ over_every_engine! {
     }
 }
 
-/// A second node learns of a suppression by reading again, within seconds.
+/// A second node sees a new suppression within seconds, when it reloads the list.
 #[tokio::test]
-async fn another_node_follows_within_seconds() {
+async fn another_node_applies_suppressions_within_seconds() {
     let world = World::postgres().await;
     let (other, secret) = world.second_node().await;
     let send = |key: &'static str| post("/v1/emails").key(key).json(&mail()).build(&secret);

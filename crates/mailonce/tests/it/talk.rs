@@ -1,4 +1,4 @@
-//! People who write, agents who answer: what tests of conversations share.
+//! Helpers for conversation tests: people who write mail and agents that reply.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use crate::{
     world::World,
 };
 
-/// A mail of a person to an agent.
+/// A mail from a person to an agent.
 pub(crate) struct TestMail<'a> {
     pub(crate) from: &'a str,
     pub(crate) id: &'a str,
     pub(crate) subject: &'a str,
-    /// Further header lines.
+    /// Additional header lines.
     pub(crate) extra_headers: String,
     pub(crate) text: &'a str,
 }
@@ -32,18 +32,18 @@ impl TestMail<'_> {
 }
 
 impl World {
-    /// A person writes to the inbox `a`, and this is the message.
-    pub(crate) async fn receive_message(&self, letter: TestMail<'_>) -> Value {
-        self.receive_raw_message(&letter.to_raw()).await
+    /// Receives a mail from a person in the inbox `a` and returns the message.
+    pub(crate) async fn receive_message(&self, mail: TestMail<'_>) -> Value {
+        self.receive_raw_message(&mail.to_raw()).await
     }
 
-    /// A mail comes to the inbox `a`, and this is the message.
+    /// Receives a raw mail in the inbox `a` and returns the message.
     pub(crate) async fn receive_raw_message(&self, raw: &str) -> Value {
         assert_eq!(self.receive_mail(&["a@agents.test"], raw).await.len(), 1);
         self.get("/v1/inboxes/a@agents.test/messages?limit=1").await.expect_status(200).rows().remove(0)
     }
 
-    /// An agent answers.
+    /// Replies to a message as an agent.
     pub(crate) async fn reply(&self, message: &Value, text: &str) -> TestResponse {
         self.reply_with(message, json!({ "text": text })).await
     }
@@ -52,18 +52,18 @@ impl World {
         self.call(post(&reply_path(message)).json(&body)).await
     }
 
-    /// Questions for people, newest first.
+    /// Escalations, newest first.
     pub(crate) async fn escalations(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/v1/escalations?limit=100&{query}")).await.expect_status(200).rows()
     }
 
-    /// A person decides a question.
-    pub(crate) async fn resolve_escalation(&self, question: &Value, decision: &str) -> TestResponse {
-        let path = format!("/v1/escalations/{}/resolve", str_field(question, "id"));
-        self.post(&path, &json!({ "as": decision, "rev": question["rev"] })).await
+    /// Resolves an escalation as a person.
+    pub(crate) async fn resolve_escalation(&self, escalation: &Value, decision: &str) -> TestResponse {
+        let path = format!("/v1/escalations/{}/resolve", str_field(escalation, "id"));
+        self.post(&path, &json!({ "as": decision, "rev": escalation["rev"] })).await
     }
 
-    /// How many emails were sent by now.
+    /// Hands off what is due and returns how many emails have been sent so far.
     pub(crate) async fn hand_off_and_count_sent(&self) -> usize {
         self.hand_off_due().await;
         self.get("/v1/emails?limit=100&state=sent").await.expect_status(200).rows().len()
@@ -74,7 +74,7 @@ pub(crate) fn reply_path(message: &Value) -> String {
     format!("/v1/messages/{}/reply", str_field(message, "id"))
 }
 
-/// A member that must be text.
+/// A field that must be a string.
 #[track_caller]
 pub(crate) fn str_field<'a>(value: &'a Value, member: &str) -> &'a str {
     value[member].as_str().unwrap_or_else(|| panic!("no {member} in {value}"))

@@ -1,4 +1,4 @@
-//! Two teams and every route of the document: no credential, no scope, another team's ids.
+//! Tenant isolation on every documented route: without an API key, without scopes, and with another team's ids.
 
 use mailonce_core::{access::team::ApiKey, id::ApiKeyId, operation::IdempotentResult};
 use serde_json::{Value, json};
@@ -9,14 +9,14 @@ use crate::{
     world::{World, mail, mail_with},
 };
 
-/// How a route is reached and what another team may see of it.
+/// Who may call a route and what another team may see of it.
 #[derive(Clone, Copy, PartialEq)]
 enum RouteAccess {
-    /// Open to everybody.
+    /// Needs no API key.
     Public,
-    /// Names nothing of a team: it lists or makes what is the caller's own.
+    /// Takes no resource id: it lists or creates the caller's own resources.
     CallerScoped,
-    /// Names something of a team.
+    /// Takes the id of a team's resource.
     ByResourceId,
     /// For operators, who see every team.
     Operator,
@@ -138,7 +138,7 @@ const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("get", "/docs/errors/{code}", RouteAccess::Public),
 ];
 
-/// What the first team owns.
+/// The resources of the first team.
 pub(crate) struct TeamResources {
     pub(crate) email: String,
     key: String,
@@ -163,22 +163,22 @@ pub(crate) struct TeamResources {
 const CODE_MAIL: &str =
     "From: x@shop.test\nMessage-ID: <1@x>\nSubject: Your code\n\nYour verification code is 482913.\n";
 
-/// An address on the first team's list.
+/// An address on the first team's suppression list.
 const SUPPRESSED_ADDRESS: &str = "gone@example.com";
-/// What proves the provider of the first team's source.
+/// The token that authenticates webhooks of the first team's source.
 const TOKEN: &str = "0123456789abcdef";
 
-/// A source, as a body asks for it.
+/// The request body of a source.
 fn source_body(name: &str) -> Value {
-    json!({ "name": name, "kind": "postmark", "transport": "sandbox", "header": { "name": "x-token", "value": TOKEN } })
+    json!({ "name": name, "kind": "postmark", "transport": "sandbox", "auth_header": { "name": "x-token", "value": TOKEN } })
 }
 
-/// A budget, as a body asks for it.
+/// The request body of a budget.
 fn budget_body(name: &str) -> Value {
     json!({ "name": name, "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 100_000 })
 }
 
-/// A rule, as a body asks for it.
+/// The request body of a rule.
 fn rule_body(name: &str) -> Value {
     let never = json!({ "field": "subject", "operator": "is", "value": "never" });
     json!({ "name": name, "match": { "conditions": [never] }, "actions": [{ "type": "mark_read" }] })
@@ -211,7 +211,7 @@ impl TeamResources {
         let delivery = first("/v1/deliveries".into()).await;
         world.engine.deliver_due_notices().await;
         let notice = first(format!("/v1/endpoints/{endpoint}/notices")).await;
-        // A stream that has no end could not be read to its end.
+        // Event streams are ended first, because an endless response cannot be read completely.
         world.engine.end_streams();
         let thread = first("/v1/threads".into()).await;
         let question = json!({ "question": "Shall I?", "thread": thread });
@@ -258,7 +258,7 @@ impl TeamResources {
         ]
     }
 
-    /// The route's path with the ids of what is owned.
+    /// The route's path with the ids of these resources.
     fn fill_path(&self, path: &str) -> String {
         let id = match path.split('/').nth(2) {
             Some("emails") => &self.email,
@@ -284,7 +284,7 @@ impl TeamResources {
         path.replace("{id}", id).replace("{key}", &self.key).replace("{n}", "0").replace("{code}", "not_found")
     }
 
-    /// A call of the route that would do something, if it were allowed.
+    /// A request to the route that would have an effect if it were allowed.
     pub(crate) fn request_for(&self, method: &str, path: &str) -> TestRequest {
         let call = TestRequest::new(method, &self.fill_path(path));
         match (method, path) {
@@ -304,9 +304,9 @@ impl TeamResources {
             ("patch", "/v1/rules/{id}") => call.json(&json!({ "rev": 1, "enabled": false })),
             ("post", "/v1/endpoints") => call.json(&json!({ "url": "https://own.example/in" })),
             ("patch", "/v1/endpoints/{id}") => call.json(&json!({ "events": ["email.sent"] })),
-            ("post", "/v1/endpoints/{id}/recover") => call.json(&json!({ "after": "0", "only": "all" })),
+            ("post", "/v1/endpoints/{id}/recover") => call.json(&json!({ "after": "0", "include": "all" })),
             ("post", "/v1/sources") => call.json(&source_body("own")),
-            ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer": "another-secret-of-16" })),
+            ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer_token": "another-secret-of-16" })),
             ("post", "/hooks/{source_id}") => call.header("x-token", TOKEN).json(&json!({ "RecordType": "Open" })),
             ("post", "/v1/inboxes") => call.json(&json!({ "username": "another" })),
             ("patch", "/v1/inboxes/{id}") => call.json(&json!({ "agent": "x" })),
@@ -330,7 +330,7 @@ impl TeamResources {
         }
     }
 
-    /// Everything there is to see of it.
+    /// The current state of all these resources.
     pub(crate) async fn snapshot(&self, world: &World) -> Vec<Value> {
         let mut seen = Vec::new();
         for path in [
@@ -366,7 +366,11 @@ impl TeamResources {
 /// Method, path and whether it is public, of every route in the document.
 pub(crate) fn documented_routes() -> Vec<(String, String, bool)> {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
-    assert_eq!(document["security"], json!([{ "api_key": [] }]), "every route wants a key unless it says otherwise");
+    assert_eq!(
+        document["security"],
+        json!([{ "api_key": [] }]),
+        "every route needs an API key unless its operation says otherwise"
+    );
     let mut routes = Vec::new();
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
@@ -379,17 +383,17 @@ pub(crate) fn documented_routes() -> Vec<(String, String, bool)> {
 }
 
 #[test]
-fn the_table_of_routes_is_the_document() {
-    let ours: BTreeSet<(String, String, bool)> = ROUTES
+fn the_route_table_matches_the_document() {
+    let table: BTreeSet<(String, String, bool)> = ROUTES
         .iter()
         .map(|(method, path, kind)| ((*method).into(), (*path).into(), *kind == RouteAccess::Public))
         .collect();
-    let theirs: BTreeSet<_> = documented_routes().into_iter().collect();
-    assert_eq!(ours, theirs, "a route was added, removed or made public: add it to ROUTES in tests/it/tenants.rs");
-    assert_eq!(ours.len(), ROUTES.len());
+    let document: BTreeSet<_> = documented_routes().into_iter().collect();
+    assert_eq!(table, document, "a route was added, removed or made public: add it to ROUTES in tests/it/tenants.rs");
+    assert_eq!(table.len(), ROUTES.len());
 }
 
-/// A credential without scopes. None is made any more; ledgers may hold one.
+/// An API key without scopes. It can no longer be created, but older ledgers may contain one.
 async fn create_scopeless_key(world: &World) -> String {
     let (store, secret) = (world.engine.store(), "mo_powerless_but_known");
     let key = ApiKey {
@@ -406,17 +410,17 @@ async fn create_scopeless_key(world: &World) -> String {
 }
 
 over_memory_and_sqlite! {
-    async fn without_a_credential_only_public_routes_answer(world) {
+    async fn without_an_api_key_only_public_routes_answer(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
         let before = owned.snapshot(&world).await;
         for (method, path, public) in documented_routes() {
             let answer = world.call(owned.request_for(&method, &path).anonymous()).await;
             if public {
-                // Only some providers ask a source whether it is there; this one's does not.
-                let asked_nothing = (method.as_str(), path.as_str()) == ("get", "/hooks/{source_id}");
-                let right = if asked_nothing { 404 } else { 200 };
-                assert_eq!(answer.status, right, "{method} {path}: {}", answer.text);
+                // Only some kinds of source answer a GET challenge, and this one does not.
+                let is_challenge = (method.as_str(), path.as_str()) == ("get", "/hooks/{source_id}");
+                let expected = if is_challenge { 404 } else { 200 };
+                assert_eq!(answer.status, expected, "{method} {path}: {}", answer.text);
             } else {
                 assert_eq!(answer.status, 401, "{method} {path}: {}", answer.text);
                 answer.expect_problem(401, "unauthorized");
@@ -425,14 +429,14 @@ over_memory_and_sqlite! {
         assert_eq!(owned.snapshot(&world).await, before);
     }
 
-    async fn a_credential_without_scopes_opens_nothing(world) {
+    async fn an_api_key_without_scopes_is_refused_everywhere(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
-        let powerless = create_scopeless_key(&world).await;
+        let scopeless = create_scopeless_key(&world).await;
         let before = owned.snapshot(&world).await;
         for (method, path, kind) in ROUTES {
             if *kind != RouteAccess::Public {
-                let answer = world.call(owned.request_for(method, path).bearer(&powerless)).await;
+                let answer = world.call(owned.request_for(method, path).bearer(&scopeless)).await;
                 assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
                 answer.expect_problem(403, "wrong_scope");
             }
@@ -443,10 +447,10 @@ over_memory_and_sqlite! {
     async fn the_ids_of_another_team_are_not_found(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
-        let stranger = world.create_team("strangers").await;
+        let other_team = world.create_team("strangers").await;
         let before = owned.snapshot(&world).await;
         for (method, path, kind) in ROUTES {
-            let answer = world.call(owned.request_for(method, path).bearer(&stranger)).await;
+            let answer = world.call(owned.request_for(method, path).bearer(&other_team)).await;
             match kind {
                 RouteAccess::ByResourceId => {
                     assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text);
@@ -462,17 +466,17 @@ over_memory_and_sqlite! {
                 RouteAccess::Public => {}
             }
         }
-        assert_eq!(owned.snapshot(&world).await, before, "a stranger changed something");
+        assert_eq!(owned.snapshot(&world).await, before, "another team changed something");
     }
 
-    async fn a_cursor_of_another_team_shows_nothing_of_it(world) {
+    async fn a_cursor_of_another_team_shows_none_of_its_emails(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
-        let stranger = world.create_team("strangers").await;
-        world.call(post("/v1/emails").bearer(&stranger).json(&mail())).await.expect_status(202);
-        let page = world.call(get(&format!("/v1/emails?cursor={}", owned.email)).bearer(&stranger)).await.expect_status(200);
+        let other_team = world.create_team("strangers").await;
+        world.call(post("/v1/emails").bearer(&other_team).json(&mail())).await.expect_status(202);
+        let page = world.call(get(&format!("/v1/emails?cursor={}", owned.email)).bearer(&other_team)).await.expect_status(200);
         assert!(page.rows().is_empty());
-        let found = world.call(get("/v1/emails?key=k").bearer(&stranger)).await.expect_status(200);
+        let found = world.call(get("/v1/emails?key=k").bearer(&other_team)).await.expect_status(200);
         assert!(found.rows().is_empty());
     }
 }

@@ -1,5 +1,4 @@
-//! API keys that are tied to an inbox, on every route of the document: they see and do what concerns it and nothing
-//! else.
+//! API keys that are tied to an inbox, on every documented route: they can read and change only what belongs to it.
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -10,18 +9,18 @@ use crate::{
     world::{World, mail_with},
 };
 
-/// What a route says to a key that is tied to another inbox.
+/// How a route answers a key that is tied to another inbox.
 #[derive(Clone, Copy, PartialEq)]
 enum TiedKeyAccess {
     /// Needs no key.
     Public,
     /// Concerns the whole team: `403 wrong_scope`.
     TeamWide,
-    /// Names something of one inbox: `404 not_found`.
+    /// Takes the id of something in one inbox: `404 not_found`.
     OtherInbox,
-    /// Shows or makes what concerns the key's own inbox, and leaves out everything else.
+    /// Shows or creates only what belongs to the key's own inbox.
     OwnInbox,
-    /// Would make something outside of the key's inbox: refused with this status.
+    /// Would create something outside of the key's inbox: refused with this status.
     Refused(u16),
 }
 
@@ -148,7 +147,7 @@ async fn create_tied_key(world: &World, inbox: &str, scopes: &[&str]) -> String 
     world.create_api_key(&json!({ "name": "tied", "scopes": scopes, "inboxes": [inbox] })).await
 }
 
-/// Whether a route asks a person something of the key's own, which the team's events show.
+/// Whether a route opens an escalation of the key's own, which changes the team's events.
 fn opens_escalation(route: &(&str, &str, TiedKeyAccess)) -> bool {
     (route.0, route.1) == ("post", "/v1/escalations")
 }
@@ -167,77 +166,77 @@ async fn create_two_inboxes(world: World, scopes: &[&str]) -> (World, String, St
 }
 
 #[test]
-fn the_table_of_routes_is_the_document() {
+fn the_route_table_matches_the_document() {
     let ours: BTreeSet<_> = ROUTES.iter().map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned())).collect();
     let theirs: BTreeSet<_> = documented_routes().into_iter().map(|(method, path, _)| (method, path)).collect();
-    assert_eq!(ours, theirs, "a route was added or removed: say in ROUTES what it answers to a key that is tied");
+    assert_eq!(ours, theirs, "a route was added or removed: state in ROUTES how it answers a tied key");
 }
 
 over_memory_and_sqlite! {
-    async fn an_administrator_of_one_inbox_reaches_no_other(world) {
+    async fn an_admin_key_of_one_inbox_reaches_no_other(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
         world.create_inbox("a").await;
         let key = create_tied_key(&world, "a@agents.test", &EVERY_SCOPE).await;
         let before = owned.snapshot(&world).await;
-        for (method, path, reach) in ROUTES.iter().filter(|route| !opens_escalation(route)) {
+        for (method, path, access) in ROUTES.iter().filter(|route| !opens_escalation(route)) {
             let answer = world.call(owned.request_for(method, path).bearer(&key)).await;
-            let right = match reach {
+            let as_expected = match access {
                 TiedKeyAccess::Public => continue,
                 TiedKeyAccess::TeamWide => answer.status == 403,
                 TiedKeyAccess::OtherInbox => answer.status == 404,
                 TiedKeyAccess::OwnInbox => answer.status < 300,
                 TiedKeyAccess::Refused(status) => answer.status == *status,
             };
-            assert!(right, "{method} {path}: {} {}", answer.status, answer.text);
+            assert!(as_expected, "{method} {path}: {} {}", answer.status, answer.text);
             for id in owned.ids() {
-                let asked = path.contains('{') && answer.status == 404;
-                assert!(asked || !answer.text.contains(id.as_str()), "{method} {path} shows {id}: {}", answer.text);
+                let echoes_requested_id = path.contains('{') && answer.status == 404;
+                assert!(echoes_requested_id || !answer.text.contains(id.as_str()), "{method} {path} shows {id}: {}", answer.text);
             }
         }
         assert_eq!(owned.snapshot(&world).await, before, "a key that is tied to another inbox changed something");
     }
 
-    async fn an_agent_of_one_inbox_reaches_no_other(world) {
+    async fn an_agent_key_of_one_inbox_reaches_no_other(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
         let a = world.create_inbox("a").await;
         let key = create_tied_key(&world, &a, &AGENT_SCOPES).await;
         let before = owned.snapshot(&world).await;
-        for (method, path, reach) in ROUTES.iter().filter(|route| route.2 != TiedKeyAccess::Public && !opens_escalation(route)) {
+        for (method, path, access) in ROUTES.iter().filter(|route| route.2 != TiedKeyAccess::Public && !opens_escalation(route)) {
             let answer = world.call(owned.request_for(method, path).bearer(&key)).await;
-            // Without the scope that a route needs, nothing else is looked at.
-            let right = answer.status == 403 && answer.text.contains("wrong_scope")
-                || match reach {
+            // The scope is checked before anything else.
+            let as_expected = answer.status == 403 && answer.text.contains("wrong_scope")
+                || match access {
                     TiedKeyAccess::OtherInbox => answer.status == 404,
                     TiedKeyAccess::Refused(status) => answer.status == *status,
                     _ => answer.status < 300,
                 };
-            assert!(right, "{method} {path}: {} {}", answer.status, answer.text);
+            assert!(as_expected, "{method} {path}: {} {}", answer.status, answer.text);
         }
         assert_eq!(owned.snapshot(&world).await, before, "a key that is tied to another inbox changed something");
     }
 
-    async fn a_key_of_the_whole_team_is_refused_nowhere(world) {
+    async fn an_untied_key_is_refused_nowhere(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
-        // What removes something comes last, so that there is something to reach until then.
+        // Deletions come last, so that the resources exist until then.
         let (last, first): (Vec<_>, Vec<_>) = ROUTES.iter().partition(|(method, _, _)| *method == "delete");
         for (method, path, _) in first.into_iter().chain(last) {
             let answer = world.call(owned.request_for(method, path)).await;
-            let lacks = answer.text.contains("wrong_scope") || answer.text.contains("sender_not_allowed");
-            assert!(!lacks, "{method} {path}: {}", answer.text);
+            let refused = answer.text.contains("wrong_scope") || answer.text.contains("sender_not_allowed");
+            assert!(!refused, "{method} {path}: {}", answer.text);
         }
     }
 
-    async fn a_key_reaches_everything_of_its_own_inbox(world) {
+    async fn a_tied_key_reaches_everything_of_its_own_inbox(world) {
         let world = world.with_inbox_domain().await;
         let owned = TeamResources::create(&world).await;
         let key = create_tied_key(&world, &owned.inbox, &EVERY_SCOPE).await;
         let inbound = ["inboxes", "messages", "watches", "artifacts", "threads", "escalations", "deliveries"];
         let is_inbound = |path: &str| inbound.contains(&path.split('/').nth(2).unwrap_or_default());
-        for (method, path, reach) in ROUTES {
-            if *method == "get" && *reach == TiedKeyAccess::OtherInbox && is_inbound(path) && !path.contains("{n}") {
+        for (method, path, access) in ROUTES {
+            if *method == "get" && *access == TiedKeyAccess::OtherInbox && is_inbound(path) && !path.contains("{n}") {
                 world.call(owned.request_for(method, path).bearer(&key)).await.expect_status(200);
             }
         }
@@ -247,7 +246,7 @@ over_memory_and_sqlite! {
         world.call(get("/v1/keys/own").bearer(&key)).await.expect_status(200);
         let rows = world.call(get("/v1/emails").bearer(&key)).await.expect_status(200).rows();
         assert_eq!(rows.len(), 1, "{rows:?}");
-        let hook = json!({ "url": "https://own.example/in", "inboxes": [owned.inbox], "bodies": true });
+        let hook = json!({ "url": "https://own.example/in", "inboxes": [owned.inbox], "include_text": true });
         let endpoint = world.call(post("/v1/endpoints").bearer(&key).json(&hook)).await.expect_status(201).string_field("id");
         world.call(get(&format!("/v1/endpoints/{endpoint}")).bearer(&key)).await.expect_status(200);
         let list = format!("/v1/lists/receive/block?inbox={}", owned.inbox);
@@ -273,40 +272,40 @@ over_memory_and_sqlite! {
         assert_eq!(one_by_one.rows(), page.rows()[..1]);
     }
 
-    async fn the_same_question_of_two_inboxes_has_two_answers(world) {
+    async fn the_same_question_from_two_inboxes_is_two_escalations(world) {
         let (world, a, b) = create_two_inboxes(world, &AGENT_SCOPES).await;
         let other = create_tied_key(&world, &b, &AGENT_SCOPES).await;
         let question = json!({ "question": "May I pay invoice 7?", "entity": "inv7" });
         let theirs = world.call(post("/v1/escalations").bearer(&other).json(&question)).await.expect_status(201).body;
         let path = format!("/v1/escalations/{}/resolve", theirs["id"].as_str().unwrap());
-        let yes = json!({ "as": "release", "rev": 1, "reason": "Yes, the secret budget allows it" });
-        world.post(&path, &yes).await.expect_status(200);
+        let release = json!({ "as": "release", "rev": 1, "reason": "Yes, the secret budget allows it" });
+        world.post(&path, &release).await.expect_status(200);
         let mine = world.call(post("/v1/escalations").bearer(&a).json(&question)).await.expect_status(201);
-        assert!(mine["id"] != theirs["id"] && mine["decided"].is_null(), "{}", mine.text);
+        assert!(mine["id"] != theirs["id"] && mine["decision"].is_null(), "{}", mine.text);
         let again = world.call(post("/v1/escalations").bearer(&other).json(&question)).await.expect_status(200);
-        assert_eq!((&again["id"], &again["decided"]["as"]), (&theirs["id"], &json!("release")), "{}", again.text);
+        assert_eq!((&again["id"], &again["decision"]["as"]), (&theirs["id"], &json!("release")), "{}", again.text);
     }
 
-    async fn a_tied_key_sends_and_cancels_for_its_inbox_alone(world) {
+    async fn a_tied_key_sends_and_cancels_only_for_its_inbox(world) {
         let (world, key, _) = create_two_inboxes(world, &EVERY_SCOPE).await;
         let later = mail_with(json!({ "from": "b@agents.test", "scheduled_at": "in 1 hour" }));
         let of_b = world.send("of-b", &later).await.expect_status(202).string_field("id");
-        let by = |call: TestRequest| call.bearer(&key);
-        world.call(by(post("/v1/emails").key("x")).json(&mail_from("b@agents.test", "x"))).await.expect_problem(403, "sender_not_allowed");
-        // Neither does a retry of an email that is not its own show that email.
-        world.call(by(post("/v1/emails").key("of-b")).json(&later)).await.expect_problem(403, "sender_not_allowed");
+        let with_tied_key = |call: TestRequest| call.bearer(&key);
+        world.call(with_tied_key(post("/v1/emails").key("x")).json(&mail_from("b@agents.test", "x"))).await.expect_problem(403, "sender_not_allowed");
+        // A retry of another inbox's email does not show that email.
+        world.call(with_tied_key(post("/v1/emails").key("of-b")).json(&later)).await.expect_problem(403, "sender_not_allowed");
         let batch = json!([mail_from("a@agents.test", "1"), mail_from("b@agents.test", "2")]);
-        world.call(by(post("/v1/emails/batch").key("batch")).json(&batch)).await.expect_status(403);
-        world.call(by(post(&format!("/v1/emails/{of_b}/cancel")))).await.expect_problem(404, "not_found");
-        world.call(by(delete("/v1/keys/of-b"))).await.expect_problem(404, "not_found");
+        world.call(with_tied_key(post("/v1/emails/batch").key("batch")).json(&batch)).await.expect_status(403);
+        world.call(with_tied_key(post(&format!("/v1/emails/{of_b}/cancel")))).await.expect_problem(404, "not_found");
+        world.call(with_tied_key(delete("/v1/keys/of-b"))).await.expect_problem(404, "not_found");
         assert_eq!(world.email(&of_b).await["state"], "scheduled");
         assert_eq!(world.email_count().await, 1);
     }
 
-    async fn endpoints_and_keys_of_a_tied_administrator_stay_within_its_inboxes(world) {
+    async fn endpoints_and_keys_of_a_tied_admin_key_stay_within_its_inboxes(world) {
         let (world, key, b) = create_two_inboxes(world, &EVERY_SCOPE).await;
         let a = world.get("/v1/inboxes/a@agents.test").await.expect_status(200).string_field("id");
-        let hook = |inboxes: Value| json!({ "url": "https://own.example/in", "bodies": true, "inboxes": inboxes });
+        let hook = |inboxes: Value| json!({ "url": "https://own.example/in", "include_text": true, "inboxes": inboxes });
         for inboxes in [json!([]), json!([b]), json!([a, b])] {
             world.call(post("/v1/endpoints").bearer(&key).json(&hook(inboxes))).await.expect_problem(422, "invalid_field");
         }
@@ -314,14 +313,14 @@ over_memory_and_sqlite! {
         let wider = TestRequest::new("PATCH", &format!("/v1/endpoints/{own}")).bearer(&key).json(&json!({ "inboxes": [] }));
         world.call(wider).await.expect_problem(422, "invalid_field");
         for inboxes in [json!([]), json!([b])] {
-            let about = json!({ "name": "x", "scopes": ["read"], "inboxes": inboxes });
-            world.call(post("/v1/api-keys").bearer(&key).json(&about)).await.expect_problem(403, "wrong_scope");
+            let key_body = json!({ "name": "x", "scopes": ["read"], "inboxes": inboxes });
+            world.call(post("/v1/api-keys").bearer(&key).json(&key_body)).await.expect_problem(403, "wrong_scope");
         }
         let rows = world.call(get("/v1/api-keys").bearer(&key)).await.expect_status(200).rows();
-        assert_eq!(rows.len(), 1, "its own alone: {rows:?}");
+        assert_eq!(rows.len(), 1, "only its own key: {rows:?}");
     }
 
-    async fn a_tie_follows_an_inbox_and_ends_with_it(world) {
+    async fn a_tied_key_follows_address_rotation_and_ends_with_its_inbox(world) {
         let (world, key, _) = create_two_inboxes(world, &AGENT_SCOPES).await;
         let a = world.get("/v1/inboxes/a@agents.test").await.expect_status(200).string_field("id");
         world.post(&format!("/v1/inboxes/{a}/rotate"), &json!({})).await.expect_status(200);

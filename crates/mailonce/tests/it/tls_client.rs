@@ -1,4 +1,4 @@
-//! A client with TLS for tests of the listener: chooses its protocol by ALPN and shows the server's certificate.
+//! A TLS client for tests of the listener: negotiates its protocol by ALPN and returns the server's certificate.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -15,7 +15,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// The certificate of a test server, and where its files are.
+/// The certificate and key of a test server.
 pub(crate) struct TestCertificate(CertifiedKey<rcgen::KeyPair>);
 
 impl TestCertificate {
@@ -28,7 +28,7 @@ impl TestCertificate {
         self.0.cert.der().clone()
     }
 
-    /// Writes `cert.pem` and `key.pem` as `certbot` does: each file at once, one after the other.
+    /// Writes `cert.pem` and `key.pem` as `certbot` does: each file is replaced atomically, one after the other.
     pub(crate) fn write_pem_files(&self, folder: &Path) {
         for (name, text) in [("cert.pem", self.0.cert.pem()), ("key.pem", self.0.signing_key.serialize_pem())] {
             let fresh = folder.join(format!("{name}.new"));
@@ -38,7 +38,7 @@ impl TestCertificate {
     }
 }
 
-/// Connects with these protocols and roots.
+/// Connects with these ALPN protocols and trusted roots.
 pub(crate) async fn tls_connect(
     at: SocketAddr,
     alpn: &[&str],
@@ -58,12 +58,12 @@ pub(crate) async fn tls_connect(
     TlsConnector::from(Arc::new(config)).connect(name, TcpStream::connect(at).await?).await
 }
 
-/// The certificate that the server showed.
+/// The certificate that the server presented.
 pub(crate) fn peer_certificate(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
-/// A connection that takes one request after the other.
+/// A connection that sends one request after the other.
 pub(crate) enum AlpnClient {
     Http1(conn::http1::SendRequest<Full<Bytes>>),
     Http2(conn::http2::SendRequest<Full<Bytes>>),
@@ -99,14 +99,14 @@ impl AlpnClient {
         }
     }
 
-    /// Asks for a path of `localhost`.
+    /// Requests a path of `localhost`.
     pub(crate) async fn get(&mut self, path: &str) -> hyper::Result<Response<Incoming>> {
         let request = Request::get(format!("https://localhost{path}")).body(Full::default()).unwrap();
         self.request(request).await
     }
 }
 
-/// The JSON of an answer.
+/// The JSON body of a response.
 pub(crate) async fn json_body(response: Response<Incoming>) -> Value {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     serde_json::from_slice(&bytes).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The key vectors that every SDK plays, through the core, the command line and the server.
+//! The shared key derivation vectors of the SDKs, checked in the core, the command line and the server.
 
 use mailonce_core::{address::NamedAddress, intent::Intent, outbound::content::sorted_addresses};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::{
     world::{World, mail_with},
 };
 
-/// One vector: a key, or the field for which it is refused.
+/// One vector: the expected key, or the field for which it is refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyVector {
@@ -24,14 +24,18 @@ fn load_vectors() -> Vec<KeyVector> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdks/contract/keys.json");
     let vectors: Vec<KeyVector> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     for vector in &vectors {
-        assert!(vector.key.is_some() != vector.invalid.is_some(), "{}: a key or a fault", vector.name);
+        assert!(
+            vector.key.is_some() != vector.invalid.is_some(),
+            "{}: either `key` or `invalid` must be set",
+            vector.name
+        );
     }
     let names: std::collections::BTreeSet<&str> = vectors.iter().map(|vector| vector.name.as_str()).collect();
     assert_eq!(names.len(), vectors.len(), "names are unique");
     vectors
 }
 
-/// What the core says to a vector.
+/// The key that the core derives, or nothing when it refuses the vector.
 fn derive_key(vector: &KeyVector) -> Option<String> {
     let intent: Intent = serde_json::from_value(vector.intent.clone()).ok()?;
     intent.validate().ok()?;
@@ -40,7 +44,7 @@ fn derive_key(vector: &KeyVector) -> Option<String> {
 }
 
 #[test]
-fn the_core_derives_the_contracts_keys() {
+fn the_core_derives_the_expected_keys() {
     let vectors = load_vectors();
     assert!(vectors.iter().filter(|vector| vector.key.is_some()).count() >= 12);
     for vector in vectors {
@@ -49,40 +53,40 @@ fn the_core_derives_the_contracts_keys() {
 }
 
 #[tokio::test]
-async fn the_command_line_derives_the_contracts_keys() {
-    let desk = CliFixture::new();
+async fn the_command_line_derives_the_expected_keys() {
+    let cli = CliFixture::new();
     for vector in load_vectors() {
-        // The command line takes no NUL, and its numbers are whole.
-        let words = cli_args(&vector);
-        if words.iter().any(|word| word.contains('\0')) {
+        // Command-line arguments cannot contain NUL.
+        let args = cli_args(&vector);
+        if args.iter().any(|arg| arg.contains('\0')) {
             continue;
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ran = desk.run(&words).await;
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = cli.run(&args).await;
         match &vector.key {
-            Some(key) => assert_eq!(ran.expect_exit(0).json(), json!({ "key": key }), "{}", vector.name),
-            None => assert_ne!(ran.exit_code, 0, "{}: {ran:?}", vector.name),
+            Some(key) => assert_eq!(output.expect_exit(0).json(), json!({ "key": key }), "{}", vector.name),
+            None => assert_ne!(output.exit_code, 0, "{}: {output:?}", vector.name),
         }
     }
 }
 
-/// A vector as words of the command line.
+/// A vector as command-line arguments.
 fn cli_args(vector: &KeyVector) -> Vec<String> {
-    let mut words = vec!["key".to_owned(), "derive".into()];
+    let mut args = vec!["key".to_owned(), "derive".into()];
     for (member, flag) in [("type", "--type"), ("entity", "--entity"), ("version", "--version"), ("period", "--period")]
     {
         match &vector.intent[member] {
             Value::Null => {}
-            Value::String(text) => words.push(format!("{flag}={text}")),
-            other => words.push(format!("{flag}={other}")),
+            Value::String(text) => args.push(format!("{flag}={text}")),
+            other => args.push(format!("{flag}={other}")),
         }
     }
-    words.extend(vector.to.iter().map(|to| format!("--to={to}")));
-    words
+    args.extend(vector.to.iter().map(|to| format!("--to={to}")));
+    args
 }
 
 #[tokio::test]
-async fn the_server_derives_the_contracts_keys() {
+async fn the_server_derives_the_expected_keys() {
     let world = World::memory().await;
     for vector in load_vectors() {
         let body = mail_with(json!({ "to": vector.to, "intent": vector.intent }));
@@ -101,7 +105,7 @@ async fn the_server_derives_the_contracts_keys() {
 }
 
 #[test]
-fn the_example_of_the_contract_is_among_the_vectors() {
+fn the_documented_example_is_among_the_vectors() {
     let intent = json!({ "type": "order.confirmation", "entity": "order_4821" });
     let found = load_vectors().into_iter().find(|vector| vector.intent == intent && vector.to == ["user@example.com"]);
     // SHA-256 of {"entity":"order_4821","to":["user@example.com"],"type":"order.confirmation","v":1}

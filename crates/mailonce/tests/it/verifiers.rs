@@ -1,4 +1,4 @@
-//! What receivers verify with: the official libraries of npm and PyPI, for `standardwebhooks` and for `svix`.
+//! Webhook signatures checked with the official npm and PyPI libraries `standardwebhooks` and `svix`.
 
 use mailonce_transport::{egress::EgressPolicy, webhook::HttpWebhookSender};
 use serde_json::{Value, json};
@@ -23,9 +23,9 @@ let checked = 0;
 for (const { headers, body, good, bad } of deliveries) {
   for (const Verifier of [Standard, Svix]) {
     for (const secret of good) { new Verifier(secret).verify(body, headers); checked++; }
-    const refused = (secret, text, told) => {
-      try { new Verifier(secret).verify(text, told); } catch { checked++; return; }
-      throw new Error("a forged delivery was believed");
+    const refused = (secret, text, sentHeaders) => {
+      try { new Verifier(secret).verify(text, sentHeaders); } catch { checked++; return; }
+      throw new Error("a forged delivery was accepted");
     };
     for (const secret of bad) refused(secret, body, headers);
     refused(good[0], body.replace("email", "e-mail"), headers);
@@ -49,17 +49,17 @@ for case in json.load(sys.stdin)["deliveries"]:
         forged = [(secret, body, headers) for secret in bad]
         forged.append((good[0], body.replace("email", "e-mail"), headers))
         forged.append((good[0], body, {**headers, "webhook-id": "x", "svix-id": "x"}))
-        for secret, text, told in forged:
+        for secret, text, sent_headers in forged:
             try:
-                verifier(secret).verify(text, told)
+                verifier(secret).verify(text, sent_headers)
             except Exception:
                 checked += 1
                 continue
-            raise SystemExit("a forged delivery was believed")
+            raise SystemExit("a forged delivery was accepted")
 print(checked)
 "#;
 
-/// Runs a verifier over the deliveries. How many checks it made.
+/// Runs a verifier over the deliveries and returns how many checks it made.
 fn run_verifier(command: &mut Command, cases: &Value) -> usize {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(cases.to_string().as_bytes()).unwrap();
@@ -76,29 +76,29 @@ fn verifier_case(request: &str, good: &[&Value], bad: &[&Value]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_official_verifiers_believe_every_delivery_and_no_forgery() {
-    let hall = WebhookServer::start().await;
+async fn the_official_verifiers_accept_every_delivery_and_no_forgery() {
+    let webhook_server = WebhookServer::start().await;
     let webhooks = HttpWebhookSender::new(EgressPolicy::new(Vec::new(), true), &[]).unwrap();
     let world = World::sqlite().await.with_notifier(Arc::new(webhooks)).await;
-    // They refuse what is older than five minutes.
+    // The libraries refuse timestamps older than five minutes.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     world.advance_clock(now - world.engine.now().0);
     world.engine.confirm_time();
-    let endpoint = world.create_endpoint(&format!("http://{}/in", hall.address)).await;
+    let endpoint = world.create_endpoint(&format!("http://{}/in", webhook_server.address)).await;
     let path = format!("/v1/endpoints/{}/rotate", endpoint["id"].as_str().unwrap());
-    let tell = async |key: &str| {
+    let send_and_deliver = async |key: &str| {
         world.send(key, &mail()).await.expect_status(202);
         world.hand_off_due().await;
         world.engine.deliver_due_notices().await;
         world.engine.deliver_due_notices().await;
     };
-    tell("before").await;
-    let rotated = world.post(&path, &json!({ "overlap": "1h" })).await.expect_status(200);
-    tell("during").await;
-    let last = world.post(&path, &json!({ "overlap": "0s" })).await.expect_status(200);
-    tell("after").await;
+    send_and_deliver("before").await;
+    let rotated = world.post(&path, &json!({ "previous_secret_ttl": "1h" })).await.expect_status(200);
+    send_and_deliver("during").await;
+    let last = world.post(&path, &json!({ "previous_secret_ttl": "0s" })).await.expect_status(200);
+    send_and_deliver("after").await;
     let (one, two, three) = (&endpoint["secret"], &rotated["secret"], &last["secret"]);
-    let requests = hall.requests();
+    let requests = webhook_server.requests();
     assert_eq!(requests.len(), 6);
     let deliveries: Vec<Value> = requests
         .iter()
@@ -110,7 +110,7 @@ async fn the_official_verifiers_believe_every_delivery_and_no_forgery() {
         })
         .collect();
     let cases = json!({ "deliveries": deliveries });
-    // Two libraries, each with every secret, another body and another id.
+    // Two libraries, each with every secret, a changed body and a changed id.
     let checks = 6 * 2 * (3 + 2);
     let home = install_npm("verifiers-npm", &["standardwebhooks@1.1.1", "svix@1.99.1"]);
     assert_eq!(run_verifier(Command::new("node").args(["-e", NODE_VERIFIER]).current_dir(home), &cases), checks);

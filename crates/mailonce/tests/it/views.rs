@@ -1,4 +1,4 @@
-//! What is shown of a message that arrived, to whom, and what a bounce means.
+//! Views of received messages, who may see what, and bounces as evidence.
 
 use mailonce_core::{
     handoff::{
@@ -25,21 +25,21 @@ async fn list_messages(world: &World, inbox: &str) -> Vec<Value> {
 }
 
 over_memory_and_sqlite! {
-    async fn views_hide_what_they_must_and_raw_needs_the_scope_for_secrets(world) {
+    async fn views_mask_codes_and_raw_needs_the_secrets_scope(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
         let id = list_messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
         let reader = world.create_api_key(&json!({ "name": "agent", "scopes": ["read"] })).await;
-        let see = async |path: &str| world.call(get(&format!("/v1/messages/{id}{path}")).bearer(&reader)).await;
+        let get_message = async |path: &str| world.call(get(&format!("/v1/messages/{id}{path}")).bearer(&reader)).await;
         for view in ["", "?view=min", "?view=plain"] {
-            let shown = see(view).await.expect_status(200);
+            let shown = get_message(view).await.expect_status(200);
             assert!(!shown.text.contains("482 913") && !shown.text.contains("482913"), "{}", shown.text);
         }
-        assert!(see("").await.string_field("text").starts_with("<<<untrusted mail "));
-        see("?view=full").await.expect_status(403);
-        see("/raw").await.expect_status(403);
-        see("?view=odd").await.expect_status(400);
+        assert!(get_message("").await.string_field("text").starts_with("<<<untrusted mail "));
+        get_message("?view=full").await.expect_status(403);
+        get_message("/raw").await.expect_status(403);
+        get_message("?view=odd").await.expect_status(400);
         let full = world.get(&format!("/v1/messages/{id}?view=full")).await.expect_status(200);
         assert!(full.string_field("text").contains("482 913"));
         let raw = world.get(&format!("/v1/messages/{id}/raw")).await.expect_status(200);
@@ -47,7 +47,7 @@ over_memory_and_sqlite! {
         assert_eq!(raw.header("content-type"), Some("message/rfc822"));
     }
 
-    async fn attachments_are_handed_out_by_number_as_files(world) {
+    async fn attachments_are_downloaded_by_number(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let raw = "From: x@shop.test\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n\
@@ -66,7 +66,7 @@ over_memory_and_sqlite! {
         world.get(&format!("{path}/x")).await.expect_status(404);
     }
 
-    async fn a_bounce_to_our_return_path_is_evidence_for_its_handoff(world) {
+    async fn a_bounce_to_our_return_path_becomes_evidence(world) {
         let world = world.with_inbox_domain().await;
         let sent = world.send("k", &crate::world::mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
@@ -82,46 +82,46 @@ over_memory_and_sqlite! {
         let email = world.email(&sent).await;
         assert_eq!(email["state"], "bounced", "{email}");
         assert_eq!(email["evidence"].as_array().unwrap().len(), 1);
-        // A mark that we did not make reaches nobody.
+        // A return path with a forged HMAC is not accepted.
         let forged = path.replacen(char::is_alphanumeric, "x", 30);
         assert!(world.engine.receive_mail(incoming_mail(&[&forged], &report)).await.unwrap().is_empty());
     }
 
-    async fn a_delay_notification_settles_what_was_unknown(world) {
+    async fn a_delay_notification_resolves_an_unknown_outcome(world) {
         let world = world.with_inbox_domain().await;
-        for (key, named) in [("k1", "User@Example.COM"), ("k2", "user@forwarded.test")] {
+        for (key, reported_recipient) in [("k1", "User@Example.COM"), ("k2", "user@forwarded.test")] {
             let sent = world.send(key, &mail_with(json!({ "on_unknown": "resend" }))).await.expect_status(202).string_field("id");
             let lost = crash_after_marker(&world).await;
             assert_eq!(world.email(&sent).await["state"], "unknown");
             let path = world.engine.return_path(&lost, 0, 1).0;
-            let mut mail = incoming_mail(&[path.as_str()], &delivery_status_report(&path, named, "delayed", "4.4.1"));
+            let mut mail = incoming_mail(&[path.as_str()], &delivery_status_report(&path, reported_recipient, "delayed", "4.4.1"));
             mail.sender = Some(String::new());
             world.engine.receive_mail(mail).await.unwrap();
             world.engine.process_waiting_deliveries().await.unwrap();
             let email = world.email(&sent).await;
-            assert_eq!(email["state"], "sent", "{named}: {email}");
+            assert_eq!(email["state"], "sent", "{reported_recipient}: {email}");
         }
     }
 }
 
-/// The only email that is due, after its worker ended behind the marker.
+/// Leases the only due email, commits its marker and crashes the worker.
 async fn crash_after_marker(world: &World) -> Email {
     let (store, now, node) = (world.engine.store(), world.engine.now(), NodeId(Uuid::from_u128(1)));
-    let wish =
+    let request =
         LeaseRequest { transport: SANDBOX.into(), node, max: 10, excluded_domains: Vec::new(), schedule_cutoff: None };
-    let leased = store.lease_handoffs(wish, now).await.unwrap().remove(0).email;
+    let leased = store.lease_handoffs(request, now).await.unwrap().remove(0).email;
     let (fence, transport) = (leased.handoffs[0].fence, SANDBOX.to_owned());
     let mark = HandoffAction::Mark {
         lease: LeaseRef { number: 0, fence, transport, account: "A".into() },
         frozen_bytes: None,
     };
-    for act in [mark, HandoffAction::Crash { number: 0, holder: node }] {
-        let _done = store.apply_action(leased.team, leased.id, act, None, now).await.unwrap();
+    for action_to_apply in [mark, HandoffAction::Crash { number: 0, holder: node }] {
+        let _done = store.apply_action(leased.team, leased.id, action_to_apply, None, now).await.unwrap();
     }
     leased
 }
 
-/// A report on the delivery of a mail with this return path.
+/// A delivery status report for a mail with this return path.
 fn delivery_status_report(path: &str, to: &str, action: &str, status: &str) -> String {
     format!(
         "From: MAILER-DAEMON@mx.test\nTo: {path}\nSubject: Undelivered\nMIME-Version: 1.0\n\

@@ -1,4 +1,4 @@
-//! An outside made for tests: relays that note what they are given, a zone of names, and pages to fetch.
+//! Test doubles of the engine's dependencies: recording transports, DNS records, and pages to fetch.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::world::World;
 
-/// A way out that takes everything and shows what it froze.
+/// A transport that accepts everything and reports the bytes that it froze.
 pub(crate) struct RecordingTransport {
     name: &'static str,
     shape: HandoffSplit,
@@ -35,7 +35,7 @@ pub(crate) struct RecordingTransport {
 }
 
 impl RecordingTransport {
-    /// A transport of this name; nobody looks at what it freezes.
+    /// A transport with this name whose frozen bytes are discarded.
     pub(crate) fn named(name: &'static str, shape: HandoffSplit) -> Arc<dyn Transport> {
         Arc::new(Self { name, shape, frozen_bytes: mpsc::unbounded_channel().0 })
     }
@@ -89,7 +89,7 @@ impl Transport for RecordingTransport {
     }
 }
 
-/// Names and their texts, as the test publishes them.
+/// TXT records, as the test publishes them.
 #[derive(Clone, Default)]
 pub(crate) struct FakeDns(Arc<Mutex<BTreeMap<String, Result<Vec<String>, String>>>>);
 
@@ -110,7 +110,7 @@ impl DnsResolver for FakeDns {
     }
 }
 
-/// Pages by address, and every address that was asked for.
+/// Pages by URL, and every URL that was requested.
 #[derive(Clone, Default)]
 pub(crate) struct FakeFetcher {
     pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
@@ -135,87 +135,81 @@ impl HttpFetcher for FakeFetcher {
     }
 }
 
-/// A world with an outside: `relay` (one handoff per recipient, the default), `provider` (one per email).
+/// A world with two transports: `relay` (one handoff per recipient, the default) and `provider` (one per email).
 pub(crate) struct TransportFixture {
     pub(crate) world: World,
     pub(crate) dns: FakeDns,
     pub(crate) fetcher: FakeFetcher,
-    /// What the relays froze.
+    /// The bytes that the transports froze.
     pub(crate) frozen_bytes: mpsc::UnboundedReceiver<Vec<u8>>,
 }
 
 impl TransportFixture {
     pub(crate) async fn new(world: World, verify_domains: bool) -> Self {
-        let (sender, frozen) = mpsc::unbounded_channel();
+        let (sender, frozen_bytes) = mpsc::unbounded_channel();
         let relay = |name, shape| {
             Arc::new(RecordingTransport { name, shape, frozen_bytes: sender.clone() }) as Arc<dyn Transport>
         };
-        let (zone, pages) = (FakeDns::default(), FakeFetcher::default());
-        let outside = EngineDeps {
+        let (dns, fetcher) = (FakeDns::default(), FakeFetcher::default());
+        let deps = EngineDeps {
             transports: vec![relay("relay", HandoffSplit::PerRecipient), relay("provider", HandoffSplit::PerEmail)],
             routing: Routing { rules: Vec::new(), default: vec!["relay".into()] },
             verify_domains,
-            dns: Arc::new(zone.clone()),
-            http_fetcher: Arc::new(pages.clone()),
+            dns: Arc::new(dns.clone()),
+            http_fetcher: Arc::new(fetcher.clone()),
             ..EngineDeps::default()
         };
-        Self { world: Box::pin(world.with_engine_deps(outside)).await, dns: zone, fetcher: pages, frozen_bytes: frozen }
+        Self { world: Box::pin(world.with_engine_deps(deps)).await, dns, fetcher, frozen_bytes }
     }
 
-    /// Leases the one handoff that is due by a transport.
+    /// Leases the one due handoff of a transport.
     pub(crate) async fn lease_handoff(&self, transport: &str) -> TestLease {
-        let wish = LeaseRequest {
+        let request = LeaseRequest {
             transport: transport.into(),
             node: NODE_ID,
             max: 1,
             excluded_domains: Vec::new(),
             schedule_cutoff: None,
         };
-        let leased = self.world.engine.store().lease_handoffs(wish, self.world.engine.now()).await.unwrap();
+        let leased = self.world.engine.store().lease_handoffs(request, self.world.engine.now()).await.unwrap();
         TestLease { leased: leased.into_iter().next().expect("a handoff is due"), transport: transport.into() }
     }
 
-    async fn apply(&self, held: &TestLease, act: HandoffAction) -> HandoffActionStatus {
+    async fn apply(&self, held: &TestLease, action: HandoffAction) -> HandoffActionStatus {
         let email = &held.leased.email;
         let now = self.world.engine.now();
-        match self.world.engine.store().apply_action(email.team, email.id, act, None, now).await.unwrap() {
+        match self.world.engine.store().apply_action(email.team, email.id, action, None, now).await.unwrap() {
             IdempotentResult::Done(HandoffActionResult::Applied(verdict, _)) => verdict,
             other => panic!("{other:?}"),
         }
     }
 
-    /// Puts the durable marker.
+    /// Commits the durable `sending` marker.
     pub(crate) async fn commit_marker(&self, held: &TestLease) {
-        let act = HandoffAction::Mark { lease: held.lease_ref(), frozen_bytes: None };
-        assert_eq!(self.apply(held, act).await, HandoffActionStatus::Done);
+        let action = HandoffAction::Mark { lease: held.lease_ref(), frozen_bytes: None };
+        assert_eq!(self.apply(held, action).await, HandoffActionStatus::Done);
     }
 
-    /// The next hop took it, under its own name.
+    /// Records that the next hop accepted the handoff under its own id.
     pub(crate) async fn record_accepted(&self, held: &TestLease, remote_id: &str) -> HandoffActionStatus {
         let reply = TransportReply::new(ReplyMeaning::Accepted, AttemptPhase::Final, Some(200), "ok")
             .with_remote_id(Some(remote_id.into()));
-        let plan = HandoffRetryPolicy { max_attempts: 12, max_age_ms: 86_400_000, jitter_seed: 0 };
-        let began = self.world.engine.now();
+        let retry_policy = HandoffRetryPolicy { max_attempts: 12, max_age_ms: 86_400_000, jitter_seed: 0 };
+        let started_at = self.world.engine.now();
         self.apply(
             held,
-            HandoffAction::RecordOutcome {
-                lease: held.lease_ref(),
-                attempt: Some(1),
-                started_at: began,
-                reply,
-                retry_policy: plan,
-            },
+            HandoffAction::RecordOutcome { lease: held.lease_ref(), attempt: Some(1), started_at, reply, retry_policy },
         )
         .await
     }
 
-    /// The process that held it ended.
+    /// Records that the process that held the lease crashed.
     pub(crate) async fn crash_holder(&self, held: &TestLease) {
-        let act = HandoffAction::Crash { number: held.leased.handoff, holder: NODE_ID };
-        assert_eq!(self.apply(held, act).await, HandoffActionStatus::Done);
+        let action = HandoffAction::Crash { number: held.leased.handoff, holder: NODE_ID };
+        assert_eq!(self.apply(held, action).await, HandoffActionStatus::Done);
     }
 
-    /// Hands over the one handoff that is due by a transport.
+    /// Hands off the one due handoff of a transport.
     pub(crate) async fn hand_off(&self, transport: &str, remote_id: &str) {
         let held = self.lease_handoff(transport).await;
         self.commit_marker(&held).await;
@@ -225,7 +219,7 @@ impl TransportFixture {
 
 const NODE_ID: NodeId = NodeId(Uuid::from_u128(77));
 
-/// A handoff that the test holds.
+/// A handoff that the test has leased.
 pub(crate) struct TestLease {
     leased: LeasedHandoff,
     transport: String,

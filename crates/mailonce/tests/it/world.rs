@@ -1,4 +1,4 @@
-//! A world of its own for each test: a ledger, a clock that only the test moves, and chance from a seed.
+//! The fixture of one test: a ledger, a clock that only the test advances, and seeded randomness.
 
 use axum::Router;
 use mailonce_core::{
@@ -30,7 +30,7 @@ pub(crate) const MINUTE: i64 = 60 * SECOND;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// A clock that stands still until it is moved.
+/// A clock that changes only when the test advances it.
 pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
@@ -49,7 +49,7 @@ impl Clock for TestClock {
     }
 }
 
-/// The same numbers in every run.
+/// Seeded randomness: the same numbers in every run.
 struct SplitMixEntropy(AtomicU64);
 
 impl Entropy for SplitMixEntropy {
@@ -65,11 +65,11 @@ impl Entropy for SplitMixEntropy {
     }
 }
 
-/// What must outlive the ledger.
+/// Storage that must outlive the ledger.
 enum StoreBacking {
     InMemory,
     Directory(TempDir),
-    #[expect(dead_code, reason = "kept until its world ends, and dropped then")]
+    #[expect(dead_code, reason = "held so that it is dropped together with its world")]
     Database(TempDatabase),
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
     router: Router,
     clock: Arc<TestClock>,
-    /// The credential of the first team, with every scope.
+    /// The API key of the first team, with every scope.
     pub(crate) secret: String,
     backing: StoreBacking,
 }
@@ -110,83 +110,83 @@ impl World {
         self.with_engine_deps(EngineDeps { local_domains, bounce_domain, ..EngineDeps::default() }).await
     }
 
-    /// Makes an inbox with this name.
+    /// Creates an inbox with this username and returns its id.
     pub(crate) async fn create_inbox(&self, name: &str) -> String {
         self.post("/v1/inboxes", &json!({ "username": name })).await.expect_status(201).string_field("id")
     }
 
-    /// A mail arrives by SMTP, from outside, and is read at once.
+    /// Receives a mail from outside by SMTP and processes it at once.
     pub(crate) async fn receive_mail(&self, to: &[&str], raw: &str) -> Vec<ReceiveResult> {
         let received = self.engine.receive_mail(incoming_mail(to, raw)).await.unwrap();
         self.engine.process_waiting_deliveries().await.unwrap();
         received
     }
 
-    async fn with_store(store: Arc<dyn Store>, place: StoreBacking) -> Self {
-        Self::with_clock_and_store(TestClock::new(), store, place).await
+    async fn with_store(store: Arc<dyn Store>, backing: StoreBacking) -> Self {
+        Self::with_clock_and_store(TestClock::new(), store, backing).await
     }
 
-    async fn with_clock_and_store(clock: Arc<TestClock>, store: Arc<dyn Store>, place: StoreBacking) -> Self {
-        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(1)));
+    async fn with_clock_and_store(clock: Arc<TestClock>, store: Arc<dyn Store>, backing: StoreBacking) -> Self {
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(1)));
         let engine =
-            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, EngineDeps::default()).await.unwrap();
+            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
-        let about = mailonce::wiring::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
-        let made = engine.ensure_api_key("default", about, None).await.unwrap();
+        let new_key = mailonce::wiring::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
+        let created = engine.ensure_api_key("default", new_key, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self { engine, router, clock, secret: made.secret, backing: place }
+        Self { engine, router, clock, secret: created.secret, backing }
     }
 
-    /// What stands in the ledger is opened anew, as after a restart. SQLite only.
+    /// Closes the ledger and opens it again, as after a restart. SQLite only.
     pub(crate) async fn restart(self) -> Self {
-        let Self { engine, router, clock, secret, backing: place } = self;
-        let StoreBacking::Directory(folder) = place else {
-            return Self { engine, router, clock, secret, backing: place };
+        let Self { engine, router, clock, secret, backing } = self;
+        let StoreBacking::Directory(folder) = backing else {
+            return Self { engine, router, clock, secret, backing };
         };
         engine.store().close().await;
         drop((engine, router));
         let store = Arc::new(Sqlite::open(folder.path(), [7; 32]).unwrap());
-        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(99)));
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(99)));
         let engine =
-            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, EngineDeps::default()).await.unwrap();
+            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret, backing: StoreBacking::Directory(folder) }
     }
 
-    /// The same ledger behind an engine that is wired otherwise.
-    pub(crate) async fn with_engine_deps(self, outside: EngineDeps) -> Self {
-        let Self { engine, clock, secret, backing: place, .. } = self;
-        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(55)));
+    /// The same ledger behind an engine with other dependencies.
+    pub(crate) async fn with_engine_deps(self, deps: EngineDeps) -> Self {
+        let Self { engine, clock, secret, backing, .. } = self;
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(55)));
         let store = Arc::clone(engine.store());
-        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, outside).await.unwrap();
+        let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, deps).await.unwrap();
         engine.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self { engine, router, clock, secret, backing: place }
+        Self { engine, router, clock, secret, backing }
     }
 
-    /// Another node over the same ledger and under the same clock, with a credential. PostgreSQL only.
+    /// Another node with the same ledger and clock, and an API key for it. PostgreSQL only.
     pub(crate) async fn second_node(&self) -> (Router, String) {
-        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(77)));
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(77)));
         let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
-        let engine = Engine::new(store, clock, chance, EngineDeps::default()).await.unwrap();
+        let engine = Engine::new(store, clock, entropy, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
         (mailonce::api::router(engine, false), self.secret.clone())
     }
 
-    /// Another node over the same ledger and under the same clock, wired as given.
-    pub(crate) async fn second_engine(&self, outside: EngineDeps) -> Arc<Engine> {
-        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(88)));
+    /// Another node with the same ledger and clock, and the given dependencies.
+    pub(crate) async fn second_engine(&self, deps: EngineDeps) -> Arc<Engine> {
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(88)));
         let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
-        Engine::new(store, clock, chance, outside).await.unwrap()
+        Engine::new(store, clock, entropy, deps).await.unwrap()
     }
 
-    /// Moves the clock.
+    /// Advances the clock.
     pub(crate) fn advance_clock(&self, ms: i64) {
         self.clock.0.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// A moment from now, as callers write it.
+    /// The time in `ms` milliseconds from now, in the wire format.
     pub(crate) fn timestamp_in(&self, ms: i64) -> String {
         self.engine.now().plus(ms).to_string()
     }
@@ -208,17 +208,17 @@ impl World {
         self.call(post(path).json(body)).await
     }
 
-    /// Sends under a key.
+    /// Sends with an idempotency key.
     pub(crate) async fn send(&self, key: &str, body: &Value) -> TestResponse {
         self.call(post("/v1/emails").key(key).json(body)).await
     }
 
-    /// Sends without a key.
+    /// Sends without an idempotency key.
     pub(crate) async fn send_without_key(&self, body: &Value) -> TestResponse {
         self.post("/v1/emails", body).await
     }
 
-    /// Hands over everything that is due.
+    /// Hands off every email that is due.
     pub(crate) async fn hand_off_due(&self) {
         let now = self.engine.now();
         while self.engine.store().capture(SANDBOX, 1000, Some(now), now).await.unwrap() > 0 {}
@@ -229,7 +229,7 @@ impl World {
         self.get("/v1/events?limit=1000").await.expect_status(200).rows()
     }
 
-    /// How many emails there are, up to a page.
+    /// How many emails exist, up to one page.
     pub(crate) async fn email_count(&self) -> usize {
         self.get("/v1/emails?limit=100").await.expect_status(200).rows().len()
     }
@@ -238,12 +238,12 @@ impl World {
         self.get(&format!("/v1/emails/{id}")).await.expect_status(200).body
     }
 
-    /// Makes a credential of the first team.
-    pub(crate) async fn create_api_key(&self, about: &Value) -> String {
-        self.post("/v1/api-keys", about).await.expect_status(201).string_field("api_key")
+    /// Creates an API key of the first team and returns its secret.
+    pub(crate) async fn create_api_key(&self, body: &Value) -> String {
+        self.post("/v1/api-keys", body).await.expect_status(201).string_field("api_key")
     }
 
-    /// Makes a second team. Its credential may do all but what operators do.
+    /// Creates another team and returns its API key, which has every scope except `operator`.
     pub(crate) async fn create_team(&self, name: &str) -> String {
         self.post("/v1/teams", &json!({ "name": name })).await.expect_status(201).string_field("api_key")
     }
@@ -259,22 +259,22 @@ pub(crate) fn mail() -> Value {
     })
 }
 
-/// A small email with other or further members.
+/// A small email with fields replaced or added.
 pub(crate) fn mail_with(more: Value) -> Value {
     let mut mail = mail();
-    let Value::Object(more) = more else { panic!("members are given as an object") };
+    let Value::Object(more) = more else { panic!("the fields must be a JSON object") };
     for (name, value) in more {
         mail[name] = value;
     }
     mail
 }
 
-/// A small email about something.
+/// A small email with an intent.
 pub(crate) fn mail_with_intent(entity: &str) -> Value {
     mail_with(json!({ "intent": { "type": "order.confirmation", "entity": entity } }))
 }
 
-/// A mail as the SMTP listener brings it.
+/// A mail as the SMTP listener passes it to the engine.
 pub(crate) fn incoming_mail(to: &[&str], raw: &str) -> IntakeMail {
     IntakeMail {
         intake: Intake::Smtp,

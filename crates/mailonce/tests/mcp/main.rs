@@ -1,11 +1,11 @@
-//! MCP from outside: the real binary, the official clients over both transports, models that misbehave, and mail that
-//! gives orders. A sink of our own counts what really left.
+//! Black-box tests of MCP: the real binary, the official clients over both transports, misbehaving models, and prompt
+//! injection by mail. An SMTP sink counts the mails that were really sent.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![expect(clippy::expect_used, reason = "a test that cannot go on has failed, and says why")]
-#![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(clippy::expect_used, reason = "a test that cannot continue has failed, and the message says why")]
+#![expect(clippy::panic, reason = "a helper fails its test when it finds something unexpected")]
 
-#[expect(dead_code, reason = "shared with the tests of the command line, which need more of it")]
+#[expect(dead_code, reason = "shared with the tests of the command line, which use more of it")]
 #[path = "../it/binary.rs"]
 mod binary;
 mod clients;

@@ -1,9 +1,8 @@
-//! A model that repeats itself, words things anew, forgets what it was told and calls tools twice, through many seeded
-//! conversations. The sink says what really happened: one mail for each intent, one answer for each message, one use
-//! for each code.
+//! A model that repeats itself, rewords, forgets results and calls tools twice, in many seeded conversations. The sink
+//! shows what was really sent: one mail for each intent, one reply for each message, one use for each code.
 //!
-//! `MAILONCE_CONVERSATIONS` and `MAILONCE_SEED` play more of them, or others. `MAILONCE_MUTANT` makes the server take a wrong turn,
-//! to see that somebody notices: `handoff-doubled`, `answered-twice`, `consume-unchecked`.
+//! `MAILONCE_CONVERSATIONS` and `MAILONCE_SEED` set their number and seed. `MAILONCE_MUTANT` injects a defect into the
+//! server, to check that this test fails: `handoff-doubled`, `answered-twice`, `consume-unchecked`.
 
 use serde_json::{Value, json};
 use std::{
@@ -18,10 +17,10 @@ use tokio::task::JoinSet;
 
 use crate::{sink::SmtpMailSink, town::McpFixture};
 
-/// Conversations at a time.
+/// The number of concurrent conversations.
 const MAX_CONCURRENT: usize = 24;
 
-/// The same choices for the same seed.
+/// Random choices, the same for the same seed.
 struct SplitMixRng(u64);
 
 impl SplitMixRng {
@@ -39,7 +38,7 @@ impl SplitMixRng {
     }
 }
 
-/// How often a model did what it should not.
+/// How often a model called, repeated itself or was held.
 #[derive(Default)]
 struct MisbehaviorCounts {
     calls: AtomicU64,
@@ -73,7 +72,7 @@ impl ModelConversation<'_> {
         self.fixture.call_tool(tool, arguments).await
     }
 
-    /// Calls a tool, and does what models do: again, twice at once, broken off, or never minding the answer.
+    /// Calls a tool as models do: repeatedly, twice at once, or with a disconnect before the response.
     async fn call_erratically(&mut self, tool: &str, again: impl Fn(&mut SplitMixRng) -> Value) -> Value {
         let arguments = again(&mut self.rng);
         let mut last = match self.rng.random_below(4) {
@@ -101,32 +100,32 @@ impl ModelConversation<'_> {
 
     async fn send_parcel_email(&mut self) {
         let (n, to) = (self.number, self.person_address());
-        let mail = move |dice: &mut SplitMixRng| {
-            let greeting = dice.pick(&["Hello", "Hi", "Dear customer", "Good morning"]);
+        let mail = move |rng: &mut SplitMixRng| {
+            let greeting = rng.pick(&["Hello", "Hi", "Dear customer", "Good morning"]);
             let text =
-                dice.pick(&["your parcel is on its way.", "we have sent your parcel today.", "the parcel left us."]);
+                rng.pick(&["your parcel is on its way.", "we have sent your parcel today.", "the parcel left us."]);
             json!({
-                "to": to, "subject": dice.pick(&["Your parcel", "About your parcel"]), "text": format!("{greeting}, {text}"),
+                "to": to, "subject": rng.pick(&["Your parcel", "About your parcel"]), "text": format!("{greeting}, {text}"),
                 "type": "parcel.sent", "entity": format!("parcel_{n}"),
             })
         };
         self.call_erratically("send_email", mail).await;
         if self.rng.random_below(3) == 0 {
-            let named = json!({ "type": "parcel.sent", "entity": format!("parcel_{n}"), "to": self.person_address() });
-            assert!(self.call("get_outcome", named).await["email"].is_string());
+            let intent = json!({ "type": "parcel.sent", "entity": format!("parcel_{n}"), "to": self.person_address() });
+            assert!(self.call("get_outcome", intent).await["email"].is_string());
         }
         if self.rng.random_below(3) == 0 {
             self.send_renamed_duplicate().await;
         }
     }
 
-    /// The model calls the same matter by another name and words it a little otherwise: held, and it leaves it there.
+    /// Sends the same mail with another entity and slightly different wording. It is held, and the model gives up.
     async fn send_renamed_duplicate(&mut self) {
         let (n, to) = (self.number, self.person_address());
-        let words = |greeting: &str| {
+        let text = |greeting: &str| {
             format!("{greeting} customer, invoice {n} over 70 euros was paid in full, thank you very much for it.")
         };
-        let mail = |entity: String, greeting: &str| json!({ "to": to, "subject": "Your invoice", "text": words(greeting), "type": "invoice.paid", "entity": entity });
+        let mail = |entity: String, greeting: &str| json!({ "to": to, "subject": "Your invoice", "text": text(greeting), "type": "invoice.paid", "entity": entity });
         assert_eq!(self.call("send_email", mail(format!("invoice_{n}"), "Dear")).await["dedupe"]["outcome"], "first");
         let renamed = mail(format!("INV-{n}"), "Hello");
         assert_eq!(self.call("send_email", renamed).await["status"], "looks_duplicate");
@@ -143,7 +142,7 @@ impl ModelConversation<'_> {
         }
         let mut message = arrived["message"].clone();
         if self.rng.random_below(8) == 0 {
-            // It forgot what came, and looks for it.
+            // The model forgot the message and searches for it.
             let found = self.call("find_messages", json!({ "from": person })).await;
             message = found["messages"][0]["message"].clone();
             assert_eq!(message, arrived["message"], "{found}");
@@ -152,9 +151,9 @@ impl ModelConversation<'_> {
             let again = self.call("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
             assert_eq!(again["message"], message, "{again}");
         }
-        let answer = move |dice: &mut SplitMixRng| {
+        let answer = move |rng: &mut SplitMixRng| {
             let text =
-                dice.pick(&["Tomorrow.", "It arrives tomorrow.", "Tomorrow, around noon.", "We expect it tomorrow."]);
+                rng.pick(&["Tomorrow.", "It arrives tomorrow.", "Tomorrow, around noon.", "We expect it tomorrow."]);
             json!({ "message": message, "text": text })
         };
         self.call_erratically("reply_email", answer).await;
@@ -167,28 +166,28 @@ impl ModelConversation<'_> {
         let wait = json!({ "from": shop, "has": "code", "timeout_s": 50 });
         let arrived = self.call("wait_for_message", wait).await;
         for _ in 0..=self.rng.random_below(4) {
-            // Two workflows at a time, and now and then they are the same one.
+            // Two workflows at a time, which are sometimes the same one.
             let purposes =
                 [self.rng.random_below(3), self.rng.random_below(3)].map(|run| format!("run-{}-{run}", self.number));
-            let takes = [&purposes[0], &purposes[1]].map(|purpose| {
+            let requests = [&purposes[0], &purposes[1]].map(|purpose| {
                 if self.rng.random_below(2) == 0 {
                     json!({ "type": "code", "for": purpose, "message": arrived["message"] })
                 } else {
                     json!({ "type": "code", "for": purpose, "from": shop })
                 }
             });
-            let [first, second] = takes;
+            let [first, second] = requests;
             let (one, two) = tokio::join!(self.call("take_artifact", first), self.call("take_artifact", second));
-            for (purpose, told) in purposes.iter().zip([one, two]) {
-                self.use_code(purpose, &told, &code).await;
+            for (purpose, taken) in purposes.iter().zip([one, two]) {
+                self.use_code(purpose, &taken, &code).await;
             }
         }
     }
 
-    /// Whoever was given the code uses it: a mail that the sink counts.
-    async fn use_code(&self, purpose: &str, told: &Value, code: &str) {
-        if told["status"] == "taken" {
-            assert_eq!(told["value"], json!(code));
+    /// The workflow that got the code uses it by sending a mail that the sink counts.
+    async fn use_code(&self, purpose: &str, taken: &Value, code: &str) {
+        if taken["status"] == "taken" {
+            assert_eq!(taken["value"], json!(code));
             let text = format!("The code is {code}, says {purpose}.");
             let mail = json!({
                 "to": format!("desk-{}@shop.test", self.number), "subject": "The code", "text": text, "type": "code.use",
@@ -196,8 +195,8 @@ impl ModelConversation<'_> {
             });
             self.call("send_email", mail).await;
         } else {
-            assert_eq!(told["status"], "already_consumed");
-            assert!(!told.to_string().contains(code), "{told}");
+            assert_eq!(taken["status"], "already_consumed");
+            assert!(!taken.to_string().contains(code), "{taken}");
         }
     }
 
@@ -213,47 +212,47 @@ impl ModelConversation<'_> {
     }
 }
 
-/// A server, with the wrong turn that the rig wants.
+/// Starts a server with the injected defect, if one is set.
 async fn start_fixture() -> McpFixture {
     let mutant = std::env::var("MAILONCE_MUTANT").unwrap_or_default();
     McpFixture::with_sink(SmtpMailSink::start().await, &[("MAILONCE_MUTANT", mutant.as_str())]).await
 }
 
-fn env_number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+fn env_number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_misbehaves_sends_answers_and_takes_once() {
+async fn a_misbehaving_model_sends_replies_and_consumes_once() {
     let (count, seed) = (env_number("MAILONCE_CONVERSATIONS", 1_000), env_number("MAILONCE_SEED", 7));
-    let (town, misdeeds) = (Arc::new(start_fixture().await), Arc::new(MisbehaviorCounts::default()));
-    let begun = std::time::Instant::now();
-    let mut talks = JoinSet::new();
+    let (fixture, counters) = (Arc::new(start_fixture().await), Arc::new(MisbehaviorCounts::default()));
+    let started = std::time::Instant::now();
+    let mut conversations = JoinSet::new();
     for n in 0..count {
-        while talks.len() >= MAX_CONCURRENT {
-            talks.join_next().await.unwrap().unwrap();
+        while conversations.len() >= MAX_CONCURRENT {
+            conversations.join_next().await.unwrap().unwrap();
         }
-        let (town, misdeeds) = (Arc::clone(&town), Arc::clone(&misdeeds));
-        let dice = SplitMixRng(seed.wrapping_mul(1_000_003).wrapping_add(n));
-        talks.spawn(async move {
-            ModelConversation { fixture: &town, counts: &misdeeds, rng: dice, number: n }.run().await
+        let (fixture, counters) = (Arc::clone(&fixture), Arc::clone(&counters));
+        let rng = SplitMixRng(seed.wrapping_mul(1_000_003).wrapping_add(n));
+        conversations.spawn(async move {
+            ModelConversation { fixture: &fixture, counts: &counters, rng, number: n }.run().await
         });
     }
-    while let Some(ended) = talks.join_next().await {
+    while let Some(ended) = conversations.join_next().await {
         ended.unwrap();
     }
-    let held = misdeeds.held.load(Ordering::Relaxed);
+    let held = counters.held.load(Ordering::Relaxed);
     let expected = 3 * count + held;
     for _ in 0..600 {
-        if town.sink.all().len() as u64 >= expected {
+        if fixture.sink.all().len() as u64 >= expected {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    // Mails by recipient and by what they are: a parcel, an invoice, an answer, or a code in use.
+    // Counts mails by recipient and kind: parcel, invoice, answer, or use of a code.
     let mut counts: HashMap<(String, &str), u64> = HashMap::new();
-    for mail in town.sink.all() {
+    for mail in fixture.sink.all() {
         let kind = match mail.header("In-Reply-To") {
             Some(_) => "answer",
             None if mail.raw.contains("nvoice") => "invoice",
@@ -266,9 +265,9 @@ async fn a_model_that_misbehaves_sends_answers_and_takes_once() {
     assert!(twice.is_empty(), "seed {seed}: {twice:?}");
     let of = |kind: &str| counts.keys().filter(|(_, other)| *other == kind).count() as u64;
     assert_eq!([of("parcel"), of("answer"), of("code"), of("invoice")], [count, count, count, held], "seed {seed}");
-    let (calls, repeats) = (misdeeds.calls.load(Ordering::Relaxed), misdeeds.repeats.load(Ordering::Relaxed));
+    let (calls, repeats) = (counters.calls.load(Ordering::Relaxed), counters.repeats.load(Ordering::Relaxed));
     println!(
         "{count} conversations, {calls} calls, {repeats} repeats, {held} renamed retries held, {:?}",
-        begun.elapsed()
+        started.elapsed()
     );
 }

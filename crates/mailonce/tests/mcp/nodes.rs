@@ -1,5 +1,5 @@
-//! Two servers over one PostgreSQL, one sink behind both: any of them answers any message, and what is asked of both
-//! happens once.
+//! Two servers with one PostgreSQL database and one sink: either of them serves any message, and a call that both
+//! receive has its effect once.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -31,16 +31,16 @@ fn order_email(n: u64, kind: &str) -> Value {
     })
 }
 
-/// Milliseconds between two calls that should have been one.
+/// Waits a few milliseconds between two duplicate calls.
 async fn short_delay(n: u64) {
     tokio::time::sleep(Duration::from_millis(n % 6)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_two_nodes_get_sends_once() {
+async fn a_call_received_by_two_nodes_sends_once() {
     let TwoNodes { one, two, _database } = start_two_nodes().await;
     for n in 0..24 {
-        // Dispatched twice, milliseconds apart, under two ids of the client.
+        // The same call twice, milliseconds apart, with different client call ids.
         let mail = order_email(n, "double");
         let late = async {
             short_delay(n).await;
@@ -50,7 +50,7 @@ async fn a_call_that_two_nodes_get_sends_once() {
         assert_eq!(first["email"], second["email"], "{first} {second}");
         let outcomes = [&first["dedupe"]["outcome"], &second["dedupe"]["outcome"]];
         assert!(outcomes.contains(&&json!("first")) && outcomes.contains(&&json!("replayed")), "{outcomes:?}");
-        // A stream that broke, and the call again at the other node under a new id.
+        // The connection breaks, and the client retries at the other node with a new call id.
         let mail = order_email(n, "broken");
         one.call_and_disconnect("send_email", &mail).await;
         short_delay(n).await;
@@ -64,12 +64,12 @@ async fn a_call_that_two_nodes_get_sends_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_a_code_and_a_question_are_the_same_at_both_nodes() {
+async fn replies_codes_and_questions_are_deduplicated_across_nodes() {
     let TwoNodes { one, two, _database } = start_two_nodes().await;
     for n in 0..6 {
         let (person, shop) = (format!("ann-{n}@people.test"), format!("no-reply-{n}@shop.test"));
         one.receive_text(&person, "A question", "When do you open?").await;
-        // It came in by one node, and a model waits at the other.
+        // The mail arrives at one node while a model waits at the other.
         let arrived = two.call_tool("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
         assert_eq!(arrived["status"], "arrived", "{arrived}");
         let answer = |text: &str| json!({ "message": arrived["message"], "text": text });
@@ -104,7 +104,7 @@ async fn an_answer_a_code_and_a_question_are_the_same_at_both_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_call_is_written_down_under_its_own_name() {
+async fn each_call_is_recorded_with_its_own_call_id() {
     let TwoNodes { one, two, _database } = start_two_nodes().await;
     let mail = order_email(1, "named");
     let first = one.call_tool("send_email", mail.clone()).await;
@@ -119,5 +119,5 @@ async fn each_call_is_written_down_under_its_own_name() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("the repeat was not written down");
+    panic!("the duplicate call was not recorded");
 }

@@ -1,4 +1,4 @@
-//! The protocol: both revisions, who may knock, and what is no message.
+//! The MCP protocol: both revisions, authentication and origins, and invalid messages.
 
 use serde_json::{Value, json};
 
@@ -22,37 +22,37 @@ fn stateless_params(more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn both_revisions_are_spoken_and_others_are_told_which() {
-    let town = McpFixture::start().await;
-    for (asked, agreed) in [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
-        let hello =
-            json!({ "protocolVersion": asked, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-        let (status, answer) = town.post_mcp(&[], &json_rpc_request("initialize", hello)).await;
+async fn both_revisions_are_supported_and_others_get_the_supported_ones() {
+    let fixture = McpFixture::start().await;
+    for (requested, agreed) in [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
+        let params =
+            json!({ "protocolVersion": requested, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+        let (status, answer) = fixture.post_mcp(&[], &json_rpc_request("initialize", params)).await;
         assert_eq!((status, &answer["result"]["protocolVersion"]), (200, &json!(agreed)), "{answer}");
         assert!(answer["result"]["instructions"].as_str().unwrap().contains("untrusted"));
     }
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    assert_eq!(town.post_mcp(&[("MCP-Protocol-Version", "2025-11-25")], &note).await.0, 202);
-    assert_eq!(town.post_mcp(&[], &json_rpc_request("ping", json!({}))).await.1["result"], json!({}));
-    let (status, unknown) = town.post_mcp(&[], &json_rpc_request("prompts/list", json!({}))).await;
+    assert_eq!(fixture.post_mcp(&[("MCP-Protocol-Version", "2025-11-25")], &note).await.0, 202);
+    assert_eq!(fixture.post_mcp(&[], &json_rpc_request("ping", json!({}))).await.1["result"], json!({}));
+    let (status, unknown) = fixture.post_mcp(&[], &json_rpc_request("prompts/list", json!({}))).await;
     assert_eq!((status, &unknown["error"]["code"]), (200, &json!(-32601)));
 
-    let heads = |method: &'static str| [("MCP-Protocol-Version", STATELESS_VERSION), ("Mcp-Method", method)];
+    let headers_for = |method: &'static str| [("MCP-Protocol-Version", STATELESS_VERSION), ("Mcp-Method", method)];
     let discover = json_rpc_request("server/discover", stateless_params(json!({})));
-    let (status, answer) = town.post_mcp(&heads("server/discover"), &discover).await;
+    let (status, answer) = fixture.post_mcp(&headers_for("server/discover"), &discover).await;
     assert_eq!(status, 200, "{answer}");
     assert!(answer["result"]["supportedVersions"].as_array().unwrap().contains(&json!(STATELESS_VERSION)));
     assert_eq!(answer["result"]["resultType"], "complete");
-    let (status, unknown) = town.post_mcp(&heads("ping"), &json_rpc_request("ping", stateless_params(json!({})))).await;
+    let (status, unknown) = fixture.post_mcp(&headers_for("ping"), &json_rpc_request("ping", stateless_params(json!({})))).await;
     assert_eq!((status, &unknown["error"]["code"], &unknown["id"]), (404, &json!(-32601), &json!(7)));
-    let (status, future) = town.post_mcp(&[("MCP-Protocol-Version", "2031-01-01")], &discover).await;
+    let (status, future) = fixture.post_mcp(&[("MCP-Protocol-Version", "2031-01-01")], &discover).await;
     assert_eq!((status, &future["error"]["code"]), (400, &json!(-32022)));
     assert_eq!(future["error"]["data"]["requested"], "2031-01-01");
 }
 
 #[tokio::test]
 async fn headers_that_contradict_the_body_are_refused() {
-    let town = McpFixture::start().await;
+    let fixture = McpFixture::start().await;
     let list = json_rpc_request("tools/list", stateless_params(json!({})));
     let call = json_rpc_request("tools/call", stateless_params(json!({ "name": "find_messages", "arguments": {} })));
     let version = ("MCP-Protocol-Version", STATELESS_VERSION);
@@ -66,14 +66,14 @@ async fn headers_that_contradict_the_body_are_refused() {
         (vec![version, ("Mcp-Method", "tools/call"), ("Mcp-Name", "send_email")], &call, 400, json!(-32020)),
         (vec![version, ("Mcp-Method", "tools/call")], &call, 400, json!(-32020)),
     ] {
-        let (got, answer) = town.post_mcp(&headers, body).await;
-        assert_eq!((got, &answer["error"]["code"]), (status, &code), "{headers:?}: {answer}");
+        let (actual_status, answer) = fixture.post_mcp(&headers, body).await;
+        assert_eq!((actual_status, &answer["error"]["code"]), (status, &code), "{headers:?}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn only_known_keys_and_local_origins_are_accepted() {
-    let town = McpFixture::start().await;
+    let fixture = McpFixture::start().await;
     let list = json_rpc_request("tools/list", json!({}));
     for (headers, status) in [
         (vec![("Authorization", "")], 401),
@@ -85,35 +85,35 @@ async fn only_known_keys_and_local_origins_are_accepted() {
         (vec![("Accept", "application/json, text/event-stream")], 200),
         (vec![("Content-Type", "text/plain")], 415),
     ] {
-        let (got, answer) = town.post_mcp(&headers, &list).await;
-        assert_eq!(got, status, "{headers:?}: {answer}");
+        let (actual_status, answer) = fixture.post_mcp(&headers, &list).await;
+        assert_eq!(actual_status, status, "{headers:?}: {answer}");
         assert_eq!(answer["error"].is_object(), status != 200, "{answer}");
     }
     for method in ["GET", "DELETE", "PUT"] {
-        let (status, answer) = town.server.call(method, "/mcp", &[], "").await;
+        let (status, answer) = fixture.server.call(method, "/mcp", &[], "").await;
         assert_eq!(status, 405, "{method}: {answer}");
     }
     for (body, code) in [("{", -32700), ("[]", -32600), (r#"{"jsonrpc":"2.0","id":1}"#, -32600)] {
-        let bearer = format!("Bearer {}", town.server.api_key);
+        let bearer = format!("Bearer {}", fixture.server.api_key);
         let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
-        let (status, answer) = town.server.call("POST", "/mcp", &headers, body).await;
+        let (status, answer) = fixture.server.call("POST", "/mcp", &headers, body).await;
         assert_eq!((status, &answer["error"]["code"], &answer["id"]), (400, &json!(code), &Value::Null), "{body}");
     }
     let huge = json_rpc_request("tools/call", json!({ "name": "x".repeat(5 * 1024 * 1024) }));
-    assert_eq!(town.post_mcp(&[], &huge).await.0, 413);
+    assert_eq!(fixture.post_mcp(&[], &huge).await.0, 413);
 }
 
 #[tokio::test]
-async fn every_tool_tells_the_truth_about_itself_and_only_what_its_caller_may_do() {
-    let town = McpFixture::start().await;
-    let (_, answer) = town.post_mcp(&[], &json_rpc_request("tools/list", json!({}))).await;
+async fn tool_hints_are_correct_and_tools_are_listed_by_scope() {
+    let fixture = McpFixture::start().await;
+    let (_, answer) = fixture.post_mcp(&[], &json_rpc_request("tools/list", json!({}))).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
     let hints = |name: &str| {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
         let hint = |hint: &str| tool["annotations"][hint].as_bool().unwrap();
         [hint("readOnlyHint"), hint("destructiveHint"), hint("idempotentHint"), hint("openWorldHint")]
     };
-    for (name, truth) in [
+    for (name, expected_hints) in [
         ("send_email", [false, true, true, true]),
         ("reply_email", [false, true, true, true]),
         ("resend_email", [false, true, true, true]),
@@ -125,24 +125,24 @@ async fn every_tool_tells_the_truth_about_itself_and_only_what_its_caller_may_do
         ("claim_thread", [false, false, true, false]),
         ("ask_human", [false, false, true, false]),
     ] {
-        assert_eq!(hints(name), truth, "{name}");
+        assert_eq!(hints(name), expected_hints, "{name}");
     }
     assert_eq!(tools.len(), 10);
     let send = tools.iter().find(|tool| tool["name"] == "send_email").unwrap();
     for intent in ["type", "entity"] {
         assert!(send["inputSchema"]["required"].as_array().unwrap().contains(&json!(intent)));
     }
-    let (_, reader) = town.api_call("POST", "/v1/api-keys", &json!({ "name": "reader", "scopes": ["read"] })).await;
+    let (_, reader) = fixture.api_call("POST", "/v1/api-keys", &json!({ "name": "reader", "scopes": ["read"] })).await;
     let bearer = format!("Bearer {}", reader["api_key"].as_str().unwrap());
-    let (_, answer) = town.post_mcp(&[("Authorization", &bearer)], &json_rpc_request("tools/list", json!({}))).await;
+    let (_, answer) = fixture.post_mcp(&[("Authorization", &bearer)], &json_rpc_request("tools/list", json!({}))).await;
     let names: Vec<&str> =
         answer["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["get_outcome", "find_messages", "read_message", "wait_for_message", "take_artifact"]);
     let mail = json!({ "to": "ann@people.test", "subject": "s", "text": "t", "type": "t", "entity": "e" });
-    let refused = town.call_tool_as(reader["api_key"].as_str().unwrap(), "send_email", &mail).await;
+    let refused = fixture.call_tool_as(reader["api_key"].as_str().unwrap(), "send_email", &mail).await;
     assert_eq!((&refused["isError"], &refused["structuredContent"]["status"]), (&json!(false), &json!("wrong_scope")));
-    assert_eq!(town.wait_for_mail_count("ann@people.test", 0).await, 0);
+    assert_eq!(fixture.wait_for_mail_count("ann@people.test", 0).await, 0);
     let (_, unknown) =
-        town.post_mcp(&[], &json_rpc_request("tools/call", json!({ "name": "resolve_escalation" }))).await;
+        fixture.post_mcp(&[], &json_rpc_request("tools/call", json!({ "name": "resolve_escalation" }))).await;
     assert_eq!(unknown["error"]["code"], -32602);
 }

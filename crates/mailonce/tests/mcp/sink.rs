@@ -1,4 +1,4 @@
-//! A next hop that takes every mail and remembers it.
+//! An SMTP server that accepts and stores every mail.
 
 use std::sync::{Arc, Mutex};
 use tokio::{
@@ -6,7 +6,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A mail that was taken.
+/// A mail that the sink accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct SinkMail {
     pub(crate) to: String,
@@ -14,7 +14,7 @@ pub(crate) struct SinkMail {
 }
 
 impl SinkMail {
-    /// The value of a header field, if it stands on one line.
+    /// The value of a header field that fits on one line.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let head = self.raw.split("\n\n").next().unwrap_or_default();
         head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -31,10 +31,10 @@ impl SmtpMailSink {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sink = Self { port: listener.local_addr().unwrap().port(), ..Self::default() };
-        let taken = Arc::clone(&sink.mails);
+        let mails_received = Arc::clone(&sink.mails);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve_connection(stream, Arc::clone(&taken)));
+                tokio::spawn(serve_connection(stream, Arc::clone(&mails_received)));
             }
         });
         sink
@@ -50,14 +50,14 @@ impl SmtpMailSink {
     }
 }
 
-async fn serve_connection(stream: TcpStream, taken: Arc<Mutex<Vec<SinkMail>>>) {
+async fn serve_connection(stream: TcpStream, mails_received: Arc<Mutex<Vec<SinkMail>>>) {
     let (reader, mut writer) = stream.into_split();
     let mut lines = BufReader::new(reader).lines();
     let mut to = Vec::new();
     writer.write_all(b"220 sink.test\r\n").await.ok();
     while let Ok(Some(line)) = lines.next_line().await {
-        let word = line.get(..4).unwrap_or_default().to_ascii_uppercase();
-        let answer = match word.as_str() {
+        let verb = line.get(..4).unwrap_or_default().to_ascii_uppercase();
+        let reply = match verb.as_str() {
             "RCPT" => {
                 to.push(line.split(['<', '>']).nth(1).unwrap_or_default().to_owned());
                 "250 ok"
@@ -73,13 +73,13 @@ async fn serve_connection(stream: TcpStream, taken: Arc<Mutex<Vec<SinkMail>>>) {
                     raw.push('\n');
                 }
                 let mails = to.drain(..).map(|to| SinkMail { to, raw: raw.clone() });
-                taken.lock().unwrap().extend(mails);
+                mails_received.lock().unwrap().extend(mails);
                 "250 taken"
             }
             "QUIT" => "221 bye",
             _ => "250 ok",
         };
-        if writer.write_all(format!("{answer}\r\n").as_bytes()).await.is_err() || word == "QUIT" {
+        if writer.write_all(format!("{reply}\r\n").as_bytes()).await.is_err() || verb == "QUIT" {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! A server with a sink behind it, people who write to it, and a plain client for its tools.
+//! The MCP fixture: a server with an SMTP sink, helpers to receive mail, and a plain client for its tools.
 
 use serde_json::{Value, json};
 use std::{
@@ -17,7 +17,7 @@ use crate::{
     sink::SmtpMailSink,
 };
 
-/// The inbox that `dev` makes.
+/// The inbox that `dev` creates.
 pub(crate) const AGENT_INBOX: &str = "agent@mailonce.test";
 
 pub(crate) struct McpFixture {
@@ -31,45 +31,45 @@ pub(crate) struct McpFixture {
 }
 
 impl McpFixture {
-    /// Everything that is sent reaches the sink.
+    /// Starts a server whose mail goes to a new sink.
     pub(crate) async fn start() -> Self {
         Self::with_sink(SmtpMailSink::start().await, &[]).await
     }
 
-    /// A server in front of this sink, with more in its environment.
+    /// Starts a server whose mail goes to this sink, with extra environment variables.
     pub(crate) async fn with_sink(sink: SmtpMailSink, env: &[(&str, &str)]) -> Self {
-        let desk = CliFixture::new();
+        let cli = CliFixture::new();
         let config = format!(
             "[[transports]]\nname = \"relay\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {}\ntls = \"none\"\n",
             sink.port
         );
-        std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
-        Self::start_in(desk, sink, env).await
+        std::fs::write(cli.path().join("mailonce.toml"), config).unwrap();
+        Self::start_in(cli, sink, env).await
     }
 
-    /// Nothing is configured, so the sandbox has all mail, with its addresses that misbehave.
+    /// Starts a server without transports, so all mail goes to the sandbox with its misbehaving addresses.
     pub(crate) async fn with_sandbox() -> Self {
         Self::start_in(CliFixture::new(), SmtpMailSink::start().await, &[]).await
     }
 
-    async fn start_in(desk: CliFixture, sink: SmtpMailSink, env: &[(&str, &str)]) -> Self {
-        let server = desk.start_dev(env).await;
-        let smtp_at =
+    async fn start_in(cli: CliFixture, sink: SmtpMailSink, env: &[(&str, &str)]) -> Self {
+        let server = cli.start_dev(env).await;
+        let smtp_address =
             server.startup_banner.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
-        // No two servers of one test see the same id of a call.
-        let ids = AtomicU64::new(u64::from(smtp_at.rsplit(':').next().unwrap().parse::<u16>().unwrap()) * 1_000_000);
+        // Two servers of one test never see the same call id.
+        let next_id = AtomicU64::new(u64::from(smtp_address.rsplit(':').next().unwrap().parse::<u16>().unwrap()) * 1_000_000);
         Self {
-            cli: desk,
+            cli,
             server,
             sink,
             smtp_connection: Mutex::default(),
-            smtp_address: smtp_at,
-            next_id: ids,
+            smtp_address,
+            next_id,
             output_schemas: OnceCell::new(),
         }
     }
 
-    /// One message to `/mcp` with more headers.
+    /// Posts one message to `/mcp` with extra headers.
     pub(crate) async fn post_mcp(&self, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.server.api_key);
         let mut all = vec![("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
@@ -86,7 +86,7 @@ impl McpFixture {
         json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
     }
 
-    /// Calls a tool under an id of its own, with the credential of somebody. The whole result.
+    /// Calls a tool with a new call id and this API key. Returns the whole result.
     pub(crate) async fn call_tool_as(&self, api_key: &str, tool: &str, arguments: &Value) -> Value {
         let bearer = format!("Bearer {api_key}");
         let (status, answer) = self.post_mcp(&[("Authorization", &bearer)], &self.tool_request(tool, arguments)).await;
@@ -94,26 +94,26 @@ impl McpFixture {
         let result = answer["result"].clone();
         assert!(result.is_object(), "{answer}");
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
-        assert_eq!(text, result["structuredContent"], "the text is not the same as the members");
+        assert_eq!(text, result["structuredContent"], "the text content differs from structuredContent");
         check_schema(&self.output_schemas().await[tool], &result["structuredContent"]);
         result
     }
 
-    /// Calls a tool that must not err.
+    /// Calls a tool that must not return an error.
     pub(crate) async fn call_tool(&self, tool: &str, arguments: Value) -> Value {
         let result = self.call_tool_as(&self.server.api_key, tool, &arguments).await;
         assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
         result["structuredContent"].clone()
     }
 
-    /// Calls a tool that must err.
+    /// Calls a tool that must return an error.
     pub(crate) async fn call_tool_expect_error(&self, tool: &str, arguments: Value) -> Value {
         let result = self.call_tool_as(&self.server.api_key, tool, &arguments).await;
         assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
         result["structuredContent"].clone()
     }
 
-    /// Sends a call and goes away before its answer.
+    /// Sends a call and disconnects before the response.
     pub(crate) async fn call_and_disconnect(&self, tool: &str, arguments: &Value) {
         let body = self.tool_request(tool, arguments).to_string();
         let address = self.server.url.strip_prefix("http://").unwrap();
@@ -127,7 +127,7 @@ impl McpFixture {
         stream.flush().await.unwrap();
     }
 
-    /// A call of the HTTP API.
+    /// Calls the HTTP API.
     pub(crate) async fn api_call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.server.api_key);
         let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
@@ -135,7 +135,7 @@ impl McpFixture {
         self.server.call(method, path, &headers, &body).await
     }
 
-    /// From now on mail to people waits for a person who approves it.
+    /// From now on mail to people.test needs approval by a person.
     pub(crate) async fn require_approval(&self) {
         let rule = json!({
             "name": "ask", "direction": "outbound",
@@ -146,7 +146,7 @@ impl McpFixture {
         assert_eq!(status, 201, "{made}");
     }
 
-    /// An agent's credential: it sends, reads and answers, and decides nothing.
+    /// Creates an agent's API key, which can send, read and reply but not resolve escalations.
     pub(crate) async fn create_agent_key(&self) -> String {
         let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
         let (_, agent) = self.api_call("POST", "/v1/api-keys", &agent).await;
@@ -158,7 +158,7 @@ impl McpFixture {
         self.output_schemas().await.keys().cloned().collect()
     }
 
-    /// What the tools say that their answers look like.
+    /// The output schemas of the tools.
     async fn output_schemas(&self) -> &HashMap<String, Value> {
         let listed = async {
             let list = json!({ "jsonrpc": "2.0", "id": "list", "method": "tools/list" });
@@ -169,12 +169,12 @@ impl McpFixture {
         self.output_schemas.get_or_init(|| listed).await
     }
 
-    /// A mail arrives by SMTP.
+    /// Receives a mail by SMTP.
     pub(crate) async fn receive_mail(&self, from: &str, to: &str, head: &str, body: &str) {
         self.receive_mail_from(from, from, to, head, body).await;
     }
 
-    /// A mail arrives whose writer has another name than its envelope.
+    /// Receives a mail whose From header differs from its envelope sender.
     pub(crate) async fn receive_mail_from(&self, envelope: &str, from: &str, to: &str, head: &str, body: &str) {
         let mut line = self.smtp_connection.lock().await;
         if line.is_none() {
@@ -194,12 +194,12 @@ impl McpFixture {
         smtp_command(stream, &format!("{}\r\n.", lines.join("\r\n")), '2').await;
     }
 
-    /// A person writes plain words.
+    /// Receives a plain text mail from a person.
     pub(crate) async fn receive_text(&self, from: &str, subject: &str, text: &str) {
         self.receive_mail(from, AGENT_INBOX, &format!("Subject: {subject}"), text).await;
     }
 
-    /// Waits until so many mails to an address are in the sink, and a little longer for one too many.
+    /// Waits until `count` mails to an address are in the sink, and a little longer to detect one too many.
     pub(crate) async fn wait_for_mail_count(&self, address: &str, count: usize) -> usize {
         for _ in 0..200 {
             if self.sink.mails_to(address).len() >= count {
@@ -212,13 +212,13 @@ impl McpFixture {
     }
 }
 
-/// Fails unless an answer is what its schema says, as far as our schemas say anything: objects, members and types.
+/// Fails unless a result matches its output schema: required members and types.
 #[track_caller]
 fn check_schema(schema: &Value, answer: &Value) {
     for name in schema["required"].as_array().unwrap() {
         assert!(answer.get(name.as_str().unwrap()).is_some(), "no {name} in {answer}");
     }
-    for (name, about) in schema["properties"].as_object().unwrap() {
+    for (name, property) in schema["properties"].as_object().unwrap() {
         let Some(value) = answer.get(name) else { continue };
         let kind = match value {
             Value::String(_) => "string",
@@ -228,12 +228,12 @@ fn check_schema(schema: &Value, answer: &Value) {
             Value::Number(_) => "integer",
             Value::Null => "null",
         };
-        assert_eq!(about["type"], kind, "{name} in {answer}");
+        assert_eq!(property["type"], kind, "{name} in {answer}");
     }
 }
 
-async fn smtp_command(stream: &mut BufReader<TcpStream>, words: &str, answer: char) {
-    stream.get_mut().write_all(format!("{words}\r\n").as_bytes()).await.unwrap();
+async fn smtp_command(stream: &mut BufReader<TcpStream>, command: &str, answer: char) {
+    stream.get_mut().write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
     expect_reply(stream, answer).await;
 }
 

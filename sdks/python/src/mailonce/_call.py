@@ -147,11 +147,11 @@ def judge(response: httpx.Response, bytes_: bool = False) -> Lost | Any:
         return response.json()
     except ValueError:
         # Cut on its way, or by somebody in between: the same key finds out.
-        return Lost(no_answer("the answer is no JSON"), True)
+        return Lost(no_answer("the answer is no JSON", str(response.url)), True)
 
 
 def _refused(response: httpx.Response) -> Lost:
-    error = refusal(response.status_code, response.text)
+    error = refusal(response.status_code, response.text, str(response.url))
     try:
         told: float | None = max(float(response.headers["retry-after"]), 0)
     except (KeyError, ValueError):

@@ -78,7 +78,18 @@ class Desk:
         self._inboxes.setdefault(inbox, self._inbox(inbox))
         place = 1 + sum(1 for one in self._messages if one["inbox"] == inbox)
         artifacts = [] if code is None else [self._artifact(code, name, inbox, from_)]
-        blank = ("to", "cc", "reply_to", "answers", "flags", "labels", "rules", "attachments", "links", "injection")
+        blank = (
+            "to",
+            "cc",
+            "reply_to",
+            "replies",
+            "flags",
+            "labels",
+            "rules",
+            "attachments",
+            "links",
+            "injection_flags",
+        )
         message: Body = {field: [] for field in (*blank, "candidates")}
         message |= {
             "id": name,
@@ -92,7 +103,7 @@ class Desk:
             "text": text,
             "preview": text,
             "from": {"address": from_},
-            "reply": {"to": [from_], "flags": []},
+            "reply_target": {"to": [from_], "flags": []},
             "received_at": _now(),
             "state": "unanswered",
             "auth": {"spf": "none", "dkim": "none", "dmarc": "none", "verdict": "none"},
@@ -131,7 +142,7 @@ class Desk:
         _suppress(bound, "mismatch" if other else "payload_differs" if differs else "key_replay", marks)
         if other:
             detail = f"the key belongs to email {first['id']}, which differs in: {', '.join(differs)}"
-            raise Refused(422, "key_mismatch", detail, differs=differs, original=first["id"], key=key)
+            raise Refused(422, "key_mismatch", detail, differing_fields=differs, original_email=first["id"], key=key)
         return 200, _told(bound, "replayed", bool(differs))
 
     def _batch(self, mails: list[Body], marks: Marks) -> Told:
@@ -165,7 +176,7 @@ class Desk:
             return 200, {**told, "guard": "already_answered", "thread_id": message["thread_id"]}
         message["state"] = "answered"
         mail = {"from": message["inbox"], "to": message["from"]["address"], "subject": f"Re: {message['subject']}"}
-        mail |= {"text": body.get("text"), "answers": name}
+        mail |= {"text": body.get("text"), "reply_to_message": name}
         status, answer = self._accept("first_wins", mail, Marks(key, marks.call))
         return status, {**answer, "thread_id": message["thread_id"]}
 
@@ -237,14 +248,20 @@ class Desk:
 
     def _artifact(self, code: str, message: str, inbox: str, sender: str) -> Body:
         found = {"id": self._id(), "type": "code", "rev": 1, "value": code, "masked": "******", "confidence": 100}
-        about = {"message": message, "inbox_id": inbox, "sender": sender, "found_at": _now(), "authenticated": False}
+        about = {
+            "message": message,
+            "inbox_id": inbox,
+            "sender": sender,
+            "found_at": _now(),
+            "sender_authenticated": False,
+        }
         return {**found, **about, "reasons": []}
 
     def _inbox(self, address: str) -> Body:
         marks: Body = {"id": self._id(), "address": address, "rev": 1, "created_at": _now(), "cursor": "1-0"}
-        flags: Body = {"catch_all": False, "answers_soft": False, "says_automatic": False}
-        caps = {"per_window": 3, "window_s": 300, "per_day": 20, "per_person": 20}
-        return {**marks, **flags, "caps": caps, "link_domains": [], "metadata": {}, "messages": 0}
+        flags: Body = {"catch_all": False, "reply_to_likely_automatic": False, "mark_auto_submitted": False}
+        caps = {"per_window": 3, "window_s": 300, "per_thread_per_day": 20, "per_recipient_per_day": 20}
+        return {**marks, **flags, "caps": caps, "allowed_link_domains": [], "metadata": {}, "message_count": 0}
 
     def _known(self, name: str) -> Body:
         every = self._inboxes.values()

@@ -24,6 +24,7 @@ class MailonceError(Exception):
         status: int = 0,
         field: str | None = None,
         details: Mapping[str, Any] | None = None,
+        url: str | None = None,
     ) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
@@ -35,11 +36,17 @@ class MailonceError(Exception):
         """The HTTP status; 0 when there was no answer."""
         self.field = field
         """The field at fault, if one is."""
+        self.url = url
+        """The URL of the call, if there was one."""
         self.details: Mapping[str, Any] = details or {}
-        """Further members of the answer, by code: `differs`, `original`, `holder` …"""
+        """Further members of the answer, by code: `differing_fields`, `original_email`, `holder` …"""
+
+    def __str__(self) -> str:
+        where = f" ({self.url})" if self.url else ""
+        return f"{self.code}: {self.detail}{where}; next: {self.next}"
 
 
-def refusal(status: int, text: str) -> MailonceError:
+def refusal(status: int, text: str, url: str | None = None) -> MailonceError:
     """The error of an answer that is no success. Whoever stands in between may not speak RFC 9457."""
     try:
         body = json.loads(text)
@@ -64,10 +71,11 @@ def refusal(status: int, text: str) -> MailonceError:
         status=status,
         field=said("field"),
         details=body,
+        url=url,
     )
 
 
-def no_answer(detail: str) -> MailonceError:
+def no_answer(detail: str, url: str | None = None) -> MailonceError:
     """Nobody can tell whether the call arrived."""
     advice = "Make the same call again with the same key; whatever was accepted before will be found."
-    return MailonceError("no_answer", detail, retry="same", next=advice)
+    return MailonceError("no_answer", detail, retry="same", next=advice, url=url)

@@ -111,14 +111,14 @@ def expect_sent_once(
     key: str | None = None,
     to: str | None = None,
     intent: Mapping[str, Any] | None = None,
-    answers: str | None = None,
+    reply_to_message: str | None = None,
 ) -> None:
     """Fails unless exactly one mail that fits went out. Without anything to fit, exactly one mail at all."""
 
     def fits(mail: dict[str, Any]) -> bool:
         return (
             (key is None or mail["key"] == key)
-            and (answers is None or mail.get("answers") == answers)
+            and (reply_to_message is None or mail.get("reply_to_message") == reply_to_message)
             and (to is None or to in _many(mail["to"]))
             and all((mail.get("intent") or {}).get(name) == value for name, value in (intent or {}).items())
         )

@@ -62,7 +62,6 @@ class ArtifactApplied(_ArtifactAppliedNeeds, total=False):
 class Artifact:
     """A code or link."""
 
-    authenticated: bool
     confidence: int
     """0 to 100."""
     found_at: str
@@ -74,6 +73,7 @@ class Artifact:
     reasons: list[str]
     rev: int
     sender: str
+    sender_authenticated: bool
     type: str
     """`code` or `link`."""
     applied_at: str | None = None
@@ -164,8 +164,8 @@ class Auth:
 class AutomaticReason:
     """Why a message counts as automatic."""
 
-    hard: bool
-    """Nothing may override it."""
+    overridable: bool
+    """Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same."""
     reason: str
 
 
@@ -202,11 +202,11 @@ class CallTrace:
 class Caps:
     """How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person."""
 
-    per_day: int | None = None
-    """Answers in a thread within a day."""
-    per_person: int | None = None
+    per_recipient_per_day: int | None = None
     """Answers to one person within a day, over all threads."""
-    per_thread: int | None = None
+    per_thread_per_day: int | None = None
+    """Answers in a thread within a day."""
+    per_thread_total: int | None = None
     """Answers in a thread in all; any number without it, and again after `null`."""
     per_window: int | None = None
     """Answers in a thread within the window; the next is held."""
@@ -278,8 +278,6 @@ class Email:
     suppressed: int
     to: list[str]
     version: int
-    answers: str | None = None
-    """The message it answers or passes on."""
     bcc: list[str] | None = None
     call: CallTrace | None = None
     cc: list[str] | None = None
@@ -287,6 +285,8 @@ class Email:
     """When the key is forgotten; null until the email is settled."""
     guard: str | None = None
     key: str | None = None
+    reply_to_message: str | None = None
+    """The message it answers or passes on."""
     resend_of: str | None = None
     resent_as: str | None = None
     scheduled_at: str | None = None
@@ -323,8 +323,6 @@ class EmailDetail:
     """The latest 20, newest first."""
     tags: dict[str, Any]
     timeline: list[TimelineEntry]
-    answers: str | None = None
-    """The message it answers or passes on."""
     bcc: list[str] | None = None
     call: CallTrace | None = None
     cc: list[str] | None = None
@@ -332,6 +330,8 @@ class EmailDetail:
     """When the key is forgotten; null until the email is settled."""
     guard: str | None = None
     key: str | None = None
+    reply_to_message: str | None = None
+    """The message it answers or passes on."""
     resend_of: str | None = None
     resent_as: str | None = None
     scheduled_at: str | None = None
@@ -362,8 +362,6 @@ class Empty(TypedDict, total=False):
 class Endpoint:
     """An endpoint."""
 
-    bodies: bool
-    """Whether `message.received` carries the text of the message."""
     created_at: str
     cursor: str
     """The last event that was looked at for it."""
@@ -373,13 +371,15 @@ class Endpoint:
     """The names of its custom headers."""
     id: str
     inboxes: list[str]
+    include_text: bool
+    """Whether `message.received` carries the text of the message."""
     rev: int
-    secrets: int
+    secret_count: int
     """How many secrets sign at the moment."""
-    since: str
-    """Since when its state is what it is."""
     state: str
     """`enabled`, `paused` or `disabled`."""
+    state_since: str
+    """Since when its state is what it is."""
     url: str
     version: str
     """The wire format that it was made with."""
@@ -405,12 +405,12 @@ class EndpointPage:
 class EndpointPatch(TypedDict, total=False):
     """What to change. What is left out stays."""
 
-    bodies: bool | None
     description: str | None
     events: Sequence[str] | None
     headers: Mapping[str, str] | None
     """All of them: what is not named goes."""
     inboxes: Sequence[str] | None
+    include_text: bool | None
     rate_per_s: int | None
     """`null` for no limit."""
     rev: int | None
@@ -422,17 +422,17 @@ class EndpointPatch(TypedDict, total=False):
 class EndpointTest:
     """How a test went."""
 
-    answer: str
-    """The beginning of the answer, or what went wrong."""
     delivered: bool
     """Whether the answer was 2xx."""
     id: str
     """The `webhook-id` of the test."""
     latency_ms: int
+    response: str
+    """The beginning of the answer, or what went wrong."""
+    error: str | None = None
+    """Else why not: `blocked name connect tls timeout broken`."""
     status: int | None = None
     """The status of the answer, if there was one."""
-    trouble: str | None = None
-    """Else why not: `blocked name connect tls timeout broken`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -531,19 +531,19 @@ class Inbox:
     """An inbox."""
 
     address: str
-    answers_soft: bool
+    allowed_link_domains: list[str]
     caps: Caps
     catch_all: bool
     created_at: str
     cursor: str
     """The place after its latest message, for `after`."""
     id: str
-    link_domains: list[str]
-    messages: int
+    mark_auto_submitted: bool
+    message_count: int
     """Messages that arrived."""
     metadata: dict[str, str]
+    reply_to_likely_automatic: bool
     rev: int
-    says_automatic: bool
     agent: str | None = None
     client_id: str | None = None
     expires_at: str | None = None
@@ -563,15 +563,15 @@ class InboxPatch(TypedDict, total=False):
     """What to change. Absent members stay; `null` takes away."""
 
     agent: str | None
-    answers_soft: bool | None
+    allowed_link_domains: Sequence[str] | None
     caps: Caps | None
     catch_all: bool | None
-    link_domains: Sequence[str] | None
+    mark_auto_submitted: bool | None
     metadata: Mapping[str, str] | None
     name: str | None
+    reply_to_likely_automatic: bool | None
     rev: int | None
     """The rev that was seen; a stale one is refused."""
-    says_automatic: bool | None
     ttl: str | None
     """From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent."""
 
@@ -588,15 +588,15 @@ class InjectionFlag:
 class Key:
     """A key as it is now."""
 
-    bind: int
+    bind_number: int
     """How often it was bound."""
     bound_to: str
     """`email`, `operation` or `forgotten`."""
-    calls: list[SuppressedCall]
-    """The latest 20, newest first."""
     hits: int
     """Calls answered with the email instead of making another."""
     key: str
+    suppressed_calls: list[SuppressedCall]
+    """The latest 20, newest first."""
     derivation: str | None = None
     """How it came about: `intent` or `header`."""
     digest: str | None = None
@@ -660,8 +660,6 @@ class Link:
 class Message:
     """A message, without what it says."""
 
-    answers: list[str]
-    """Emails that answered it or passed it on."""
     attachments: list[AttachmentInfo]
     auth: Auth
     cc: list[Party]
@@ -680,7 +678,9 @@ class Message:
     received_at: str
     recipient: str
     """The address it was sent to, plus tag and all."""
-    reply: ReplyTarget
+    replies: list[str]
+    """Emails that answered it or passed it on."""
+    reply_target: ReplyTarget
     """Where an answer goes."""
     reply_to: list[Party]
     rev: int
@@ -697,7 +697,7 @@ class Message:
     folder: str | None = None
     from_: Party | None = None
     message_id: str | None = None
-    own: str | None = None
+    own_reason: str | None = None
     """Why it counts as our own: `address loop_mark message_id`."""
 
 
@@ -729,8 +729,6 @@ class NewEndpoint(_NewEndpointNeeds, total=False):
 
     after: str | None
     """Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event."""
-    bodies: bool | None
-    """Whether `message.received` carries the visible text of the message, its codes hidden."""
     description: str | None
     """For people."""
     dialect: str | None
@@ -741,6 +739,8 @@ class NewEndpoint(_NewEndpointNeeds, total=False):
     """Headers that every request carries. Their values are not shown again."""
     inboxes: Sequence[str] | None
     """Only what happens at these inboxes, by id."""
+    include_text: bool | None
+    """Whether `message.received` carries the visible text of the message, its codes hidden."""
     rate_per_s: int | None
     """Requests a second at the most."""
     secret: str | None
@@ -753,8 +753,8 @@ class NewInbox(TypedDict, total=False):
     address: str | None
     agent: str | None
     """The agent it is for."""
-    answers_soft: bool
-    """Whether mail that only looks automatic may be answered."""
+    allowed_link_domains: Sequence[str]
+    """Registrable domains whose links are allowed; without any, links are judged by their sender."""
     caps: Caps | None
     catch_all: bool
     """Whether it takes mail for every address of its domain that has no inbox; needs `admin`."""
@@ -762,13 +762,13 @@ class NewInbox(TypedDict, total=False):
     """The same `client_id` again answers with the same inbox."""
     domain: str | None
     """The first domain of this installation by default."""
-    link_domains: Sequence[str]
-    """Registrable domains whose links are allowed; without any, links are judged by their sender."""
+    mark_auto_submitted: bool
+    """Whether its answers say that a machine wrote them (`Auto-Submitted`)."""
     metadata: Mapping[str, str]
     name: str | None
     """The name beside its address in mail that it sends."""
-    says_automatic: bool
-    """Whether its answers say that a machine wrote them (`Auto-Submitted`)."""
+    reply_to_likely_automatic: bool
+    """Whether mail that only looks automatic may be answered."""
     ttl: str | None
     """How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent."""
     username: str | None
@@ -813,15 +813,15 @@ class NextMessages(TypedDict, total=False):
 class NoticeAttempt:
     """An attempt to tell."""
 
-    answer: str
-    """The beginning of the answer, or what went wrong."""
     at: str
     latency_ms: int
     number: int
+    response: str
+    """The beginning of the answer, or what went wrong."""
+    error: str | None = None
+    """What went wrong: `blocked name connect tls timeout broken status`."""
     status: int | None = None
     """The status of the answer, if there was one."""
-    trouble: str | None = None
-    """What went wrong: `blocked name connect tls timeout broken status`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -830,21 +830,21 @@ class Notice:
 
     about: str
     """The id of what the event is about."""
-    attempts: int
+    attempt_count: int
     """Attempts that were begun."""
+    attempts: list[NoticeAttempt]
+    """The latest attempts that ended, oldest first."""
+    created_at: str
     endpoint: str
     event: str
     """The cursor of its event."""
     id: str
     """Its `webhook-id`, the same at every attempt."""
-    log: list[NoticeAttempt]
-    """The latest attempts that ended, oldest first."""
-    owed_at: str
     rev: int
     state: str
     """`pending delivered dead dropped`."""
     type: str
-    next_at: str | None = None
+    next_attempt_at: str | None = None
     """When it is due. Null while it stands behind an earlier one about the same thing."""
     settled_at: str | None = None
 
@@ -892,7 +892,7 @@ class Recover(TypedDict, total=False):
 
     after: str | None
     """Events after this cursor; `0` for all."""
-    only: str | None
+    include: str | None
     """`failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered."""
     since: str | None
     """Events at or after this time."""
@@ -904,7 +904,7 @@ class Recovery:
 
     after: str | None = None
     """The cursor behind which events are told again. Null when this was asked before."""
-    due: int | None = None
+    requeued: int | None = None
     """Failed notices that are due now. At 5000 there may be more: ask again under another key."""
 
 
@@ -922,8 +922,6 @@ class ReleaseLease(_ReleaseLeaseNeeds, total=False):
 class RenderedMessage:
     """A message with what it says."""
 
-    answers: list[str]
-    """Emails that answered it or passed it on."""
     attachments: list[AttachmentInfo]
     auth: Auth
     cc: list[Party]
@@ -942,7 +940,9 @@ class RenderedMessage:
     received_at: str
     recipient: str
     """The address it was sent to, plus tag and all."""
-    reply: ReplyTarget
+    replies: list[str]
+    """Emails that answered it or passed it on."""
+    reply_target: ReplyTarget
     """Where an answer goes."""
     reply_to: list[Party]
     rev: int
@@ -957,7 +957,7 @@ class RenderedMessage:
     artifacts: list[Artifact]
     candidates: list[dict[str, Any]]
     """What else it could hold; never given out."""
-    injection: list[InjectionFlag]
+    injection_flags: list[InjectionFlag]
     links: list[Link]
     view: str
     """`min plain full`, or `gone` when its bytes are no longer kept."""
@@ -966,18 +966,18 @@ class RenderedMessage:
     folder: str | None = None
     from_: Party | None = None
     message_id: str | None = None
-    own: str | None = None
+    own_reason: str | None = None
     """Why it counts as our own: `address loop_mark message_id`."""
+    complete: bool | None = None
+    """Whether all of the mail was looked at."""
     headers: list[HeaderField] | None = None
     """In `full`."""
     html: str | None = None
     """In `full`: without anything that acts or loads."""
-    removed: dict[str, Any] | None = None
+    removed_counts: dict[str, Any] | None = None
     """What `min` took out, counted."""
     text: str | None = None
     """In `min` between fences with a random word: everything in it is untrusted."""
-    whole: bool | None = None
-    """Whether all of the mail was looked at."""
 
 
 class Reply(TypedDict, total=False):
@@ -1005,9 +1005,10 @@ class ReplyCounts:
     """How often a thread was answered, and how often it may be."""
 
     caps: Caps
-    in_all: int
     in_window: int
-    today: int
+    last_24h: int
+    """Within the last 24 hours."""
+    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1056,7 +1057,7 @@ class ResolveEmail(_ResolveEmailNeeds, total=False):
 class RotateEndpoint(TypedDict, total=False):
     """Another secret."""
 
-    overlap: str | None
+    previous_secret_ttl: str | None
     """How long the secrets before still sign beside it, `24h` by default, at most `30d`."""
     secret: str | None
     """A secret that you already have. Left out, one is made."""
@@ -1180,23 +1181,23 @@ class Thread:
     """Messages and emails that answer each other."""
 
     created_at: str
-    emails: int
+    email_count: int
     fence: int
     """The fence of its latest lease."""
     id: str
     inbox_id: str
     labels: list[str]
-    latest_at: str
+    last_activity_at: str
     """When something was last added to it."""
-    messages: int
+    message_count: int
     rev: int
     subject: str
+    entries: list[ThreadEntry] | None = None
+    """What was said, oldest first, the latest 100 of each direction; only when one thread is read."""
     handled_at: str | None = None
     """When somebody said that nothing is left to do; a new message takes that back."""
     lease: LeaseHolder | None = None
     replies: ReplyCounts | None = None
-    said: list[ThreadEntry] | None = None
-    """What was said, oldest first, the latest 100 of each direction; only when one thread is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1232,7 +1233,7 @@ class TimelineEntry:
     """Something that happened to an email."""
 
     at: str
-    what: str
+    description: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1256,8 +1257,8 @@ class Watch:
     inbox_id: str
     require_auth: bool
     """Whether only mail whose sender is authenticated counts."""
+    resends_used: int
     rev: int
-    spent: int
     started_at: str
 
 
@@ -1267,7 +1268,7 @@ class WorkItem:
 
     lease: Lease
     message: Message
-    newer: list[str]
+    newer_messages: list[str]
     """What people wrote in the thread since. Read it, and name it in `seen` when you answer."""
 
 

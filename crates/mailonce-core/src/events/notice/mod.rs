@@ -51,10 +51,10 @@ pub struct NoticeAttempt {
     pub latency_ms: u32,
     /// The first bytes of the response body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub answer: String,
+    pub response: String,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<WebhookError>,
+    pub error: Option<WebhookError>,
 }
 
 /// The delivery of one event to one endpoint.
@@ -182,8 +182,8 @@ impl Notice {
     }
 
     fn log_attempt(&mut self, mut attempt: NoticeAttempt) {
-        let cut = attempt.answer.floor_char_boundary(limits::WEBHOOK_RESPONSE_BYTES);
-        attempt.answer.truncate(cut);
+        let cut = attempt.response.floor_char_boundary(limits::WEBHOOK_RESPONSE_BYTES);
+        attempt.response.truncate(cut);
         self.attempt_log.push(attempt);
         self.attempt_log.sort_by_key(|attempt| attempt.number);
         let surplus = self.attempt_log.len().saturating_sub(limits::NOTICE_ATTEMPTS_KEPT);

@@ -18,7 +18,7 @@ fn notice(seq: u64, in_line: bool) -> Notice {
 }
 
 fn attempt(number: u32) -> NoticeAttempt {
-    NoticeAttempt { number, at: Time(0), status: Some(500), latency_ms: 3, answer: "no".into(), trouble: None }
+    NoticeAttempt { number, at: Time(0), status: Some(500), latency_ms: 3, response: "no".into(), error: None }
 }
 
 #[test]
@@ -88,16 +88,16 @@ fn the_latest_20_attempts_and_the_first_bytes_of_answers_are_kept() {
         one.due_at = Some(Time(0));
         (one.failures, one.total_pause_ms) = (0, 0);
         assert!(one.lease(NODE, Time(0)));
-        let answer = "ä".repeat(600);
+        let response = "ä".repeat(600);
         assert!(one.record_outcome(
-            NoticeAttempt { answer, ..attempt(number) },
+            NoticeAttempt { response, ..attempt(number) },
             WebhookVerdict::Retry(None),
             0,
             Time(0)
         ));
     }
     assert_eq!((one.attempt_log.len(), one.attempt_log[0].number, one.attempt_log[19].number), (20, 6, 25));
-    assert_eq!(one.attempt_log[0].answer.len(), limits::WEBHOOK_RESPONSE_BYTES);
+    assert_eq!(one.attempt_log[0].response.len(), limits::WEBHOOK_RESPONSE_BYTES);
     assert!(!one.record_outcome(attempt(3), WebhookVerdict::Delivered, 0, Time(0)), "too old to be told from a repeat");
 }
 

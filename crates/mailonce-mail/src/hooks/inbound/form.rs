@@ -1,16 +1,16 @@
-//! Forms as browsers and mail providers post them.
+//! Parses form bodies: `multipart/form-data` and `application/x-www-form-urlencoded`.
 
 use memchr::memmem;
 use std::borrow::Cow;
 
 use crate::hooks::{HookParseError, HookRequest};
 
-/// Fields of one form.
+/// Maximum number of fields.
 const MAX_FIELDS: usize = 2_000;
-/// Bytes of one part's headers.
+/// Maximum size of a part's headers.
 const MAX_PART_HEADER_BYTES: usize = 16 * 1024;
 
-/// One field.
+/// One form field.
 #[derive(Debug)]
 pub(in crate::hooks) struct FormField<'a> {
     pub(in crate::hooks) name: String,
@@ -19,36 +19,36 @@ pub(in crate::hooks) struct FormField<'a> {
     pub(in crate::hooks) bytes: Cow<'a, [u8]>,
 }
 
-/// All of them, in their order.
+/// The fields of a form, in order.
 #[derive(Debug)]
 pub(in crate::hooks) struct HookForm<'a>(pub(in crate::hooks) Vec<FormField<'a>>);
 
 impl<'a> HookForm<'a> {
-    /// The form in a request. `None` when its body is none.
+    /// The form of a request. `None` if the body is not a form.
     pub(in crate::hooks) fn from_request(request: &HookRequest<'a>) -> Result<Option<Self>, HookParseError> {
         Self::parse(request.header_named("content-type").ok().flatten().unwrap_or_default(), request.body)
     }
 
-    /// The form in a body of this type.
-    fn parse(kind: &str, body: &'a [u8]) -> Result<Option<Self>, HookParseError> {
-        let (word, parameters) = kind.split_once(';').unwrap_or((kind, ""));
-        let word = word.trim();
-        if word.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    /// Parses a body of this content type.
+    fn parse(content_type: &str, body: &'a [u8]) -> Result<Option<Self>, HookParseError> {
+        let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+        let media_type = media_type.trim();
+        if media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return urlencoded(body).map(Some);
         }
-        if word.eq_ignore_ascii_case("multipart/form-data") {
+        if media_type.eq_ignore_ascii_case("multipart/form-data") {
             let boundary = header_parameter(parameters, "boundary").filter(|text| (1..=200).contains(&text.len()));
             return parse_multipart(body, &boundary.ok_or(HookParseError::Unexpected("a boundary"))?).map(Some);
         }
         Ok(None)
     }
 
-    /// A field's text, when it came once. Twice the same is none: two readers could see two values.
+    /// A field's text. `None` if it occurs twice: two readers could see different values.
     pub(in crate::hooks) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.field(name).map(|field| String::from_utf8_lossy(&field.bytes))
     }
 
-    /// A field that came once.
+    /// A field. `None` if it is missing or occurs twice.
     pub(in crate::hooks) fn field(&self, name: &str) -> Option<&FormField<'a>> {
         let mut found = self.0.iter().filter(|field| field.name == name);
         let one = found.next()?;
@@ -74,19 +74,19 @@ fn parse_multipart<'a>(body: &'a [u8], boundary: &str) -> Result<HookForm<'a>, H
     let first = format!("--{boundary}");
     let next = format!("\r\n--{boundary}");
     let finder = memmem::Finder::new(next.as_bytes());
-    let broken = HookParseError::Unexpected("a whole form");
+    let incomplete = HookParseError::Unexpected("a whole form");
     let mut rest = match body.strip_prefix(first.as_bytes()) {
         Some(rest) => rest,
-        None => finder.find(body).map(|at| &body[at + next.len()..]).ok_or(broken.clone())?,
+        None => finder.find(body).map(|start| &body[start + next.len()..]).ok_or(incomplete.clone())?,
     };
     let mut fields = Vec::new();
     while !rest.starts_with(b"--") {
         if fields.len() >= MAX_FIELDS {
             return Err(HookParseError::TooMany(fields.len()));
         }
-        let inner = rest.strip_prefix(b"\r\n").ok_or(broken.clone())?;
-        let end = finder.find(inner).ok_or(broken.clone())?;
-        fields.push(parse_part(&inner[..end]).ok_or(broken.clone())?);
+        let inner = rest.strip_prefix(b"\r\n").ok_or(incomplete.clone())?;
+        let end = finder.find(inner).ok_or(incomplete.clone())?;
+        fields.push(parse_part(&inner[..end]).ok_or(incomplete.clone())?);
         rest = &inner[end + next.len()..];
     }
     Ok(HookForm(fields))
@@ -97,7 +97,10 @@ fn parse_part(part: &[u8]) -> Option<FormField<'_>> {
     let head = String::from_utf8_lossy(&part[..end]);
     let header = |name: &str| {
         let lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
-        lines.filter(|(given, _)| given.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+        lines
+            .filter(|(header_name, _)| header_name.trim().eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .next()
     };
     let disposition = header("content-disposition")?;
     let (_, parameters) = disposition.split_once(';')?;
@@ -109,7 +112,7 @@ fn parse_part(part: &[u8]) -> Option<FormField<'_>> {
     })
 }
 
-/// A parameter of a header, quoted or not. Browsers write `"` as `%22` or `\"`.
+/// A header parameter, quoted or not. Browsers write `"` as `%22` or `\"`.
 fn header_parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;
     loop {
@@ -123,19 +126,19 @@ fn header_parameter(text: &str, name: &str) -> Option<String> {
     }
 }
 
-/// One value, and what follows it.
+/// Parses one value. Also returns the rest of the text.
 fn parse_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(';').unwrap_or(text.len());
         return Some((text[..end].trim().to_owned(), &text[end..]));
     };
     let mut value = String::new();
-    let mut letters = quoted.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '"' => return Some((value, &quoted[at + 1..])),
-            '\\' if quoted[at + 1..].starts_with('"') => value.extend(letters.next().map(|(_, quote)| quote)),
-            _ => value.push(letter),
+    let mut chars = quoted.char_indices();
+    while let Some((index, c)) = chars.next() {
+        match c {
+            '"' => return Some((value, &quoted[index + 1..])),
+            '\\' if quoted[index + 1..].starts_with('"') => value.extend(chars.next().map(|(_, quote)| quote)),
+            _ => value.push(c),
         }
     }
     None
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multipart_form_is_read_byte_by_byte() {
+    fn multipart_field_bytes_are_preserved() {
         let body = b"preamble\r\n--x y\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\none\r\n--x\r\n\r\n--x y\r\n\
             content-disposition: form-data; name=\"f\"; filename=\"a;\\\"b.bin\"\r\nContent-Type: image/png\r\n\r\n\0\r\n\r\n--x y--\r\n";
         let form = read("multipart/form-data; boundary=\"x y\"", body).unwrap().unwrap();
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_that_breaks_off_is_none() {
+    fn an_incomplete_form_is_rejected() {
         for body in [
             "",
             "--x",
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn two_values_of_one_name_are_none() {
+    fn a_duplicate_field_has_no_value() {
         let form = read("application/x-www-form-urlencoded; charset=utf-8", b"a=1&a=2&b=x%20y+z").unwrap().unwrap();
         assert_eq!((form.text("a"), form.text("b").as_deref()), (None, Some("x y z")));
         assert!(read("application/json", b"{}").unwrap().is_none());

@@ -1,5 +1,4 @@
-//! Mailgun's routes: a form for each mail and recipient, with the whole mail in `body-mime` when the address ends in
-//! `mime`.
+//! Mailgun routes: one form per mail and recipient, with the raw mail in `body-mime` if the webhook URL ends in `mime`.
 
 use mailonce_core::outbound::content::Attachment;
 use serde_json::Value;
@@ -15,23 +14,23 @@ use crate::{
     hooks::{HookParseError, HookRequest, json},
 };
 
-/// What is new at each try.
+/// The fields that differ between retries.
 const SIGNATURE_FIELDS: [&str; 3] = ["timestamp", "token", "signature"];
 
 pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     let Some(form) = HookForm::from_request(request)? else { return Ok(None) };
     let text = |name: &str| form.text(name);
     let recipient = text("recipient").ok_or(HookParseError::Unexpected("a form with recipient"))?;
-    // A name for the delivery is missing, and the Message-ID is the sender's to choose: everything but the proof is
-    // the name.
-    let lasting = form.0.iter().filter(|field| !SIGNATURE_FIELDS.contains(&field.name.as_str()));
-    let name = hash_key(lasting.flat_map(|field| [field.name.as_bytes(), &field.bytes]));
+    // The form has no delivery id, and the sender chooses the Message-ID. So the dedupe key is a hash of all fields
+    // except the signature.
+    let stable_fields = form.0.iter().filter(|field| !SIGNATURE_FIELDS.contains(&field.name.as_str()));
+    let dedupe_key = hash_key(stable_fields.flat_map(|field| [field.name.as_bytes(), &field.bytes]));
     let content = match form.field("body-mime") {
         Some(raw) => MailBytes::original(raw.bytes.to_vec()),
-        None => MailBytes::rebuild(provider_fields(&form)?, &name)?,
+        None => MailBytes::rebuild(provider_fields(&form)?, &dedupe_key)?,
     };
     Ok(Some(HookMail {
-        dedupe_key: name,
+        dedupe_key,
         envelope_sender: text("sender").map(|sender| sender.trim().to_owned()),
         recipients: mailboxes::addresses([&mailboxes::from_header(&recipient)]),
         has_envelope_recipients: true,
@@ -43,17 +42,17 @@ pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, 
 fn provider_fields(form: &HookForm<'_>) -> Result<ProviderFields, HookParseError> {
     if form.field("attachments").is_some() {
         return Err(HookParseError::Unexpected(
-            "attachments in the form: forward() brings them, store() keeps them apart",
+            "attachments in the form: use forward() in the route, because store() omits them",
         ));
     }
     let text = |name: &str| non_empty(form.text(name).as_deref());
-    let listed = |name: &str| text(name).map(|text| mailboxes::from_header(&text)).unwrap_or_default();
+    let mailboxes_of = |name: &str| text(name).map(|text| mailboxes::from_header(&text)).unwrap_or_default();
     Ok(ProviderFields {
         headers: parse_headers(form),
-        from: listed("from"),
-        to: listed("To"),
-        cc: listed("Cc"),
-        reply_to: listed("Reply-To"),
+        from: mailboxes_of("from"),
+        to: mailboxes_of("To"),
+        cc: mailboxes_of("Cc"),
+        reply_to: mailboxes_of("Reply-To"),
         subject: text("subject"),
         date: text("Date"),
         message_id: text("Message-Id"),
@@ -63,7 +62,7 @@ fn provider_fields(form: &HookForm<'_>) -> Result<ProviderFields, HookParseError
     })
 }
 
-/// `message-headers` is a JSON list of pairs.
+/// Parses `message-headers`, a JSON list of pairs.
 fn parse_headers(form: &HookForm<'_>) -> Vec<(String, String)> {
     let list = form.field("message-headers").and_then(|field| json::parse(&field.bytes).ok());
     let pair = |one: &Value| Some((json::str_at(one, "/0")?.to_owned(), one.pointer("/1")?.as_str()?.to_owned()));

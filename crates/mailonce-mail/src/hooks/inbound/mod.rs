@@ -1,9 +1,9 @@
-//! Mail that providers bring or tell of, read out of requests that were proven.
+//! Received mail in verified webhooks: delivered in full or only announced.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `form` | forms, as `multipart/form-data` and urlencoded |
-//! | `people` | lists of people, as JSON has them |
+//! | `form` | form bodies: `multipart/form-data` and urlencoded |
+//! | `mailboxes` | lists of addresses in JSON and headers |
 //! | `postmark` `mailgun` `sendgrid` `ses` `resend` `nylas` `standard` | one provider each |
 
 pub(crate) mod form;
@@ -27,57 +27,57 @@ use super::{HookParseError, HookRequest, Kind, MAX_MAIL_BODY_BYTES};
 
 pub use standard::mail_from_fields;
 
-/// Recipients of one request.
+/// Maximum number of recipients in one request.
 pub const MAX_RECIPIENTS: usize = 10 * limits::INBOUND_RECIPIENTS;
 
-/// A mail that a provider brings or tells of.
+/// A received mail that a provider delivers or announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookMail {
-    /// The same whenever the provider tells of this mail again, and for no other mail of the source.
+    /// Identifies the mail: equal for every redelivery, and unique within the source.
     pub dedupe_key: String,
-    /// The sender of the envelope; `None` when nobody told.
+    /// The envelope sender; `None` if the provider does not report it.
     pub envelope_sender: Option<String>,
-    /// Whom it is for.
+    /// The recipients.
     pub recipients: Vec<String>,
-    /// Whether the recipients are those of the envelope. Else they are whom the mail names itself.
+    /// Whether these are the envelope recipients. Otherwise they come from the mail's headers.
     pub has_envelope_recipients: bool,
-    /// The mail, when it came along.
+    /// The mail, if the request contains it.
     pub content: Option<MailBytes>,
-    /// Where the mail is, when it did not, or not as it travelled.
+    /// Where to fetch the mail, if the request does not contain it, or not in its original form.
     pub location: Option<ProviderMailRef>,
 }
 
 /// The bytes of a mail.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MailBytes {
-    /// A mail, RFC 5322.
+    /// The RFC 5322 bytes.
     pub raw: Vec<u8>,
-    /// Whether it was put together from fields, so that no signature can be checked on it.
+    /// Whether it was rebuilt from fields, so that DKIM signatures cannot be verified.
     pub is_rebuilt: bool,
 }
 
 impl std::fmt::Debug for MailBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bytes({}, rebuilt: {})", self.raw.len(), self.is_rebuilt)
+        write!(f, "MailBytes({}, rebuilt: {})", self.raw.len(), self.is_rebuilt)
     }
 }
 
 impl MailBytes {
-    /// A mail as it travelled.
+    /// The original bytes of a mail.
     fn original(raw: Vec<u8>) -> Self {
         Self { raw, is_rebuilt: false }
     }
 
-    /// A mail put together from fields. `name` makes its boundaries.
-    fn rebuild(fields: ProviderFields, name: &str) -> Result<Self, HookParseError> {
-        match rebuild_mail(fields, name) {
+    /// Rebuilds a mail from fields. Its MIME boundaries are derived from `seed`.
+    fn rebuild(fields: ProviderFields, seed: &str) -> Result<Self, HookParseError> {
+        match rebuild_mail(fields, seed) {
             Ok(raw) => Ok(Self { raw, is_rebuilt: true }),
             Err(_) => Err(HookParseError::Unexpected("fields that make a mail")),
         }
     }
 }
 
-/// The mail in a request, which must have been verified. `None` when it brings none: an event, say.
+/// The mail in a request. Call `verify` first. `None` if the request contains no mail, for example an event.
 pub fn parse_mail(kind: Kind, request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     if request.body.len() > MAX_MAIL_BODY_BYTES {
         return Err(HookParseError::TooLarge);
@@ -95,10 +95,10 @@ pub fn parse_mail(kind: Kind, request: &HookRequest<'_>) -> Result<Option<HookMa
     mail.map(HookMail::normalize).transpose()
 }
 
-/// A header of a rebuilt mail for each file that the provider named and did not give out.
+/// A header of a rebuilt mail for each attachment that the provider listed without its content.
 pub const MISSING_FILE_HEADER: &str = "X-Mailonce-Missing-File";
 
-/// A mail that a provider lists. `None` when it is not to be collected.
+/// An entry of a provider's list of received mails. `None` if the mail should not be fetched.
 pub fn parse_listed_mail(kind: Kind, mail: &Value) -> Result<Option<HookMail>, HookParseError> {
     let mail = match kind {
         Kind::Postmark => postmark::parse_listed_mail(mail)?,
@@ -108,7 +108,7 @@ pub fn parse_listed_mail(kind: Kind, mail: &Value) -> Result<Option<HookMail>, H
     mail.map(HookMail::normalize).transpose()
 }
 
-/// A mail out of the fields that a provider gave for it. `name` makes its boundaries.
+/// Rebuilds a mail from the fields of a provider's API. Its MIME boundaries are derived from `name`.
 pub fn mail_from_provider_fields(kind: Kind, name: &str, fields: &Value) -> Result<MailBytes, HookParseError> {
     match kind {
         Kind::Postmark => {
@@ -120,7 +120,7 @@ pub fn mail_from_provider_fields(kind: Kind, name: &str, fields: &Value) -> Resu
 }
 
 impl HookMail {
-    /// Recipients each once, in a number that can be kept; a name that can be kept.
+    /// Removes duplicate recipients, enforces the limits, and replaces an unusable dedupe key by its hash.
     fn normalize(mut self) -> Result<Self, HookParseError> {
         if self.recipients.len() > MAX_RECIPIENTS {
             return Err(HookParseError::TooMany(self.recipients.len()));
@@ -128,7 +128,7 @@ impl HookMail {
         let mut seen = std::collections::BTreeSet::new();
         self.recipients.retain(|one| !one.is_empty() && one.len() <= 1_000 && seen.insert(one.to_ascii_lowercase()));
         if self.recipients.is_empty() {
-            return Err(HookParseError::Unexpected("somebody whom the mail is for"));
+            return Err(HookParseError::Unexpected("a recipient"));
         }
         if self.dedupe_key.is_empty() || self.dedupe_key.len() > 200 || self.dedupe_key.contains(char::is_control) {
             self.dedupe_key = hash_key([self.dedupe_key.as_bytes()]);
@@ -139,7 +139,7 @@ impl HookMail {
     }
 }
 
-/// A name out of everything that a repeat has in common with the first.
+/// A dedupe key: a hash of the parts that every redelivery shares.
 fn hash_key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -149,13 +149,13 @@ fn hash_key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     format!("sha256:{}", STANDARD.encode(hash.finalize()))
 }
 
-/// Base64 with or without line breaks.
+/// Decodes base64, with or without line breaks.
 fn decode_base64(text: &str) -> Result<Vec<u8>, HookParseError> {
-    let packed: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    STANDARD.decode(packed).map_err(|_not_base64| HookParseError::Unexpected("base64"))
+    let encoded: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    STANDARD.decode(encoded).map_err(|_not_base64| HookParseError::Unexpected("base64"))
 }
 
-/// A text that is not empty.
+/// The text, unless it is empty.
 fn non_empty(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Nylas: `message.created` and its kin, with the message as Nylas read it. The mail itself is there to be fetched.
+//! Nylas: `message.created` and its variants, with the message as Nylas parsed it. The raw mail can be fetched.
 
 use serde_json::Value;
 
@@ -21,29 +21,30 @@ pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError
         return Ok(None);
     }
     let id = json::str_at(message, "/id").ok_or(HookParseError::Unexpected("a message with id"))?.to_owned();
-    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| mailboxes::from_json(message.pointer(at)));
+    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|pointer| mailboxes::from_json(message.pointer(pointer)));
     let recipients = mailboxes::addresses([&to, &cc, &bcc]);
-    // What was cleaned or cut is not the mail, and of files only the names are told.
-    let files = message.pointer("/attachments").and_then(Value::as_array).is_some_and(|files| !files.is_empty());
-    let whole = kind == "message.created" && !files && message.get("body").is_some();
-    let content = if whole { Some(MailBytes::rebuild(provider_fields(message, to, cc), &id)?) } else { None };
+    // A cleaned or truncated message is incomplete, and attachments are listed without their content.
+    let has_attachments =
+        message.pointer("/attachments").and_then(Value::as_array).is_some_and(|attachments| !attachments.is_empty());
+    let is_complete = kind == "message.created" && !has_attachments && message.get("body").is_some();
+    let content = if is_complete { Some(MailBytes::rebuild(provider_fields(message, to, cc), &id)?) } else { None };
     let grant = json::first_str_at(message, &["/grant_id"]).or_else(|| json::str_at(&event, "/data/grant_id"));
-    let notice = ProviderMailRef { id: id.clone(), grant: grant.map(str::to_owned), object: None };
+    let location = ProviderMailRef { id: id.clone(), grant: grant.map(str::to_owned), object: None };
     Ok(Some(HookMail {
         dedupe_key: id,
         envelope_sender: None,
         recipients,
         has_envelope_recipients: false,
         content,
-        location: Some(notice),
+        location: Some(location),
     }))
 }
 
-/// Mail that the account sent itself is told of too.
+/// Whether the account sent the mail itself. Nylas reports such mail too.
 fn is_sent_by_account(message: &Value) -> bool {
     let folders = message.pointer("/folders").and_then(Value::as_array).into_iter().flatten();
-    let words: Vec<String> = folders.filter_map(Value::as_str).map(str::to_ascii_uppercase).collect();
-    words.iter().any(|word| word == "SENT") && !words.iter().any(|word| word == "INBOX")
+    let folder_names: Vec<String> = folders.filter_map(Value::as_str).map(str::to_ascii_uppercase).collect();
+    folder_names.iter().any(|folder| folder == "SENT") && !folder_names.iter().any(|folder| folder == "INBOX")
 }
 
 fn provider_fields(

@@ -1,5 +1,5 @@
-//! Postmark: one JSON object for each mail, with the whole mail in `RawEmail` when the server is set to include it. A
-//! list of mails and a mail's details have the same fields, without the contents of files.
+//! Postmark: one JSON object per mail, with the raw mail in `RawEmail` if the server is set to include it. A list of
+//! mails and a mail's details have the same fields, without the contents of attachments.
 
 use mailonce_core::{inbound::provider_mail::ProviderMailRef, outbound::content::Attachment};
 use serde_json::Value;
@@ -16,37 +16,42 @@ pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError
     if is_mail { mail_from_json(&mail).map(Some) } else { Ok(None) }
 }
 
-/// One of a list. `None` when Postmark blocked it, by rules of the account.
+/// One entry of a list. `None` if the account's rules blocked the mail.
 pub(crate) fn parse_listed_mail(mail: &Value) -> Result<Option<HookMail>, HookParseError> {
     let blocked = json::str_at(mail, "/Status").is_some_and(|status| status.eq_ignore_ascii_case("blocked"));
     if blocked {
         return Ok(None);
     }
-    let told = mail_reference(mail)?;
-    let notice = ProviderMailRef { id: told.dedupe_key.clone(), ..ProviderMailRef::default() };
-    Ok(Some(HookMail { location: Some(notice), ..told }))
+    let reference = mail_reference(mail)?;
+    let location = ProviderMailRef { id: reference.dedupe_key.clone(), ..ProviderMailRef::default() };
+    Ok(Some(HookMail { location: Some(location), ..reference }))
 }
 
-/// Name and recipients, the same wherever the mail is told of.
+/// Dedupe key and recipients, equal in webhooks, lists and details.
 fn mail_reference(mail: &Value) -> Result<HookMail, HookParseError> {
-    let name = json::str_at(mail, "/MessageID").ok_or(HookParseError::Unexpected("a mail with MessageID"))?.to_owned();
-    let [to, cc, bcc] = ["/ToFull", "/CcFull", "/BccFull"].map(|at| mailboxes::from_json(mail.pointer(at)));
-    let told = mailboxes::from_json(mail.pointer("/OriginalRecipient"));
-    let envelope = !told.is_empty();
-    let recipients = if envelope { mailboxes::addresses([&told]) } else { mailboxes::addresses([&to, &cc, &bcc]) };
+    let dedupe_key =
+        json::str_at(mail, "/MessageID").ok_or(HookParseError::Unexpected("a mail with MessageID"))?.to_owned();
+    let [to, cc, bcc] = ["/ToFull", "/CcFull", "/BccFull"].map(|pointer| mailboxes::from_json(mail.pointer(pointer)));
+    let envelope_recipients = mailboxes::from_json(mail.pointer("/OriginalRecipient"));
+    let has_envelope_recipients = !envelope_recipients.is_empty();
+    let recipients = if has_envelope_recipients {
+        mailboxes::addresses([&envelope_recipients])
+    } else {
+        mailboxes::addresses([&to, &cc, &bcc])
+    };
     Ok(HookMail {
-        dedupe_key: name,
+        dedupe_key,
         envelope_sender: None,
         recipients,
-        has_envelope_recipients: envelope,
+        has_envelope_recipients,
         content: None,
         location: None,
     })
 }
 
-/// The mail in one object, as hooks bring it and as its details are answered.
+/// The mail in a JSON object, from a webhook or from the details API.
 pub(crate) fn mail_from_json(mail: &Value) -> Result<HookMail, HookParseError> {
-    let told = mail_reference(mail)?;
+    let reference = mail_reference(mail)?;
     let mut headers = parse_headers(mail);
     let sender = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("return-path"));
     let sender = sender.map(|(_, value)| value.trim().trim_matches(['<', '>']).to_owned());
@@ -55,7 +60,7 @@ pub(crate) fn mail_from_json(mail: &Value) -> Result<HookMail, HookParseError> {
     } else {
         let (attachments, missing) = parse_attachments(mail)?;
         headers.extend(missing.into_iter().map(|name| (MISSING_FILE_HEADER.to_owned(), name)));
-        let [to, cc] = ["/ToFull", "/CcFull"].map(|at| mailboxes::from_json(mail.pointer(at)));
+        let [to, cc] = ["/ToFull", "/CcFull"].map(|pointer| mailboxes::from_json(mail.pointer(pointer)));
         let fields = ProviderFields {
             headers,
             from: mailboxes::from_json(mail.pointer("/FromFull").or_else(|| mail.pointer("/From"))),
@@ -69,9 +74,9 @@ pub(crate) fn mail_from_json(mail: &Value) -> Result<HookMail, HookParseError> {
             html: non_empty(json::str_at(mail, "/HtmlBody")),
             attachments,
         };
-        MailBytes::rebuild(fields, &told.dedupe_key)?
+        MailBytes::rebuild(fields, &reference.dedupe_key)?
     };
-    Ok(HookMail { envelope_sender: sender, content: Some(content), ..told })
+    Ok(HookMail { envelope_sender: sender, content: Some(content), ..reference })
 }
 
 fn parse_headers(mail: &Value) -> Vec<(String, String)> {
@@ -80,22 +85,22 @@ fn parse_headers(mail: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The files, and the names of those whose content is not told.
+/// The attachments, and the names of those without content.
 fn parse_attachments(mail: &Value) -> Result<(Vec<Attachment>, Vec<String>), HookParseError> {
-    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    let (mut attachments, mut missing) = (Vec::new(), Vec::new());
     for one in mail.pointer("/Attachments").and_then(Value::as_array).into_iter().flatten() {
         let filename = non_empty(json::str_at(one, "/Name"));
-        let octets = one.pointer("/ContentLength").and_then(Value::as_u64).unwrap_or_default();
-        if one.get("Content").is_none() && octets > 0 {
+        let size = one.pointer("/ContentLength").and_then(Value::as_u64).unwrap_or_default();
+        if one.get("Content").is_none() && size > 0 {
             missing.push(filename.unwrap_or_else(|| "unnamed".into()));
             continue;
         }
-        there.push(Attachment {
+        attachments.push(Attachment {
             filename,
             content_type: non_empty(json::str_at(one, "/ContentType")),
             content_id: non_empty(json::str_at(one, "/ContentID")),
             bytes: decode_base64(json::str_at(one, "/Content").unwrap_or_default())?,
         });
     }
-    Ok((there, missing))
+    Ok((attachments, missing))
 }

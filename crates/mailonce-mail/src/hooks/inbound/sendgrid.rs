@@ -1,4 +1,4 @@
-//! SendGrid's Inbound Parse: a form for each mail, with the whole mail in `email` when raw posts are switched on.
+//! SendGrid Inbound Parse: one form per mail, with the raw mail in `email` if raw posts are enabled.
 
 use mail_parser::decoders::charsets::map::charset_decoder;
 use mailonce_core::outbound::content::Attachment;
@@ -19,13 +19,13 @@ pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, 
     let Some(form) = HookForm::from_request(request)? else { return Ok(None) };
     let envelope = form.field("envelope").ok_or(HookParseError::Unexpected("a form with envelope"))?;
     let envelope = json::parse(&envelope.bytes)?;
-    let name = hash_key(form.0.iter().flat_map(|field| [field.name.as_bytes(), &field.bytes]));
+    let dedupe_key = hash_key(form.0.iter().flat_map(|field| [field.name.as_bytes(), &field.bytes]));
     let content = match form.field("email") {
         Some(raw) => MailBytes::original(raw.bytes.to_vec()),
-        None => MailBytes::rebuild(SendGridForm::new(&form).provider_fields(), &name)?,
+        None => MailBytes::rebuild(SendGridForm::new(&form).provider_fields(), &dedupe_key)?,
     };
     Ok(Some(HookMail {
-        dedupe_key: name,
+        dedupe_key,
         envelope_sender: envelope.pointer("/from").and_then(Value::as_str).map(str::to_owned),
         recipients: mailboxes::addresses([&mailboxes::from_json(envelope.pointer("/to"))]),
         has_envelope_recipients: true,
@@ -34,7 +34,7 @@ pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, 
     }))
 }
 
-/// A form and what its JSON fields say about the others.
+/// A form, with its JSON fields that describe the other fields.
 struct SendGridForm<'a> {
     form: &'a HookForm<'a>,
     charsets: Value,
@@ -47,24 +47,24 @@ impl<'a> SendGridForm<'a> {
         Self { form, charsets: json("charsets"), attachment_info: json("attachment-info") }
     }
 
-    /// A field's text in the charset that the mail had.
+    /// A field's text, decoded from the charset of the mail.
     fn text(&self, name: &str) -> Option<String> {
         let field = self.form.field(name)?;
         let charset = self.charsets.get(name).and_then(Value::as_str).unwrap_or("utf-8");
         let decoder = charset_decoder(charset.as_bytes()).filter(|_| std::str::from_utf8(&field.bytes).is_err());
         let text =
-            decoder.map_or_else(|| String::from_utf8_lossy(&field.bytes).into_owned(), |read| read(&field.bytes));
+            decoder.map_or_else(|| String::from_utf8_lossy(&field.bytes).into_owned(), |decode| decode(&field.bytes));
         non_empty(Some(&text))
     }
 
     fn provider_fields(&self) -> ProviderFields {
-        let listed = |name: &str| self.text(name).map(|text| mailboxes::from_header(&text)).unwrap_or_default();
+        let mailboxes_of = |name: &str| self.text(name).map(|text| mailboxes::from_header(&text)).unwrap_or_default();
         let headers = self.text("headers").unwrap_or_default();
         ProviderFields {
             headers: unfold_headers(&headers),
-            from: listed("from"),
-            to: listed("to"),
-            cc: listed("cc"),
+            from: mailboxes_of("from"),
+            to: mailboxes_of("to"),
+            cc: mailboxes_of("cc"),
             subject: self.text("subject"),
             text: self.text("text"),
             html: self.text("html"),
@@ -75,28 +75,28 @@ impl<'a> SendGridForm<'a> {
 
     fn attachment(&self, field: &FormField<'_>) -> Option<Attachment> {
         field.name.strip_prefix("attachment")?.parse::<u32>().ok()?;
-        let about = self.attachment_info.get(&field.name).cloned().unwrap_or_default();
-        let told = |at: &[&str]| non_empty(json::first_str_at(&about, at));
+        let info = self.attachment_info.get(&field.name).cloned().unwrap_or_default();
+        let info_text = |pointers: &[&str]| non_empty(json::first_str_at(&info, pointers));
         Some(Attachment {
-            filename: told(&["/filename", "/name"]).or_else(|| field.filename.clone()),
-            content_type: told(&["/type"]).or_else(|| field.content_type.clone()),
-            content_id: told(&["/content-id"]),
+            filename: info_text(&["/filename", "/name"]).or_else(|| field.filename.clone()),
+            content_type: info_text(&["/type"]).or_else(|| field.content_type.clone()),
+            content_id: info_text(&["/content-id"]),
             bytes: field.bytes.to_vec(),
         })
     }
 }
 
-/// Header lines as names and values.
+/// Unfolds header lines into names and values.
 fn unfold_headers(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut headers: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
         if line.starts_with([' ', '\t']) {
-            if let Some((_, value)) = found.last_mut() {
+            if let Some((_, value)) = headers.last_mut() {
                 value.push_str(line);
             }
         } else if let Some((name, value)) = line.split_once(':') {
-            found.push((name.trim().to_owned(), value.trim().to_owned()));
+            headers.push((name.trim().to_owned(), value.trim().to_owned()));
         }
     }
-    found
+    headers
 }

@@ -1,7 +1,8 @@
-//! Mail in our own words, signed after Standard Webhooks: from a mail worker at the edge, say.
+//! Mail in mailonce's own format, signed by Standard Webhooks: for example from an email worker at the edge.
 //!
-//! Either the mail itself as `message/rfc822`, or JSON: `{id, sender, recipients, raw}` with the mail in base64, or with
-//! `from, to, cc, subject, text, html, headers, attachments` in its place. JSON may stand inside `data`, beside `type`.
+//! The body is either the mail itself as `message/rfc822`, or JSON. The JSON is `{id, sender, recipients, raw}` with
+//! the mail in base64, or has `from, to, cc, subject, text, html, headers, attachments` instead of `raw`. It may be
+//! nested in `data`, next to `type`.
 
 use mailonce_core::outbound::content::Attachment;
 use serde_json::Value;
@@ -17,8 +18,12 @@ use crate::{
 pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     let id = ["webhook-id", "svix-id"].iter().find_map(|name| request.header_named(name).ok().flatten());
     let id = id.unwrap_or_default();
-    let kind = request.header_named("content-type").ok().flatten().unwrap_or_default();
-    if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("message/rfc822")) {
+    let content_type = request.header_named("content-type").ok().flatten().unwrap_or_default();
+    if content_type
+        .split(';')
+        .next()
+        .is_some_and(|content_type| content_type.trim().eq_ignore_ascii_case("message/rfc822"))
+    {
         return Ok(Some(mail_from_mime(id, request.body)));
     }
     let body = json::parse(request.body)?;
@@ -26,14 +31,14 @@ pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, 
     if !mail.is_object() {
         return Err(HookParseError::Unexpected("an object"));
     }
-    let told = json::str_at(&body, "/type");
-    if told.is_some_and(|word| !matches!(word, "email.received" | "message.received")) {
+    let event_type = json::str_at(&body, "/type");
+    if event_type.is_some_and(|event_type| !matches!(event_type, "email.received" | "message.received")) {
         return Ok(None);
     }
     mail_from_fields(id, mail).map(Some)
 }
 
-/// A mail alone names its recipients itself.
+/// A raw mail. Its recipients come from its headers.
 fn mail_from_mime(id: &str, raw: &[u8]) -> HookMail {
     let parsed = parse::parse(raw);
     HookMail {
@@ -46,28 +51,33 @@ fn mail_from_mime(id: &str, raw: &[u8]) -> HookMail {
     }
 }
 
-/// The mail in an object. Its own `id` is its name, else the one given.
+/// The mail in a JSON object. The dedupe key is its own `id`, else the given one.
 pub fn mail_from_fields(id: &str, mail: &Value) -> Result<HookMail, HookParseError> {
-    let name = json::str_at(mail, "/id").unwrap_or(id).to_owned();
-    let [to, cc, told] = ["/to", "/cc", "/recipients"].map(|at| mailboxes::from_json(mail.pointer(at)));
-    let envelope = !told.is_empty();
-    let recipients = if envelope { mailboxes::addresses([&told]) } else { mailboxes::addresses([&to, &cc]) };
+    let dedupe_key = json::str_at(mail, "/id").unwrap_or(id).to_owned();
+    let [to, cc, envelope_recipients] =
+        ["/to", "/cc", "/recipients"].map(|pointer| mailboxes::from_json(mail.pointer(pointer)));
+    let has_envelope_recipients = !envelope_recipients.is_empty();
+    let recipients = if has_envelope_recipients {
+        mailboxes::addresses([&envelope_recipients])
+    } else {
+        mailboxes::addresses([&to, &cc])
+    };
     let content = match mail.get("raw") {
         Some(raw) => {
             MailBytes::original(decode_base64(raw.as_str().ok_or(HookParseError::Unexpected("raw in base64"))?)?)
         }
-        None => MailBytes::rebuild(provider_fields(mail, to, cc)?, &name)?,
+        None => MailBytes::rebuild(provider_fields(mail, to, cc)?, &dedupe_key)?,
     };
     let recipients = match (recipients.is_empty(), content.is_rebuilt) {
-        (true, false) => mail_from_mime(&name, &content.raw).recipients,
+        (true, false) => mail_from_mime(&dedupe_key, &content.raw).recipients,
         _ => recipients,
     };
     let sender = mail.get("sender").and_then(Value::as_str).map(|text| text.trim_matches(['<', '>']).to_owned());
     Ok(HookMail {
-        dedupe_key: name,
+        dedupe_key,
         envelope_sender: sender,
         recipients,
-        has_envelope_recipients: envelope,
+        has_envelope_recipients,
         content: Some(content),
         location: None,
     })
@@ -78,7 +88,7 @@ fn provider_fields(
     to: Vec<mailonce_core::address::NamedAddress>,
     cc: Vec<mailonce_core::address::NamedAddress>,
 ) -> Result<ProviderFields, HookParseError> {
-    let text = |at: &str| non_empty(json::str_at(mail, at));
+    let text = |pointer: &str| non_empty(json::str_at(mail, pointer));
     Ok(ProviderFields {
         headers: parse_headers(mail.get("headers")),
         from: mailboxes::from_json(mail.pointer("/from")),
@@ -94,7 +104,7 @@ fn provider_fields(
     })
 }
 
-/// An object, or a list of `{name, value}` or pairs.
+/// Parses headers: an object, a list of `{name, value}`, or a list of pairs.
 fn parse_headers(value: Option<&Value>) -> Vec<(String, String)> {
     let pair = |name: Option<&str>, value: Option<&Value>| Some((name?.to_owned(), value?.as_str()?.to_owned()));
     match value {

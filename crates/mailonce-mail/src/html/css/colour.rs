@@ -1,13 +1,13 @@
-//! Colours, and whether text in one can be read on another.
+//! Colours, and whether text of one colour is readable on another.
 //!
-//! A colour that is not computed here (`lab()`, `color-mix()`, …) has components that are NaN. Text in it, or on it,
+//! A colour that is not computed here (`lab()`, `color-mix()`, …) has NaN components. Text in or on such a colour
 //! counts as hidden.
 
 use cssparser::{BasicParseErrorKind, ParseError, Parser, Token, color};
 
 use super::number::{Quantity, Units, quantity};
 
-/// Red, green and blue from 0 to 255, and how opaque it is from 0 to 1.
+/// Red, green and blue from 0 to 255, and opacity from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::html) struct Colour {
     pub(in crate::html) red: f32,
@@ -46,17 +46,18 @@ impl Colour {
         Self::opaque(mix(self.red, below.red), mix(self.green, below.green), mix(self.blue, below.blue))
     }
 
-    /// The largest difference of a component, after this colour was painted on the other. NaN if one is unknown.
-    pub(in crate::html) fn contrast(self, ground: Self) -> f32 {
-        let seen = self.painted_over(ground);
-        let parts = [seen.red - ground.red, seen.green - ground.green, seen.blue - ground.blue];
+    /// The largest difference of a component after this colour is painted on the background. NaN if a component is
+    /// unknown.
+    pub(in crate::html) fn contrast(self, background: Self) -> f32 {
+        let painted = self.painted_over(background);
+        let parts = [painted.red - background.red, painted.green - background.green, painted.blue - background.blue];
         if parts.iter().any(|part| part.is_nan()) {
             return f32::NAN;
         }
-        parts.iter().fold(0.0, |most: f32, part| most.max(part.abs()))
+        parts.iter().fold(0.0, |max: f32, part| max.max(part.abs()))
     }
 
-    /// Reads a colour. `current` is what `currentcolor` means.
+    /// Parses a colour. `current` is the value of `currentcolor`.
     pub(in crate::html) fn parse(input: &mut Parser<'_>, current: Self) -> ColourResult {
         match input.next()?.clone() {
             Token::Hash(hex) | Token::IDHash(hex) => match color::parse_hash_color(hex.as_bytes()) {
@@ -107,7 +108,8 @@ impl Colour {
         Ok(value)
     }
 
-    /// Reads the value of `bgcolor`, `color` and their kin, which accept almost anything (WHATWG HTML §2.3.6).
+    /// Parses the value of `bgcolor`, `color` and similar attributes, which accept almost anything (WHATWG HTML
+    /// §2.3.6).
     pub(in crate::html) fn parse_legacy(text: &str) -> Option<Self> {
         let text = text.trim_matches(|c: char| c.is_ascii_whitespace());
         if text.is_empty() || text.eq_ignore_ascii_case("transparent") {
@@ -128,7 +130,7 @@ impl Colour {
         Some(Self::from_digits(&digits))
     }
 
-    /// Three components of any equal length, cut to the two digits that count.
+    /// Three components of equal length, each cut to its two significant digits.
     fn from_digits(digits: &[u8]) -> Self {
         let mut parts: Vec<&[u8]> = digits.chunks(digits.len() / 3).collect();
         for part in &mut parts {
@@ -165,13 +167,13 @@ fn function(name: &str, input: &mut Parser<'_>, current: Colour) -> ColourResult
     }
 }
 
-/// A colour that browsers compute and we do not.
+/// Consumes a colour that browsers compute and this code does not.
 fn unknown(input: &mut Parser<'_>) -> Colour {
     while input.next().is_ok() {}
     Colour::UNKNOWN
 }
 
-/// A component, and whether it was a percentage. `none` is a number.
+/// A component, and whether it was a percentage. `none` counts as the number 0.
 fn component(input: &mut Parser<'_>, full: f32) -> Result<(f32, bool), ParseError<()>> {
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Ok((0.0, false));
@@ -183,8 +185,8 @@ fn component(input: &mut Parser<'_>, full: f32) -> Result<(f32, bool), ParseErro
     }
 }
 
-/// Components, where 100 % is `full`: all separated by commas, or by blanks with a slash before the last.
-/// `None` for a colour that is made from another one.
+/// Parses components, where `full` is the value of 100 %. Commas separate all of them, or spaces do, with a slash
+/// before the last. `None` for a relative colour (`from`).
 fn components(input: &mut Parser<'_>, full: [f32; 4], hue: bool) -> Result<Option<[f32; 4]>, ParseError<()>> {
     if input.try_parse(|input| input.expect_ident_matching("from")).is_ok() {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! Declarations: a property, its value as text, and whether it is important.
+//! Declarations: a property, its value as text, and whether it is `!important`.
 //!
-//! Values stay text until an element is known, because `em` and `var()` mean something else on each.
+//! Values stay text until the element is known, because `em` and `var()` depend on the element.
 
 use std::rc::Rc;
 
@@ -14,21 +14,21 @@ use super::{
     value::{RelativeBase, parse},
 };
 
-/// Functions whose value is known only on an element.
+/// Functions whose value depends on the element.
 const SUBSTITUTIONS: &[&str] = &["var(", "env(", "attr(", "if(", "inherit(", "--"];
-/// Bytes of a value.
+/// Maximum bytes of a value.
 const MAX_VALUE_BYTES: usize = 4 * 1024;
 
-/// What a declaration sets.
+/// The property that a declaration sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::html) enum DeclarationTarget {
-    /// A property, by its own name or by a shorthand.
+    /// A property, set directly or through a shorthand.
     Property(Property, Option<Shorthand>),
     /// A custom property, with its dashes.
     Custom(Rc<str>),
 }
 
-/// One declaration. Those of a shorthand are one for each property that it sets.
+/// One declaration. A shorthand is expanded to one declaration for each property that it sets.
 #[derive(Clone, Debug)]
 pub(in crate::html) struct Declaration {
     pub(in crate::html) target: DeclarationTarget,
@@ -36,7 +36,7 @@ pub(in crate::html) struct Declaration {
     pub(in crate::html) is_important: bool,
 }
 
-/// Keywords that every property takes.
+/// Whether a value is a CSS-wide keyword, which every property accepts.
 pub(in crate::html) fn is_css_wide_keyword(text: &str) -> bool {
     ["inherit", "initial", "unset", "revert", "revert-layer"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
@@ -47,7 +47,7 @@ pub(in crate::html) fn needs_substitution(text: &str) -> bool {
     text.contains('(') && SUBSTITUTIONS.iter().any(|function| text.contains(function))
 }
 
-/// Reads the value of a declaration up to its end. An error means that it may be a nested rule.
+/// Parses the value of a declaration up to its end. An error means that it may be a nested rule.
 pub(in crate::html) fn parse_declaration(
     name: &str,
     input: &mut Parser<'_>,
@@ -80,12 +80,12 @@ pub(in crate::html) fn parse_declaration(
     Ok(())
 }
 
-/// Whether a token begins a block, so that the parser has not yet passed its end.
+/// Whether a token opens a block that the parser has not skipped yet.
 pub(in crate::html) fn opens_block(token: &Token<'_>) -> bool {
     matches!(token, Token::Function(_) | Token::ParenthesisBlock | Token::SquareBracketBlock | Token::CurlyBracketBlock)
 }
 
-/// Passes over the block that the last token opened.
+/// Skips the block that the last token opened.
 pub(in crate::html) fn skip_block(input: &mut Parser<'_>) -> Result<(), ParseError<()>> {
     input.parse_nested_block(|input| {
         while input.next().is_ok() {}
@@ -93,7 +93,7 @@ pub(in crate::html) fn skip_block(input: &mut Parser<'_>) -> Result<(), ParseErr
     })
 }
 
-/// The value as it is kept. One that is too long becomes one that nobody can compute, which hides.
+/// The value to store. A value that is too long becomes one that cannot be computed, which hides.
 fn limit_value(text: &str) -> &str {
     let text = text.trim();
     if text.len() > MAX_VALUE_BYTES { "attr(long)" } else { text }
@@ -106,23 +106,23 @@ fn declare(name: &str, text: &str, important: bool, quirks: bool, out: &mut Vec<
         return;
     }
     let Some(target) = PropertyTarget::named(&name.to_ascii_lowercase()) else { return };
-    let pending = is_css_wide_keyword(text) || needs_substitution(text);
+    let deferred = is_css_wide_keyword(text) || needs_substitution(text);
     let base = RelativeBase { quirks, ..RelativeBase::default() };
     let (properties, shorthand): (&[Property], _) = match &target {
         PropertyTarget::One(property) => (std::slice::from_ref(property), None),
         PropertyTarget::Many(shorthand) => (shorthand.longhands(), Some(*shorthand)),
     };
-    let valid = |property: &Property| pending || parse(*property, shorthand, text, base).is_some();
+    let valid = |property: &Property| deferred || parse(*property, shorthand, text, base).is_some();
     if !properties.iter().all(valid) {
         return;
     }
     for property in properties {
-        let subject = DeclarationTarget::Property(*property, shorthand);
-        out.push(Declaration { target: subject, value: Rc::clone(&value), is_important: important });
+        let target_property = DeclarationTarget::Property(*property, shorthand);
+        out.push(Declaration { target: target_property, value: Rc::clone(&value), is_important: important });
     }
 }
 
-/// Reads the declarations of a `style` attribute.
+/// Parses the declarations of a `style` attribute.
 pub(in crate::html) fn parse_style_attribute(text: &str, quirks: bool) -> Vec<Declaration> {
     let mut parser = StyleAttributeParser { quirks, out: Vec::new() };
     let mut input = Parser::new(text);

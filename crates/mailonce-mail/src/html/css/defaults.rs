@@ -1,4 +1,4 @@
-//! What browsers set by themselves, and what attributes from before CSS set.
+//! The browser's default styles, and the styles of presentational attributes such as `bgcolor`.
 
 use super::{
     colour::Colour,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::html::tree::{HtmlTree, NodeId};
 
-/// The part of a browser's style sheet that decides about visibility (WHATWG HTML §15.3, and Chromium).
+/// The part of a browser's style sheet that affects visibility (WHATWG HTML §15.3, and Chromium).
 pub(in crate::html) const BROWSER_SHEET: &str = "
 [hidden], area, base, basefont, datalist, head, link, meta, noembed, noframes, param, rp, script, style, template, title,
 noscript, source, track, col, colgroup { display: none }
@@ -32,15 +32,15 @@ marquee, textarea { overflow: hidden }
 pre, nobr, listing, plaintext, xmp { white-space: pre }
 ";
 
-/// What browsers change in pages without a modern doctype.
+/// The additional default styles in quirks mode.
 pub(in crate::html) const QUIRKS_SHEET: &str = "table { font-size: medium; line-height: normal; white-space: normal }";
 
-/// Declarations that an element's attributes stand for.
+/// The declarations that an element's presentational attributes are equivalent to.
 pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId) -> Vec<Declaration> {
     let name = tree.name(id);
     let mut css = String::new();
-    let attribute = |wanted: &str| tree.attribute(id, wanted);
-    let colour = |wanted: &str| attribute(wanted).and_then(Colour::parse_legacy);
+    let attribute = |key: &str| tree.attribute(id, key);
+    let colour = |key: &str| attribute(key).and_then(Colour::parse_legacy);
     if matches!(name, "body" | "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" | "marquee") {
         declare(&mut css, "background-color", colour("bgcolor"));
     }
@@ -60,8 +60,8 @@ pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId) -> Ve
     } else if matches!(name, "td" | "th" | "body" | "table" | "tr") && attribute("background").is_some() {
         css.push_str("background-image:url(data:long);");
     }
-    let number = |wanted: &str| attribute(wanted).and_then(|value| value.trim().parse::<u32>().ok());
-    if name == "table" && ["cellpadding", "cellspacing"].iter().any(|wanted| number(wanted).is_some_and(|n| n > 200)) {
+    let number = |key: &str| attribute(key).and_then(|value| value.trim().parse::<u32>().ok());
+    if name == "table" && ["cellpadding", "cellspacing"].iter().any(|key| number(key).is_some_and(|n| n > 200)) {
         css.push_str("gap:2000px;");
     }
     if name == "img"
@@ -81,7 +81,7 @@ fn declare(css: &mut String, property: &str, colour: Option<Colour>) {
     }
 }
 
-/// The colour that `<body link>` gives to links.
+/// The link colour that `<body link>` sets.
 fn link_colour(tree: &HtmlTree, id: NodeId) -> Option<Colour> {
     let mut at = tree.node(id).parent;
     while let Some(parent) = at {
@@ -93,7 +93,7 @@ fn link_colour(tree: &HtmlTree, id: NodeId) -> Option<Colour> {
     None
 }
 
-/// `<font size>`: from 1 to 7, or steps from 3.
+/// Maps `<font size>`: an absolute size from 1 to 7, or an offset from 3.
 fn font_size(size: &str) -> Option<&'static str> {
     let size = size.trim();
     let number: i32 = size.trim_start_matches('+').parse().ok()?;

@@ -1,4 +1,4 @@
-//! Which rules hold for an element: rules are found by the tag, class or id that they end with.
+//! Finds the rules that match an element. Rules are indexed by the tag, class or id in the last part of their selector.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::html::tree::{HtmlTree, NodeId};
 
-/// Rules by the last part of their selectors.
+/// Rules, indexed by the last part of their selectors.
 pub(in crate::html) struct RuleMatcher<'a> {
     sheet: &'a StyleSheet,
     unkeyed: Vec<usize>,
@@ -35,7 +35,7 @@ impl<'a> RuleMatcher<'a> {
         matcher
     }
 
-    /// Rules that hold for an element, with their position. Each candidate costs a step of the budget.
+    /// Rules that match an element, with their positions in the sheet. Each candidate costs one step of the budget.
     pub(in crate::html) fn matching_rules(
         &self,
         tree: &HtmlTree,
@@ -66,7 +66,7 @@ impl<'a> RuleMatcher<'a> {
     }
 }
 
-/// A class, id or tag that an element must have. `None` if any element may match.
+/// The class, id or tag that a matching element must have. `None` if any element may match.
 fn rule_key(rule: &StyleRule) -> Option<String> {
     if rule.pseudo.is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! Conditions of `@media`, decided for a screen of 800 by 600 pixels with light colours.
+//! Conditions of `@media`, evaluated for a screen of 800 by 600 pixels with light colours.
 
 use cssparser::{Parser, Token};
 
@@ -9,7 +9,7 @@ use super::number::{Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length};
 pub(in crate::html) enum TriState {
     Yes,
     No,
-    /// A browser may say either.
+    /// A browser may decide either way.
     Unknown,
 }
 
@@ -39,7 +39,7 @@ impl TriState {
     }
 }
 
-/// Whether a list of media queries holds. An empty list does.
+/// Whether a list of media queries matches. An empty list matches.
 pub(in crate::html) fn matches(text: &str) -> TriState {
     if text.trim().is_empty() {
         return TriState::Yes;
@@ -47,7 +47,7 @@ pub(in crate::html) fn matches(text: &str) -> TriState {
     let mut input = Parser::new(text);
     let queries = input.parse_comma_separated(|input| {
         let truth = query(input);
-        // A query with an error in it never holds; one with more than we read may.
+        // Unparsed input after a query means that a browser may decide either way.
         let rest = input.next().is_ok();
         while input.next().is_ok() {}
         Ok::<_, cssparser::ParseError<()>>(if rest { TriState::Unknown } else { truth })

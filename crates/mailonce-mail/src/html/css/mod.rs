@@ -1,19 +1,19 @@
-//! CSS as far as it decides whether text is seen.
+//! The part of CSS that decides whether text is visible.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `selector` | selectors, and what matching them may cost |
+//! | `selector` | selectors, and the budget for matching them |
 //! | `media` | conditions of `@media` |
-//! | `sheet` | style sheets as rules |
+//! | `sheet` | style sheets parsed into rules |
 //! | `declaration` | declarations of rules and of `style` attributes |
-//! | `property` | the properties that matter, and their shorthands |
+//! | `property` | the relevant properties and their shorthands |
 //! | `value` | values of properties |
-//! | `number`, `colour`, `transform`, `paint` | values by their kind |
-//! | `variable` | `var()` |
-//! | `matcher` | which rules hold for an element |
+//! | `number`, `colour`, `transform`, `paint` | values by type |
+//! | `variable` | substitution of `var()` and `env()` |
+//! | `matcher` | which rules match an element |
 //! | `style` | the cascade and computed values |
-//! | `scan` | what CSS shows that the text of a page does not say |
-//! | `defaults` | what browsers and old attributes set |
+//! | `scan` | CSS that shows content missing from the page's text |
+//! | `defaults` | browser defaults and presentational attributes |
 
 pub(super) mod colour;
 pub(super) mod declaration;

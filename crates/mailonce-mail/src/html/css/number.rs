@@ -1,16 +1,16 @@
-//! Numbers and lengths of CSS, with `calc()` and its relatives.
+//! CSS numbers and lengths, with `calc()` and the other math functions.
 //!
-//! A function that is not computed here gives NaN. Every comparison that decides about visibility fails for NaN, so that
-//! text with such a value counts as hidden.
+//! A function that is not computed here yields NaN. Every visibility check fails for NaN, so that text with such a
+//! value counts as hidden.
 
 use cssparser::{BasicParseErrorKind, ParseError, Parser, Token};
 
-/// Width of the window that pages are laid out in, in pixels.
+/// Width of the assumed viewport, in pixels.
 pub(in crate::html) const VIEWPORT_WIDTH: f32 = 800.0;
-/// Height of that window.
+/// Height of the assumed viewport, in pixels.
 pub(in crate::html) const VIEWPORT_HEIGHT: f32 = 600.0;
 
-/// What relative units refer to.
+/// The values that relative units refer to.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::html) struct Units {
     /// Pixels of `1em`.
@@ -40,7 +40,7 @@ fn failure<T>() -> Result<T, ParseError<()>> {
 }
 
 impl Quantity {
-    /// Combines two values of the same dimension. Others make a declaration invalid.
+    /// Combines two values of the same dimension. Mixed dimensions make a declaration invalid.
     fn map(self, other: Self, combine: fn(f32, f32) -> f32) -> QuantityResult {
         match (self, other) {
             (Self::Number(a), Self::Number(b)) => Ok(Self::Number(combine(a, b))),
@@ -67,7 +67,7 @@ impl Quantity {
     }
 }
 
-/// Reads a number, a length, a percentage or an angle.
+/// Parses a number, a length, a percentage or an angle.
 pub(in crate::html) fn quantity(input: &mut Parser<'_>, units: Units) -> QuantityResult {
     match input.next()?.clone() {
         Token::Number { value, .. } => Ok(Quantity::Number(value)),
@@ -82,7 +82,7 @@ pub(in crate::html) fn quantity(input: &mut Parser<'_>, units: Units) -> Quantit
     }
 }
 
-/// Reads a length in pixels. A number without a unit is a length only when it is zero, or in quirks mode.
+/// Parses a length in pixels. A number without a unit is a length only if it is zero, or in quirks mode.
 pub(in crate::html) fn length(input: &mut Parser<'_>, units: Units) -> Option<f32> {
     match quantity(input, units).ok()? {
         Quantity::Px(px) => Some(px),
@@ -91,7 +91,7 @@ pub(in crate::html) fn length(input: &mut Parser<'_>, units: Units) -> Option<f3
     }
 }
 
-/// Reads a number without a unit, or a percentage of one.
+/// Parses a number without a unit, or a percentage.
 pub(in crate::html) fn number_or_percentage(input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
     match quantity(input, Units { percent_is_number: true, ..units })? {
         Quantity::Number(number) => Ok(number),

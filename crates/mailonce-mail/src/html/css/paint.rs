@@ -1,4 +1,4 @@
-//! What is painted behind, over or in the place of text: backgrounds, masks, clips, filters and shadows.
+//! Painting behind, over or instead of text: backgrounds, masks, clips, filters and shadows.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::{
     value::{CssValue, ImageLayer, ShadowEffect, components, keyword, rest},
 };
 
-/// Words of `background` by what they set. Each may stand once in a layer, or as often as given.
+/// Keywords of `background`, grouped by what they set, with the maximum number of each group in a layer.
 const BACKGROUND_WORDS: &[(usize, &[&str])] = &[
     (2, &["repeat", "no-repeat", "space", "round"]),
     (1, &["repeat-x", "repeat-y"]),
@@ -21,7 +21,7 @@ const BACKGROUND_WORDS: &[(usize, &[&str])] = &[
     (2, &["auto", "cover", "contain"]),
 ];
 
-/// What was read of `background`.
+/// The parsed value of `background`.
 #[derive(Default)]
 struct Background {
     colour: Option<CssValue>,
@@ -29,7 +29,7 @@ struct Background {
     clips_to_text: bool,
 }
 
-/// Reads the part of `background` that a longhand takes.
+/// Parses `background` and returns the value of one longhand.
 pub(super) fn background(property: Property, text: &str) -> Option<CssValue> {
     let mut input = Parser::new(text);
     let mut whole = Background::default();
@@ -37,7 +37,7 @@ pub(super) fn background(property: Property, text: &str) -> Option<CssValue> {
         return None;
     }
     let layers = input.parse_comma_separated(|input| {
-        // A colour may stand in the last layer alone.
+        // Only the last layer may have a colour.
         if whole.colour.is_some() { Err(ParseError::<()>::unexpected_token()) } else { whole.layer(input) }
     });
     layers.ok()?;
@@ -87,7 +87,7 @@ fn read_colour(input: &mut Parser<'_>) -> Result<CssValue, ParseError<()>> {
     Colour::parse(input, Colour::UNKNOWN).map(CssValue::Colour)
 }
 
-/// Reads `background-image`.
+/// Parses `background-image`.
 pub(super) fn image(input: &mut Parser<'_>) -> Option<CssValue> {
     let mut image = ImageLayer::default();
     let list = input.parse_comma_separated(|input| {
@@ -99,7 +99,7 @@ pub(super) fn image(input: &mut Parser<'_>) -> Option<CssValue> {
     list.ok().map(|_| CssValue::Image(Rc::new(image)))
 }
 
-/// One image of a background.
+/// Parses one image of a background.
 fn layer(input: &mut Parser<'_>, image: &mut ImageLayer) -> Result<(), ParseError<()>> {
     match input.next()?.clone() {
         Token::UnquotedUrl(url) => image.is_embedded |= is_embedded(&url),
@@ -125,7 +125,7 @@ fn layer(input: &mut Parser<'_>, image: &mut ImageLayer) -> Result<(), ParseErro
     Ok(())
 }
 
-/// Images that are part of the mail. Others are blocked by most mail programs until a reader allows them.
+/// Whether an image is part of the mail. Most mail clients block other images until the reader allows them.
 fn is_embedded(url: &str) -> bool {
     let url = url.trim().to_ascii_lowercase();
     url.starts_with("data:") || url.starts_with("cid:") || url.starts_with("blob:")
@@ -138,7 +138,7 @@ fn gradient(input: &mut Parser<'_>, image: &mut ImageLayer) {
             Ok(colour) if image.colours.len() < 16 => image.colours.push(colour),
             Ok(_) => image.is_embedded = true,
             Err(_) => {
-                // Old syntax: `from(#000)`, `color-stop(0, #000)`.
+                // Legacy syntax: `from(#000)`, `color-stop(0, #000)`.
                 if let Ok(Token::Function(_)) = input.next() {
                     image.is_embedded = true;
                 }
@@ -152,14 +152,14 @@ pub(super) fn background_clip(input: &mut Parser<'_>) -> CssValue {
     CssValue::Keyword(if rest(input).contains("text") { "text" } else { "border-box" })
 }
 
-/// For properties whose every other value may hide: "none" for one of the words, else "hides".
+/// For properties where any other value may hide: "none" for one of the given keywords, else "hides".
 pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> CssValue {
-    let found = input.try_parse(|input| keyword(input, words).filter(|_| input.is_exhausted()).ok_or(()));
+    let matched = input.try_parse(|input| keyword(input, words).filter(|_| input.is_exhausted()).ok_or(()));
     drop(rest(input));
-    CssValue::Keyword(if found.is_ok() { "none" } else { "hides" })
+    CssValue::Keyword(if matched.is_ok() { "none" } else { "hides" })
 }
 
-/// Shapes that leave all of a box visible are told apart; every other one counts as hiding.
+/// Returns "none" for shapes that leave the whole box visible. Every other shape counts as hiding.
 pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> CssValue {
     let start = input.state();
     let shows = match input.next().cloned() {
@@ -183,27 +183,27 @@ fn shape(name: &str, input: &mut Parser<'_>, units: Units) -> bool {
     let mut any = false;
     while let Ok(size) = input.try_parse(|input| length(input, units).ok_or(())) {
         any = true;
-        // A circle of 70 % of the diagonal reaches all corners.
+        // A circle with a radius of 70 % of the diagonal reaches all corners.
         shows &= if name == "inset" { size <= 2.0 } else { size >= units.percent * 0.7 };
     }
     drop(rest(input));
     shows && any
 }
 
-/// Reads `filter` as the factor of opacity that it leaves. Filters that may hide leave nothing.
+/// Parses `filter` into an opacity factor. A filter that may hide text has the factor 0.
 pub(super) fn filter(input: &mut Parser<'_>, units: Units) -> Option<f32> {
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(1.0);
     }
-    let mut left = 1.0;
+    let mut opacity = 1.0;
     let mut any = false;
     while let Ok(token) = input.next().cloned() {
         any = true;
         let Token::Function(name) = token else { return None };
         let name = name.to_ascii_lowercase();
-        left *= input.parse_nested_block(|input| filter_function(&name, input, units)).ok()?;
+        opacity *= input.parse_nested_block(|input| filter_function(&name, input, units)).ok()?;
     }
-    any.then_some(left)
+    any.then_some(opacity)
 }
 
 fn filter_function(name: &str, input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
@@ -237,7 +237,7 @@ fn filter_factor(name: &str, amount: Option<f32>) -> f32 {
     f32::from(u8::from(visible))
 }
 
-/// Reads `box-shadow`.
+/// Parses `box-shadow`.
 pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
     let mut shadow = ShadowEffect { inset_colour: None, is_wide: false };
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
@@ -249,8 +249,8 @@ pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
         while !input.is_exhausted() {
             if input.try_parse(|input| input.expect_ident_matching("inset")).is_ok() {
                 inside = true;
-            } else if let Ok(found) = input.try_parse(|input| Colour::parse(input, Colour::UNKNOWN)) {
-                colour = found;
+            } else if let Ok(parsed) = input.try_parse(|input| Colour::parse(input, Colour::UNKNOWN)) {
+                colour = parsed;
             } else {
                 let size = length(input, units).ok_or_else(ParseError::<()>::unexpected_token)?;
                 lengths += 1;
@@ -269,7 +269,7 @@ pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
     list.ok().map(|_| CssValue::Shadow(shadow))
 }
 
-/// Reads `content`: an image takes the place of what an element holds.
+/// Parses `content`. An image replaces the content of an element.
 pub(super) fn content(input: &mut Parser<'_>) -> CssValue {
     let text = rest(input);
     let image = components(&text).iter().any(|part| {

@@ -1,9 +1,9 @@
-//! The properties that decide whether text is seen, their other names, and their shorthands.
+//! The properties that decide whether text is visible, their aliases, and their shorthands.
 
 /// Declares the properties once: as an enum, as a list and by name.
 macro_rules! properties {
     ($($property:ident = $name:literal,)*) => {
-        /// A property that decides whether text is seen.
+        /// A property that decides whether text is visible.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(in crate::html) enum Property { $(#[doc = $name] $property,)* }
 
@@ -101,13 +101,13 @@ properties! {
     GridArea = "grid-area",
 }
 
-/// A property that sets several.
+/// A shorthand property, which sets several properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::html) enum Shorthand {
     All,
     Animation,
     Background,
-    /// Four sides.
+    /// One to four values for the four sides.
     Sides(&'static [Property; 4]),
     /// Two values: start and end, or horizontal and vertical.
     Pair(&'static [Property; 2]),
@@ -155,7 +155,7 @@ impl Shorthand {
         })
     }
 
-    /// What it sets.
+    /// The properties that it sets.
     pub(in crate::html) fn longhands(self) -> &'static [Property] {
         use Property as P;
         match self {
@@ -175,7 +175,7 @@ impl Shorthand {
     }
 }
 
-/// What a declaration's name stands for.
+/// The property or shorthand that a declaration's name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::html) enum PropertyTarget {
     One(Property),
@@ -183,7 +183,7 @@ pub(in crate::html) enum PropertyTarget {
 }
 
 impl PropertyTarget {
-    /// Finds a property by its name in lower case, with or without a vendor's prefix.
+    /// Finds a property by its lower-case name, with or without the `-webkit-` prefix.
     pub(in crate::html) fn named(name: &str) -> Option<Self> {
         let plain = name.strip_prefix("-webkit-").unwrap_or(name);
         [name, plain].iter().find_map(|name| {
@@ -193,7 +193,7 @@ impl PropertyTarget {
     }
 }
 
-/// The physical name of a logical property, for text that runs from left to right.
+/// The physical name of a logical property or alias, for left-to-right text.
 fn logical(name: &str) -> &str {
     match name {
         "block-size" | "logical-height" => "height",
@@ -234,7 +234,8 @@ fn logical(name: &str) -> &str {
 }
 
 impl Property {
-    /// Whether children take the value of their parent. Decorations do so here, since they are painted on children, too.
+    /// Whether children inherit the value. Decorations count as inherited here because they are painted across
+    /// children.
     pub(in crate::html) fn is_inherited(self) -> bool {
         matches!(
             self,

@@ -1,6 +1,6 @@
-//! CSS by what it can show that a page's text does not say: generated text, images, fonts and other orders.
+//! Scans CSS for content that is missing from the page's text: generated text, images, fonts and reordering.
 //!
-//! All declarations are looked at, wherever they stand. The parser has decoded escapes and dropped comments.
+//! All declarations are scanned, wherever they are. The parser has decoded escapes and dropped comments.
 
 use std::collections::BTreeSet;
 
@@ -9,42 +9,42 @@ use url::{Host, Url};
 
 use crate::unicode;
 
-/// How deep blocks may stand in each other.
+/// Maximum nesting depth of blocks.
 const MAX_DEPTH: usize = 32;
-/// Hosts of fonts that anybody can look up.
+/// Hosts of public web fonts.
 const FONT_HOSTS: [&str; 2] = ["fonts.googleapis.com", "fonts.gstatic.com"];
-/// Marks that `quotes` may set without a warning.
+/// Quotation marks that `quotes` may set without a warning.
 const QUOTATION_MARKS: &str = "\"'«»‹›“”„‟‘’‚‛「」『』";
 
-/// What a declaration or a rule does.
+/// The effect of a declaration or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::html) enum CssFinding {
-    /// Shows text of its own.
+    /// Generates text.
     Text,
-    /// Shows an image that is in the CSS.
+    /// Shows an image embedded in the CSS.
     EmbeddedImage,
-    /// Uses a style sheet of another server.
+    /// Loads a style sheet from another server.
     RemoteSheet,
-    /// Brings letters along, which may look like others.
+    /// Embeds a font, whose glyphs may show other letters.
     Font,
     /// Changes the order of text.
     Reordered,
-    /// Lets text run from right to left.
+    /// Makes text run right to left.
     RightToLeft,
     /// Hides text.
     Hiding,
-    /// Has more blocks in each other than are looked at.
+    /// Nests blocks deeper than is scanned.
     TooDeep,
 }
 
-/// Looks at a style sheet or at the declarations of a `style` attribute.
+/// Scans a style sheet or the declarations of a `style` attribute.
 pub(in crate::html) fn find(css: &str) -> BTreeSet<CssFinding> {
     let mut scanner = Scanner::default();
     scanner.block(&mut Parser::new(css), 0);
     scanner.found
 }
 
-/// Whether an address is one of a font that anybody can look up.
+/// Whether a URL is on a host of public web fonts.
 pub(in crate::html) fn is_known_font_host(url: &str) -> bool {
     let url = Url::parse(url.trim()).ok();
     let host = url.as_ref().filter(|url| url.scheme() == "https").and_then(Url::host);
@@ -56,7 +56,7 @@ struct Scanner {
     found: BTreeSet<CssFinding>,
 }
 
-/// What stands behind a property, or behind the name of an at-rule. Words are in lower case.
+/// The value of a property, or the prelude of an at-rule. Words are in lower case.
 #[derive(Default)]
 struct Value {
     words: Vec<String>,
@@ -67,7 +67,8 @@ struct Value {
 }
 
 impl Scanner {
-    /// Reads declarations and rules. What stands before a `{` is read as if it were a declaration, and names no property.
+    /// Scans declarations and rules. Text before a `{` is parsed as if it were a declaration, which matches no known
+    /// property.
     fn block(&mut self, input: &mut Parser<'_>, depth: usize) {
         if depth > MAX_DEPTH {
             self.found.insert(CssFinding::TooDeep);
@@ -95,7 +96,7 @@ impl Scanner {
         }
     }
 
-    /// Reads the block that a token opens, if it opens one.
+    /// Scans the block that a token opens, if it opens one.
     fn nested(&mut self, token: &Token<'_>, input: &mut Parser<'_>, depth: usize) {
         if super::declaration::opens_block(token) {
             let entered: Result<(), ParseError<()>> = input.parse_nested_block(|input| {
@@ -106,7 +107,7 @@ impl Scanner {
         }
     }
 
-    /// Reads up to the end of a declaration. A block in it makes what was read a selector.
+    /// Parses up to the end of a declaration. A block inside means that the text before it was a selector.
     fn value(&mut self, input: &mut Parser<'_>, depth: usize) -> Value {
         let mut value = Value::default();
         while let Ok(token) = input.next().cloned() {
@@ -114,7 +115,7 @@ impl Scanner {
                 Token::Semicolon => break,
                 Token::CurlyBracketBlock => {
                     self.nested(&token, input, depth);
-                    // Custom properties may hold blocks, and go on behind them.
+                    // Custom properties may hold a block, with more after it.
                     break;
                 }
                 token => self.part(&mut value, &token, input, depth),
@@ -123,7 +124,8 @@ impl Scanner {
         value
     }
 
-    /// Reads an at-rule. The descriptors of `@font-face` are its value, the blocks of others are read as rules.
+    /// Parses an at-rule. The descriptors of `@font-face` become its value. The blocks of other rules are scanned as
+    /// rules.
     fn at_rule(&mut self, input: &mut Parser<'_>, depth: usize, is_font: bool) -> Value {
         let mut value = Value::default();
         while let Ok(token) = input.next().cloned() {
@@ -173,7 +175,7 @@ impl Scanner {
     fn rule(&mut self, name: &str, value: &Value) {
         let is_remote = |url: &String| !url.trim().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
         match name {
-            // What a style sheet inside the mail sets is not read here, so it is reported, too.
+            // An imported `data:` style sheet is not scanned here, so it is reported, too.
             "import" if !value.addresses().all(|url| is_remote(url) && is_known_font_host(url)) => {
                 self.found.insert(CssFinding::RemoteSheet);
             }
@@ -213,10 +215,10 @@ impl Scanner {
 
 impl Value {
     fn has_word(&self, word: &str) -> bool {
-        self.words.iter().any(|own| own == word)
+        self.words.iter().any(|known| known == word)
     }
 
-    /// Whether its text is known only on an element.
+    /// Whether its value depends on the element.
     fn is_substituted(&self) -> bool {
         let is_substitution = |name: &String| {
             matches!(name.as_str(), "var" | "env" | "attr" | "if" | "inherit") || name.starts_with("--")
@@ -224,7 +226,7 @@ impl Value {
         self.functions.iter().any(is_substitution)
     }
 
-    /// Addresses, with or without quotes.
+    /// URLs, with or without quotes.
     fn addresses(&self) -> impl Iterator<Item = &String> {
         self.urls.iter().chain(&self.strings)
     }
@@ -250,7 +252,7 @@ impl Value {
             "text-overflow" | "hyphenate-character" | "text-emphasis" | "text-emphasis-style" | "string-set" => {
                 has_text || self.is_substituted()
             }
-            // `content` with a counter is reported by itself. The numbers of lists have this name.
+            // `content` with a counter is reported by itself. Here only changes to the numbers of lists count.
             "counter-reset" | "counter-increment" | "counter-set" => {
                 self.has_word("list-item") || self.is_substituted()
             }
@@ -284,11 +286,11 @@ impl Value {
         }
     }
 
-    /// Whether letters are mirrored or stand on their heads.
+    /// Whether letters are mirrored or upside down.
     fn turns_text(&self, name: &str) -> bool {
         let has = |start: &str| name == start || self.functions.iter().any(|function| function.starts_with(start));
         let is_mirrored = (has("scale") || has("matrix")) && self.numbers.iter().any(|number| *number < 0.0);
-        // Angles in other units than degrees are small numbers.
+        // The unit is ignored: angles in `rad` or `turn` have small numbers, so they pass.
         is_mirrored || has("rotate") && self.numbers.iter().any(|number| number.abs() >= 90.0)
     }
 }

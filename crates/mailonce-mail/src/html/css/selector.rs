@@ -1,8 +1,8 @@
-//! Selectors and how they match, by the crate that Firefox uses.
+//! Selectors and how they match, using the `selectors` crate of Firefox.
 //!
-//! Every step from element to element is counted, so a hostile selector costs bounded time. The cascade takes from the
-//! same budget. The crate cannot give up in the middle of a match, so a budget that is spent unwinds to
-//! [`within_budget`], and the page counts as undecidable.
+//! Every step between elements is counted, so that a hostile selector costs bounded time. The cascade spends the same
+//! budget. The crate cannot abort in the middle of a match. An exhausted budget therefore unwinds to [`within_budget`],
+//! and the page counts as undecidable.
 
 use std::{
     cell::Cell,
@@ -23,7 +23,7 @@ use selectors::{
 
 use crate::html::tree::{HtmlTree, NodeContent, NodeId};
 
-/// The types of our selectors.
+/// The types that the `selectors` crate is parameterised with.
 #[derive(Clone, Debug)]
 pub(in crate::html) struct SelectorTypes;
 
@@ -50,13 +50,13 @@ impl ToCss for CssName {
 }
 
 impl PrecomputedHash for CssName {
-    /// FNV-1a. Only filters use it, and a collision there costs a comparison.
+    /// FNV-1a. Only Bloom filters use it, so a collision only costs a comparison.
     fn precomputed_hash(&self) -> u32 {
         self.0.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 }
 
-/// Pseudo-classes that do not depend on the tree, by what they match in a mail that nobody has touched.
+/// Pseudo-classes that do not depend on the tree, by what they match before any user interaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::html) enum PseudoClass {
     /// `:hover`, `:focus`, `:target` and others that need a user or a script.
@@ -74,11 +74,11 @@ pub(in crate::html) enum PseudoClass {
     NotEditable,
     Open,
     Lang(Vec<Box<str>>),
-    /// Known to browsers, not decided here: `true` in the second reading of the page alone.
+    /// Known to browsers but not decided here. Matches only in the second pass over the page.
     Unknown,
 }
 
-/// Pseudo-elements that change whether text is seen.
+/// Pseudo-elements that affect whether text is visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::html) enum PseudoElement {
     /// `::before` and `::after`.
@@ -86,7 +86,7 @@ pub(in crate::html) enum PseudoElement {
     FirstLine,
     /// `::details-content`.
     Details,
-    /// All others: no rule for them is kept.
+    /// All others. Their rules are dropped.
     Other,
 }
 
@@ -131,7 +131,7 @@ impl parser::SelectorImpl for SelectorTypes {
     type PseudoElement = PseudoElement;
 }
 
-/// Reads selectors. `nested` ones may begin with a combinator.
+/// Parses selectors. `nested` ones may begin with a combinator.
 pub(in crate::html) fn parse_list(
     input: &mut CssParser<'_>,
     nested: bool,
@@ -278,13 +278,13 @@ impl<'i> parser::Parser<'i> for SelectorParser {
     }
 }
 
-/// What matching and the cascade may cost, and what matching found out about itself.
+/// The budget for matching and the cascade, and whether an undecided pseudo-class was found.
 #[derive(Debug)]
 pub(in crate::html) struct WorkBudget {
     remaining_steps: Cell<usize>,
-    /// Whether pseudo-classes that are not decided here count as matching.
+    /// Whether undecided pseudo-classes and conditions count as matching.
     pub(in crate::html) assume_match: bool,
-    /// Whether one of them was asked for.
+    /// Whether an undecided pseudo-class was evaluated.
     pub(in crate::html) met_undecided: Cell<bool>,
 }
 
@@ -293,7 +293,7 @@ impl WorkBudget {
         Self { remaining_steps: Cell::new(steps), assume_match: assume, met_undecided: Cell::new(false) }
     }
 
-    /// Takes steps from the budget. Ends [`within_budget`] once it is spent.
+    /// Spends steps. Unwinds to [`within_budget`] once the budget is exhausted.
     pub(in crate::html) fn spend(&self, steps: usize) {
         match self.remaining_steps.get().checked_sub(steps) {
             Some(left) => self.remaining_steps.set(left),
@@ -301,12 +301,12 @@ impl WorkBudget {
         }
     }
 
-    /// Takes the steps that reading a text costs.
+    /// Spends the steps for processing a text.
     pub(in crate::html) fn spend_on_text(&self, text: &str) {
         self.spend(1 + text.len());
     }
 
-    /// Ends [`within_budget`], because a limit was reached beyond which the page cannot be decided.
+    /// Unwinds to [`within_budget`], because a limit was reached and the page cannot be decided.
     pub(in crate::html) fn give_up(&self) -> ! {
         panic::resume_unwind(Box::new(BudgetExhausted))
     }
@@ -317,10 +317,10 @@ impl WorkBudget {
     }
 }
 
-/// What unwinding carries when a budget is spent.
+/// The panic payload for an exhausted budget.
 struct BudgetExhausted;
 
-/// Runs a computation that takes steps from a budget. `None` if the budget does not suffice.
+/// Runs a computation that spends a budget. `None` if the budget is exhausted.
 pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T> {
     match panic::catch_unwind(AssertUnwindSafe(compute)) {
         Ok(value) => Some(value),
@@ -329,7 +329,7 @@ pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T
     }
 }
 
-/// An element of a tree as the matcher sees it.
+/// An element of a tree, for the matcher.
 #[derive(Clone, Copy)]
 pub(in crate::html) struct ElementRef<'a> {
     pub(in crate::html) tree: &'a HtmlTree,
@@ -348,7 +348,7 @@ impl<'a> ElementRef<'a> {
         ElementRef { id, ..*self }
     }
 
-    /// The first element of a chain of siblings.
+    /// The first element in a chain of siblings.
     fn first_element(&self, from: Option<NodeId>, step: impl Fn(NodeId) -> Option<NodeId>) -> Option<Self> {
         let mut at = from;
         while let Some(id) = at {
@@ -378,13 +378,13 @@ impl<'a> ElementRef<'a> {
         editable || self.attribute("contenteditable").is_some()
     }
 
-    fn has_language(&self, wanted: &[Box<str>]) -> bool {
+    fn has_language(&self, languages: &[Box<str>]) -> bool {
         let mut at = Some(self.id);
         while let Some(id) = at {
             self.budget.spend(1);
             if let Some(language) = self.tree.attribute(id, "lang") {
                 let language = language.to_ascii_lowercase();
-                return wanted.iter().any(|wanted| {
+                return languages.iter().any(|wanted| {
                     let rest = language.strip_prefix(wanted.to_ascii_lowercase().trim_start_matches("*-"));
                     &**wanted == "*" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
                 });
@@ -498,7 +498,7 @@ impl selectors::Element for ElementRef<'_> {
         self.matches_class(class)
     }
 
-    /// Rules for pseudo-elements are kept with the element that they belong to.
+    /// Rules for pseudo-elements are matched against the element they belong to.
     fn match_pseudo_element(&self, element: &PseudoElement, _: &mut MatchingContext<SelectorTypes>) -> bool {
         *element != PseudoElement::Other
     }
@@ -514,13 +514,13 @@ impl selectors::Element for ElementRef<'_> {
     }
 
     fn has_id(&self, id: &CssName, case: CaseSensitivity) -> bool {
-        self.attribute("id").is_some_and(|own| case.eq(own.as_bytes(), id.as_ref().as_bytes()))
+        self.attribute("id").is_some_and(|value| case.eq(value.as_bytes(), id.as_ref().as_bytes()))
     }
 
     fn has_class(&self, name: &CssName, case: CaseSensitivity) -> bool {
         let Some(classes) = self.attribute("class") else { return false };
         self.budget.spend(1 + classes.len() / 32);
-        classes.split_ascii_whitespace().any(|own| case.eq(own.as_bytes(), name.as_ref().as_bytes()))
+        classes.split_ascii_whitespace().any(|class| case.eq(class.as_bytes(), name.as_ref().as_bytes()))
     }
 
     fn has_custom_state(&self, _: &CssName) -> bool {

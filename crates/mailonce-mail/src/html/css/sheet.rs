@@ -1,7 +1,7 @@
-//! Style sheets as rules with their selectors, conditions and layers.
+//! Style sheets parsed into rules with their selectors, conditions and layers.
 //!
-//! Rules whose condition a browser may decide either way are marked: the page is then read once without and once with
-//! them, and text is shown only if both readings show it.
+//! Rules whose condition a browser may decide either way are marked as uncertain. The page is then evaluated once
+//! without and once with them, and text is visible only if both results show it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,37 +21,37 @@ use super::{
     style::MAX_CUSTOM_PROPERTIES,
 };
 
-/// Bytes of all style sheets of a page.
+/// Maximum bytes of all style sheets of a page.
 const MAX_SHEET_BYTES: usize = 256 * 1024;
-/// Selectors of a page.
+/// Maximum rules of a page. Each selector of a list is a rule.
 const MAX_RULES: usize = 5_000;
-/// Declarations of a page.
+/// Maximum declarations of a page.
 const MAX_DECLARATIONS: usize = 20_000;
-/// Declarations of custom properties in the style sheets of a page.
+/// Maximum declarations of custom properties in the style sheets of a page.
 const MAX_CUSTOM_DECLARATIONS: usize = 4_000;
-/// Layers of a page.
+/// Maximum cascade layers of a page.
 const MAX_LAYERS: usize = 200;
-/// How deep rules may stand in each other.
+/// Maximum nesting depth of rules.
 const MAX_RULE_NESTING: usize = 12;
-/// Opening parentheses in one selector list.
+/// Maximum opening parentheses in one selector list.
 const MAX_PARENTHESES: usize = 60;
-/// How deep style sheets may import each other.
+/// Maximum depth of imports between style sheets.
 const MAX_IMPORT_DEPTH: usize = 4;
-/// The layer of rules outside of all layers. It wins.
+/// The layer of rules outside all layers. It has the highest precedence.
 pub(in crate::html) const UNLAYERED: usize = usize::MAX;
 
-/// A selector and what it sets.
+/// A selector and its declarations.
 #[derive(Debug)]
 pub(in crate::html) struct StyleRule {
     pub(in crate::html) selector: Selector<SelectorTypes>,
     pub(in crate::html) pseudo: Option<PseudoElement>,
     pub(in crate::html) declarations: Rc<[Declaration]>,
     pub(in crate::html) layer: usize,
-    /// Whether its conditions hold for sure.
+    /// Whether its conditions certainly hold.
     pub(in crate::html) is_certain: bool,
 }
 
-/// Declarations of an animation at its start, on its way and at its end.
+/// Declarations of an animation at its start, in between, and at its end.
 #[derive(Debug, Default)]
 pub(in crate::html) struct Keyframes {
     pub(in crate::html) from: Vec<Declaration>,
@@ -70,11 +70,11 @@ impl Keyframes {
 pub(in crate::html) struct StyleSheet {
     pub(in crate::html) rules: Vec<StyleRule>,
     pub(in crate::html) keyframes: BTreeMap<String, Keyframes>,
-    /// Fonts that the mail brings along. Their letters may look like anything.
+    /// Fonts embedded in the mail. Their glyphs may show other letters.
     pub(in crate::html) embedded_fonts: BTreeSet<String>,
-    /// Whether a limit was reached or something was met that can change the meaning of every rule.
+    /// Whether a limit was reached, or a construct was found that can change the meaning of every rule.
     pub(in crate::html) undecidable: bool,
-    /// Custom properties that `@property` gives a type and an initial value.
+    /// Custom properties that `@property` registers with a type and an initial value.
     pub(in crate::html) registered_properties: Vec<String>,
     layers: Vec<String>,
     bytes: usize,
@@ -158,7 +158,7 @@ impl StyleSheet {
     }
 }
 
-/// Where in a style sheet a rule stands.
+/// The context of a rule in a style sheet.
 #[derive(Clone, Debug)]
 struct RuleScope {
     condition: TriState,
@@ -174,31 +174,31 @@ impl Default for RuleScope {
     }
 }
 
-/// Reads the rules of a style sheet or of a block.
+/// Parses the rules of a style sheet or of a block.
 struct RuleParser<'s> {
     sheet: &'s mut StyleSheet,
     scope: RuleScope,
-    /// Declarations that stand directly in the block.
+    /// Declarations directly in the block.
     declarations: Vec<Declaration>,
-    /// Whether a rule was met after which no other style sheet can be imported.
+    /// Whether a rule was found after which `@import` is invalid.
     imports_ended: bool,
 }
 
-/// The start of an at-rule, as far as we know it.
+/// The prelude of an at-rule.
 enum AtRulePrelude {
-    /// `@media`, `@supports`, `@container`, `@scope`: whether its rules hold.
+    /// `@media`, `@supports`, `@container`, `@scope`: whether its rules apply.
     Condition(TriState),
     Layer(Vec<String>),
     Keyframes(String),
     FontFace,
     Property(String),
     Import(String, String),
-    /// Rules for something else than this page.
+    /// At-rules that do not affect this page.
     Ignored,
 }
 
 impl RuleParser<'_> {
-    /// Reads a block of rules in a scope, and the declarations that stand directly in it.
+    /// Parses a block of rules in a scope, and the declarations directly in it.
     fn block(&mut self, input: &mut Parser<'_>, scope: RuleScope) {
         if scope.depth > MAX_RULE_NESTING {
             self.sheet.undecidable = true;
@@ -206,9 +206,9 @@ impl RuleParser<'_> {
         }
         let mut body = RuleParser { sheet: self.sheet, scope, declarations: Vec::new(), imports_ended: false };
         RuleBodyParser::new(input, &mut body).for_each(drop);
-        let RuleParser { scope, declarations: own, .. } = body;
+        let RuleParser { scope, declarations, .. } = body;
         if let Some(parents) = &scope.parents {
-            self.sheet.push(parents, own, &scope);
+            self.sheet.push(parents, declarations, &scope);
         }
     }
 
@@ -217,9 +217,9 @@ impl RuleParser<'_> {
     }
 
     fn import(&mut self, url: &str, rest: &str) {
-        // Only style sheets inside the mail are read. Mail programs fetch no others.
+        // Only style sheets inside the mail are parsed. Mail clients fetch no others.
         let Some(css) = data_url(url) else { return };
-        // `layer()` and `supports()` may stand before the media queries.
+        // `layer()` and `supports()` may precede the media queries.
         let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
         let truth = if plain { media::matches(rest) } else { TriState::Unknown };
         let scope =
@@ -228,7 +228,7 @@ impl RuleParser<'_> {
     }
 }
 
-/// What `data:` holds, if that is text.
+/// The content of a `data:` URL as text. `None` for other URLs.
 pub(in crate::html) fn data_url(url: &str) -> Option<String> {
     let rest = url.trim().get(5..).filter(|_| url.trim()[..5].eq_ignore_ascii_case("data:"))?;
     let (kind, body) = rest.split_once(',')?;
@@ -365,7 +365,7 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
     }
 }
 
-/// The name of a font whose letters are in the mail.
+/// The name of a font that is embedded in the mail.
 fn embedded_font(block: &str) -> Option<String> {
     let lower = block.to_ascii_lowercase();
     if !lower.contains("data:") && !lower.contains("cid:") {
@@ -444,7 +444,7 @@ impl RuleBodyItemParser<'_, (), ()> for RuleParser<'_> {
     }
 }
 
-/// Reads the steps of an animation.
+/// Parses the keyframes of an animation.
 struct KeyframesParser {
     quirks: bool,
     frames: Keyframes,
@@ -474,17 +474,17 @@ impl<'i> QualifiedRuleParser<'i> for KeyframesParser {
         let start = input.position();
         while input.next().is_ok() {}
         let declarations = declaration::parse_style_attribute(input.slice_from(start), self.quirks);
-        // A step may be named often. Its declarations are kept once.
-        let named = |wanted: &[&str]| steps.split(',').any(|step| wanted.contains(&step.trim()));
+        // A selector may name a step several times. Its declarations are kept once.
+        let has_step = |wanted: &[&str]| steps.split(',').any(|step| wanted.contains(&step.trim()));
         let (start, end) = (["from", "0%"], ["to", "100%"]);
         let between = |step: &str| !start.contains(&step.trim()) && !end.contains(&step.trim());
-        if named(&start) {
+        if has_step(&start) {
             self.frames.from.extend(declarations.iter().cloned());
         }
         if steps.split(',').any(between) {
             self.frames.middle.extend(declarations.iter().cloned());
         }
-        if named(&end) {
+        if has_step(&end) {
             self.frames.to.extend(declarations);
         }
         Ok(())

@@ -13,25 +13,25 @@ use super::{
 };
 
 const COUNT: usize = Property::ALL.len();
-/// Custom properties of one element, with those of the elements around it.
+/// Maximum custom properties of one element, including inherited ones.
 pub(in crate::html) const MAX_CUSTOM_PROPERTIES: usize = 2_000;
-/// Steps that setting a custom property costs: its name is compared with those before it.
+/// Steps that setting a custom property costs: its name is compared with those of other properties.
 const CUSTOM_PROPERTY_STEPS: usize = 3;
 
-/// Computed values of all properties that decide about visibility.
+/// Computed values of all properties that affect visibility.
 #[derive(Clone, Debug)]
 pub(in crate::html) struct ComputedStyle {
     values: [CssValue; COUNT],
     custom: CustomProperties,
-    /// Whether a value is set that nobody can compute without a browser.
+    /// Whether a value is set that only a browser can compute.
     pub(in crate::html) is_unknown: bool,
     rem: f32,
 }
 
-/// How strong a declaration is: origin and importance, layer, specificity, position.
+/// The precedence of a declaration: origin and importance, layer, specificity, position.
 type Weight = (u8, usize, u32, usize);
 
-/// The strongest declaration of each property.
+/// The declaration with the highest precedence for each property.
 pub(in crate::html) struct Cascade<'a> {
     author: [Option<(Weight, &'a Declaration)>; COUNT],
     browser: [Option<(Weight, &'a Declaration)>; COUNT],
@@ -39,10 +39,10 @@ pub(in crate::html) struct Cascade<'a> {
     budget: &'a WorkBudget,
 }
 
-/// Who wrote a declaration.
+/// The origin of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::html) enum DeclarationOrigin {
-    /// The style sheet that browsers bring along: specificity and position.
+    /// The browser's default style sheet: specificity and position.
     Browser(u32, usize),
     /// Attributes such as `bgcolor`.
     Attribute,
@@ -95,14 +95,14 @@ fn weight(origin: DeclarationOrigin, important: bool, position: usize) -> Weight
         (DeclarationOrigin::Sheet(layer, specificity, order), false) => (2, layer, specificity, order),
         (DeclarationOrigin::Inline, false) => (2, last, u32::MAX, position),
         (DeclarationOrigin::Animation, _) => (3, 0, 0, position),
-        // Important declarations of an earlier layer win over those of a later one.
+        // For important declarations, an earlier layer takes precedence over a later one.
         (DeclarationOrigin::Sheet(layer, specificity, order), true) => (4, last - layer, specificity, order),
         (DeclarationOrigin::Inline, true) => (5, 0, 0, position),
     }
 }
 
 impl ComputedStyle {
-    /// The style above the root element.
+    /// The initial style, above the root element.
     pub(in crate::html) fn initial() -> Self {
         Self {
             values: array::from_fn(|index| initial(Property::ALL[index])),
@@ -112,13 +112,13 @@ impl ComputedStyle {
         }
     }
 
-    /// The same, for a page that registers custom properties. What `var()` gives for those is not computed.
+    /// The initial style for a page that registers custom properties. The value of `var()` for those is not computed.
     pub(in crate::html) fn with_registered(names: &[String]) -> Self {
         let custom = names.iter().map(|name| (variable::registered_marker(name), "".into())).collect();
         Self { custom: Rc::new(custom), ..Self::initial() }
     }
 
-    /// The style of an element from its declarations and its parent.
+    /// The style of an element, from its declarations and its parent's style.
     pub(in crate::html) fn compute(cascade: &Cascade<'_>, parent: &Self, quirks: bool, is_root: bool) -> Self {
         let mut style = Self::initial();
         style.rem = parent.rem;
@@ -148,7 +148,7 @@ impl ComputedStyle {
                 "initial" => return initial(property),
                 "unset" => return unset(),
                 "revert" => continue,
-                // Which layer comes before is not kept.
+                // The values of lower layers are not kept.
                 "revert-layer" => {
                     self.is_unknown = true;
                     continue;
@@ -182,7 +182,7 @@ impl ComputedStyle {
         let text = variable::substitute(text, &self.custom, budget)?;
         let plain = text.replace("/**/", "");
         if is_css_wide_keyword(plain.trim()) {
-            // `display: var(--x)` where the custom property is itself a keyword such as `inherit`.
+            // `display: var(--x)` where the custom property is itself a CSS-wide keyword such as `inherit`.
             return Err(SubstitutionError::Unknown);
         }
         Ok(value::parse(property, shorthand, &text, base))
@@ -201,7 +201,7 @@ impl ComputedStyle {
         self.values[property as usize] = value;
     }
 
-    /// A number or a length; NaN for keywords.
+    /// A number or a length. NaN for keywords.
     pub(in crate::html) fn number(&self, property: Property) -> f32 {
         match self.get(property) {
             CssValue::Number(number) => *number,
@@ -209,7 +209,7 @@ impl ComputedStyle {
         }
     }
 
-    /// A length, if it is not a keyword such as `auto`.
+    /// A length. `None` for a keyword such as `auto`.
     pub(in crate::html) fn length(&self, property: Property) -> Option<f32> {
         match self.get(property) {
             CssValue::Number(number) => Some(*number),
@@ -218,7 +218,7 @@ impl ComputedStyle {
     }
 
     pub(in crate::html) fn is(&self, property: Property, keyword: &str) -> bool {
-        matches!(self.get(property), CssValue::Keyword(own) if *own == keyword)
+        matches!(self.get(property), CssValue::Keyword(value) if *value == keyword)
     }
 
     /// A colour, with `currentcolor` resolved.
@@ -231,8 +231,8 @@ impl ComputedStyle {
     }
 }
 
-/// The custom properties of an element. The map is copied only if the element changes one of its parent's. Leaving one
-/// out could show what a browser hides, so an element with too many of them ends the page.
+/// The custom properties of an element. The map is copied only if the element changes a property. Leaving one out could
+/// reveal text that a browser hides, so an element with too many makes the page undecidable.
 fn custom(cascade: &Cascade<'_>, parent: &ComputedStyle) -> CustomProperties {
     let inherits = |text: &str| {
         let text = text.trim();

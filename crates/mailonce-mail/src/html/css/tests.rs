@@ -1,4 +1,4 @@
-//! Values and conditions as browsers read them.
+//! CSS values and conditions are interpreted as browsers do.
 
 use super::{
     colour::Colour,
@@ -11,12 +11,12 @@ use super::{
     value::CssValue,
 };
 
-/// The style that declarations give to an element in a page without others.
+/// The style of an element with these declarations, in an otherwise empty page.
 fn style(css: &str) -> ComputedStyle {
     style_in(css, &ComputedStyle::initial(), &WorkBudget::new(100_000, false))
 }
 
-/// The style that declarations give to an element in another.
+/// The style of an element with these declarations, inside a parent.
 fn style_in(css: &str, parent: &ComputedStyle, budget: &WorkBudget) -> ComputedStyle {
     let declarations = declaration::parse_style_attribute(css, false);
     let mut cascade = Cascade::new(budget);
@@ -24,7 +24,7 @@ fn style_in(css: &str, parent: &ComputedStyle, budget: &WorkBudget) -> ComputedS
     ComputedStyle::compute(&cascade, parent, false, false)
 }
 
-/// Declarations of so many custom properties.
+/// Declarations of `count` custom properties.
 fn custom_properties(count: usize) -> String {
     (0..count).map(|n| format!("--a{n}:red;")).collect::<Vec<_>>().concat()
 }
@@ -133,7 +133,7 @@ fn the_cascade_is_charged_to_the_budget() {
     assert!(steps(&custom_properties(1_000), &none) >= 1_000);
     assert!(steps(&"color:red;".repeat(1_000), &none) >= 1_000);
     assert!(steps(&format!("font-family:{}b", "a,".repeat(1_000)), &none) >= 500);
-    // Changing one of many copies the others.
+    // Changing one property copies the whole map.
     assert!(steps("--b:red", &style(&custom_properties(1_000))) >= 1_000);
     assert!(steps("color:red", &style(&custom_properties(1_000))) < 100);
 }

@@ -1,15 +1,15 @@
-//! Transforms: how small they make text, and how far they move it.
+//! Transforms: how much they shrink text, and how far they move it.
 
-#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
+#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "an uncomputed value is NaN and must count as hidden")]
 
 use cssparser::{ParseError, Parser, Token};
 
 use super::number::{Quantity, Units, VIEWPORT_WIDTH, length, number_or_percentage, quantity};
 
-/// What a transform does to the text inside. NaN for what is not computed.
+/// The effect of a transform on the text inside. NaN for functions that are not computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::html) struct Transform {
-    /// The smaller factor of the two directions.
+    /// The smaller of the two scale factors.
     pub(in crate::html) scale: f32,
     pub(in crate::html) x: f32,
     pub(in crate::html) y: f32,
@@ -18,7 +18,7 @@ pub(in crate::html) struct Transform {
 impl Transform {
     pub(in crate::html) const NONE: Self = Self { scale: 1.0, x: 0.0, y: 0.0 };
 
-    /// One after the other.
+    /// Combines two transforms.
     pub(in crate::html) fn then(self, other: Self) -> Self {
         Self { scale: self.scale * other.scale, x: self.x + other.x, y: self.y + other.y }
     }
@@ -51,7 +51,7 @@ fn to_transform(matrix: Matrix) -> Transform {
     Transform { scale: smaller_scale(matrix), x: matrix[4], y: matrix[5] }
 }
 
-/// Reads `transform`.
+/// Parses the property `transform`.
 pub(in crate::html) fn functions(input: &mut Parser<'_>, units: Units) -> Option<Transform> {
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(Transform::NONE);
@@ -69,7 +69,7 @@ pub(in crate::html) fn functions(input: &mut Parser<'_>, units: Units) -> Option
 
 type Parsed<T> = Result<T, ParseError<()>>;
 
-/// Numbers that are separated by commas.
+/// Parses comma-separated numbers.
 fn numbers(input: &mut Parser<'_>, units: Units) -> Parsed<Vec<f32>> {
     input.parse_comma_separated(|input| number_or_percentage(input, Units { percent: 1.0, ..units }))
 }
@@ -80,7 +80,7 @@ fn px(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
 
 fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed<Matrix> {
     let across = Units { percent: VIEWPORT_WIDTH, ..units };
-    // The height of a box is not known; twelve lines of text are a guess on the safe side.
+    // The height of a box is not known. A quarter of the viewport's width is a cautious guess.
     let down = Units { percent: VIEWPORT_WIDTH / 4.0, ..units };
     Ok(match name {
         "scale" | "scale3d" | "scalex" | "scaley" | "scalez" => scale_matrix(name, &numbers(input, units)?)?,
@@ -94,7 +94,7 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed<Matrix> 
         "translatey" => [1.0, 0.0, 0.0, 1.0, 0.0, px(input, down)?],
         "translatez" | "perspective" => [1.0 + depth_factor(px(input, units)?), 0.0, 0.0, 1.0, 0.0, 0.0],
         "rotate" | "rotatez" => rotation(angle(input, units)?),
-        // From behind, text is not seen, or mirrored.
+        // Text seen from behind is invisible or mirrored.
         "rotatex" => [1.0, 0.0, 0.0, angle(input, units)?.cos().max(0.0), 0.0, 0.0],
         "rotatey" => [angle(input, units)?.cos().max(0.0), 0.0, 0.0, 1.0, 0.0, 0.0],
         "skew" | "skewx" | "skewy" => skew(&input.parse_comma_separated(|input| angle(input, units))?),
@@ -119,7 +119,7 @@ fn scale_matrix(name: &str, values: &[f32]) -> Parsed<Matrix> {
     Ok([x, 0.0, 0.0, y, 0.0, 0.0])
 }
 
-/// Perspective is not computed: NaN for text that moves away from the reader.
+/// Perspective is not computed: NaN for text that moves along the z axis.
 fn depth_factor(z: f32) -> f32 {
     if z == 0.0 { 0.0 } else { f32::NAN }
 }
@@ -138,13 +138,13 @@ fn rotation(angle: f32) -> Matrix {
     [angle.cos(), angle.sin(), -angle.sin(), angle.cos(), 0.0, 0.0]
 }
 
-/// Text that leans by up to 60 degrees can be read. More than that is not told apart.
+/// Text skewed by up to 60 degrees is readable, so it counts as unchanged. Steeper text counts as collapsed.
 fn skew(angles: &[f32]) -> Matrix {
     let steep = angles.iter().any(|angle| !(angle.cos().abs() >= 0.5));
     if steep { [0.0; 6] } else { IDENTITY }
 }
 
-/// Reads the property `scale`.
+/// Parses the property `scale`.
 pub(in crate::html) fn scale(input: &mut Parser<'_>, units: Units) -> Option<Transform> {
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(Transform::NONE);
@@ -155,7 +155,7 @@ pub(in crate::html) fn scale(input: &mut Parser<'_>, units: Units) -> Option<Tra
     Some(to_transform([x, 0.0, 0.0, y, 0.0, 0.0]))
 }
 
-/// Reads the property `rotate`. Turns around an axis in the plane may show the edge of the text alone.
+/// Parses the property `rotate`. A rotation about an axis in the plane may show only the edge of the text.
 pub(in crate::html) fn rotate(input: &mut Parser<'_>, units: Units) -> Option<Transform> {
     let mut around_axis = false;
     let mut turned = 0.0;
@@ -179,7 +179,7 @@ pub(in crate::html) fn rotate(input: &mut Parser<'_>, units: Units) -> Option<Tr
     any.then_some(Transform { scale, ..Transform::NONE })
 }
 
-/// Reads the property `translate`.
+/// Parses the property `translate`.
 pub(in crate::html) fn translate(input: &mut Parser<'_>, units: Units) -> Option<Transform> {
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(Transform::NONE);

@@ -1,9 +1,9 @@
-//! Values of the properties that decide whether text is seen.
+//! Values of the properties that decide whether text is visible.
 //!
-//! A declaration that browsers would drop must be dropped here, too: an invalid one that came later would otherwise make
-//! visible what an earlier one hides. What is valid but not computed becomes a value that hides.
+//! A declaration that browsers would drop must be dropped here, too. Otherwise a later, invalid declaration could
+//! reveal text that an earlier one hides. A value that is valid but not computed becomes a value that hides.
 
-#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
+#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "an uncomputed value is NaN and must count as hidden")]
 
 use std::rc::Rc;
 
@@ -29,31 +29,31 @@ pub(in crate::html) enum CssValue {
     Colour(Colour),
     /// `currentcolor`.
     Current,
-    /// What an image behind text may look like.
+    /// The possible appearance of an image behind text.
     Image(Rc<ImageLayer>),
     Transform(Transform),
     Shadow(ShadowEffect),
     Names(Rc<[String]>),
 }
 
-/// The colours of gradients, and whether other images are painted.
+/// The colours of gradients, and whether embedded images are painted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::html) struct ImageLayer {
     pub(in crate::html) colours: Vec<Colour>,
-    /// Whether an image is in the mail itself, so that it is painted whatever a reader allows.
+    /// Whether an image is in the mail itself, so that it is painted even if the reader blocks remote images.
     pub(in crate::html) is_embedded: bool,
 }
 
-/// What a shadow of a box covers.
+/// The area that a box shadow covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::html) struct ShadowEffect {
-    /// The colour of a shadow inside the box. It lies behind the text.
+    /// The colour of an inset shadow, which lies behind the text of the box.
     pub(in crate::html) inset_colour: Option<Colour>,
-    /// Whether a shadow outside reaches far enough to lie behind other text.
+    /// Whether an outer shadow reaches far enough to lie behind other text.
     pub(in crate::html) is_wide: bool,
 }
 
-/// What relative values refer to.
+/// The values that relative units refer to.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::html) struct RelativeBase {
     pub(in crate::html) em: f32,
@@ -74,7 +74,7 @@ impl RelativeBase {
     }
 }
 
-/// Keywords of `display`, by how the box is laid out.
+/// Keywords of `display`, mapped to the kind of layout.
 const DISPLAY: &[(&str, &str)] = &[
     ("none", "none"),
     ("contents", "contents"),
@@ -107,7 +107,7 @@ const DISPLAY: &[(&str, &str)] = &[
     ("ruby-text", "inline"),
 ];
 
-/// Reads a value. `None` if browsers would drop the declaration.
+/// Parses a value. `None` if browsers would drop the declaration.
 pub(in crate::html) fn parse(
     property: Property,
     shorthand: Option<Shorthand>,
@@ -155,7 +155,7 @@ fn paint_or_split(shorthand: Shorthand, property: Property, text: &str, base: Re
         Shorthand::Outline => outline(text, base),
         Shorthand::Decoration => decoration(property, text, base),
         Shorthand::Stroke => stroke(property, text, base),
-        // Only keywords that hold for every property are valid, and they are handled before.
+        // Only CSS-wide keywords are valid here, and they are handled before.
         Shorthand::All => None,
     }
 }
@@ -232,7 +232,7 @@ fn longhand(property: Property, input: &mut Parser<'_>, base: RelativeBase) -> O
     }
 }
 
-/// Top-level parts of a value that are separated by white space.
+/// Top-level parts of a value, separated by white space.
 pub(in crate::html) fn components(text: &str) -> Vec<&str> {
     let mut input = Parser::new(text);
     let mut parts = Vec::new();
@@ -261,7 +261,7 @@ pub(in crate::html) fn components(text: &str) -> Vec<&str> {
     }
 }
 
-/// Everything that is left, in lower case.
+/// The rest of the input, in lower case.
 pub(in crate::html) fn rest(input: &mut Parser<'_>) -> String {
     input.skip_whitespace();
     let start = input.position();
@@ -281,7 +281,7 @@ fn display(input: &mut Parser<'_>) -> Option<CssValue> {
     let kinds: Vec<&str> = words.iter().map(kind).collect::<Option<_>>()?;
     match kinds[..] {
         [kind] => Some(CssValue::Keyword(kind)),
-        // `inline flow-root` and others of two words. Neither `none` nor `contents` can be one of them.
+        // Two-word values such as `inline flow-root`. Neither word can be `none` or `contents`.
         [first, second] if !matches!((first, second), ("none" | "contents", _) | (_, "none" | "contents")) => {
             Some(CssValue::Keyword(if first == "inline" { "atomic" } else { second }))
         }
@@ -303,7 +303,7 @@ fn length_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Op
     word.ok().or_else(|| length(input, units).map(CssValue::Number))
 }
 
-/// Reads a size. `free` is the keyword for no limit.
+/// Parses a size. `free` is the keyword for "no limit".
 fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<CssValue> {
     let words = &[
         free,
@@ -387,7 +387,7 @@ fn zoom(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
         return Some(CssValue::Number(1.0));
     }
     let value = number_or_percentage(input, base.units(1.0)).ok()?;
-    // Browsers take a zoom of zero as none.
+    // Browsers ignore a zoom of zero.
     (value >= 0.0 || value.is_nan()).then_some(CssValue::Number(if value == 0.0 { 1.0 } else { value }))
 }
 
@@ -404,7 +404,7 @@ fn line_height(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
 
 fn contain(input: &mut Parser<'_>) -> Option<CssValue> {
     let words = rest(input);
-    let has = |word: &str| words.split_ascii_whitespace().any(|own| own == word);
+    let has = |word: &str| words.split_ascii_whitespace().any(|part| part == word);
     let known = ["none", "strict", "content", "size", "inline-size", "layout", "style", "paint"];
     if words.is_empty() || !words.split_ascii_whitespace().all(|word| known.contains(&word)) {
         return None;
@@ -459,7 +459,7 @@ fn white_space(input: &mut Parser<'_>) -> Option<CssValue> {
     valid.then_some(CssValue::Keyword(kind))
 }
 
-/// Names in any order, in lower case: of animations or fonts.
+/// Parses a list of names of animations or fonts, in lower case.
 fn names(input: &mut Parser<'_>) -> Option<CssValue> {
     let mut names = Vec::new();
     let list = input.parse_comma_separated(|input| {
@@ -485,10 +485,10 @@ fn times(input: &mut Parser<'_>) -> Option<CssValue> {
             .try_parse(|input| input.expect_ident_matching("auto").map(|()| 0.0))
             .or_else(|_| quantity(input, units).map(Quantity::number))
     });
-    list.ok().map(|times| CssValue::Number(times.into_iter().fold(0.0, |most: f32, time| most.max(time.abs()))))
+    list.ok().map(|times| CssValue::Number(times.into_iter().fold(0.0, |max: f32, time| max.max(time.abs()))))
 }
 
-/// "far" for values with a length that can push text out of the window.
+/// "far" for values with a length that can push text out of the viewport.
 fn far(input: &mut Parser<'_>) -> CssValue {
     let text = rest(input);
     let units = RelativeBase::default().units(VIEWPORT_WIDTH);
@@ -522,13 +522,13 @@ fn text_align(input: &mut Parser<'_>) -> Option<CssValue> {
     Some(CssValue::Keyword(if left { "left" } else { "right" }))
 }
 
-/// "hides" where a dark scheme changes the colours that nothing sets.
+/// "hides" if a dark scheme changes the default colours.
 fn color_scheme(input: &mut Parser<'_>) -> CssValue {
     let words = rest(input);
     CssValue::Keyword(if words.contains("dark") && !words.contains("light") { "hides" } else { "none" })
 }
 
-/// Rows of a grid: "zero" when one of them can have no height.
+/// Rows of a grid: "zero" if one of them can have no height.
 fn grid_rows(input: &mut Parser<'_>) -> CssValue {
     let rows = rest(input);
     let zero =

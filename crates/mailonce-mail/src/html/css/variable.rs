@@ -1,4 +1,4 @@
-//! Custom properties and the functions that insert their values.
+//! Custom properties, and the functions that substitute their values.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -6,24 +6,25 @@ use cssparser::{ParseError, Parser, Token};
 
 use super::selector::WorkBudget;
 
-/// Bytes of a value after everything was inserted.
+/// Maximum bytes of a value after substitution.
 const MAX_VALUE_BYTES: usize = 4 * 1024;
-/// How deep custom properties may refer to each other.
+/// Maximum depth of references between custom properties.
 const MAX_DEPTH: usize = 8;
 
-/// Custom properties of an element, by their names with dashes. Elements that set none share the map of their parent.
+/// Custom properties of an element, keyed by name including the dashes. An element that sets none shares its parent's
+/// map.
 pub(in crate::html) type CustomProperties = Rc<BTreeMap<Rc<str>, Rc<str>>>;
 
-/// Why a value could not be made.
+/// Why a substitution failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::html) enum SubstitutionError {
-    /// A custom property is not there: the property takes its inherited or initial value.
+    /// A custom property is not set: the property takes its inherited or initial value.
     Unset,
-    /// Browsers may compute it, we do not.
+    /// Browsers may compute the value, but this code does not.
     Unknown,
 }
 
-/// Inserts `var()` and `env()` into a value.
+/// Substitutes `var()` and `env()` in a value.
 pub(in crate::html) fn substitute(
     text: &str,
     custom: &CustomProperties,
@@ -34,7 +35,7 @@ pub(in crate::html) fn substitute(
     Ok(out)
 }
 
-/// Where inserted values come from, and what inserting them may cost: a short value can insert another many times.
+/// The custom properties, and the budget for substituting them: a short value can reference another one many times.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     custom: &'a CustomProperties,
@@ -50,7 +51,7 @@ fn insert(text: &str, source: Source<'_>, out: &mut String, depth: usize) -> Res
     copy(&mut input, source, out, depth)
 }
 
-/// Copies tokens, and replaces functions by what they stand for.
+/// Copies tokens and substitutes functions.
 fn copy(input: &mut Parser<'_>, source: Source<'_>, out: &mut String, depth: usize) -> Result<(), SubstitutionError> {
     loop {
         let start = input.position();
@@ -74,7 +75,7 @@ fn copy(input: &mut Parser<'_>, source: Source<'_>, out: &mut String, depth: usi
             Token::CurlyBracketBlock => "}",
             _ => {
                 out.push_str(input.slice_from(start));
-                // A comment keeps two tokens apart that would otherwise become one.
+                // The comment separates two tokens that would otherwise merge into one.
                 out.push_str("/**/");
                 continue;
             }
@@ -85,7 +86,7 @@ fn copy(input: &mut Parser<'_>, source: Source<'_>, out: &mut String, depth: usi
     }
 }
 
-/// Runs a step inside of a block, and keeps the reason why it failed.
+/// Runs a step inside a block and keeps its error.
 fn nested(
     input: &mut Parser<'_>,
     mut step: impl FnMut(&mut Parser<'_>) -> Result<(), SubstitutionError>,
@@ -99,12 +100,12 @@ fn nested(
     if entered.is_err() { Err(SubstitutionError::Unknown) } else { result }
 }
 
-/// The mark of a custom property that `@property` registers.
+/// The map key that marks a custom property as registered by `@property`.
 pub(in crate::html) fn registered_marker(name: &str) -> Rc<str> {
     format!("@{name}").into()
 }
 
-/// `var(--name, fallback)`. No environment variable is set in a mail.
+/// Substitutes `var(--name, fallback)`. No environment variable is set in a mail, so `env()` takes its fallback.
 fn function(
     input: &mut Parser<'_>,
     source: Source<'_>,
@@ -115,10 +116,10 @@ fn function(
     if source.custom.contains_key(&registered_marker(&name)) {
         return Err(SubstitutionError::Unknown);
     }
-    let known = source.custom.get(&*name).filter(|value| !value.trim().eq_ignore_ascii_case("initial"));
+    let set_value = source.custom.get(&*name).filter(|value| !value.trim().eq_ignore_ascii_case("initial"));
     let length = out.len();
-    let inserted = known.map(|value| insert(value, source, out, depth + 1));
-    match inserted {
+    let result = set_value.map(|value| insert(value, source, out, depth + 1));
+    match result {
         Some(Ok(())) => return Ok(()),
         Some(Err(SubstitutionError::Unknown)) => return Err(SubstitutionError::Unknown),
         Some(Err(SubstitutionError::Unset)) | None => {}

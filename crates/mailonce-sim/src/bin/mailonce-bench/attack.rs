@@ -108,10 +108,10 @@ fn spawn_attacker(n: usize, to: SocketAddr, began: Instant, end: Instant, sent: 
     let sent = Arc::clone(sent);
     std::thread::spawn(move || {
         let mut stream = None;
-        let mut chance = SeededRng::derive(n as u64, &[]);
+        let mut rng = SeededRng::derive(n as u64, &[]);
         for due in due_times(n, ATTACKER_CONNECTIONS, ATTACKS_PER_SECOND, began, end) {
             sleep(due.saturating_duration_since(Instant::now()));
-            let request = hostile_request(&mut chance);
+            let request = hostile_request(&mut rng);
             // A server that hangs up, or is slow, is what an attacker is used to.
             if send_hostile(&mut stream, to, &request).is_err() {
                 stream = None;
@@ -138,8 +138,8 @@ fn send_hostile(stream: &mut Option<TcpStream>, to: SocketAddr, request: &[u8]) 
 }
 
 /// A request that costs a careless server much: long names, deep and wide JSON, wrong keys, wrong hosts, wrong HTTP.
-fn hostile_request(chance: &mut SeededRng) -> Vec<u8> {
-    let size = chance.between(1_000, 64_000) as usize;
+fn hostile_request(rng: &mut SeededRng) -> Vec<u8> {
+    let size = rng.between(1_000, 64_000) as usize;
     let deep = |open: &str| format!("{{\"text\":{}", open.repeat(size / open.len()));
     let members = |pattern: &str| {
         let mut all = String::new();
@@ -149,7 +149,7 @@ fn hostile_request(chance: &mut SeededRng) -> Vec<u8> {
         }
         all
     };
-    match chance.below(10) {
+    match rng.below(10) {
         0 => get(&format!("/{}", "a".repeat(size))),
         1 => get(&format!("/v1/emails?limit={}", "9".repeat(size.min(8_000)))),
         2 => post("/v1/emails", "mo_guess", "{}"),
@@ -159,7 +159,7 @@ fn hostile_request(chance: &mut SeededRng) -> Vec<u8> {
         6 => post("/v1/emails", API_KEY, &format!("{{{}}}", members("field"))),
         7 => post("/v1/emails", API_KEY, &format!("{{\"{}\":1}}", "n".repeat(size))),
         8 => post("/v1/emails/batch", API_KEY, &format!("[{}0]", "0,".repeat(size / 2))),
-        _ => (0..size).map(|_| chance.next() as u8).collect(),
+        _ => (0..size).map(|_| rng.next() as u8).collect(),
     }
 }
 

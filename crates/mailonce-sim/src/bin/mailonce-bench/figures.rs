@@ -136,8 +136,8 @@ fn string_field<'a>(body: &'a [u8], mark: &[u8]) -> Option<&'a [u8]> {
 /// Simultaneous sends of one key: one first answer, the rest replays, one id.
 pub(crate) fn measure_storm(args: &Args, server: &ServerProcess) -> Result<FigureSample> {
     let caller = Arc::new(StormRequests { template: mails::storm(), ids: Mutex::default() });
-    let patience = Duration::from_mins(1);
-    let plan = BurstPlan { to: server.at, connections: args.storm, threads: args.threads, timeout: patience };
+    let timeout = Duration::from_mins(1);
+    let plan = BurstPlan { to: server.at, connections: args.storm, threads: args.threads, timeout };
     let tally = run_burst(&plan, &caller)?;
     let rest = args.storm as u64 - 1;
     let right = tally.broken == 0 && tally.status_count(202) == 1 && tally.status_count(200) == rest;

@@ -97,7 +97,7 @@ pub(crate) fn write_relay_config(sink: SocketAddr, dir: &Path) -> Result<PathBuf
     let (host, port) = (sink.ip(), sink.port());
     let text = format!(
         "[[transports]]\nname = \"relay\"\nkind = \"smtp\"\nhost = \"{host}\"\nport = {port}\ntls = \"none\"\n\
-         connections = {CONNECTIONS}\n"
+         max_connections = {CONNECTIONS}\n"
     );
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

@@ -160,7 +160,7 @@ impl InboxServer {
         let deadline = Instant::now() + RUN_TIMEOUT;
         loop {
             let inbox = http::get(self.server.at, &format!("/v1/inboxes/{INBOX}"))?;
-            let filed = inbox.body["messages"].as_u64().unwrap_or(0);
+            let filed = inbox.body["message_count"].as_u64().unwrap_or(0);
             if filed == count {
                 return Ok(());
             }

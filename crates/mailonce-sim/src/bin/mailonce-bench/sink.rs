@@ -59,8 +59,8 @@ impl PostfixSink {
     }
 
     /// Waits until it has taken `count` mails in all, and says when that was.
-    pub(crate) fn wait_for(&mut self, count: u64, patience: Duration) -> Result<Instant> {
-        let deadline = Instant::now() + patience;
+    pub(crate) fn wait_for(&mut self, count: u64, timeout: Duration) -> Result<Instant> {
+        let deadline = Instant::now() + timeout;
         loop {
             let taken = self.count()?;
             let now = Instant::now();
@@ -68,7 +68,7 @@ impl PostfixSink {
                 return Ok(now);
             }
             if now > deadline {
-                bail!("the sink took {taken} of {count} mails within {} s", patience.as_secs());
+                bail!("the sink took {taken} of {count} mails within {} s", timeout.as_secs());
             }
             if let Some(status) = self.running.wait_for_exit(Duration::ZERO)? {
                 bail!("smtp-sink ended ({status}) after {taken} mails");

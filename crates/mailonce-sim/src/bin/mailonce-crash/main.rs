@@ -1,13 +1,12 @@
-//! The crash rig from the command line: kills and stops the shipped binary at its points, and judges what it kept.
+//! Runs the crash campaign: kills and stops the shipped binary, restarts it, and checks what it kept.
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
-use mailonce_sim::crash::campaign::CampaignPlan;
+use mailonce_sim::crash::campaign::{CampaignPlan, Round};
 use mailonce_sim::crash::coverage::CoverageBoard;
 use mailonce_sim::crash::environment::CrashTools;
 use mailonce_sim::crash::failpoints::{HopClass, StoreKind};
 use mailonce_sim::crash::report::CampaignReport;
-use mailonce_sim::crash::round::CrashRound;
 use mailonce_sim::crash::verdict::RoundVerdict;
 use mailonce_sim::harness::child_processes::{ChildProcesses, sleep};
 use mailonce_sim::harness::postgres::{PostgresServer, run_for_output};
@@ -19,64 +18,67 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Between two lines of the live count.
+/// Time between two progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Which stores.
+/// The stores that a campaign covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StoreChoice {
-    /// The embedded one.
+    /// The embedded store.
     Sqlite,
-    /// The one for many nodes; needs MAILONCE_TEST_POSTGRES.
+    /// The store for several nodes; needs MAILONCE_TEST_POSTGRES.
     Postgres,
-    /// Both.
+    /// Both stores.
     Both,
 }
 
-/// Kills and stops mailonce at its named points, again and again, and judges what it kept.
+/// Kills and stops mailonce again and again, at each of its failpoints, and checks what it kept
 #[derive(Debug, Parser)]
 #[command(name = "mailonce-crash", max_term_width = 100)]
 struct Args {
-    /// At least so many deaths
+    /// Minimum number of kills and stops
     #[arg(long, default_value_t = 500)]
     cycles: usize,
-    /// Where everything that is by chance comes from; else a new one
+    /// Seed of all randomness [default: MAILONCE_SEED, else a new one]
     #[arg(long)]
     seed: Option<u64>,
-    /// What keeps the ledger
+    /// The store of the ledger
     #[arg(long, value_enum, default_value = "both")]
     store: StoreChoice,
-    /// Where mail goes; else everywhere
+    /// The class of next hop [default: all]
     #[arg(long, value_enum)]
     class: Vec<HopClass>,
-    /// Rounds side by side
+    /// Rounds that run in parallel
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Only the points of the short form
+    /// Only the failpoints of the short form
     #[arg(long)]
     short: bool,
-    /// The server's binary, built with `--features failpoints`; else the one beside this
+    /// Kill at random moments under heavy load, in place of at failpoints
+    #[arg(long, conflicts_with_all = ["class", "short", "proof"])]
+    under_load: bool,
+    /// The server, built with `--features failpoints` [default: the binary next to this one]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// The second judge, `scripts/prove-history`; else there is only one
+    /// The second, independent checker: `scripts/prove-history` [default: none]
     #[arg(long, value_name = "FILE")]
     judge: Option<PathBuf>,
-    /// A wrong turn that every server takes, to see that somebody notices
+    /// A deliberate defect that every server has, which the checkers must find
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
-    /// Tell what happened in each round
+    /// Print what happened in each round
     #[arg(long)]
     story: bool,
-    /// Where the summary is written
+    /// Write the summary to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where figures are left for the page of proofs, round by round
+    /// Write results for docs/proof.md to this folder after each round
     #[arg(long, value_name = "DIR")]
     proof: Option<PathBuf>,
-    /// Goes on with the figures that are there, until there are so many deaths in all
+    /// Continue the campaign in the `--proof` folder until it has `--cycles` kills and stops
     #[arg(long, requires = "proof")]
     resume: bool,
-    /// Where rounds that failed are kept
+    /// Keep the files of failed rounds in this folder
     #[arg(long, value_name = "DIR", default_value = "crash-failures")]
     keep: PathBuf,
 }
@@ -88,38 +90,38 @@ fn main() -> Result<ExitCode> {
     let (board, run) = open_board(&args)?;
     let done = board.counts();
     plan.cycles = plan.cycles.saturating_sub((done.kills + done.others + done.stops) as usize);
-    println!("seed {}, {} rounds to play", plan.seed, plan.rounds().len());
+    println!("seed {}, {} rounds", plan.seed, plan.rounds().len());
     board.update_counts(|counts| counts.seeds.push(plan.seed));
-    let ledger = args.proof.as_deref().map(|dir| CampaignReport { dir, run, columns: plan.columns() });
-    let (over, unwritten) = (AtomicBool::new(false), Mutex::new(None));
-    let played = std::thread::scope(|scope| {
+    let report = args.proof.as_deref().map(|dir| CampaignReport { dir, run, columns: plan.columns() });
+    let (over, write_error) = (AtomicBool::new(false), Mutex::new(None));
+    let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut told = 0;
+            let mut waited_ms = 0;
             while !over.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(200));
-                told += 200;
-                if told >= PROGRESS_INTERVAL.as_millis() {
-                    told = 0;
+                waited_ms += 200;
+                if waited_ms >= PROGRESS_INTERVAL.as_millis() {
+                    waited_ms = 0;
                     eprintln!("{}", board.status_line());
                 }
             }
         });
-        let played = plan.run(&tools, &board, |round, judgement| {
-            print_round(&args, round, judgement);
-            // One at a time: two would write the same file.
-            let mut unwritten = unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-            *unwritten = ledger.as_ref().and_then(|ledger| ledger.write(&board).err());
+        let result = plan.run(&tools, &board, |round, verdict| {
+            print_round(&args, round, verdict);
+            // Rounds end in parallel and all write the same file, so the lock is held while it is written.
+            let mut write_error = write_error.lock().unwrap_or_else(PoisonError::into_inner);
+            *write_error = report.as_ref().and_then(|report| report.write(&board).err());
         });
         over.store(true, Ordering::SeqCst);
-        played
+        result
     });
-    if let Some(why) = unwritten.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(why.context("the figures could not be left"));
+    if let Some(why) = write_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(why.context("the results could not be written"));
     }
-    finish(&args, &plan, &board, played)
+    finish(&args, &plan, &board, result)
 }
 
-/// A board, empty or as an earlier run left it.
+/// The coverage board: empty, or with the counts of the run that `--resume` continues.
 fn open_board(args: &Args) -> Result<(CoverageBoard, TestRun)> {
     let Some(dir) = args.proof.as_deref().filter(|_| args.resume) else {
         return Ok((CoverageBoard::default(), TestRun::start("kills")));
@@ -129,20 +131,23 @@ fn open_board(args: &Args) -> Result<(CoverageBoard, TestRun)> {
     Ok((board, run))
 }
 
-fn finish(args: &Args, plan: &CampaignPlan, board: &CoverageBoard, played: Result<()>) -> Result<ExitCode> {
-    let parts = plan.columns();
-    println!("{}\n{}", board.table(&parts), board.status_line());
-    let mut summary = board.summary(&parts);
+fn finish(args: &Args, plan: &CampaignPlan, board: &CoverageBoard, result: Result<()>) -> Result<ExitCode> {
+    let columns = plan.columns();
+    if !plan.under_load {
+        println!("{}", board.table(&columns));
+    }
+    println!("{}", board.status_line());
+    let mut summary = board.summary(&columns);
     summary["seed"] = plan.seed.into();
     let missing: Vec<String> = board
-        .missed_cells(&parts, plan.short, 1)
+        .missed_cells(&columns, plan.short, 1)
         .iter()
         .map(|(point, store, class)| format!("{point} {} {class}", store.as_str()))
         .collect();
-    // A replay of a few cycles is not expected to reach everything.
-    let whole = plan.rounds().len() >= parts.len() && args.class.is_empty();
+    // A replay of a few cycles, or kills at random moments, need not reach every failpoint.
+    let whole = !plan.under_load && plan.rounds().len() >= columns.len() && args.class.is_empty();
     summary["missing"] = missing.clone().into();
-    summary["trouble"] = played.as_ref().err().map(|why| format!("{why:#}")).into();
+    summary["trouble"] = result.as_ref().err().map(|why| format!("{why:#}")).into();
     if let Some(path) = &args.json {
         std::fs::write(path, format!("{summary:#}\n")).with_context(|| format!("writing {}", path.display()))?;
     }
@@ -151,26 +156,26 @@ fn finish(args: &Args, plan: &CampaignPlan, board: &CoverageBoard, played: Resul
         println!("VIOLATION {violation}");
     }
     if whole && !missing.is_empty() {
-        println!("cells that were never reached:\n  {}", missing.join("\n  "));
+        println!("failpoints that were never reached:\n  {}", missing.join("\n  "));
     }
-    played?;
-    let good = violations.is_empty() && (missing.is_empty() || !whole);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    result?;
+    let passed = violations.is_empty() && (missing.is_empty() || !whole);
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print_round(args: &Args, round: &CrashRound, judgement: &Result<RoundVerdict>) {
-    let what = match judgement {
-        Ok(judgement) => format!(
+fn print_round(args: &Args, round: &Round, verdict: &Result<RoundVerdict>) {
+    let result = match verdict {
+        Ok(verdict) => format!(
             "{} emails, {} acceptances, {} violations",
-            judgement.emails,
-            judgement.mails_accepted,
-            judgement.violations.len()
+            verdict.emails,
+            verdict.mails_accepted,
+            verdict.violations.len()
         ),
-        Err(why) => format!("not played: {why:#}"),
+        Err(why) => format!("failed: {why:#}"),
     };
-    eprintln!("round {} {} seed {}: {what}", round.store.as_str(), round.class, round.seed);
-    if let (true, Ok(judgement)) = (args.story, judgement) {
-        eprintln!("{}", judgement.log);
+    eprintln!("round {round}: {result}");
+    if let (true, Ok(verdict)) = (args.story, verdict) {
+        eprintln!("{}", verdict.log);
     }
 }
 
@@ -189,6 +194,7 @@ fn campaign_plan(args: &Args) -> CampaignPlan {
         seed,
         jobs: args.jobs,
         short: args.short,
+        under_load: args.under_load,
         failures_dir: args.keep.clone(),
     }
 }
@@ -203,12 +209,12 @@ fn crash_tools(args: &Args) -> Result<CrashTools> {
     Ok(CrashTools { children, server, sink, second_checker: args.judge.clone(), mutant: args.mutant.clone(), postgres })
 }
 
-/// The binary must have the very points that the table has.
+/// Fails unless the binary has exactly the failpoints that this program knows.
 fn check_points(server: &PathBuf) -> Result<()> {
     let mut command = Command::new(server);
     command.arg("failpoints");
-    let said = run_for_output(command).context("was the binary built with `--features failpoints`?")?;
+    let output = run_for_output(command).context("was the binary built with `--features failpoints`?")?;
     let known = mailonce_core::failpoint::POINTS;
-    ensure!(said.lines().eq(known), "the binary has other points than this rig: build both");
+    ensure!(output.lines().eq(known), "the binary has other failpoints than this program: rebuild both");
     Ok(())
 }

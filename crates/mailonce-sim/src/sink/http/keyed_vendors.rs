@@ -54,10 +54,10 @@ struct ResendTag {
     value: String,
 }
 
-pub(super) fn resend_send(ledger: &mut VendorLedger, got: &VendorRequest) -> KeyedVendorResult {
+pub(super) fn resend_send(ledger: &mut VendorLedger, request: &VendorRequest) -> KeyedVendorResult {
     let no = |status, name: &str, message: &str| Vendor::Resend.error_response(status, name, message);
-    check_bearer(got).map_err(|()| no(401, "missing_api_key", "Missing API key in the authorization header."))?;
-    let email: ResendEmail = parse_json_body(got).map_err(|why| no(422, "missing_required_field", &why))?;
+    check_bearer(request).map_err(|()| no(401, "missing_api_key", "Missing API key in the authorization header."))?;
+    let email: ResendEmail = parse_json_body(request).map_err(|why| no(422, "missing_required_field", &why))?;
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if email.tags.iter().any(|tag| !plain(&tag.name) || !plain(&tag.value)) {
         return Err(no(
@@ -72,9 +72,9 @@ pub(super) fn resend_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Key
     if email.attachments.iter().any(|file| decode_base64(&file.content).is_none()) {
         return Err(no(422, "invalid_attachment", "Attachment must have either a `content` or `path`."));
     }
-    let key = Some(got.header("idempotency-key").to_owned()).filter(|key| !key.is_empty());
+    let key = Some(request.header("idempotency-key").to_owned()).filter(|key| !key.is_empty());
     if let Some(known) = key.as_deref().and_then(|key| ledger.known_key(Vendor::Resend, key, ONE_DAY)) {
-        if known.body_hash != sha256_hex(&got.body) {
+        if known.body_hash != sha256_hex(&request.body) {
             let message = "Same idempotency key used with a different request payload.";
             return Err(no(409, "invalid_idempotent_request", message));
         }
@@ -83,7 +83,7 @@ pub(super) fn resend_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Key
     let correlation = email.tags.iter().find(|tag| tag.name == "mailonce").map(|tag| tag.value.clone());
     let message_id = email.headers.get("Message-ID").cloned();
     let recipients = bare_addresses([&email.to, &email.cc, &email.bcc]);
-    let id = ledger.accept(Vendor::Resend, VendorMail { key, message_id, correlation, recipients }, &got.body);
+    let id = ledger.accept(Vendor::Resend, VendorMail { key, message_id, correlation, recipients }, &request.body);
     Ok(VendorResponse::json(200, &json!({"id": id})))
 }
 
@@ -113,13 +113,13 @@ struct UseSendFile {
 }
 
 /// Schema, then key, then the sender's domain: the order of the vendor's own code.
-pub(super) fn usesend_send(ledger: &mut VendorLedger, got: &VendorRequest) -> KeyedVendorResult {
+pub(super) fn usesend_send(ledger: &mut VendorLedger, request: &VendorRequest) -> KeyedVendorResult {
     let no = |status, code: &str, message: &str| Vendor::UseSend.error_response(status, code, message);
-    check_bearer(got).map_err(|()| no(403, "FORBIDDEN", "Invalid API token"))?;
+    check_bearer(request).map_err(|()| no(403, "FORBIDDEN", "Invalid API token"))?;
     let zod = |why: String| {
         VendorResponse::json(400, &json!({"success": false, "error": {"issues": [why], "name": "ZodError"}}))
     };
-    let email: UseSendEmail = parse_json_body(got).map_err(zod)?;
+    let email: UseSendEmail = parse_json_body(request).map_err(zod)?;
     let to: Vec<String> = match &email.to {
         Value::String(one) => vec![one.clone()],
         Value::Array(many) => many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -132,9 +132,9 @@ pub(super) fn usesend_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Ke
     if !shaped || !files_fit || email.attachments.len() > 10 || email.headers.values().any(String::is_empty) {
         return Err(zod("shape".into()));
     }
-    let key = Some(got.header("idempotency-key").to_owned()).filter(|key| !key.is_empty());
+    let key = Some(request.header("idempotency-key").to_owned()).filter(|key| !key.is_empty());
     if let Some(known) = key.as_deref().and_then(|key| ledger.known_key(Vendor::UseSend, key, ONE_DAY)) {
-        if known.body_hash != sha256_hex(&got.body) {
+        if known.body_hash != sha256_hex(&request.body) {
             return Err(no(409, "NOT_UNIQUE", "Idempotency-Key already used with a different payload"));
         }
         return Ok(VendorResponse::json(200, &json!({"emailId": known.id})));
@@ -149,7 +149,8 @@ pub(super) fn usesend_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Ke
     }
     let correlation = email.headers.get("X-Mailonce-Id").cloned();
     let recipients = bare_addresses([&to, &email.cc, &email.bcc]);
-    let id = ledger.accept(Vendor::UseSend, VendorMail { key, message_id: None, correlation, recipients }, &got.body);
+    let id =
+        ledger.accept(Vendor::UseSend, VendorMail { key, message_id: None, correlation, recipients }, &request.body);
     Ok(VendorResponse::json(200, &json!({"emailId": id})))
 }
 
@@ -191,12 +192,12 @@ struct BrevoFile {
     content: String,
 }
 
-pub(super) fn brevo_send(ledger: &mut VendorLedger, got: &VendorRequest) -> KeyedVendorResult {
+pub(super) fn brevo_send(ledger: &mut VendorLedger, request: &VendorRequest) -> KeyedVendorResult {
     let no = |status, code: &str, message: &str| Vendor::Brevo.error_response(status, code, message);
-    if got.header("api-key") != API_KEY {
+    if request.header("api-key") != API_KEY {
         return Err(no(401, "unauthorized", "Key not found"));
     }
-    let email: BrevoEmail = parse_json_body(got).map_err(|why| no(400, "invalid_parameter", &why))?;
+    let email: BrevoEmail = parse_json_body(request).map_err(|why| no(400, "invalid_parameter", &why))?;
     let shaped = email.sender.email.contains('@') && !email.to.is_empty() && !email.subject.is_empty();
     if !shaped || (email.text_content.is_none() && email.html_content.is_none()) {
         return Err(no(400, "missing_parameter", "a required parameter is missing"));
@@ -210,34 +211,34 @@ pub(super) fn brevo_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Keye
     }
     let recipients = email.to.iter().chain(&email.cc).chain(&email.bcc).map(|person| person.email.clone()).collect();
     let correlation = email.headers.get("X-Mailonce-Id").cloned();
-    let id = ledger.accept(Vendor::Brevo, VendorMail { key, message_id: None, correlation, recipients }, &got.body);
+    let id = ledger.accept(Vendor::Brevo, VendorMail { key, message_id: None, correlation, recipients }, &request.body);
     Ok(VendorResponse::json(201, &json!({"messageId": format!("<{id}@smtp-relay.mailin.fr>")})))
 }
 
 /// Takes any JSON object and refuses a repeat with 409, as Loops does.
-pub(super) fn custom_send(ledger: &mut VendorLedger, got: &VendorRequest) -> KeyedVendorResult {
-    check_bearer(got).map_err(|()| Vendor::Other.error_response(401, "", "unauthorized"))?;
-    let body: Value = parse_json_body(got).map_err(|why| Vendor::Other.error_response(400, "", &why))?;
-    let key = Some(got.header("idempotency-key").to_owned()).filter(|key| !key.is_empty());
+pub(super) fn custom_send(ledger: &mut VendorLedger, request: &VendorRequest) -> KeyedVendorResult {
+    check_bearer(request).map_err(|()| Vendor::Other.error_response(401, "", "unauthorized"))?;
+    let body: Value = parse_json_body(request).map_err(|why| Vendor::Other.error_response(400, "", &why))?;
+    let key = Some(request.header("idempotency-key").to_owned()).filter(|key| !key.is_empty());
     if key.as_deref().is_some_and(|key| ledger.known_key(Vendor::Other, key, ONE_DAY).is_some()) {
         return Err(Vendor::Other.error_response(409, "", "Idempotency key has been used"));
     }
     let recipients = body["to"].as_array().into_iter().flatten().filter_map(Value::as_str).map(bare_address).collect();
     let correlation = body["id"].as_str().map(str::to_owned);
-    let id = ledger.accept(Vendor::Other, VendorMail { key, message_id: None, correlation, recipients }, &got.body);
+    let id = ledger.accept(Vendor::Other, VendorMail { key, message_id: None, correlation, recipients }, &request.body);
     Ok(VendorResponse::json(200, &json!({"data": {"id": id}})))
 }
 
-fn check_bearer(got: &VendorRequest) -> Result<(), ()> {
-    if got.header("authorization") == format!("Bearer {API_KEY}") { Ok(()) } else { Err(()) }
+fn check_bearer(request: &VendorRequest) -> Result<(), ()> {
+    if request.header("authorization") == format!("Bearer {API_KEY}") { Ok(()) } else { Err(()) }
 }
 
 /// The body as JSON of the wanted form.
-pub(super) fn parse_json_body<'a, T: Deserialize<'a>>(got: &'a VendorRequest) -> Result<T, String> {
-    if got.header("content-type") != "application/json" {
+pub(super) fn parse_json_body<'a, T: Deserialize<'a>>(request: &'a VendorRequest) -> Result<T, String> {
+    if request.header("content-type") != "application/json" {
         return Err("Content-Type must be application/json".into());
     }
-    serde_json::from_slice(&got.body).map_err(|e| e.to_string())
+    serde_json::from_slice(&request.body).map_err(|e| e.to_string())
 }
 
 /// Base64 that holds something.

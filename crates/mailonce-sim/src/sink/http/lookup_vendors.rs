@@ -13,8 +13,9 @@ use crate::sink::http::{
 type LookupVendorResult = Result<VendorResponse, VendorResponse>;
 
 /// The value of a query's parameter, unescaped.
-fn query_parameter(got: &VendorRequest, name: &str) -> Option<String> {
-    got.query
+fn query_parameter(request: &VendorRequest, name: &str) -> Option<String> {
+    request
+        .query
         .split('&')
         .filter_map(|pair| pair.split_once('='))
         .find(|(known, _)| *known == name)
@@ -86,8 +87,8 @@ fn split_addresses(list: &str) -> Vec<&str> {
     list.split(comma).collect()
 }
 
-fn check_postmark_token(got: &VendorRequest) -> Result<(), VendorResponse> {
-    if got.header("x-postmark-server-token") == API_KEY && got.header("accept") == "application/json" {
+fn check_postmark_token(request: &VendorRequest) -> Result<(), VendorResponse> {
+    if request.header("x-postmark-server-token") == API_KEY && request.header("accept") == "application/json" {
         return Ok(());
     }
     Err(Vendor::Postmark.error_response(
@@ -97,10 +98,10 @@ fn check_postmark_token(got: &VendorRequest) -> Result<(), VendorResponse> {
     ))
 }
 
-pub(super) fn postmark_send(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
-    check_postmark_token(got)?;
+pub(super) fn postmark_send(ledger: &mut VendorLedger, request: &VendorRequest) -> LookupVendorResult {
+    check_postmark_token(request)?;
     let no = |code: &str, message: &str| Vendor::Postmark.error_response(422, code, message);
-    let email: PostmarkEmail = parse_json_body(got).map_err(|why| no("402", &why))?;
+    let email: PostmarkEmail = parse_json_body(request).map_err(|why| no("402", &why))?;
     let limits = email.metadata.iter().all(|(name, value)| name.len() <= 20 && value.len() <= 80);
     if !email.from.contains('@') || !limits || (email.text_body.is_none() && email.html_body.is_none()) {
         return Err(no("300", "Invalid email request"));
@@ -121,7 +122,7 @@ pub(super) fn postmark_send(ledger: &mut VendorLedger, got: &VendorRequest) -> L
         correlation: email.metadata.get("mailonce").cloned(),
         recipients,
     };
-    let id = ledger.accept(Vendor::Postmark, read, &got.body);
+    let id = ledger.accept(Vendor::Postmark, read, &request.body);
     Ok(VendorResponse::json(
         200,
         &json!({"To": email.to, "SubmittedAt": "2026-11-15T04:00:00.0000000-05:00", "MessageID": id, "ErrorCode": 0,
@@ -129,12 +130,12 @@ pub(super) fn postmark_send(ledger: &mut VendorLedger, got: &VendorRequest) -> L
     ))
 }
 
-pub(super) fn postmark_search(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
-    check_postmark_token(got)?;
-    if query_parameter(got, "count").is_none() || query_parameter(got, "offset").is_none() {
+pub(super) fn postmark_search(ledger: &mut VendorLedger, request: &VendorRequest) -> LookupVendorResult {
+    check_postmark_token(request)?;
+    if query_parameter(request, "count").is_none() || query_parameter(request, "offset").is_none() {
         return Err(Vendor::Postmark.error_response(422, "700", "Parameters 'count' and 'offset' are required."));
     }
-    let (wanted, to) = (query_parameter(got, "metadata_mailonce"), query_parameter(got, "recipient"));
+    let (wanted, to) = (query_parameter(request, "metadata_mailonce"), query_parameter(request, "recipient"));
     let matches = ledger.found_by_lookup(Vendor::Postmark).filter(|taken| {
         (wanted.is_none() || wanted == taken.correlation) && to.as_ref().is_none_or(|to| taken.recipients.contains(to))
     });
@@ -144,16 +145,16 @@ pub(super) fn postmark_search(ledger: &mut VendorLedger, got: &VendorRequest) ->
     Ok(VendorResponse::json(200, &json!({"TotalCount": mails.len(), "Messages": mails})))
 }
 
-fn check_mailgun_key(got: &VendorRequest) -> Result<(), VendorResponse> {
+fn check_mailgun_key(request: &VendorRequest) -> Result<(), VendorResponse> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let expected = format!("Basic {}", STANDARD.encode(format!("api:{API_KEY}")));
-    if got.header("authorization") == expected { Ok(()) } else { Err(Vendor::Mailgun.error_response(401, "", "")) }
+    if request.header("authorization") == expected { Ok(()) } else { Err(Vendor::Mailgun.error_response(401, "", "")) }
 }
 
 /// The parts of a form: name, whether it is a file, and content.
-fn form_parts(got: &VendorRequest) -> Option<Vec<(String, bool, Vec<u8>)>> {
-    let boundary = got.header("content-type").strip_prefix("multipart/form-data; boundary=")?;
-    let text = String::from_utf8(got.body.to_vec()).ok()?;
+fn form_parts(request: &VendorRequest) -> Option<Vec<(String, bool, Vec<u8>)>> {
+    let boundary = request.header("content-type").strip_prefix("multipart/form-data; boundary=")?;
+    let text = String::from_utf8(request.body.to_vec()).ok()?;
     let inner = text.strip_prefix(&format!("--{boundary}\r\n"))?.strip_suffix(&format!("\r\n--{boundary}--\r\n"))?;
     let one = |part: &str| {
         let (head, body) = part.split_once("\r\n\r\n")?;
@@ -163,10 +164,10 @@ fn form_parts(got: &VendorRequest) -> Option<Vec<(String, bool, Vec<u8>)>> {
     inner.split(&format!("\r\n--{boundary}\r\n")).map(one).collect()
 }
 
-pub(super) fn mailgun_send(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
-    check_mailgun_key(got)?;
+pub(super) fn mailgun_send(ledger: &mut VendorLedger, request: &VendorRequest) -> LookupVendorResult {
+    check_mailgun_key(request)?;
     let no = |message: &str| Vendor::Mailgun.error_response(400, "", message);
-    let parts = form_parts(got).ok_or_else(|| no("the form cannot be read"))?;
+    let parts = form_parts(request).ok_or_else(|| no("the form cannot be read"))?;
     let field = |name: &str| {
         let part = parts.iter().find(|(known, file, _)| known == name && !file);
         part.map(|(_, _, body)| String::from_utf8_lossy(body).into_owned())
@@ -178,13 +179,13 @@ pub(super) fn mailgun_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Lo
     let message_id = head.lines().find_map(|line| line.strip_prefix("Message-ID: ")).map(str::to_owned);
     let recipients = to.split(',').map(str::to_owned).collect();
     let read = VendorMail { key: None, message_id: message_id.clone(), correlation: field("v:mailonce"), recipients };
-    ledger.accept(Vendor::Mailgun, read, &got.body);
+    ledger.accept(Vendor::Mailgun, read, &request.body);
     Ok(VendorResponse::json(200, &json!({"id": message_id, "message": "Queued. Thank you."})))
 }
 
-pub(super) fn mailgun_events(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
-    check_mailgun_key(got)?;
-    let wanted = query_parameter(got, "message-id");
+pub(super) fn mailgun_events(ledger: &mut VendorLedger, request: &VendorRequest) -> LookupVendorResult {
+    check_mailgun_key(request)?;
+    let wanted = query_parameter(request, "message-id");
     let bare = |id: &str| id.trim_matches(['<', '>']).to_owned();
     let matches = ledger
         .found_by_lookup(Vendor::Mailgun)
@@ -257,18 +258,18 @@ struct SendGridFile {
     content_id: Option<String>,
 }
 
-fn check_sendgrid_key(got: &VendorRequest) -> Result<(), VendorResponse> {
-    if got.header("authorization") == format!("Bearer {API_KEY}") {
+fn check_sendgrid_key(request: &VendorRequest) -> Result<(), VendorResponse> {
+    if request.header("authorization") == format!("Bearer {API_KEY}") {
         return Ok(());
     }
     let text = "The provided authorization grant is invalid, expired, or revoked";
     Err(Vendor::SendGrid.error_response(401, "", text))
 }
 
-pub(super) fn sendgrid_send(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
-    check_sendgrid_key(got)?;
+pub(super) fn sendgrid_send(ledger: &mut VendorLedger, request: &VendorRequest) -> LookupVendorResult {
+    check_sendgrid_key(request)?;
     let no = |message: &str| Vendor::SendGrid.error_response(400, "", message);
-    let email: SendGridEmail = parse_json_body(got).map_err(|why| no(&why))?;
+    let email: SendGridEmail = parse_json_body(request).map_err(|why| no(&why))?;
     let [whom] = email.personalizations.as_slice() else { return Err(no("The personalizations field is required")) };
     let recipients: Vec<String> =
         whom.to.iter().chain(&whom.cc).chain(&whom.bcc).map(|person| person.email.clone()).collect();
@@ -292,13 +293,14 @@ pub(super) fn sendgrid_send(ledger: &mut VendorLedger, got: &VendorRequest) -> L
     }
     let correlation = email.custom_args.get("mailonce").cloned();
     let message_id = email.headers.get("Message-ID").cloned();
-    let id = ledger.accept(Vendor::SendGrid, VendorMail { key: None, message_id, correlation, recipients }, &got.body);
+    let id =
+        ledger.accept(Vendor::SendGrid, VendorMail { key: None, message_id, correlation, recipients }, &request.body);
     Ok(VendorResponse { status: 202, headers: vec![("x-message-id", id)], body: Vec::new() })
 }
 
-pub(super) fn sendgrid_activity(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
-    check_sendgrid_key(got)?;
-    let query = query_parameter(got, "query").unwrap_or_default();
+pub(super) fn sendgrid_activity(ledger: &mut VendorLedger, request: &VendorRequest) -> LookupVendorResult {
+    check_sendgrid_key(request)?;
+    let query = query_parameter(request, "query").unwrap_or_default();
     let wanted = query.strip_prefix("(unique_args['mailonce']=\"").and_then(|rest| rest.strip_suffix("\")"));
     let wanted = wanted.ok_or_else(|| Vendor::SendGrid.error_response(400, "", "invalid query"))?;
     let matches = ledger.found_by_lookup(Vendor::SendGrid).filter(|taken| taken.correlation.as_deref() == Some(wanted));

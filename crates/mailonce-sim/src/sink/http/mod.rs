@@ -268,53 +268,54 @@ async fn handle_request(
     let body = Limited::new(body, REQUEST_BYTES).collect().await.map_err(io::Error::other)?.to_bytes();
     let path = head.uri.path().to_owned();
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let got = VendorRequest { method: head.method.to_string(), path, query, headers: head.headers, body, connection };
-    let said = build_response(&shared, got).await?;
-    let mut response = Response::builder().status(said.status);
-    for (name, value) in said.headers {
+    let request =
+        VendorRequest { method: head.method.to_string(), path, query, headers: head.headers, body, connection };
+    let reply = build_response(&shared, request).await?;
+    let mut response = Response::builder().status(reply.status);
+    for (name, value) in reply.headers {
         response = response.header(name, value);
     }
-    response.body(Full::new(said.body.into())).map_err(io::Error::other)
+    response.body(Full::new(reply.body.into())).map_err(io::Error::other)
 }
 
-async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::Result<VendorResponse> {
-    let answered = oracle_requests::handle_control(shared, &got);
-    if let Some(said) = answered.or_else(|| oracle_requests::receive_webhook(shared, &got)) {
-        return Ok(said);
+async fn build_response(shared: &Arc<HttpSinkState>, request: VendorRequest) -> io::Result<VendorResponse> {
+    let answered = oracle_requests::handle_control(shared, &request);
+    if let Some(reply) = answered.or_else(|| oracle_requests::receive_webhook(shared, &request)) {
+        return Ok(reply);
     }
-    let Some(vendor) = Vendor::from_path(&got) else {
+    let Some(vendor) = Vendor::from_path(&request) else {
         return Ok(VendorResponse { status: 404, headers: Vec::new(), body: b"404 Not Found".to_vec() });
     };
-    if got.method == "GET" {
-        return Ok(vendor.respond(&mut shared.ledger(), &got));
+    if request.method == "GET" {
+        return Ok(vendor.respond(&mut shared.ledger(), &request));
     }
-    let whim = oracle_requests::draw_behavior(shared, vendor, &got);
-    let act = shared.next_scripted().unwrap_or_else(|| oracle_requests::to_scripted_response(whim));
-    let take = |got: &VendorRequest| oracle_requests::accept_and_log(shared, vendor, got, whim);
+    let action = oracle_requests::draw_behavior(shared, vendor, &request);
+    let act = shared.next_scripted().unwrap_or_else(|| oracle_requests::to_scripted_response(action));
+    let take = |request: &VendorRequest| oracle_requests::accept_and_log(shared, vendor, request, action);
     if !act.may_accept() {
-        oracle_requests::log_request(shared, vendor, &got, whim, false);
+        oracle_requests::log_request(shared, vendor, &request, action, false);
     }
     let dropped = || Err(io::Error::other("the sink ends the connection"));
     match act {
-        ScriptedResponse::Normal => Ok(take(&got)),
+        ScriptedResponse::Normal => Ok(take(&request)),
         ScriptedResponse::AcceptThenDrop => {
-            take(&got);
+            take(&request);
             dropped()
         }
         ScriptedResponse::AcceptThenServerError => {
-            take(&got);
+            take(&request);
             Ok(vendor.error_reply(VendorError::ServerError))
         }
         ScriptedResponse::AcceptThenStall => {
-            take(&got);
+            take(&request);
             std::future::pending().await
         }
         ScriptedResponse::AcceptThenEmpty => {
-            take(&got);
+            take(&request);
             Ok(VendorResponse { status: 200, headers: Vec::new(), body: Vec::new() })
         }
         ScriptedResponse::AcceptThenHuge => {
-            take(&got);
+            take(&request);
             let body = format!("{{\"id\":\"{}\"}}", "x".repeat(1024 * 1024)).into_bytes();
             Ok(VendorResponse { status: 200, headers: vec![("content-type", "application/json".into())], body })
         }
@@ -323,7 +324,7 @@ async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 shared.released.notified().await;
-                oracle_requests::accept_and_log(&shared, vendor, &got, whim);
+                oracle_requests::accept_and_log(&shared, vendor, &request, action);
                 shared.late_accepted.notify_one();
             });
             std::future::pending().await
@@ -332,7 +333,7 @@ async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
-                oracle_requests::accept_and_log(&shared, vendor, &got, whim);
+                oracle_requests::accept_and_log(&shared, vendor, &request, action);
             });
             std::future::pending().await
         }
@@ -342,8 +343,8 @@ async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::
             Ok(VendorResponse { status: 200, headers: vec![("content-type", "text/html".into())], body })
         }
         ScriptedResponse::Redirect => {
-            let said = VendorResponse { status: 302, headers: Vec::new(), body: Vec::new() };
-            Ok(said.with_header("location", "https://elsewhere.test/emails"))
+            let reply = VendorResponse { status: 302, headers: Vec::new(), body: Vec::new() };
+            Ok(reply.with_header("location", "https://elsewhere.test/emails"))
         }
         ScriptedResponse::Error(trouble) => Ok(vendor.error_reply(trouble)),
     }

@@ -20,8 +20,8 @@ struct RequestSubject {
 }
 
 impl RequestSubject {
-    fn read(vendor: Vendor, got: &VendorRequest) -> Self {
-        let body: Value = serde_json::from_slice(&got.body).unwrap_or_default();
+    fn read(vendor: Vendor, request: &VendorRequest) -> Self {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (email, to) = match vendor {
             Vendor::Resend => {
@@ -42,16 +42,16 @@ impl RequestSubject {
 }
 
 /// What the oracle, if there is one, does with a request.
-pub(super) fn draw_behavior(shared: &HttpSinkState, vendor: Vendor, got: &VendorRequest) -> SinkAction {
+pub(super) fn draw_behavior(shared: &HttpSinkState, vendor: Vendor, request: &VendorRequest) -> SinkAction {
     let first = |oracle: &super::SinkOracle| {
-        RequestSubject::read(vendor, got).to.first().map(|to| oracle.behavior.next_action(to))
+        RequestSubject::read(vendor, request).to.first().map(|to| oracle.behavior.next_action(to))
     };
     shared.oracle.as_deref().and_then(first).unwrap_or(SinkAction::Normal)
 }
 
 /// A whim in the words of the script.
-pub(super) fn to_scripted_response(whim: SinkAction) -> ScriptedResponse {
-    match whim {
+pub(super) fn to_scripted_response(action: SinkAction) -> ScriptedResponse {
+    match action {
         SinkAction::Normal => ScriptedResponse::Normal,
         SinkAction::AcceptThenDrop => ScriptedResponse::AcceptThenDrop,
         SinkAction::AcceptThenServerError => ScriptedResponse::AcceptThenServerError,
@@ -68,22 +68,28 @@ pub(super) fn to_scripted_response(whim: SinkAction) -> ScriptedResponse {
 pub(super) fn accept_and_log(
     shared: &HttpSinkState,
     vendor: Vendor,
-    got: &VendorRequest,
-    whim: SinkAction,
+    request: &VendorRequest,
+    action: SinkAction,
 ) -> VendorResponse {
     let mut ledger = shared.ledger();
     let before = ledger.accepted.len();
-    let said = vendor.respond(&mut ledger, got);
+    let response = vendor.respond(&mut ledger, request);
     let taken = ledger.accepted.len() > before;
     drop(ledger);
-    log_request(shared, vendor, got, whim, taken);
-    said
+    log_request(shared, vendor, request, action, taken);
+    response
 }
 
 /// Writes down what came, where an oracle wants to know.
-pub(super) fn log_request(shared: &HttpSinkState, vendor: Vendor, got: &VendorRequest, whim: SinkAction, taken: bool) {
+pub(super) fn log_request(
+    shared: &HttpSinkState,
+    vendor: Vendor,
+    request: &VendorRequest,
+    action: SinkAction,
+    taken: bool,
+) {
     let Some(oracle) = &shared.oracle else { return };
-    let RequestSubject { email, to, message_id } = RequestSubject::read(vendor, got);
+    let RequestSubject { email, to, message_id } = RequestSubject::read(vendor, request);
     let transport = match vendor {
         Vendor::Resend => "keyed",
         Vendor::Postmark => "look_up",
@@ -91,35 +97,35 @@ pub(super) fn log_request(shared: &HttpSinkState, vendor: Vendor, got: &VendorRe
     };
     oracle.log_arrival(SinkLogLine {
         transport: transport.into(),
-        connection: got.connection,
+        connection: request.connection,
         email,
         message_id,
-        key: Some(got.header("idempotency-key").to_owned()).filter(|key| !key.is_empty()),
+        key: Some(request.header("idempotency-key").to_owned()).filter(|key| !key.is_empty()),
         to,
-        body: sha256_hex(&got.body),
+        body: sha256_hex(&request.body),
         taken,
-        did: whim.as_str().into(),
-        ambiguous: whim.is_ambiguous(),
+        did: action.as_str().into(),
+        ambiguous: action.is_ambiguous(),
         ..SinkLogLine::default()
     });
 }
 
 /// A webhook for the application beside the sink: `/receiver/` and the team whose endpoint it is.
-pub(super) fn receive_webhook(shared: &HttpSinkState, got: &VendorRequest) -> Option<VendorResponse> {
-    let team = got.path.strip_prefix("/receiver/")?;
+pub(super) fn receive_webhook(shared: &HttpSinkState, request: &VendorRequest) -> Option<VendorResponse> {
+    let team = request.path.strip_prefix("/receiver/")?;
     let oracle = shared.oracle.as_ref()?;
-    oracle.log_webhook(|| WebhookLogLine::from_request(team, &got.body, |name| got.header(name).to_owned()));
+    oracle.log_webhook(|| WebhookLogLine::from_request(team, &request.body, |name| request.header(name).to_owned()));
     Some(VendorResponse::json(200, &json!({})))
 }
 
 /// What the one who runs the oracle tells it: `/control/calm`, `/control/rough`, `/control/hooks`, `/control/count`.
-pub(super) fn handle_control(shared: &HttpSinkState, got: &VendorRequest) -> Option<VendorResponse> {
-    let what = got.path.strip_prefix("/control/")?;
+pub(super) fn handle_control(shared: &HttpSinkState, request: &VendorRequest) -> Option<VendorResponse> {
+    let what = request.path.strip_prefix("/control/")?;
     let oracle = shared.oracle.as_ref()?;
     match what {
         "calm" => oracle.behavior.set_calm(true),
         "rough" => oracle.behavior.set_calm(false),
-        "hooks" => match serde_json::from_slice::<HookTarget>(&got.body) {
+        "hooks" => match serde_json::from_slice::<HookTarget>(&request.body) {
             Ok(to) => oracle.set_hook_target(to),
             Err(why) => return Some(VendorResponse::json(400, &json!({"error": why.to_string()}))),
         },

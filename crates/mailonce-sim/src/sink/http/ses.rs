@@ -51,13 +51,13 @@ struct SesEmailTag {
     value: String,
 }
 
-pub(super) fn ses_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Result<VendorResponse, VendorResponse> {
+pub(super) fn ses_send(ledger: &mut VendorLedger, request: &VendorRequest) -> Result<VendorResponse, VendorResponse> {
     let no = |status, name: &str, message: &str| Vendor::Ses.error_response(status, name, message);
-    if given_and_expected_signature(got).is_none_or(|(given, expected)| given != expected) {
+    if given_and_expected_signature(request).is_none_or(|(given, expected)| given != expected) {
         let text = "The request signature we calculated does not match the signature you provided.";
         return Err(no(403, "InvalidSignatureException", text));
     }
-    let email: SesEmail = parse_json_body(got).map_err(|why| no(400, "BadRequestException", &why))?;
+    let email: SesEmail = parse_json_body(request).map_err(|why| no(400, "BadRequestException", &why))?;
     let mime =
         decode_base64(&email.content.raw.data).ok_or_else(|| no(400, "BadRequestException", "Raw.Data is empty"))?;
     let SesDestination { to_addresses, cc_addresses, bcc_addresses } = email.destination;
@@ -68,24 +68,25 @@ pub(super) fn ses_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Result
     let text = String::from_utf8_lossy(&mime).into_owned();
     let message_id = text.lines().find_map(|line| line.strip_prefix("Message-ID: ")).map(str::to_owned);
     let correlation = email.email_tags.into_iter().find(|tag| tag.name == "mailonce").map(|tag| tag.value);
-    let id = ledger.accept(Vendor::Ses, VendorMail { key: None, message_id, correlation, recipients }, &got.body);
+    let id = ledger.accept(Vendor::Ses, VendorMail { key: None, message_id, correlation, recipients }, &request.body);
     Ok(VendorResponse::json(200, &json!({"MessageId": id})))
 }
 
 /// The signature that was given, and the one that the request should have.
-fn given_and_expected_signature(got: &VendorRequest) -> Option<(String, String)> {
-    let given = got.header("authorization").strip_prefix("AWS4-HMAC-SHA256 Credential=")?;
+fn given_and_expected_signature(request: &VendorRequest) -> Option<(String, String)> {
+    let given = request.header("authorization").strip_prefix("AWS4-HMAC-SHA256 Credential=")?;
     let (credential, rest) = given.split_once(", SignedHeaders=")?;
     let (names, given) = rest.split_once(", Signature=")?;
     let scope = credential.strip_prefix(ACCESS_KEY_ID)?.strip_prefix('/')?;
     let [day, region, "ses", "aws4_request"] = scope.split('/').collect::<Vec<_>>()[..] else { return None };
-    let stamp = got.header("x-amz-date");
+    let stamp = request.header("x-amz-date");
     if !stamp.starts_with(day) || !names.split(';').any(|name| name == "host") {
         return None;
     }
-    let headers: String = names.split(';').flat_map(|name| [name, ":", got.header(name), "\n"]).collect();
-    let request =
-        [&got.method, &got.path, &got.query, &headers, names, &sha256_hex(&got.body)].map(str::to_owned).join("\n");
+    let headers: String = names.split(';').flat_map(|name| [name, ":", request.header(name), "\n"]).collect();
+    let request = [&request.method, &request.path, &request.query, &headers, names, &sha256_hex(&request.body)]
+        .map(str::to_owned)
+        .join("\n");
     let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", sha256_hex(request.as_bytes()));
     let mut key = format!("AWS4{SECRET_ACCESS_KEY}").into_bytes();
     for part in [day, region, "ses", "aws4_request", &text] {

@@ -61,8 +61,8 @@ impl Vendor {
     ];
 
     /// Whose path it is.
-    pub(super) fn from_path(got: &VendorRequest) -> Option<Self> {
-        match (got.method.as_str(), got.path.as_str()) {
+    pub(super) fn from_path(request: &VendorRequest) -> Option<Self> {
+        match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/emails") => Some(Self::Resend),
             ("POST", "/email") | ("GET", "/messages/outbound") => Some(Self::Postmark),
             ("POST", "/v3/mail/send") | ("GET", "/v3/messages") => Some(Self::SendGrid),
@@ -76,19 +76,19 @@ impl Vendor {
     }
 
     /// The honest answer.
-    pub(super) fn respond(self, ledger: &mut VendorLedger, got: &VendorRequest) -> VendorResponse {
+    pub(super) fn respond(self, ledger: &mut VendorLedger, request: &VendorRequest) -> VendorResponse {
         let answer = match self {
-            Self::Resend => keyed_vendors::resend_send(ledger, got),
-            Self::UseSend => keyed_vendors::usesend_send(ledger, got),
-            Self::Brevo => keyed_vendors::brevo_send(ledger, got),
-            Self::Other => keyed_vendors::custom_send(ledger, got),
-            Self::Postmark if got.method == "GET" => lookup_vendors::postmark_search(ledger, got),
-            Self::Postmark => lookup_vendors::postmark_send(ledger, got),
-            Self::Mailgun if got.method == "GET" => lookup_vendors::mailgun_events(ledger, got),
-            Self::Mailgun => lookup_vendors::mailgun_send(ledger, got),
-            Self::SendGrid if got.method == "GET" => lookup_vendors::sendgrid_activity(ledger, got),
-            Self::SendGrid => lookup_vendors::sendgrid_send(ledger, got),
-            Self::Ses => ses::ses_send(ledger, got),
+            Self::Resend => keyed_vendors::resend_send(ledger, request),
+            Self::UseSend => keyed_vendors::usesend_send(ledger, request),
+            Self::Brevo => keyed_vendors::brevo_send(ledger, request),
+            Self::Other => keyed_vendors::custom_send(ledger, request),
+            Self::Postmark if request.method == "GET" => lookup_vendors::postmark_search(ledger, request),
+            Self::Postmark => lookup_vendors::postmark_send(ledger, request),
+            Self::Mailgun if request.method == "GET" => lookup_vendors::mailgun_events(ledger, request),
+            Self::Mailgun => lookup_vendors::mailgun_send(ledger, request),
+            Self::SendGrid if request.method == "GET" => lookup_vendors::sendgrid_activity(ledger, request),
+            Self::SendGrid => lookup_vendors::sendgrid_send(ledger, request),
+            Self::Ses => ses::ses_send(ledger, request),
         };
         answer.unwrap_or_else(|refusal| refusal)
     }

@@ -173,14 +173,14 @@ impl SinkBehavior {
             return SinkAction::Normal;
         }
         let asked = RECIPIENT_ACTIONS.iter().find(|(part, _)| *tried == 1 && to.contains(part));
-        asked.map_or_else(|| self.draw_action(to, *tried), |(_, whim)| *whim)
+        asked.map_or_else(|| self.draw_action(to, *tried), |(_, action)| *action)
     }
 
     fn draw_action(&self, to: &str, tried: u64) -> SinkAction {
         let FaultRates { drop, r#break, stall, late, defer, refuse, cut, rcpt, .. } = self.rates;
-        let mut chance = SeededRng::derive(self.seed, &[fnv1a(to), tried]);
-        let (roll, coin) = (chance.below(100), chance.below(2) == 0);
-        let whims = [
+        let mut rng = SeededRng::derive(self.seed, &[fnv1a(to), tried]);
+        let (roll, coin) = (rng.below(100), rng.below(2) == 0);
+        let actions = [
             (drop, SinkAction::AcceptThenDrop),
             (r#break, SinkAction::AcceptThenServerError),
             (stall, SinkAction::AcceptThenStall),
@@ -191,10 +191,10 @@ impl SinkBehavior {
             (rcpt, SinkAction::RejectRecipient(coin)),
         ];
         let mut below = 0;
-        for (rate, whim) in whims {
+        for (rate, action) in actions {
             below += u64::from(rate);
             if roll < below {
-                return whim;
+                return action;
             }
         }
         SinkAction::Normal
@@ -210,33 +210,33 @@ mod tests {
     fn the_same_seed_gives_the_same_whims_in_any_order() {
         let (one, other) = (SinkBehavior::new(7, FaultRates::ALL_FAULTS), SinkBehavior::new(7, FaultRates::ALL_FAULTS));
         let names: Vec<String> = (0..50).map(|n| format!("m{n}@example.org")).collect();
-        let told =
-            |mood: &SinkBehavior, names: &mut dyn Iterator<Item = &String>| -> BTreeMap<String, [SinkAction; 2]> {
-                names.map(|to| (to.clone(), [mood.next_action(to), mood.next_action(to)])).collect()
+        let draw_two =
+            |behavior: &SinkBehavior, names: &mut dyn Iterator<Item = &String>| -> BTreeMap<String, [SinkAction; 2]> {
+                names.map(|to| (to.clone(), [behavior.next_action(to), behavior.next_action(to)])).collect()
             };
-        assert_eq!(told(&one, &mut names.iter()), told(&other, &mut names.iter().rev()));
+        assert_eq!(draw_two(&one, &mut names.iter()), draw_two(&other, &mut names.iter().rev()));
     }
 
     #[test]
     fn every_whim_comes_and_calm_ends_them() {
-        let mood = SinkBehavior::new(3, FaultRates::ALL_FAULTS);
-        let seen: Vec<SinkAction> = (0..2_000).map(|n| mood.next_action(&format!("m{n}@example.org"))).collect();
-        for word in
+        let behavior = SinkBehavior::new(3, FaultRates::ALL_FAULTS);
+        let seen: Vec<SinkAction> = (0..2_000).map(|n| behavior.next_action(&format!("m{n}@example.org"))).collect();
+        for name in
             ["accept", "accept-then-drop", "accept-then-5xx", "accept-then-stall", "accept-late", "defer", "refuse"]
                 .into_iter()
                 .chain(["cut", "partial"])
         {
-            assert!(seen.iter().any(|whim| whim.as_str() == word), "{word} never came");
+            assert!(seen.iter().any(|action| action.as_str() == name), "{name} never came");
         }
-        assert!(seen.iter().filter(|whim| **whim == SinkAction::Normal).count() > 1_000);
-        mood.set_calm(true);
-        assert!((0..500).all(|n| mood.next_action(&format!("c{n}@example.org")) == SinkAction::Normal));
+        assert!(seen.iter().filter(|action| **action == SinkAction::Normal).count() > 1_000);
+        behavior.set_calm(true);
+        assert!((0..500).all(|n| behavior.next_action(&format!("c{n}@example.org")) == SinkAction::Normal));
     }
 
     #[test]
     fn a_name_that_asks_for_it_gets_it_once() {
-        let mood = SinkBehavior::new(3, FaultRates { drop: 0, ..FaultRates::ALL_FAULTS });
-        assert_eq!(mood.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
-        assert_ne!(mood.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
+        let behavior = SinkBehavior::new(3, FaultRates { drop: 0, ..FaultRates::ALL_FAULTS });
+        assert_eq!(behavior.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
+        assert_ne!(behavior.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
     }
 }

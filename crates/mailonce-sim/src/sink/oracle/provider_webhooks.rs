@@ -103,11 +103,11 @@ impl ProviderWebhooks {
     /// A mail was taken: plans what is told of it.
     pub(super) fn schedule_events(&self, line: &SinkLogLine) {
         let (Some(runtime), Some(to)) = (&self.runtime, line.to.first()) else { return };
-        let mut chance = SeededRng::derive(self.seed, &[fnv1a(&line.email), fnv1a(to), 3]);
-        if chance.below(100) >= u64::from(self.rates.tell) || to.contains(SILENT_RECIPIENT) {
+        let mut rng = SeededRng::derive(self.seed, &[fnv1a(&line.email), fnv1a(to), 3]);
+        if rng.below(100) >= u64::from(self.rates.tell) || to.contains(SILENT_RECIPIENT) {
             return;
         }
-        let kinds: &[&str] = match chance.below(10) {
+        let kinds: &[&str] = match rng.below(10) {
             0 => &["email.sent"],
             1 => &["email.delivery_delayed", "email.delivered"],
             2 => &["email.sent", "email.bounced"],
@@ -116,9 +116,9 @@ impl ProviderWebhooks {
         };
         for kind in kinds {
             let id = format!("{}-{}-{}", line.email, fnv1a(to), kind.trim_start_matches("email."));
-            let often = if chance.below(100) < u64::from(self.rates.again) { chance.between(2, 3) } else { 1 };
+            let often = if rng.below(100) < u64::from(self.rates.again) { rng.between(2, 3) } else { 1 };
             for _ in 0..often {
-                let after = Duration::from_millis(chance.below(MAX_DELAY_MS));
+                let after = Duration::from_millis(rng.below(MAX_DELAY_MS));
                 let call = (Arc::clone(&self.target), id.clone(), (*kind).to_owned(), line.email.clone(), to.clone());
                 runtime.spawn(async move {
                     sleep(after).await;
@@ -137,10 +137,10 @@ async fn send_until_accepted(
         let there = to.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(there) = there {
             let (id, kind, email, recipient) = (id.clone(), kind.clone(), email.clone(), recipient.clone());
-            let told = tokio::task::spawn_blocking(move || {
+            let reply = tokio::task::spawn_blocking(move || {
                 send_event(&there, &VendorWebhookEvent { id, kind: &kind, email: &email, to: &recipient })
             });
-            if matches!(told.await, Ok(Ok(200))) {
+            if matches!(reply.await, Ok(Ok(200))) {
                 return;
             }
         }

@@ -61,7 +61,7 @@ impl SinkSession {
             let secure = shared.config.protection == SinkTls::Implicit;
             let io = BufReader::new(stream);
             let (greeted, login, sender, recipients) = (false, None, None, Vec::new());
-            let (shared, whim) = (shared.clone(), SinkAction::Normal);
+            let (shared, action) = (shared.clone(), SinkAction::Normal);
             let session = Self {
                 shared,
                 io,
@@ -73,7 +73,7 @@ impl SinkSession {
                 greeted,
                 sender,
                 recipients,
-                planned_action: whim,
+                planned_action: action,
             };
             drop(session.serve().await);
         }
@@ -222,7 +222,7 @@ impl SinkSession {
         }
         let last = lines.len() - 1;
         let marks = lines.iter().enumerate().map(|(n, line)| (if n == last { ' ' } else { '-' }, line));
-        let usual = marks.fold(String::new(), |said, (mark, line)| said + &format!("250{mark}{line}\r\n"));
+        let usual = marks.fold(String::new(), |text, (mark, line)| text + &format!("250{mark}{line}\r\n"));
         if self.respond(SmtpStep::Hello, line, &usual).await? {
             self.greeted = true;
             self.reset_transaction();
@@ -248,8 +248,8 @@ impl SinkSession {
         let words: Vec<_> = line.split(' ').collect();
         let given = match words[..] {
             [_, "PLAIN", first] => {
-                let said = decoded(first);
-                let mut parts = said.split('\0').skip(1).map(ToOwned::to_owned);
+                let text = decoded(first);
+                let mut parts = text.split('\0').skip(1).map(ToOwned::to_owned);
                 parts.next().zip(parts.next())
             }
             [_, "LOGIN"] => {
@@ -270,8 +270,8 @@ impl SinkSession {
 }
 
 /// What a whim does at a step. A refusal after the mail was taken would be a lie that no sender can see through.
-fn action_at_step(whim: SinkAction, step: SmtpStep) -> Option<SmtpAction> {
-    match (whim, step) {
+fn action_at_step(action: SinkAction, step: SmtpStep) -> Option<SmtpAction> {
+    match (action, step) {
         (SinkAction::RejectRecipient(true), SmtpStep::Rcpt) => Some(SmtpAction::reply_line("450 4.2.1 not now")),
         (SinkAction::RejectRecipient(false), SmtpStep::Rcpt) => Some(SmtpAction::reply_line("550 5.1.1 nobody here")),
         (SinkAction::Drop, SmtpStep::Body) => Some(SmtpAction::Close),

@@ -111,7 +111,7 @@ pub fn detect(mutant: &Mutant, seed: u64, most: u64) -> MutantVerdict {
 }
 
 /// Runs all mutants, some at a time, and calls `told` with each verdict as it comes.
-pub fn detect_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&MutantVerdict) + Sync) -> Vec<MutantVerdict> {
+pub fn detect_all(seed: u64, most: u64, jobs: usize, on_verdict: impl Fn(&MutantVerdict) + Sync) -> Vec<MutantVerdict> {
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -119,7 +119,7 @@ pub fn detect_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&MutantVerdic
                 while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if mutant.rig == MutantDetector::Worlds {
                         let verdict = detect(mutant, seed, most);
-                        told(&verdict);
+                        on_verdict(&verdict);
                         verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
                     }
                 }

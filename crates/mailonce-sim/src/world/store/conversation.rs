@@ -48,10 +48,10 @@ conversations! {
         fn thread_emails(team: TeamId, id: ThreadId, after: Option<EmailId>, limit: usize) -> Vec<EmailId>;
     }
     noted {
-        async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
+        async fn accept_reply(&self, request: NewReply, now: Time) -> Result<ReplyResult> {
             let noted = async {
-                let answered = self.inner.accept_reply(wish.clone(), now).await?;
-                self.process.shared.record_reply(&wish, &answered, now);
+                let answered = self.inner.accept_reply(request.clone(), now).await?;
+                self.process.shared.record_reply(&request, &answered, now);
                 Ok(answered)
             };
             self.call_with_faults("answer", true, noted).await
@@ -61,13 +61,13 @@ conversations! {
             &self,
             team: TeamId,
             id: ThreadId,
-            ask: ThreadLeaseSpec,
+            spec: ThreadLeaseSpec,
             operation: Option<KeyedOperation>,
             now: Time,
         ) -> Result<IdempotentResult<ThreadLeaseResult>> {
             let noted = async {
-                let leasing = self.inner.lease_thread(team, id, ask.clone(), operation, now).await?;
-                self.process.shared.record_lease(&ask, &leasing, now);
+                let leasing = self.inner.lease_thread(team, id, spec.clone(), operation, now).await?;
+                self.process.shared.record_lease(&spec, &leasing, now);
                 Ok(leasing)
             };
             self.call_with_faults("lease thread", true, noted).await
@@ -89,12 +89,12 @@ conversations! {
         async fn lease_messages(
             &self,
             team: TeamId,
-            ask: MessageLeaseSpec,
+            spec: MessageLeaseSpec,
             operation: Option<KeyedOperation>,
             now: Time,
         ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
             let noted = async {
-                let offers = self.inner.lease_messages(team, ask, operation, now).await?;
+                let offers = self.inner.lease_messages(team, spec, operation, now).await?;
                 self.process.shared.record_offers(&offers, now);
                 Ok(offers)
             };

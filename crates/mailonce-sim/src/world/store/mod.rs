@@ -100,19 +100,19 @@ impl FaultyStore {
 /// Wrong turns that a store could take.
 impl FaultyStore {
     /// Answers that an email is accepted, and commits a little later.
-    async fn ack_before_commit(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+    async fn ack_before_commit(&self, request: NewEmail, now: Time) -> Result<AcceptResult> {
         self.process.wait_while_paused().await;
-        if let Some(bound) = self.key_binding(wish.team, wish.key.unwrap_or(KeyHash([0; 16])), now).await? {
+        if let Some(bound) = self.key_binding(request.team, request.key.unwrap_or(KeyHash([0; 16])), now).await? {
             return Ok(AcceptResult::KeyBound(bound));
         }
-        let (inner, body, later) = (Arc::clone(&self.inner), Arc::clone(&self.process), wish.clone());
+        let (inner, body, later) = (Arc::clone(&self.inner), Arc::clone(&self.process), request.clone());
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
             body.wait_while_paused().await;
             inner.accept(later, now).await.map(drop)
         });
-        let bind = u32::from(wish.key.is_some());
-        Ok(AcceptResult::First(wish.into_email(bind, None, now).0))
+        let bind = u32::from(request.key.is_some());
+        Ok(AcceptResult::First(request.into_email(bind, None, now).0))
     }
 
     /// Answers that an act is written down, and writes nothing.
@@ -183,7 +183,7 @@ ledger! {
         fn bind_operation(operation: KeyedOperation, now: Time) -> IdempotentResult<()>;
         fn cancel(team: TeamId, id: EmailId, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailChangeResult>;
         fn reschedule(team: TeamId, id: EmailId, new: RescheduleRequest, now: Time) -> EmailChangeResult;
-        fn resend(wish: NewEmail, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailResendResult>;
+        fn resend(request: NewEmail, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailResendResult>;
         fn capture(transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> usize;
         fn record_suppressed_calls(calls: Vec<SuppressedCalls>, now: Time) -> ();
         fn recover_dead_nodes(node: NodeId, max: usize, now: Time) -> RecoveryCounts;
@@ -227,22 +227,22 @@ ledger! {
         fn health() -> Health;
     }
     wrong {
-        async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+        async fn accept(&self, request: NewEmail, now: Time) -> Result<AcceptResult> {
             self.process.shared.record_node_time(now);
             if mutant::is_on("answered-before-commit") {
-                return self.ack_before_commit(wish, now).await;
+                return self.ack_before_commit(request, now).await;
             }
             let noted = async {
-                let accept = self.inner.accept(wish, now).await?;
+                let accept = self.inner.accept(request, now).await?;
                 self.process.shared.record_keyless_accept(&accept, now);
                 Ok(accept)
             };
             self.call_with_faults("accept", true, noted).await
         }
 
-        async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
-            self.process.record_node_id(wish.node);
-            self.call_with_faults("lease", true, self.inner.lease_handoffs(wish, now)).await
+        async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+            self.process.record_node_id(request.node);
+            self.call_with_faults("lease", true, self.inner.lease_handoffs(request, now)).await
         }
 
         async fn apply_action(

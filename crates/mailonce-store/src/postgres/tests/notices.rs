@@ -151,7 +151,7 @@ async fn all_notices(node: &Postgres, endpoint: &Endpoint) -> Vec<Notice> {
 
 fn delivered_outcome(notice: &Notice) -> NoticeOutcome {
     let (number, answer) = (notice.attempts, String::new());
-    let attempt = NoticeAttempt { number, at: NOW, status: Some(200), latency_ms: 1, answer, trouble: None };
+    let attempt = NoticeAttempt { number, at: NOW, status: Some(200), latency_ms: 1, response: answer, error: None };
     NoticeOutcome { team: TEAM, id: notice.id, attempt, verdict: WebhookVerdict::Delivered, jitter_seed: 0 }
 }
 

@@ -187,7 +187,7 @@ pub(crate) fn record_suppressed_calls(
         let json = serde_json::to_string(&latest).unwrap_or_default();
         ledger.execute(SAVE_SUPPRESSED, params![bits, email.suppressed as i64, json])?;
         let mut event = email.event(EventKind::EmailDuplicate, now);
-        event.data["calls"] = note.count.into();
+        event.data["call_count"] = note.count.into();
         ledger.emit(team, &event);
         ledger.queue_changed_email(email);
     }

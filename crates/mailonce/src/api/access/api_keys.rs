@@ -31,7 +31,7 @@ pub(crate) struct NewApiKeyBody {
     scopes: Option<Vec<String>>,
     /// Addresses or `@domains` it may send from; any when absent.
     #[serde(default)]
-    senders: Option<Vec<String>>,
+    allowed_senders: Option<Vec<String>>,
     /// Inboxes it is tied to; all when absent.
     #[serde(default)]
     inboxes: Option<Vec<String>>,
@@ -62,7 +62,7 @@ fn parse_allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
 }
 
 impl NewApiKeyBody {
-    fn validate(self) -> Result<ApiKeyDetails, Problem> {
+    pub(crate) fn validate(self) -> Result<ApiKeyDetails, Problem> {
         check_text("name", &self.name)?;
         let fault = |path: &str, message: &str| Problem::from(vec![FieldError::new(path, message)]);
         let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
@@ -74,9 +74,9 @@ impl NewApiKeyBody {
             Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
             None => Address::parse(&rule).map(|address| address.as_str().to_owned()),
         };
-        let senders = self.senders.unwrap_or_default();
+        let senders = self.allowed_senders.unwrap_or_default();
         if senders.len() > MAX_RESTRICTIONS {
-            return Err(fault("senders", "must be at most 100 addresses or domains"));
+            return Err(fault("allowed_senders", "must be at most 100 addresses or domains"));
         }
         let senders = senders.into_iter().map(sender).collect::<Result<_, _>>();
         let expires_at = self
@@ -91,7 +91,7 @@ impl NewApiKeyBody {
             name: self.name,
             hint: String::new(),
             scopes: scopes.iter().map(scope).collect::<Result<_, _>>()?,
-            senders: senders.map_err(|error| fault("senders", &format!("holds an address that {error}")))?,
+            senders: senders.map_err(|error| fault("allowed_senders", &format!("holds an address that {error}")))?,
             inboxes,
             rate_per_s: self.rate_per_s,
             expires_at: expires_at.transpose()?,
@@ -106,9 +106,9 @@ pub(crate) struct ApiKeyBody {
     id: String,
     name: String,
     /// The first characters of the secret.
-    hint: String,
+    secret_prefix: String,
     scopes: Vec<&'static str>,
-    senders: Vec<String>,
+    allowed_senders: Vec<String>,
     inboxes: Vec<String>,
     rate_per_s: Option<u32>,
     created_at: String,
@@ -125,9 +125,9 @@ impl From<&ApiKey> for ApiKeyBody {
         Self {
             id: key.id.to_string(),
             name: key.details.name.clone(),
-            hint: key.details.hint.clone(),
+            secret_prefix: key.details.hint.clone(),
             scopes: key.details.scopes.iter().map(|scope| scope.as_str()).collect(),
-            senders: key.details.senders.clone(),
+            allowed_senders: key.details.senders.clone(),
             inboxes: key.details.inboxes.clone(),
             rate_per_s: key.details.rate_per_s,
             created_at: key.created_at.to_string(),
@@ -156,7 +156,7 @@ pub(crate) struct ApiKeyPage {
 }
 
 /// Make an API key.
-#[utoipa::path(post, path = "/v1/api-keys", tag = "access", request_body = NewApiKeyBody,
+#[utoipa::path(post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "access", request_body = NewApiKeyBody,
     responses((status = 201, description = "The key, shown once", body = CreatedApiKeyBody),
         (status = 200, description = "Made before under this key", body = CreatedApiKeyBody)))]
 pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
@@ -170,7 +170,7 @@ pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, 
 }
 
 /// List API keys.
-#[utoipa::path(get, path = "/v1/api-keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
+#[utoipa::path(get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
 pub(crate) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let keys = app.engine.api_keys(&door.caller).await?;
@@ -178,7 +178,7 @@ pub(crate) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -
 }
 
 /// Take an API key back.
-#[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "access", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/api-keys/{id}", operation_id = "revoke_api_key", tag = "access", params(("id" = String, Path)),
     responses((status = 200, description = "The key", body = ApiKeyBody)))]
 pub(crate) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -233,7 +233,7 @@ pub(crate) struct TeamPage {
 }
 
 /// Make a team with its first API key.
-#[utoipa::path(post, path = "/v1/teams", tag = "access", request_body = NewTeamBody,
+#[utoipa::path(post, path = "/v1/teams", operation_id = "create_team", tag = "access", request_body = NewTeamBody,
     responses((status = 201, description = "The team and its key, shown once", body = CreatedTeamBody),
         (status = 200, description = "Made before under this key", body = CreatedTeamBody),
         (status = 409, description = "There is a team of this name", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -253,7 +253,7 @@ pub(crate) async fn create_team(State(app): State<App>, door: AuthedRequest, bod
 }
 
 /// List teams.
-#[utoipa::path(get, path = "/v1/teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
+#[utoipa::path(get, path = "/v1/teams", operation_id = "list_teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
 pub(crate) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let teams = app.engine.teams().await?;
@@ -269,7 +269,7 @@ pub(crate) struct TeamPatchBody {
 }
 
 /// Change a team.
-#[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamPatchBody,
+#[utoipa::path(patch, path = "/v1/teams/{id}", operation_id = "update_team", tag = "access", params(("id" = String, Path)), request_body = TeamPatchBody,
     responses((status = 200, description = "The team", body = TeamBody)))]
 pub(crate) async fn change_team(
     State(app): State<App>,

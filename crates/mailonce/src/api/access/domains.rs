@@ -101,7 +101,7 @@ fn domain_id(text: &str) -> Result<DomainId, Problem> {
 }
 
 /// Add a sending domain, with keys and the DNS records to publish.
-#[utoipa::path(post, path = "/v1/domains", tag = "domains", request_body = NewDomainBody,
+#[utoipa::path(post, path = "/v1/domains", operation_id = "create_domain", tag = "domains", request_body = NewDomainBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added", body = DomainBody), (status = 200, description = "It was there", body = DomainBody)))]
 pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
@@ -113,7 +113,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// List sending domains, newest first.
-#[utoipa::path(get, path = "/v1/domains", tag = "domains", params(PageQuery),
+#[utoipa::path(get, path = "/v1/domains", operation_id = "list_domains", tag = "domains", params(PageQuery),
     responses((status = 200, description = "A page", body = DomainPage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -124,7 +124,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read one sending domain.
-#[utoipa::path(get, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/domains/{id}", operation_id = "read_domain", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "The domain", body = DomainBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -133,7 +133,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Remove a sending domain and its keys.
-#[utoipa::path(delete, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/domains/{id}", operation_id = "delete_domain", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = DomainBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -142,7 +142,7 @@ pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 }
 
 /// Look for the domain's DNS records now.
-#[utoipa::path(post, path = "/v1/domains/{id}/verify", tag = "domains", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/domains/{id}/verify", operation_id = "verify_domain", tag = "domains", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The domain with what was found", body = DomainBody),
         (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]

@@ -47,9 +47,9 @@ pub(crate) struct NotifySettingsBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SettingsBody {
     content_guard: ContentGuardBody,
-    notify: Option<NotifySettingsBody>,
+    escalation_email: Option<NotifySettingsBody>,
     /// After how long a held email that nobody decided about is rejected, such as `24h`; null: never.
-    held_expires: Option<String>,
+    held_expires_after: Option<String>,
     /// What happens to answers that would go to another organization than the sender's, or to mail that failed
     /// authentication: `allow`, `flag` or `refuse`.
     reply_to: &'static str,
@@ -65,8 +65,8 @@ impl From<&TeamSettings> for SettingsBody {
                 keyless: word(settings.keyless),
                 mcp: word(settings.mcp),
             },
-            notify,
-            held_expires: settings.expire_ms.map(format_span),
+            escalation_email: notify,
+            held_expires_after: settings.expire_ms.map(format_span),
             reply_to: settings.reply_to.as_str(),
         }
     }
@@ -80,11 +80,11 @@ pub(crate) struct SettingsPatchBody {
     content_guard: Option<ContentGuardBody>,
     #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<NotifySettingsBody>)]
-    notify: Option<Option<NotifySettingsBody>>,
+    escalation_email: Option<Option<NotifySettingsBody>>,
     /// A time such as `24h`, from 1 minute to 30 days.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
-    held_expires: Option<Option<String>>,
+    held_expires_after: Option<Option<String>>,
     /// `allow`, `flag` or `refuse`.
     #[serde(default)]
     reply_to: Option<String>,
@@ -99,12 +99,14 @@ impl SettingsPatchBody {
             word.map(read).transpose()
         };
         let guard = self.content_guard.unwrap_or_default();
-        let expire_ms = match self.held_expires {
+        let expire_ms = match self.held_expires_after {
             None => None,
             Some(None) => Some(None),
-            Some(Some(text)) => match parse_duration_ms("held_expires", &text, MAX_HELD_EXPIRY_MS)? {
+            Some(Some(text)) => match parse_duration_ms("held_expires_after", &text, MAX_HELD_EXPIRY_MS)? {
                 // What a person must look at must be there long enough to be looked at.
-                ms if ms < MINUTE_MS => return Err(invalid_field("held_expires", "is at least 1 minute; null: never")),
+                ms if ms < MINUTE_MS => {
+                    return Err(invalid_field("held_expires_after", "is at least 1 minute; null: never"));
+                }
                 ms => Some(Some(ms)),
             },
         };
@@ -117,7 +119,7 @@ impl SettingsPatchBody {
             keyless: mode("content_guard.keyless", guard.keyless)?,
             mcp: mode("content_guard.mcp", guard.mcp)?,
             notify: self
-                .notify
+                .escalation_email
                 .map(|notify| notify.map(|NotifySettingsBody { from, to }| EscalationNotification { from, to })),
             expire_ms,
         })
@@ -125,7 +127,7 @@ impl SettingsPatchBody {
 }
 
 /// Read the team's settings.
-#[utoipa::path(get, path = "/v1/settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
+#[utoipa::path(get, path = "/v1/settings", operation_id = "read_settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let settings = app.engine.settings(&door.caller).await?;
@@ -133,7 +135,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResu
 }
 
 /// Change the team's settings.
-#[utoipa::path(patch, path = "/v1/settings", tag = "settings", request_body = SettingsPatchBody,
+#[utoipa::path(patch, path = "/v1/settings", operation_id = "update_settings", tag = "settings", request_body = SettingsPatchBody,
     responses((status = 200, description = "The settings as they are now", body = SettingsBody)))]
 pub(crate) async fn change(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;

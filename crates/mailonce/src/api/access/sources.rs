@@ -25,7 +25,7 @@ use crate::api::{
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BasicAuthBody {
-    user: String,
+    username: String,
     password: String,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct NamedSecretBody {
 }
 
 /// A source to make. How it proves itself depends on its kind: `secret` for mailgun, sendgrid, resend, usesend, nylas and
-/// standard, one of `basic`, `bearer`, `header` and `query` for postmark and brevo (and for sendgrid when it brings only
-/// mail), `topics` for ses.
+/// standard, one of `basic_auth`, `bearer_token`, `auth_header` and `auth_query` for postmark and brevo (and for sendgrid when it brings only
+/// mail), `sns_topics` for ses.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSourceBody {
@@ -52,23 +52,23 @@ pub(crate) struct NewSourceBody {
     transport: Option<String>,
     /// What it may bring: `events`, `inbound` or both. Left out: events, or mail where the provider has no events.
     #[serde(default)]
-    takes: Option<Vec<String>>,
+    accepts: Option<Vec<String>>,
     /// The signing key: Mailgun's, SendGrid's public one, or `whsec_…`.
     #[serde(default)]
     secret: Option<String>,
     #[serde(default)]
-    basic: Option<BasicAuthBody>,
+    basic_auth: Option<BasicAuthBody>,
     /// A bearer token.
     #[serde(default)]
-    bearer: Option<String>,
+    bearer_token: Option<String>,
     #[serde(default)]
-    header: Option<NamedSecretBody>,
+    auth_header: Option<NamedSecretBody>,
     /// A parameter of the address. A last resort: addresses end up in logs.
     #[serde(default)]
-    query: Option<NamedSecretBody>,
+    auth_query: Option<NamedSecretBody>,
     /// ARNs of SNS topics.
     #[serde(default)]
-    topics: Option<Vec<String>>,
+    sns_topics: Option<Vec<String>>,
     /// Whether signatures with SHA-1 are believed; only for old SNS topics.
     #[serde(default)]
     allow_sha1: Option<bool>,
@@ -82,7 +82,7 @@ pub(crate) struct NewSourceBody {
     /// How often the provider is asked which mails came, for hooks that were lost: `5m`, between 10s and 1d; resend and
     /// postmark. Never without.
     #[serde(default)]
-    poll: Option<String>,
+    poll_interval: Option<String>,
 }
 
 /// Another secret for a source, in the form of its kind, or another way to collect its mail. What is left out stays.
@@ -92,20 +92,20 @@ pub(crate) struct RotateSourceBody {
     #[serde(default)]
     secret: Option<String>,
     #[serde(default)]
-    basic: Option<BasicAuthBody>,
+    basic_auth: Option<BasicAuthBody>,
     #[serde(default)]
-    bearer: Option<String>,
+    bearer_token: Option<String>,
     #[serde(default)]
-    header: Option<NamedSecretBody>,
+    auth_header: Option<NamedSecretBody>,
     #[serde(default)]
-    query: Option<NamedSecretBody>,
+    auth_query: Option<NamedSecretBody>,
     #[serde(default)]
-    topics: Option<Vec<String>>,
+    sns_topics: Option<Vec<String>>,
     #[serde(default)]
     allow_sha1: Option<bool>,
     /// Whether the secret before stays live beside the new one; true by default.
     #[serde(default)]
-    keep_old: Option<bool>,
+    keep_previous: Option<bool>,
     /// Another API key of the provider.
     #[serde(default)]
     api_key: Option<String>,
@@ -114,24 +114,24 @@ pub(crate) struct RotateSourceBody {
     base_url: Option<String>,
     /// How often it is asked which mails came.
     #[serde(default)]
-    poll: Option<String>,
+    poll_interval: Option<String>,
 }
 
 /// Every way to prove oneself; a call names one.
 struct SourceCredentialFields {
     secret: Option<String>,
-    basic: Option<BasicAuthBody>,
-    bearer: Option<String>,
-    header: Option<NamedSecretBody>,
-    query: Option<NamedSecretBody>,
-    topics: Option<Vec<String>>,
+    basic_auth: Option<BasicAuthBody>,
+    bearer_token: Option<String>,
+    auth_header: Option<NamedSecretBody>,
+    auth_query: Option<NamedSecretBody>,
+    sns_topics: Option<Vec<String>>,
     allow_sha1: Option<bool>,
 }
 
 impl SourceCredentialFields {
     /// The one that is given.
     fn require_one(self) -> Result<SourceCredential, Problem> {
-        let missing = "is missing; postmark and brevo take basic, bearer, header or query instead, ses takes topics";
+        let missing = "is missing; postmark and brevo take basic_auth, bearer_token, auth_header or auth_query instead, ses takes sns_topics";
         self.find_one()?.ok_or_else(|| Problem::from(vec![FieldError::new("secret", missing)]))
     }
 
@@ -140,17 +140,20 @@ impl SourceCredentialFields {
         let allow_sha1 = self.allow_sha1.unwrap_or(false);
         let all = [
             self.secret.map(SourceCredential::Key),
-            self.basic.map(|BasicAuthBody { user, password }| SourceCredential::Basic { user, password }),
-            self.bearer.map(SourceCredential::Bearer),
-            self.header.map(|NamedSecretBody { name, value }| SourceCredential::Header { name, value }),
-            self.query.map(|NamedSecretBody { name, value }| SourceCredential::Query { name, value }),
-            self.topics.map(|topics| SourceCredential::Topics { topics, allow_sha1 }),
+            self.basic_auth
+                .map(|BasicAuthBody { username, password }| SourceCredential::Basic { user: username, password }),
+            self.bearer_token.map(SourceCredential::Bearer),
+            self.auth_header.map(|NamedSecretBody { name, value }| SourceCredential::Header { name, value }),
+            self.auth_query.map(|NamedSecretBody { name, value }| SourceCredential::Query { name, value }),
+            self.sns_topics.map(|topics| SourceCredential::Topics { topics, allow_sha1 }),
         ];
         let mut given = all.into_iter().flatten();
         let fault = |message: &str| Problem::from(vec![FieldError::new("secret", message)]);
         let Some(proof) = given.next() else { return Ok(None) };
         if given.next().is_some() {
-            return Err(fault("and the like: one of secret, basic, bearer, header, query and topics is given"));
+            return Err(fault(
+                "and the like: one of secret, basic_auth, bearer_token, auth_header, auth_query and sns_topics is given",
+            ));
         }
         credential_texts(&proof).into_iter().try_for_each(|text| check_text("secret", text))?;
         Ok(Some(proof))
@@ -161,15 +164,15 @@ impl SourceCredentialFields {
 fn parse_collecting(
     api_key: Option<String>,
     base_url: Option<String>,
-    poll: Option<String>,
+    poll_interval: Option<String>,
 ) -> Result<CollectionConfig, Problem> {
-    let given = [("api_key", &api_key), ("base_url", &base_url), ("poll", &poll)];
+    let given = [("api_key", &api_key), ("base_url", &base_url), ("poll_interval", &poll_interval)];
     given.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let span = |text: &str| {
         let span = parse_span(text);
-        span.ok_or_else(|| Problem::from(vec![FieldError::new("poll", "is a span such as 30s or 5m")]))
+        span.ok_or_else(|| Problem::from(vec![FieldError::new("poll_interval", "is a span such as 30s or 5m")]))
     };
-    let poll_ms = poll.as_deref().map(span).transpose()?;
+    let poll_ms = poll_interval.as_deref().map(span).transpose()?;
     Ok(CollectionConfig { api_key, base_url, poll_ms })
 }
 
@@ -191,21 +194,21 @@ pub(crate) struct SourceBody {
     kind: &'static str,
     transport: Option<String>,
     /// What it may bring.
-    takes: Vec<&'static str>,
+    accepts: Vec<&'static str>,
     rev: u32,
     created_at: String,
     /// Where the provider posts to, behind this server's own address.
-    path: String,
+    hook_path: String,
     has_secret: bool,
     /// How many secrets, or topics, are live.
-    secrets: usize,
+    secret_count: usize,
     rotated_at: Option<String>,
     /// Whether mail that it only tells of can be fetched.
     has_api_key: bool,
     /// Where it is fetched, when that is not the provider's usual place.
     base_url: Option<String>,
     /// How often the provider is asked which mails came.
-    poll: Option<String>,
+    poll_interval: Option<String>,
     /// When it was asked last, to the end of its list.
     last_polled_at: Option<String>,
     /// What has gone wrong with that since.
@@ -219,16 +222,16 @@ impl From<&SourceView> for SourceBody {
             name: source.name.clone(),
             kind: source.kind,
             transport: source.transport.clone(),
-            takes: source.scope.names(),
+            accepts: source.scope.names(),
             rev: source.rev,
             created_at: source.created_at.to_string(),
-            path: format!("/hooks/{}", source.id),
+            hook_path: format!("/hooks/{}", source.id),
             has_secret: source.live_credentials > 0,
-            secrets: source.live_credentials,
+            secret_count: source.live_credentials,
             rotated_at: source.rotated_at.map(|at| at.to_string()),
             has_api_key: source.can_fetch,
             base_url: source.base_url.clone(),
-            poll: source.poll_ms.map(format_span),
+            poll_interval: source.poll_ms.map(format_span),
             last_polled_at: source.poll_status.at.map(|at| at.to_string()),
             last_error: source.poll_status.error.clone(),
         }
@@ -255,9 +258,9 @@ fn collecting_digest_input(collecting: &CollectionConfig) -> Option<serde_json::
 }
 
 /// Add a source of provider events.
-#[utoipa::path(post, path = "/v1/sources", tag = "sources", request_body = NewSourceBody,
+#[utoipa::path(post, path = "/v1/sources", operation_id = "create_source", tag = "sources", request_body = NewSourceBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 201, description = "Added; `path` is where the provider posts to", body = SourceBody),
+    responses((status = 201, description = "Added; `hook_path` is where the provider posts to", body = SourceBody),
         (status = 200, description = "Added before under this key", body = SourceBody),
         (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
@@ -266,17 +269,17 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
         name,
         kind,
         transport,
-        takes,
+        accepts,
         secret,
-        basic,
-        bearer,
-        header,
-        query,
-        topics,
+        basic_auth,
+        bearer_token,
+        auth_header,
+        auth_query,
+        sns_topics,
         allow_sha1,
         api_key,
         base_url,
-        poll,
+        poll_interval,
     } = body.parse()?;
     if name.trim().is_empty() {
         return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
@@ -286,14 +289,16 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
         .into_iter()
         .chain(transport_named)
         .try_for_each(|(at, text)| check_text(at, text))?;
-    let proof = SourceCredentialFields { secret, basic, bearer, header, query, topics, allow_sha1 }.require_one()?;
-    let takes = takes.as_deref().map(SourceScope::parse).transpose()?;
-    let collecting = parse_collecting(api_key, base_url, poll)?;
-    let new = NewSource { name, kind, transport, scope: takes, credential: proof, collection: collecting };
+    let proof =
+        SourceCredentialFields { secret, basic_auth, bearer_token, auth_header, auth_query, sns_topics, allow_sha1 }
+            .require_one()?;
+    let accepts = accepts.as_deref().map(SourceScope::parse).transpose()?;
+    let collecting = parse_collecting(api_key, base_url, poll_interval)?;
+    let new = NewSource { name, kind, transport, scope: accepts, credential: proof, collection: collecting };
     let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.credential]);
     // A call without it means what it meant before there was such a field.
-    if let (Some(meaning), Some(takes)) = (meaning.as_array_mut(), new.scope) {
-        meaning.push(serde_json::json!(takes.names()));
+    if let (Some(meaning), Some(scope)) = (meaning.as_array_mut(), new.scope) {
+        meaning.push(serde_json::json!(scope.names()));
     }
     if let (Some(meaning), Some(collecting)) = (meaning.as_array_mut(), collecting_digest_input(&new.collection)) {
         meaning.push(collecting);
@@ -304,7 +309,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// List sources, newest first.
-#[utoipa::path(get, path = "/v1/sources", tag = "sources", params(PageQuery),
+#[utoipa::path(get, path = "/v1/sources", operation_id = "list_sources", tag = "sources", params(PageQuery),
     responses((status = 200, description = "A page", body = SourcePage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -315,7 +320,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read one source.
-#[utoipa::path(get, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/sources/{id}", operation_id = "read_source", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "The source", body = SourceBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -324,7 +329,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Remove a source. What comes to its address afterwards is not found.
-#[utoipa::path(delete, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/sources/{id}", operation_id = "delete_source", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = SourceBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -334,7 +339,7 @@ pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 
 /// Give a source another secret, or another key to collect mail with. The secret before stays live until the next
 /// rotation.
-#[utoipa::path(post, path = "/v1/sources/{id}/rotate", tag = "sources", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/sources/{id}/rotate", operation_id = "rotate_source_credentials", tag = "sources", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateSourceBody,
     responses((status = 200, description = "The source", body = SourceBody),
         (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -349,12 +354,23 @@ pub(crate) async fn rotate(
     // Whose it is comes first: a stranger learns nothing about what a body should be.
     app.engine.source(&door.caller, id).await?;
     let body: RotateSourceBody = body.parse()?;
-    let RotateSourceBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old, .. } = body;
-    let collecting = parse_collecting(body.api_key, body.base_url, body.poll)?;
-    let proofs = SourceCredentialFields { secret, basic, bearer, header, query, topics, allow_sha1 };
+    let RotateSourceBody {
+        secret,
+        basic_auth,
+        bearer_token,
+        auth_header,
+        auth_query,
+        sns_topics,
+        allow_sha1,
+        keep_previous,
+        ..
+    } = body;
+    let collecting = parse_collecting(body.api_key, body.base_url, body.poll_interval)?;
+    let proofs =
+        SourceCredentialFields { secret, basic_auth, bearer_token, auth_header, auth_query, sns_topics, allow_sha1 };
     let said = collecting_digest_input(&collecting);
     let proof = if said.is_some() { proofs.find_one()? } else { Some(proofs.require_one()?) };
-    let keep = keep_old.unwrap_or(true);
+    let keep = keep_previous.unwrap_or(true);
     let meaning = match said {
         None => serde_json::json!([proof, keep]),
         Some(said) => serde_json::json!([proof, keep, said]),

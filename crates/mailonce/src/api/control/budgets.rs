@@ -142,7 +142,7 @@ fn budget_id(text: &str) -> Result<Uuid, Problem> {
 }
 
 /// Create a budget.
-#[utoipa::path(post, path = "/v1/budgets", tag = "budgets", request_body = NewBudgetBody,
+#[utoipa::path(post, path = "/v1/budgets", operation_id = "create_budget", tag = "budgets", request_body = NewBudgetBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Created; it counts from now on", body = BudgetBody),
         (status = 200, description = "Created before under this key", body = BudgetBody),
@@ -166,7 +166,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// List budgets, newest first.
-#[utoipa::path(get, path = "/v1/budgets", tag = "budgets", params(PageQuery),
+#[utoipa::path(get, path = "/v1/budgets", operation_id = "list_budgets", tag = "budgets", params(PageQuery),
     responses((status = 200, description = "A page", body = BudgetPage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -177,7 +177,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read one budget.
-#[utoipa::path(get, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/budgets/{id}", operation_id = "read_budget", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "The budget", body = BudgetBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -186,7 +186,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Change the limit of a budget, or turn it on or off. What is used stays used.
-#[utoipa::path(patch, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
+#[utoipa::path(patch, path = "/v1/budgets/{id}", operation_id = "update_budget", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
     responses((status = 200, description = "The budget as it is now", body = BudgetBody),
         (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
@@ -206,7 +206,7 @@ pub(crate) async fn change(
 }
 
 /// Remove a budget.
-#[utoipa::path(delete, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/budgets/{id}", operation_id = "delete_budget", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = BudgetBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;

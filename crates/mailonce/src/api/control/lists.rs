@@ -61,6 +61,7 @@ impl ListPath {
 
 /// Whose list.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListScopeQuery {
     /// An inbox by id or address; the list of the whole team without one.
@@ -120,7 +121,7 @@ pub(crate) struct ListEntryPage {
 }
 
 /// Put somebody on a list. Whoever is on it already stays.
-#[utoipa::path(post, path = "/v1/lists/{direction}/{type}", tag = "rules", request_body = NewListEntryBody,
+#[utoipa::path(post, path = "/v1/lists/{direction}/{type}", operation_id = "add_list_entry", tag = "rules", request_body = NewListEntryBody,
     params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
     responses((status = 201, description = "Put on the list", body = ListEntryBody),
         (status = 200, description = "Was on it", body = ListEntryBody)))]
@@ -139,7 +140,7 @@ pub(crate) async fn add(
 }
 
 /// Everybody on a list, in the order of their names.
-#[utoipa::path(get, path = "/v1/lists/{direction}/{type}", tag = "rules",
+#[utoipa::path(get, path = "/v1/lists/{direction}/{type}", operation_id = "list_list_entries", tag = "rules",
     params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
     responses((status = 200, description = "Everybody on it", body = ListEntryPage)))]
 pub(crate) async fn list(
@@ -154,7 +155,7 @@ pub(crate) async fn list(
 }
 
 /// Take somebody off a list.
-#[utoipa::path(delete, path = "/v1/lists/{direction}/{type}/{entry}", tag = "rules",
+#[utoipa::path(delete, path = "/v1/lists/{direction}/{type}/{entry}", operation_id = "remove_list_entry", tag = "rules",
     params(("direction" = String, Path), ("type" = String, Path), ("entry" = String, Path), ListScopeQuery),
     responses((status = 200, description = "Taken off", body = ListEntryBody)))]
 pub(crate) async fn remove(

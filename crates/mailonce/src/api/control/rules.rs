@@ -230,7 +230,7 @@ fn rule_id(text: &str) -> Result<Uuid, Problem> {
 }
 
 /// Add a rule.
-#[utoipa::path(post, path = "/v1/rules", tag = "rules", request_body = NewRuleBody,
+#[utoipa::path(post, path = "/v1/rules", operation_id = "create_rule", tag = "rules", request_body = NewRuleBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added", body = RuleBody), (status = 200, description = "Added before under this key", body = RuleBody),
         (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -262,7 +262,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// List rules, newest first.
-#[utoipa::path(get, path = "/v1/rules", tag = "rules", params(PageQuery),
+#[utoipa::path(get, path = "/v1/rules", operation_id = "list_rules", tag = "rules", params(PageQuery),
     responses((status = 200, description = "A page", body = RulePage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -273,7 +273,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read one rule.
-#[utoipa::path(get, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/rules/{id}", operation_id = "read_rule", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "The rule", body = RuleBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -282,7 +282,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Change a rule as it was seen.
-#[utoipa::path(patch, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
+#[utoipa::path(patch, path = "/v1/rules/{id}", operation_id = "update_rule", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
     responses((status = 200, description = "The rule as it is now", body = RuleBody),
         (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
@@ -307,7 +307,7 @@ pub(crate) async fn change(
 }
 
 /// Remove a rule.
-#[utoipa::path(delete, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/rules/{id}", operation_id = "delete_rule", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = RuleBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;

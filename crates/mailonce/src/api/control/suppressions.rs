@@ -74,7 +74,7 @@ fn parse_address(text: &str) -> Result<Address, Problem> {
 }
 
 /// Suppress an address.
-#[utoipa::path(post, path = "/v1/suppressions", tag = "suppressions", request_body = NewSuppressionBody,
+#[utoipa::path(post, path = "/v1/suppressions", operation_id = "create_suppression", tag = "suppressions", request_body = NewSuppressionBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Suppressed", body = SuppressionBody), (status = 200, description = "It was already", body = SuppressionBody)))]
 pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
@@ -90,7 +90,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// List suppressions, newest first.
-#[utoipa::path(get, path = "/v1/suppressions", tag = "suppressions", params(PageQuery),
+#[utoipa::path(get, path = "/v1/suppressions", operation_id = "list_suppressions", tag = "suppressions", params(PageQuery),
     responses((status = 200, description = "A page", body = SuppressionPage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -101,7 +101,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read why an address is suppressed.
-#[utoipa::path(get, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
+#[utoipa::path(get, path = "/v1/suppressions/{address}", operation_id = "read_suppression", tag = "suppressions", params(("address" = String, Path)),
     responses((status = 200, description = "The suppression", body = SuppressionBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -110,7 +110,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Write to an address again.
-#[utoipa::path(delete, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
+#[utoipa::path(delete, path = "/v1/suppressions/{address}", operation_id = "delete_suppression", tag = "suppressions", params(("address" = String, Path)),
     responses((status = 200, description = "What it was", body = SuppressionBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;

@@ -51,7 +51,7 @@ pub(crate) struct EscalationSubjectBody {
     transport: Option<String>,
     /// Since when it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<String>,
+    missing_since: Option<String>,
 }
 
 /// A rule, by the name it had when it spoke.
@@ -111,7 +111,7 @@ pub(crate) struct HeldEmailBody {
     text: Option<String>,
     html: Option<String>,
     /// What a reader of the HTML part sees.
-    html_shows: Option<String>,
+    html_as_text: Option<String>,
     /// Where answers go, when that is not the sender.
     reply_to: Vec<String>,
     /// The files that go with it.
@@ -119,7 +119,7 @@ pub(crate) struct HeldEmailBody {
     /// What a person should notice: parts that say different things, answers that go elsewhere, programs.
     warnings: Vec<String>,
     /// Everything above as plain text, as the approval page shows it; null when the content is no longer kept.
-    shown: Option<String>,
+    approval_text: Option<String>,
     /// Pass it with the decision, which then counts for exactly this content.
     digest: Option<String>,
 }
@@ -143,11 +143,11 @@ impl HeldEmailBody {
         };
         Self {
             email: EmailBody::of(email, app.engine.message_id(email)),
-            shown: preview.as_ref().map(Preview::to_plain_text),
+            approval_text: preview.as_ref().map(Preview::to_plain_text),
             digest: preview.as_ref().map(|preview| preview.digest(email.id)),
             text: preview.as_mut().and_then(|preview| preview.text.take()),
             html: preview.as_mut().and_then(|preview| preview.html.take()),
-            html_shows: preview.as_mut().and_then(|preview| preview.html_shows.take()),
+            html_as_text: preview.as_mut().and_then(|preview| preview.html_shows.take()),
             reply_to: preview.as_mut().map_or_else(Vec::new, |preview| std::mem::take(&mut preview.reply_to)),
             warnings: preview.as_mut().map_or_else(Vec::new, |preview| std::mem::take(&mut preview.warnings)),
             attachments: preview.map_or_else(Vec::new, |preview| preview.attachments.into_iter().map(file).collect()),
@@ -174,20 +174,20 @@ pub(crate) struct EscalationBody {
     /// `open resolved expired moot`.
     state: &'static str,
     /// What may be decided.
-    choices: Vec<&'static str>,
+    allowed_decisions: Vec<&'static str>,
     about: EscalationSubjectBody,
     /// When it is decided without a person.
     expires_at: Option<String>,
-    decided: Option<DecisionRecordBody>,
+    decision: Option<DecisionRecordBody>,
     /// When what was decided was done.
-    done_at: Option<String>,
+    executed_at: Option<String>,
     /// The id of the API key that asked.
-    asked_by: Option<String>,
+    opened_by: Option<String>,
     /// The email it is about; only when one question is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    draft: Option<HeldEmailBody>,
+    email: Option<HeldEmailBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    looks_like: Option<SimilarEmailBody>,
+    similar_email: Option<SimilarEmailBody>,
 }
 
 impl EscalationBody {
@@ -204,7 +204,7 @@ impl EscalationBody {
             created_at: view.created_at.to_string(),
             reason: escalation.reason.as_str(),
             state: escalation.state.as_str(),
-            choices: escalation.reason.allowed_decisions().iter().map(|choice| choice.as_str()).collect(),
+            allowed_decisions: escalation.reason.allowed_decisions().iter().map(|choice| choice.as_str()).collect(),
             about: EscalationSubjectBody {
                 email: about.email.map(|id| id.to_string()),
                 message: about.message.map(|id| id.to_string()),
@@ -214,14 +214,14 @@ impl EscalationBody {
                 entity: about.entity.clone(),
                 rule: about.rule.as_ref().map(|rule| RuleRefBody { id: rule.id.to_string(), name: rule.name.clone() }),
                 transport: about.transport.clone(),
-                since: about.since.map(|at| at.to_string()),
+                missing_since: about.since.map(|at| at.to_string()),
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
-            decided: escalation.decided.as_ref().map(DecisionRecordBody::from),
-            done_at: escalation.done_at.map(|at| at.to_string()),
-            asked_by: escalation.asked_by.map(|id| id.to_string()),
-            draft: view.email.as_ref().map(|(email, preview)| HeldEmailBody::of(app, email, preview.clone())),
-            looks_like: view.earlier_email.as_ref().map(alike),
+            decision: escalation.decision.as_ref().map(DecisionRecordBody::from),
+            executed_at: escalation.executed_at.map(|at| at.to_string()),
+            opened_by: escalation.opened_by.map(|id| id.to_string()),
+            email: view.email.as_ref().map(|(email, preview)| HeldEmailBody::of(app, email, preview.clone())),
+            similar_email: view.earlier_email.as_ref().map(alike),
         }
     }
 }
@@ -250,7 +250,7 @@ pub(crate) struct EscalationListQuery {
 }
 
 /// List questions, newest first.
-#[utoipa::path(get, path = "/v1/escalations", tag = "escalations", params(EscalationListQuery),
+#[utoipa::path(get, path = "/v1/escalations", operation_id = "list_escalations", tag = "escalations", params(EscalationListQuery),
     responses((status = 200, description = "A page", body = EscalationPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -295,7 +295,7 @@ pub(crate) struct NewEscalationBody {
 }
 
 /// Ask a person. The same question is asked once.
-#[utoipa::path(post, path = "/v1/escalations", tag = "escalations", request_body = NewEscalationBody,
+#[utoipa::path(post, path = "/v1/escalations", operation_id = "create_escalation", tag = "escalations", request_body = NewEscalationBody,
     responses((status = 201, description = "Asked", body = EscalationBody), (status = 200, description = "Asked before", body = EscalationBody)))]
 pub(crate) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Reply)?;
@@ -321,7 +321,7 @@ fn escalation_id(text: &str) -> Result<Uuid, Problem> {
 }
 
 /// Read one question, with the email it is about and the one that looks like it.
-#[utoipa::path(get, path = "/v1/escalations/{id}", tag = "escalations", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/escalations/{id}", operation_id = "read_escalation", tag = "escalations", params(("id" = String, Path)),
     responses((status = 200, description = "The question", body = EscalationBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -333,7 +333,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
-    /// `release edit reject` of a held email, `sent resend abandon` of an unknown one; `choices` says which.
+    /// `release edit reject` of a held email, `sent resend abandon` of an unknown one; `allowed_decisions` lists which.
     #[serde(rename = "as")]
     decision: String,
     /// The rev that was seen.
@@ -344,13 +344,13 @@ pub(crate) struct DecisionBody {
     /// Why, for whoever reads it later.
     #[serde(default)]
     reason: Option<String>,
-    /// The `digest` of the draft that was shown. The decision is refused if anything else would be sent.
+    /// The `digest` of the email that was shown. The decision is refused if anything else would be sent.
     #[serde(default)]
     digest: Option<String>,
 }
 
 /// Decide a question. Needs the scope `admin`, which agents do not have.
-#[utoipa::path(post, path = "/v1/escalations/{id}/resolve", tag = "escalations", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/escalations/{id}/resolve", operation_id = "resolve_escalation", tag = "escalations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = DecisionBody,
     responses((status = 200, description = "The question as it is now", body = EscalationBody),
         (status = 409, description = "It changed since it was looked at, or is no longer open", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]

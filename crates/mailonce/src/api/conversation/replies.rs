@@ -59,7 +59,7 @@ impl ReplyBody {
 /// Answer a message, once.
 ///
 /// A second answer to the same message is a duplicate, whatever its text: it is answered `200` with the first.
-#[utoipa::path(post, path = "/v1/messages/{id}/reply", tag = "conversations", request_body = ReplyBody,
+#[utoipa::path(post, path = "/v1/messages/{id}/reply", operation_id = "reply_to_message", tag = "conversations", request_body = ReplyBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state")),
@@ -109,7 +109,7 @@ pub(crate) struct ForwardBody {
 }
 
 /// Pass a message on with its attachments, once to the same people.
-#[utoipa::path(post, path = "/v1/messages/{id}/forward", tag = "conversations", request_body = ForwardBody,
+#[utoipa::path(post, path = "/v1/messages/{id}/forward", operation_id = "forward_message", tag = "conversations", request_body = ForwardBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Passed on before", body = SendReceiptBody),
         (status = 409, description = "Another agent has the thread", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]

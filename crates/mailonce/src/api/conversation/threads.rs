@@ -44,8 +44,9 @@ pub(crate) struct LeaseHolderBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ReplyCountsBody {
     in_window: usize,
-    today: usize,
-    in_all: u32,
+    /// Within the last 24 hours.
+    last_24h: usize,
+    total: u32,
     caps: CapsBody,
 }
 
@@ -74,12 +75,12 @@ pub(crate) struct ThreadBody {
     subject: String,
     created_at: String,
     /// When something was last added to it.
-    latest_at: String,
+    last_activity_at: String,
     labels: Vec<String>,
     /// When somebody said that nothing is left to do; a new message takes that back.
     handled_at: Option<String>,
-    messages: u32,
-    emails: u32,
+    message_count: u32,
+    email_count: u32,
     /// The fence of its latest lease.
     fence: u64,
     /// Who works on it now.
@@ -88,7 +89,7 @@ pub(crate) struct ThreadBody {
     replies: Option<ReplyCountsBody>,
     /// What was said, oldest first, the latest 100 of each direction; only when one thread is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<Vec<ThreadEntryBody>>,
+    entries: Option<Vec<ThreadEntryBody>>,
 }
 
 impl ThreadBody {
@@ -105,15 +106,15 @@ impl ThreadBody {
             rev: thread.rev,
             subject: about.subject.clone(),
             created_at: about.created_at.to_string(),
-            latest_at: thread.last_activity_at.to_string(),
+            last_activity_at: thread.last_activity_at.to_string(),
             labels: about.labels.clone(),
             handled_at: about.handled_at.map(|at| at.to_string()),
-            messages: about.messages,
-            emails: about.emails,
+            message_count: about.messages,
+            email_count: about.emails,
             fence: about.fence,
             lease,
             replies: None,
-            said: None,
+            entries: None,
         }
     }
 
@@ -121,16 +122,16 @@ impl ThreadBody {
         let (sends, now, caps): (_, _, ReplyCaps) = (&view.thread.details.sends, app.engine.now(), view.caps);
         self.replies = Some(ReplyCountsBody {
             in_window: sends.count_within(caps.window_ms, now),
-            today: sends.count_within(DAY_MS, now),
-            in_all: view.thread.details.sent,
+            last_24h: sends.count_within(DAY_MS, now),
+            total: view.thread.details.sent,
             caps: CapsBody::from(caps),
         });
         self
     }
 }
 
-fn entry_body(app: &App, said: &ThreadEntry) -> ThreadEntryBody {
-    match said {
+fn entry_body(app: &App, entry: &ThreadEntry) -> ThreadEntryBody {
+    match entry {
         ThreadEntry::Message(message) => ThreadEntryBody::Message { message: Box::new(MessageBody::of(app, message)) },
         ThreadEntry::Email(email) => {
             ThreadEntryBody::Email { email: Box::new(EmailBody::of(email, app.engine.message_id(email))) }
@@ -173,7 +174,7 @@ fn thread_id(text: &str) -> Result<ThreadId, Problem> {
 }
 
 /// List threads, those with the latest news first.
-#[utoipa::path(get, path = "/v1/threads", tag = "conversations", params(ThreadListQuery),
+#[utoipa::path(get, path = "/v1/threads", operation_id = "list_threads", tag = "conversations", params(ThreadListQuery),
     responses((status = 200, description = "A page", body = ThreadPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -201,13 +202,13 @@ pub(crate) async fn list(
 }
 
 /// Read a thread: who works on it, how often it was answered, and what was said in both directions.
-#[utoipa::path(get, path = "/v1/threads/{id}", tag = "conversations", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/threads/{id}", operation_id = "read_thread", tag = "conversations", params(("id" = String, Path)),
     responses((status = 200, description = "The thread", body = ThreadBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.thread_view(&door.caller, thread_id(&id)?).await?;
     let mut body = ThreadBody::of(&app, &view.thread).with_replies(&app, &view);
-    body.said = Some(view.entries.iter().map(|said| entry_body(&app, said)).collect());
+    body.entries = Some(view.entries.iter().map(|entry| entry_body(&app, entry)).collect());
     Ok(Json(body).into_response())
 }
 
@@ -224,7 +225,7 @@ pub(crate) struct ThreadPatchBody {
 }
 
 /// Change a thread's labels, or say that nothing is left to do.
-#[utoipa::path(patch, path = "/v1/threads/{id}", tag = "conversations", params(("id" = String, Path)), request_body = ThreadPatchBody,
+#[utoipa::path(patch, path = "/v1/threads/{id}", operation_id = "update_thread", tag = "conversations", params(("id" = String, Path)), request_body = ThreadPatchBody,
     responses((status = 200, description = "The thread as it is now", body = ThreadBody)))]
 pub(crate) async fn change(
     State(app): State<App>,
@@ -261,7 +262,7 @@ pub(crate) struct NewLeaseBody {
 }
 
 /// Take the lease of a thread, or renew it with its token.
-#[utoipa::path(post, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/threads/{id}/lease", operation_id = "lease_thread", tag = "conversations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<NewLeaseBody>,
     responses((status = 201, description = "Taken or renewed", body = LeaseBody),
         (status = 409, description = "Another agent holds it, or the lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -290,7 +291,7 @@ pub(crate) struct ReleaseLeaseBody {
 }
 
 /// Give your lease of a thread back.
-#[utoipa::path(delete, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseLeaseBody,
+#[utoipa::path(delete, path = "/v1/threads/{id}/lease", operation_id = "release_thread_lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseLeaseBody,
     responses((status = 200, description = "The thread as it is now", body = ThreadBody),
         (status = 409, description = "It is not yours", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn release(

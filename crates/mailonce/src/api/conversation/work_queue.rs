@@ -81,13 +81,13 @@ pub(crate) struct WorkItemBody {
     message: MessageBody,
     lease: LeaseBody,
     /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
-    newer: Vec<String>,
+    newer_messages: Vec<String>,
 }
 
 impl WorkItemBody {
     fn of(app: &App, taken: WorkItem) -> Self {
-        let newer = taken.newer_messages.iter().map(ToString::to_string).collect();
-        Self { message: MessageBody::of(app, &taken.message), lease: LeaseBody::from(taken.lease), newer }
+        let newer_messages = taken.newer_messages.iter().map(ToString::to_string).collect();
+        Self { message: MessageBody::of(app, &taken.message), lease: LeaseBody::from(taken.lease), newer_messages }
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct WorkItemPage {
 }
 
 /// Take the oldest messages that nobody works on, each with the lease of its thread.
-#[utoipa::path(post, path = "/v1/inboxes/{id}/next", tag = "conversations", request_body = Option<NextMessagesBody>,
+#[utoipa::path(post, path = "/v1/inboxes/{id}/next", operation_id = "lease_messages", tag = "conversations", request_body = Option<NextMessagesBody>,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "What there was, perhaps nothing", body = WorkItemPage)))]
 pub(crate) async fn next(
@@ -164,7 +164,7 @@ async fn acknowledge(
 }
 
 /// Say that you are done with a message, answered or not.
-#[utoipa::path(post, path = "/v1/messages/{id}/ack", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
+#[utoipa::path(post, path = "/v1/messages/{id}/ack", operation_id = "ack_message", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message", body = AcknowledgementResultBody),
         (status = 409, description = "The lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn ack(
@@ -177,7 +177,7 @@ pub(crate) async fn ack(
 }
 
 /// Give a message back, so that others may try.
-#[utoipa::path(post, path = "/v1/messages/{id}/nack", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
+#[utoipa::path(post, path = "/v1/messages/{id}/nack", operation_id = "nack_message", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message", body = AcknowledgementResultBody),
         (status = 409, description = "The lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn nack(
@@ -194,7 +194,7 @@ pub(crate) async fn nack(
 }
 
 /// Keep a message longer.
-#[utoipa::path(post, path = "/v1/messages/{id}/extend", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
+#[utoipa::path(post, path = "/v1/messages/{id}/extend", operation_id = "extend_message_lease", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message and its lease", body = AcknowledgementResultBody),
         (status = 409, description = "The lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn extend(

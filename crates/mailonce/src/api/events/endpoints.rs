@@ -47,7 +47,7 @@ pub(crate) struct NewEndpointBody {
     rate_per_s: Option<u32>,
     /// Whether `message.received` carries the visible text of the message, its codes hidden.
     #[serde(default)]
-    bodies: Option<bool>,
+    include_text: Option<bool>,
     /// A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made.
     #[serde(default)]
     secret: Option<String>,
@@ -80,7 +80,7 @@ pub(crate) struct EndpointPatchBody {
     #[schema(value_type = Option<u32>)]
     rate_per_s: Option<Option<u32>>,
     #[serde(default)]
-    bodies: Option<bool>,
+    include_text: Option<bool>,
     /// The rev that was seen, if it must still be that.
     #[serde(default)]
     rev: Option<u32>,
@@ -95,7 +95,7 @@ pub(crate) struct RotateEndpointBody {
     secret: Option<String>,
     /// How long the secrets before still sign beside it, `24h` by default, at most `30d`.
     #[serde(default)]
-    overlap: Option<String>,
+    previous_secret_ttl: Option<String>,
 }
 
 /// An endpoint.
@@ -110,19 +110,19 @@ pub(crate) struct EndpointBody {
     headers: Vec<String>,
     rate_per_s: Option<u32>,
     /// Whether `message.received` carries the text of the message.
-    bodies: bool,
+    include_text: bool,
     /// `enabled`, `paused` or `disabled`.
     state: &'static str,
     /// Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days).
     reason: Option<&'static str>,
     /// Since when its state is what it is.
-    since: String,
+    state_since: String,
     /// When it failed first since it last succeeded.
     failing_since: Option<String>,
     /// The last event that was looked at for it.
     cursor: String,
     /// How many secrets sign at the moment.
-    secrets: usize,
+    secret_count: usize,
     /// The wire format that it was made with.
     version: String,
     /// In whose words it is told, when not in ours.
@@ -151,15 +151,15 @@ pub(crate) struct EndpointTestBody {
     /// The status of the answer, if there was one.
     status: Option<u16>,
     /// Else why not: `blocked name connect tls timeout broken`.
-    trouble: Option<&'static str>,
+    error: Option<&'static str>,
     latency_ms: u32,
     /// The beginning of the answer, or what went wrong.
-    answer: String,
+    response: String,
 }
 
 impl EndpointBody {
     fn of(app: &App, endpoint: Endpoint, secret: Option<String>) -> Self {
-        let secrets = endpoint.config.active_secrets(app.engine.now()).count();
+        let secret_count = endpoint.config.active_secrets(app.engine.now()).count();
         let about = endpoint.config;
         Self {
             id: endpoint.id.to_string(),
@@ -169,13 +169,13 @@ impl EndpointBody {
             description: about.description,
             headers: about.headers.into_keys().collect(),
             rate_per_s: about.rate_per_s,
-            bodies: about.bodies,
+            include_text: about.bodies,
             state: endpoint.state.as_str(),
             reason: endpoint.reason.map(EndpointReason::as_str),
-            since: endpoint.state_since.to_string(),
+            state_since: endpoint.state_since.to_string(),
             failing_since: endpoint.failing_since.map(|at| at.to_string()),
             cursor: app.engine.cursor(endpoint.cursor).to_string(),
-            secrets,
+            secret_count,
             version: about.version,
             dialect: about.tongue.map(|tongue| tongue.dialect),
             rev: endpoint.rev,
@@ -207,7 +207,7 @@ async fn owned_endpoint_id(app: &App, door: &AuthedRequest, text: &str) -> Resul
 }
 
 /// Make an endpoint.
-#[utoipa::path(post, path = "/v1/endpoints", tag = "endpoints", request_body = NewEndpointBody,
+#[utoipa::path(post, path = "/v1/endpoints", operation_id = "create_endpoint", tag = "endpoints", request_body = NewEndpointBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Made; `secret` is shown this once", body = EndpointBody),
         (status = 200, description = "Made before under this key", body = EndpointBody),
@@ -215,22 +215,41 @@ async fn owned_endpoint_id(app: &App, door: &AuthedRequest, text: &str) -> Resul
         (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, bodies, secret, after, dialect } =
-        body.parse()?;
+    let NewEndpointBody {
+        url,
+        events,
+        inboxes,
+        description,
+        headers,
+        rate_per_s,
+        include_text,
+        secret,
+        after,
+        dialect,
+    } = body.parse()?;
     description.as_deref().map_or(Ok(()), |text| check_text("description", text))?;
     let after: Option<Option<EventCursor>> = after.as_deref().map(parse_cursor).transpose()?;
     let rate_per_s = rate_per_s.map(Some);
     let dialect = parse_choice("dialect", dialect.as_deref(), &crate::dialects::EVENT_DIALECTS)
         .map_err(|fault| Problem::from(vec![fault]))?;
     let dialect = dialect.map(|dialect| Dialect { dialect: dialect.to_owned(), ..Dialect::default() });
-    let wish = NewEndpoint { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies, dialect };
+    let wish = NewEndpoint {
+        url: Some(url),
+        description,
+        events,
+        inboxes,
+        headers,
+        rate_per_s,
+        bodies: include_text,
+        dialect,
+    };
     let asked = door.keyed_call("endpoints", "", &app.engine.keyed_digest(&body.canonical()?));
     let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
     Ok(created_response(shown.is_new, Json(EndpointBody::with_secret(&app, shown))))
 }
 
 /// List endpoints, newest first.
-#[utoipa::path(get, path = "/v1/endpoints", tag = "endpoints", params(PageQuery),
+#[utoipa::path(get, path = "/v1/endpoints", operation_id = "list_endpoints", tag = "endpoints", params(PageQuery),
     responses((status = 200, description = "A page", body = EndpointPage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -241,7 +260,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read one endpoint.
-#[utoipa::path(get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/endpoints/{id}", operation_id = "read_endpoint", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The endpoint", body = EndpointBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -250,7 +269,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Change an endpoint.
-#[utoipa::path(patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)), request_body = EndpointPatchBody,
+#[utoipa::path(patch, path = "/v1/endpoints/{id}", operation_id = "update_endpoint", tag = "endpoints", params(("id" = String, Path)), request_body = EndpointPatchBody,
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody),
         (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
@@ -260,15 +279,17 @@ pub(crate) async fn change(
     body: RawBody,
 ) -> ApiResult {
     let id = owned_endpoint_id(&app, &door, &id).await?;
-    let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, bodies, rev } = body.parse()?;
+    let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, include_text, rev } =
+        body.parse()?;
     description.as_deref().map_or(Ok(()), |text| check_text("description", text))?;
-    let wish = NewEndpoint { url, description, events, inboxes, headers, rate_per_s, bodies, dialect: None };
+    let wish =
+        NewEndpoint { url, description, events, inboxes, headers, rate_per_s, bodies: include_text, dialect: None };
     let endpoint = app.engine.change_endpoint(&door.caller, id, wish, rev).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
 
 /// Remove an endpoint and everything that is owed to it.
-#[utoipa::path(delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/endpoints/{id}", operation_id = "delete_endpoint", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = EndpointBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -277,7 +298,7 @@ pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 }
 
 /// Give an endpoint another secret. Those before sign beside it for a while.
-#[utoipa::path(post, path = "/v1/endpoints/{id}/rotate", tag = "endpoints", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/endpoints/{id}/rotate", operation_id = "rotate_endpoint_secret", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateEndpointBody,
     responses((status = 200, description = "The endpoint; `secret` is shown this once", body = EndpointBody),
         (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -289,10 +310,10 @@ pub(crate) async fn rotate(
 ) -> ApiResult {
     const LONGEST_MS: i64 = 30 * 86_400_000;
     let id = owned_endpoint_id(&app, &door, &id).await?;
-    let RotateEndpointBody { secret, overlap } = body.parse_or_empty()?;
-    let overlap = overlap.as_deref().map(|text| {
+    let RotateEndpointBody { secret, previous_secret_ttl } = body.parse_or_empty()?;
+    let overlap = previous_secret_ttl.as_deref().map(|text| {
         let ms = parse_span(text).filter(|ms| (0..=LONGEST_MS).contains(ms));
-        ms.ok_or_else(|| invalid_field("overlap", "is a time such as 1h or 7d, at most 30d"))
+        ms.ok_or_else(|| invalid_field("previous_secret_ttl", "is a time such as 1h or 7d, at most 30d"))
     });
     let overlap = overlap.transpose()?.unwrap_or(ROTATION_OVERLAP_MS);
     let asked = door.keyed_call("endpoints/rotate", &id.to_string(), &app.engine.keyed_digest(&body.canonical()?));
@@ -301,7 +322,7 @@ pub(crate) async fn rotate(
 }
 
 /// Let an endpoint rest. What happens meanwhile is told when it goes on.
-#[utoipa::path(post, path = "/v1/endpoints/{id}/pause", tag = "endpoints", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/endpoints/{id}/pause", operation_id = "pause_endpoint", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
 pub(crate) async fn pause(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
@@ -309,7 +330,7 @@ pub(crate) async fn pause(State(app): State<App>, door: AuthedRequest, PathParam
 }
 
 /// Let an endpoint go on, whether it was paused or disabled.
-#[utoipa::path(post, path = "/v1/endpoints/{id}/resume", tag = "endpoints", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/endpoints/{id}/resume", operation_id = "resume_endpoint", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
 pub(crate) async fn resume(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
@@ -324,15 +345,15 @@ async fn set_state(app: &App, door: &AuthedRequest, id: &str, state: EndpointSta
 }
 
 /// Send a test to an endpoint, now. It is signed like every notice and of the type `endpoint.test`.
-#[utoipa::path(post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/endpoints/{id}/test", operation_id = "test_endpoint", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "How it went", body = EndpointTestBody)))]
 pub(crate) async fn test(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     let (name, told) = app.engine.test_endpoint(&door.caller, endpoint_id(&id)?).await?;
-    let (status, trouble, answer) = match told.response {
+    let (status, error, response) = match told.response {
         Ok(reply) => (Some(reply.status), None, reply.excerpt),
-        Err((trouble, why)) => (None, Some(trouble.as_str()), why),
+        Err((error, reason)) => (None, Some(error.as_str()), reason),
     };
     let delivered = status.is_some_and(|status| (200..300).contains(&status));
-    Ok(Json(EndpointTestBody { id: name, delivered, status, trouble, latency_ms: told.latency_ms, answer })
+    Ok(Json(EndpointTestBody { id: name, delivered, status, error, latency_ms: told.latency_ms, response })
         .into_response())
 }

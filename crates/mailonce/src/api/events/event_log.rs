@@ -107,7 +107,7 @@ pub(crate) struct EventPage<'a> {
 }
 
 /// Read events after a cursor, oldest first.
-#[utoipa::path(get, path = "/v1/events", tag = "events", params(EventQuery),
+#[utoipa::path(get, path = "/v1/events", operation_id = "list_events", tag = "events", params(EventQuery),
     responses((status = 200, description = "Events in order", body = EventPage),
         (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<EventQuery>) -> ApiResult {

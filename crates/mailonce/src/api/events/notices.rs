@@ -75,10 +75,10 @@ pub(crate) struct NoticeAttemptBody {
     /// The status of the answer, if there was one.
     status: Option<u16>,
     /// What went wrong: `blocked name connect tls timeout broken status`.
-    trouble: Option<&'static str>,
+    error: Option<&'static str>,
     latency_ms: u32,
     /// The beginning of the answer, or what went wrong.
-    answer: String,
+    response: String,
 }
 
 impl From<NoticeAttempt> for NoticeAttemptBody {
@@ -87,9 +87,9 @@ impl From<NoticeAttempt> for NoticeAttemptBody {
             number: attempt.number,
             at: attempt.at.to_string(),
             status: attempt.status,
-            trouble: attempt.trouble.map(WebhookError::as_str),
+            error: attempt.error.map(WebhookError::as_str),
             latency_ms: attempt.latency_ms,
-            answer: attempt.answer,
+            response: attempt.response,
         }
     }
 }
@@ -109,14 +109,14 @@ pub(crate) struct NoticeBody {
     /// `pending delivered dead dropped`.
     state: &'static str,
     /// Attempts that were begun.
-    attempts: u32,
+    attempt_count: u32,
     /// When it is due. Null while it stands behind an earlier one about the same thing.
-    next_at: Option<String>,
-    owed_at: String,
+    next_attempt_at: Option<String>,
+    created_at: String,
     settled_at: Option<String>,
     rev: u32,
     /// The latest attempts that ended, oldest first.
-    log: Vec<NoticeAttemptBody>,
+    attempts: Vec<NoticeAttemptBody>,
 }
 
 impl NoticeBody {
@@ -128,12 +128,12 @@ impl NoticeBody {
             kind: notice.kind.as_str(),
             about: notice.subject_id.to_string(),
             state: notice.state.as_str(),
-            attempts: notice.attempts,
-            next_at: notice.due_at.map(|at| at.to_string()),
-            owed_at: notice.created_at.to_string(),
+            attempt_count: notice.attempts,
+            next_attempt_at: notice.due_at.map(|at| at.to_string()),
+            created_at: notice.created_at.to_string(),
             settled_at: notice.settled_at.map(|at| at.to_string()),
             rev: notice.rev,
-            log: notice.attempt_log.into_iter().map(NoticeAttemptBody::from).collect(),
+            attempts: notice.attempt_log.into_iter().map(NoticeAttemptBody::from).collect(),
         }
     }
 }
@@ -157,7 +157,7 @@ pub(crate) struct RecoverBody {
     after: Option<String>,
     /// `failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered.
     #[serde(default)]
-    only: Option<String>,
+    include: Option<String>,
 }
 
 /// What is told again.
@@ -166,7 +166,7 @@ pub(crate) struct RecoveryBody {
     /// The cursor behind which events are told again. Null when this was asked before.
     after: Option<String>,
     /// Failed notices that are due now. At 5000 there may be more: ask again under another key.
-    due: Option<usize>,
+    requeued: Option<usize>,
 }
 
 fn invalid_field(path: &str, message: &str) -> Problem {
@@ -178,7 +178,7 @@ fn notice_id(text: &str) -> Result<NoticeId, Problem> {
 }
 
 /// List what is and was owed to an endpoint.
-#[utoipa::path(get, path = "/v1/endpoints/{id}/notices", tag = "endpoints", params(("id" = String, Path), NoticesQuery),
+#[utoipa::path(get, path = "/v1/endpoints/{id}/notices", operation_id = "list_notices", tag = "endpoints", params(("id" = String, Path), NoticesQuery),
     responses((status = 200, description = "A page", body = NoticePage)))]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -193,7 +193,7 @@ pub(crate) async fn list(
 }
 
 /// Read one notice, with its latest attempts.
-#[utoipa::path(get, path = "/v1/notices/{id}", tag = "endpoints", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/notices/{id}", operation_id = "read_notice", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The notice", body = NoticeBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -202,7 +202,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Tell a notice again, at once and under its id, whatever became of it before.
-#[utoipa::path(post, path = "/v1/notices/{id}/replay", tag = "endpoints", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/notices/{id}/replay", operation_id = "replay_notice", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The notice as it is now", body = NoticeBody)))]
 pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
@@ -214,7 +214,7 @@ pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathPara
 }
 
 /// Tell an endpoint again what failed, or everything, from some place on.
-#[utoipa::path(post, path = "/v1/endpoints/{id}/recover", tag = "endpoints", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/endpoints/{id}/recover", operation_id = "recover_endpoint", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RecoverBody,
     responses((status = 202, description = "It is under way", body = RecoveryBody),
         (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -227,7 +227,7 @@ pub(crate) async fn recover(
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = endpoint_id(&id)?;
     app.engine.endpoint(&door.caller, id).await?;
-    let RecoverBody { since, after, only } = body.parse()?;
+    let RecoverBody { since, after, include } = body.parse()?;
     let since = match (since, after) {
         (Some(since), None) => ReplayFrom::Time(
             Time::parse(&since).ok_or_else(|| invalid_field("since", "is an RFC 3339 time with an offset"))?,
@@ -235,17 +235,17 @@ pub(crate) async fn recover(
         (None, Some(after)) => ReplayFrom::Event(app.engine.seq_of(parse_cursor(&after)?)?),
         _ => return Err(invalid_field("since", "or after is given, and not both").into()),
     };
-    let everything = match only.as_deref() {
+    let everything = match include.as_deref() {
         None | Some("failed") => false,
         Some("all") => true,
-        Some(_) => return Err(invalid_field("only", "is failed or all").into()),
+        Some(_) => return Err(invalid_field("include", "is failed or all").into()),
     };
     let asked = door.keyed_call("endpoints/recover", &id.to_string(), &body.canonical()?);
     let recovery = NoticeRecovery { from: since, include_delivered: everything };
     let recovering = app.engine.recover_notices(&door.caller, id, recovery, asked).await?;
     let body = RecoveryBody {
         after: recovering.map(|it| app.engine.cursor(it.after_seq).to_string()),
-        due: recovering.map(|it| it.requeued),
+        requeued: recovering.map(|it| it.requeued),
     };
     Ok((axum::http::StatusCode::ACCEPTED, Json(body)).into_response())
 }

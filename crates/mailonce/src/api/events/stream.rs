@@ -38,7 +38,7 @@ const MAX_CHUNK_BYTES: usize = 8 * 1024;
 const RECONNECT_MS: u32 = 1_000;
 
 /// Follow events live.
-#[utoipa::path(get, path = "/v1/events/stream", tag = "events",
+#[utoipa::path(get, path = "/v1/events/stream", operation_id = "stream_events", tag = "events",
     params(EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "The last cursor seen; sent by every EventSource that was cut")),
     responses((status = 200, description = "Server-sent events: `id` is the cursor, `data` the event as JSON. Without a cursor it begins with the next event", body = String, content_type = "text/event-stream"),
         (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]

@@ -34,7 +34,7 @@ pub(super) struct ResolveEmailBody {
 }
 
 /// Decide what became of an email whose outcome is unknown.
-#[utoipa::path(post, path = "/v1/emails/{id}/resolve", tag = "emails", params(("id" = String, Path)), request_body = ResolveEmailBody,
+#[utoipa::path(post, path = "/v1/emails/{id}/resolve", operation_id = "resolve_email", tag = "emails", params(("id" = String, Path)), request_body = ResolveEmailBody,
     responses((status = 200, description = "The email", body = EmailBody),
         (status = 409, description = "It changed, or nothing is unknown", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn resolve(
@@ -66,11 +66,11 @@ pub(super) struct TransportBody {
     /// The account behind it: retries of an unknown outcome go to the same one only.
     account: String,
     /// What can be done about an unknown outcome: `key`, `look_up` or `none`.
-    recovery: &'static str,
+    unknown_recovery: &'static str,
     /// `closed` works, `open` rests, `half_open` tries one.
     breaker: &'static str,
     /// Why the breaker is open.
-    why: Option<String>,
+    breaker_reason: Option<String>,
     /// Hand-overs under way.
     in_flight: usize,
 }
@@ -97,7 +97,7 @@ pub(super) struct TransportPage {
 }
 
 /// List the ways out, with their breakers.
-#[utoipa::path(get, path = "/v1/transports", tag = "handoff", responses((status = 200, description = "The ways out", body = TransportPage)))]
+#[utoipa::path(get, path = "/v1/transports", operation_id = "list_transports", tag = "handoff", responses((status = 200, description = "The ways out", body = TransportPage)))]
 pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     door.caller.require_unrestricted_key()?;
@@ -105,9 +105,9 @@ pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> A
         name: way.name,
         kind: way.kind,
         account: way.account,
-        recovery: way.recovery,
+        unknown_recovery: way.recovery,
         breaker: way.breaker,
-        why: way.why,
+        breaker_reason: way.why,
         in_flight: way.in_flight,
     };
     let data = app.engine.transport_statuses().into_iter().map(body).collect();
@@ -138,13 +138,13 @@ pub(super) struct RerouteResultBody {
     /// Handoffs that were moved.
     moved: u64,
     /// Handoffs that stay: under way, unknown, in doubt, or with recipients that the other transport cannot take alone.
-    left: u64,
+    not_moved: u64,
     /// Whether to call again, with another key: one call moves about 5,000 handoffs.
-    more: bool,
+    has_more: bool,
 }
 
 /// Move what waits for a transport to another one, of every team. What is in doubt stays.
-#[utoipa::path(post, path = "/v1/transports/{name}/reroute", tag = "handoff", params(("name" = String, Path)), request_body = RerouteBody,
+#[utoipa::path(post, path = "/v1/transports/{name}/reroute", operation_id = "reroute_transport", tag = "handoff", params(("name" = String, Path)), request_body = RerouteBody,
     responses((status = 200, description = "What was moved", body = RerouteResultBody),
         (status = 422, description = "`to` is no other transport of this node", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn reroute(
@@ -157,32 +157,31 @@ pub(super) async fn reroute(
     let asked = door.keyed_call("reroute", &name, &body.0);
     let RerouteBody { to } = body.parse()?;
     let RerouteSummary { from, to, moved, left, more } = app.engine.reroute(&door.caller, &name, &to, asked).await?;
-    Ok(Json(RerouteResultBody { from, to, moved, left, more }).into_response())
+    Ok(Json(RerouteResultBody { from, to, moved, not_moved: left, has_more: more }).into_response())
 }
 
 /// Whether mail is handed on, and whether time can be trusted.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HandoffStatusBody {
     /// `running` or `paused`.
-    handoff: &'static str,
-    /// Ledger time.
-    now: String,
+    state: &'static str,
+    ledger_time: String,
     /// False after the clock jumped: nothing is forgotten, nothing scheduled is sent, no provider's window is open.
-    time_is_sure: bool,
+    clock_trusted: bool,
 }
 
 impl HandoffStatusBody {
     fn of(app: &App) -> Json<Self> {
         Json(Self {
-            handoff: if app.engine.is_handoff_paused() { "paused" } else { "running" },
-            now: app.engine.now().to_string(),
-            time_is_sure: app.engine.is_time_trusted(),
+            state: if app.engine.is_handoff_paused() { "paused" } else { "running" },
+            ledger_time: app.engine.now().to_string(),
+            clock_trusted: app.engine.is_time_trusted(),
         })
     }
 }
 
 /// Let all hand-off of this process rest. What is under way ends; mail is accepted and waits.
-#[utoipa::path(post, path = "/v1/handoff/pause", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Resting", body = HandoffStatusBody)))]
+#[utoipa::path(post, path = "/v1/handoff/pause", operation_id = "pause_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Resting", body = HandoffStatusBody)))]
 pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
@@ -191,7 +190,7 @@ pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, body: Raw
 }
 
 /// Let hand-off go on.
-#[utoipa::path(post, path = "/v1/handoff/resume", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Going on", body = HandoffStatusBody)))]
+#[utoipa::path(post, path = "/v1/handoff/resume", operation_id = "resume_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Going on", body = HandoffStatusBody)))]
 pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
@@ -200,7 +199,7 @@ pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// Say that the machine's clock is right, after it jumped.
-#[utoipa::path(post, path = "/v1/clock/confirm", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Believed", body = HandoffStatusBody)))]
+#[utoipa::path(post, path = "/v1/clock/confirm", operation_id = "confirm_clock", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Believed", body = HandoffStatusBody)))]
 pub(super) async fn confirm_clock(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;

@@ -29,42 +29,52 @@ pub(crate) struct ProviderRequestSummaryBody {
     /// Reports in it.
     reports: usize,
     /// New facts about emails.
-    learnt: usize,
+    recorded: usize,
     /// Facts that were known already.
-    repeated: usize,
+    already_known: usize,
     /// About no email of this source's team and transport.
-    unknown: usize,
+    unmatched: usize,
     /// Opens, clicks and other things that say nothing about a mail's fate.
     ignored: usize,
     /// Addresses that are not written to from now on.
-    suppressed: usize,
+    addresses_suppressed: usize,
     /// Deliveries of mail that were kept, one for each recipient here.
-    kept: usize,
+    deliveries_accepted: usize,
     /// Deliveries of mail that came before.
-    duplicate: usize,
+    deliveries_duplicate: usize,
     /// Deliveries of mail for nobody here, or for somebody who does not want it.
-    refused: usize,
+    deliveries_refused: usize,
 }
 
 impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
     fn from(received: ProviderHookSummary) -> Self {
         let ProviderHookSummary {
             reports,
-            recorded: learnt,
+            recorded,
             repeated,
             unknown,
             ignored,
             suppressed,
-            accepted: kept,
+            accepted,
             duplicate,
             refused,
         } = received;
-        Self { reports, learnt, repeated, unknown, ignored, suppressed, kept, duplicate, refused }
+        Self {
+            reports,
+            recorded,
+            already_known: repeated,
+            unmatched: unknown,
+            ignored,
+            addresses_suppressed: suppressed,
+            deliveries_accepted: accepted,
+            deliveries_duplicate: duplicate,
+            deliveries_refused: refused,
+        }
     }
 }
 
 /// Take in a provider's events or mail.
-#[utoipa::path(post, path = "/hooks/{source_id}", tag = "hooks", security(()), params(("source_id" = String, Path)),
+#[utoipa::path(post, path = "/hooks/{source_id}", operation_id = "receive_hook", tag = "hooks", security(()), params(("source_id" = String, Path)),
     request_body(content = Object, description = "As the provider sends it"),
     responses((status = 200, description = "Taken in, repeats and strangers included", body = ProviderRequestSummaryBody),
         (status = 400, description = "Proven, but not readable", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
@@ -85,7 +95,7 @@ pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, re
 }
 
 /// Answer what Nylas asks an address before it posts there.
-#[utoipa::path(get, path = "/hooks/{source_id}", tag = "hooks", security(()),
+#[utoipa::path(get, path = "/hooks/{source_id}", operation_id = "answer_hook_challenge", tag = "hooks", security(()),
     params(("source_id" = String, Path), ("challenge" = String, Query, description = "Said again as it came")),
     responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
         (status = 404, description = "No such source, or one that is not asked", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]

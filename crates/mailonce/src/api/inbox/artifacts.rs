@@ -41,7 +41,7 @@ pub(crate) struct ArtifactBody {
     inbox_id: String,
     sender: String,
     found_at: String,
-    authenticated: bool,
+    sender_authenticated: bool,
     consumed_at: Option<String>,
     consumed_for: Option<String>,
     watch: Option<String>,
@@ -68,7 +68,7 @@ impl ArtifactBody {
             inbox_id: artifact.inbox.to_string(),
             sender: artifact.sender.clone(),
             found_at: artifact.found_at.to_string(),
-            authenticated: artifact.authenticated,
+            sender_authenticated: artifact.authenticated,
             consumed_at: consumed.map(|consumed| consumed.at.to_string()),
             consumed_for: consumed.map(|consumed| consumed.purpose.clone()),
             watch: consumed.and_then(|consumed| consumed.watch).map(|id| id.to_string()),
@@ -166,7 +166,7 @@ fn artifact_id(text: &str) -> Result<ArtifactId, Problem> {
 }
 
 /// List what was found in a message, best first.
-#[utoipa::path(get, path = "/v1/messages/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/messages/{id}/artifacts", operation_id = "list_artifacts", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Codes and links", body = ArtifactPage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -178,7 +178,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Read one artifact.
-#[utoipa::path(get, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/artifacts/{id}", operation_id = "read_artifact", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "The artifact", body = ArtifactBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -187,7 +187,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Take a code or link, once.
-#[utoipa::path(post, path = "/v1/artifacts/{id}/consume", tag = "artifacts", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/artifacts/{id}/consume", operation_id = "consume_artifact", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeBody,
     responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
         (status = 409, description = "It was taken for something else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -209,7 +209,7 @@ pub(crate) async fn consume(
 }
 
 /// Take the latest code or link of an inbox that matches, once. Consumed or not: an older one is never given out.
-#[utoipa::path(post, path = "/v1/inboxes/{id}/consume", tag = "artifacts", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/inboxes/{id}/consume", operation_id = "consume_matching_artifact", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeMatchBody,
     responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
         (status = 409, description = "It was taken for something else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -236,7 +236,7 @@ pub(crate) async fn consume_match(
 }
 
 /// Report that what was taken has been used.
-#[utoipa::path(post, path = "/v1/artifacts/{id}/applied", tag = "artifacts", params(("id" = String, Path)), request_body = ArtifactAppliedBody,
+#[utoipa::path(post, path = "/v1/artifacts/{id}/applied", operation_id = "mark_artifact_applied", tag = "artifacts", params(("id" = String, Path)), request_body = ArtifactAppliedBody,
     responses((status = 200, description = "Noted", body = ConsumedArtifactBody),
         (status = 409, description = "Nobody has it, or somebody else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn applied(

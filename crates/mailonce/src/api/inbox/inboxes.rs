@@ -69,16 +69,16 @@ pub(crate) struct NewInboxBody {
     catch_all: bool,
     /// Registrable domains whose links are allowed; without any, links are judged by their sender.
     #[serde(default)]
-    link_domains: Vec<String>,
+    allowed_link_domains: Vec<String>,
     /// How many answers are too many here.
     #[serde(default, deserialize_with = "object_or_null")]
     caps: Option<CapsBody>,
     /// Whether mail that only looks automatic may be answered.
     #[serde(default)]
-    answers_soft: bool,
+    reply_to_likely_automatic: bool,
     /// Whether its answers say that a machine wrote them (`Auto-Submitted`).
     #[serde(default)]
-    says_automatic: bool,
+    mark_auto_submitted: bool,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
 }
@@ -96,14 +96,14 @@ pub(crate) struct CapsBody {
     window_s: Option<u32>,
     /// Answers in a thread within a day.
     #[serde(default)]
-    per_day: Option<u32>,
+    per_thread_per_day: Option<u32>,
     /// Answers to one person within a day, over all threads.
     #[serde(default)]
-    per_person: Option<u32>,
+    per_recipient_per_day: Option<u32>,
     /// Answers in a thread in all; any number without it, and again after `null`.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>)]
-    per_thread: Option<Option<u32>>,
+    per_thread_total: Option<Option<u32>>,
 }
 
 impl From<ReplyCaps> for CapsBody {
@@ -111,9 +111,9 @@ impl From<ReplyCaps> for CapsBody {
         Self {
             per_window: Some(caps.per_window),
             window_s: u32::try_from(caps.window_ms / 1000).ok(),
-            per_day: Some(caps.per_day),
-            per_person: Some(caps.per_person),
-            per_thread: caps.per_thread.map(Some),
+            per_thread_per_day: Some(caps.per_day),
+            per_recipient_per_day: Some(caps.per_person),
+            per_thread_total: caps.per_thread.map(Some),
         }
     }
 }
@@ -132,9 +132,9 @@ impl CapsBody {
         Ok(CapsPatch {
             per_window: count("per_window", self.per_window)?,
             window_ms: self.window_s.map(|seconds| i64::from(seconds) * 1000),
-            per_day: count("per_day", self.per_day)?,
-            per_person: count("per_person", self.per_person)?,
-            per_thread: self.per_thread,
+            per_day: count("per_thread_per_day", self.per_thread_per_day)?,
+            per_person: count("per_recipient_per_day", self.per_recipient_per_day)?,
+            per_thread: self.per_thread_total,
         })
     }
 }
@@ -156,15 +156,15 @@ pub(crate) struct InboxPatchBody {
     #[serde(default)]
     catch_all: Option<bool>,
     #[serde(default)]
-    link_domains: Option<Vec<String>>,
+    allowed_link_domains: Option<Vec<String>>,
     /// `null` makes them the usual ones.
     #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<CapsBody>)]
     caps: Option<Option<CapsBody>>,
     #[serde(default)]
-    answers_soft: Option<bool>,
+    reply_to_likely_automatic: Option<bool>,
     #[serde(default)]
-    says_automatic: Option<bool>,
+    mark_auto_submitted: Option<bool>,
     #[serde(default)]
     metadata: Option<BTreeMap<String, String>>,
     /// The rev that was seen; a stale one is refused.
@@ -185,13 +185,13 @@ pub(crate) struct InboxBody {
     /// From then on it refuses mail; its history stays.
     expires_at: Option<String>,
     catch_all: bool,
-    link_domains: Vec<String>,
+    allowed_link_domains: Vec<String>,
     caps: CapsBody,
-    answers_soft: bool,
-    says_automatic: bool,
+    reply_to_likely_automatic: bool,
+    mark_auto_submitted: bool,
     metadata: BTreeMap<String, String>,
     /// Messages that arrived.
-    messages: u64,
+    message_count: u64,
     /// The place after its latest message, for `after`.
     cursor: String,
 }
@@ -199,7 +199,7 @@ pub(crate) struct InboxBody {
 impl InboxBody {
     pub(crate) fn of(app: &App, inbox: Inbox) -> Self {
         let about = inbox.settings;
-        let InboxSettings { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, .. } = about;
+        let InboxSettings { agent, name, expires_at, catch_all, allowed_link_domains, caps, .. } = about;
         Self {
             id: inbox.id.to_string(),
             address: inbox.address,
@@ -210,12 +210,12 @@ impl InboxBody {
             created_at: inbox.created_at.to_string(),
             expires_at: expires_at.map(|at| at.to_string()),
             catch_all,
-            link_domains,
+            allowed_link_domains,
             caps: CapsBody::from(caps.unwrap_or_default()),
-            answers_soft,
-            says_automatic: about.says_automatic,
+            reply_to_likely_automatic: about.reply_to_likely_automatic,
+            mark_auto_submitted: about.mark_auto_submitted,
             metadata: about.metadata,
-            messages: inbox.latest_seq,
+            message_count: inbox.latest_seq,
             cursor: app.engine.cursor(inbox.latest_seq).to_string(),
         }
     }
@@ -245,9 +245,9 @@ pub(crate) fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Probl
 
 fn check_domains(domains: &[String]) -> Result<(), Problem> {
     if domains.len() > MAX_LINK_DOMAINS {
-        return Err(invalid_field("link_domains", format!("holds more than {MAX_LINK_DOMAINS} domains")));
+        return Err(invalid_field("allowed_link_domains", format!("holds more than {MAX_LINK_DOMAINS} domains")));
     }
-    domains.iter().try_for_each(|domain| check_text("link_domains", domain))
+    domains.iter().try_for_each(|domain| check_text("allowed_link_domains", domain))
 }
 
 fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Problem> {
@@ -270,7 +270,7 @@ impl NewInboxBody {
             ("agent", self.agent.as_ref()),
             ("name", self.name.as_ref()),
         ])?;
-        check_domains(&self.link_domains)?;
+        check_domains(&self.allowed_link_domains)?;
         check_metadata(&self.metadata)?;
         if self.client_id.as_deref().is_some_and(str::is_empty) {
             return Err(invalid_field("client_id", "is empty"));
@@ -288,10 +288,10 @@ impl NewInboxBody {
                 name: self.name,
                 expires_at: None,
                 catch_all: self.catch_all,
-                link_domains: self.link_domains,
+                allowed_link_domains: self.allowed_link_domains,
                 caps: caps.map(|caps| caps.apply_to(ReplyCaps::default())),
-                answers_soft: self.answers_soft,
-                says_automatic: self.says_automatic,
+                reply_to_likely_automatic: self.reply_to_likely_automatic,
+                mark_auto_submitted: self.mark_auto_submitted,
                 metadata: self.metadata,
                 changed_at: None,
             },
@@ -312,7 +312,7 @@ pub(crate) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
 }
 
 /// Make an inbox.
-#[utoipa::path(post, path = "/v1/inboxes", tag = "inboxes", request_body = NewInboxBody,
+#[utoipa::path(post, path = "/v1/inboxes", operation_id = "create_inbox", tag = "inboxes", request_body = NewInboxBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Made", body = InboxBody),
         (status = 200, description = "Made before under this key or `client_id`", body = InboxBody),
@@ -326,7 +326,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 }
 
 /// List inboxes, newest first.
-#[utoipa::path(get, path = "/v1/inboxes", tag = "inboxes", params(PageQuery),
+#[utoipa::path(get, path = "/v1/inboxes", operation_id = "list_inboxes", tag = "inboxes", params(PageQuery),
     responses((status = 200, description = "A page", body = InboxPage)))]
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -337,7 +337,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 }
 
 /// Read one inbox, by its id or its address.
-#[utoipa::path(get, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/inboxes/{id}", operation_id = "read_inbox", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "The inbox", body = InboxBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -346,7 +346,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 }
 
 /// Change an inbox, or let it expire.
-#[utoipa::path(patch, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)), request_body = InboxPatchBody,
+#[utoipa::path(patch, path = "/v1/inboxes/{id}", operation_id = "update_inbox", tag = "inboxes", params(("id" = String, Path)), request_body = InboxPatchBody,
     responses((status = 200, description = "The inbox as it is now", body = InboxBody),
         (status = 409, description = "It changed since it was looked at, or its domain has another catch-all", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
@@ -358,12 +358,12 @@ pub(crate) async fn change(
     door.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &door, &id).await?;
     let body: InboxPatchBody = body.parse()?;
-    let InboxPatchBody { agent, name, ttl, catch_all, link_domains, metadata, rev, .. } = body;
+    let InboxPatchBody { agent, name, ttl, catch_all, allowed_link_domains, metadata, rev, .. } = body;
     check_texts(&[
         ("agent", agent.as_ref().and_then(Option::as_ref)),
         ("name", name.as_ref().and_then(Option::as_ref)),
     ])?;
-    link_domains.as_deref().map_or(Ok(()), check_domains)?;
+    allowed_link_domains.as_deref().map_or(Ok(()), check_domains)?;
     metadata.as_ref().map_or(Ok(()), check_metadata)?;
     let expires_at = match ttl {
         None => None,
@@ -371,15 +371,24 @@ pub(crate) async fn change(
         Some(Some(ttl)) => Some(Some(app.engine.now().plus(parse_duration_ms("ttl", &ttl, MAX_TTL_MS)?))),
     };
     let caps = body.caps.map(|caps| caps.map(CapsBody::validate).transpose()).transpose()?;
-    let InboxPatchBody { answers_soft, says_automatic, .. } = body;
-    let patch =
-        InboxPatch { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, says_automatic, metadata };
+    let InboxPatchBody { reply_to_likely_automatic, mark_auto_submitted, .. } = body;
+    let patch = InboxPatch {
+        agent,
+        name,
+        expires_at,
+        catch_all,
+        allowed_link_domains,
+        caps,
+        reply_to_likely_automatic,
+        mark_auto_submitted,
+        metadata,
+    };
     let inbox = app.engine.change_inbox(&door.caller, inbox.id, patch, rev).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
 
 /// Remove an inbox with everything in it. Its address stays taken.
-#[utoipa::path(delete, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/inboxes/{id}", operation_id = "delete_inbox", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = InboxBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
@@ -389,7 +398,7 @@ pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 }
 
 /// Give an inbox a new random address. The old one reaches nobody any more.
-#[utoipa::path(post, path = "/v1/inboxes/{id}/rotate", tag = "inboxes", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/inboxes/{id}/rotate", operation_id = "rotate_inbox_address", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The inbox as it is now", body = InboxBody),
         (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
@@ -464,7 +473,7 @@ pub(crate) struct WaitResultBody {
 }
 
 /// Wait for a message. Answers at once when a match is there already.
-#[utoipa::path(get, path = "/v1/inboxes/{id}/wait", tag = "inboxes", params(("id" = String, Path), WaitQuery),
+#[utoipa::path(get, path = "/v1/inboxes/{id}/wait", operation_id = "wait_for_message", tag = "inboxes", params(("id" = String, Path), WaitQuery),
     responses((status = 200, description = "It arrived", body = WaitResultBody), (status = 204, description = "None came in time"),
         (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn wait(
@@ -508,7 +517,7 @@ pub(crate) struct WatchBody {
     started_at: String,
     deadline: String,
     budget: u32,
-    spent: u32,
+    resends_used: u32,
     /// Whether only mail whose sender is authenticated counts.
     require_auth: bool,
     /// Only mail after this place counts.
@@ -524,7 +533,7 @@ impl WatchBody {
             started_at: watch.started_at.to_string(),
             deadline: watch.deadline.to_string(),
             budget: watch.resend_budget,
-            spent: watch.resends_used,
+            resends_used: watch.resends_used,
             require_auth: watch.require_auth,
             cursor: app.engine.cursor(watch.after_seq).to_string(),
         }
@@ -540,7 +549,7 @@ fn watch_id(text: &str) -> Result<WatchId, Problem> {
 }
 
 /// Begin a watch: one run of an agent that waits.
-#[utoipa::path(post, path = "/v1/inboxes/{id}/watches", tag = "inboxes", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/inboxes/{id}/watches", operation_id = "create_watch", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = NewWatchBody,
     responses((status = 201, description = "Begun", body = WatchBody), (status = 200, description = "Begun before under this key", body = WatchBody)))]
 pub(crate) async fn create_watch(
@@ -579,7 +588,7 @@ pub(crate) async fn create_watch(
 }
 
 /// Read one watch.
-#[utoipa::path(get, path = "/v1/watches/{id}", tag = "inboxes", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/watches/{id}", operation_id = "read_watch", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "The watch", body = WatchBody)))]
 pub(crate) async fn read_watch(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -588,7 +597,7 @@ pub(crate) async fn read_watch(State(app): State<App>, door: AuthedRequest, Path
 }
 
 /// Spend one of a watch's resends: ask here first, then ask for the mail again.
-#[utoipa::path(post, path = "/v1/watches/{id}/resend", tag = "inboxes", params(("id" = String, Path),
+#[utoipa::path(post, path = "/v1/watches/{id}/resend", operation_id = "spend_watch_resend", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "It may be asked for again", body = WatchBody),
         (status = 409, description = "The budget is spent, or the watch is over", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]

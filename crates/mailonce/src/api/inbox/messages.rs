@@ -95,8 +95,8 @@ fn attachment_body((n, handle): (usize, &AttachmentInfo)) -> AttachmentInfoBody 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AutomaticReasonBody {
     reason: String,
-    /// Nothing may override it.
-    hard: bool,
+    /// Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same.
+    overridable: bool,
 }
 
 /// A rule that matched.
@@ -147,7 +147,7 @@ pub(crate) struct MessageBody {
     cc: Vec<PartyBody>,
     reply_to: Vec<PartyBody>,
     /// Where an answer goes.
-    reply: ReplyTargetBody,
+    reply_target: ReplyTargetBody,
     /// The address it was sent to, plus tag and all.
     recipient: String,
     subject: String,
@@ -160,9 +160,9 @@ pub(crate) struct MessageBody {
     auth: AuthBody,
     automatic: Option<AutomaticReasonBody>,
     /// Why it counts as our own: `address loop_mark message_id`.
-    own: Option<String>,
+    own_reason: Option<String>,
     /// Emails that answered it or passed it on.
-    answers: Vec<String>,
+    replies: Vec<String>,
     /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     flags: Vec<&'static str>,
     labels: Vec<String>,
@@ -191,7 +191,7 @@ impl MessageBody {
             to: parties(&head.to),
             cc: parties(&head.cc),
             reply_to: parties(&head.reply_to),
-            reply: ReplyTargetBody::of(message),
+            reply_target: ReplyTargetBody::of(message),
             recipient: head.recipient.clone(),
             subject: head.subject.clone(),
             preview: head.preview.clone(),
@@ -199,9 +199,9 @@ impl MessageBody {
             received_at: message.received_at.to_string(),
             state: message.state.as_str(),
             auth: AuthBody::from(&head.auth),
-            automatic: head.automatic.clone().map(|(reason, hard)| AutomaticReasonBody { reason, hard }),
-            own: head.own.clone(),
-            answers: message.annotations.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
+            automatic: head.automatic.clone().map(|(reason, hard)| AutomaticReasonBody { reason, overridable: !hard }),
+            own_reason: head.own.clone(),
+            replies: message.annotations.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
             flags: head.flags.iter().map(|flag| flag.as_str()).collect(),
             labels: message.annotations.labels.clone(),
             folder: message.annotations.folder.clone(),
@@ -277,7 +277,7 @@ impl MessageListQuery {
 }
 
 /// List messages of an inbox, newest first; oldest first with `after`.
-#[utoipa::path(get, path = "/v1/inboxes/{id}/messages", tag = "messages", params(("id" = String, Path), MessageListQuery),
+#[utoipa::path(get, path = "/v1/inboxes/{id}/messages", operation_id = "list_messages", tag = "messages", params(("id" = String, Path), MessageListQuery),
     responses((status = 200, description = "A page", body = MessagePageBody),
         (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -357,11 +357,11 @@ pub(crate) struct RenderedMessageBody {
     /// What `min` took out, counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    removed: Option<serde_json::Value>,
+    removed_counts: Option<serde_json::Value>,
     /// Whether all of the mail was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<bool>,
-    injection: Vec<InjectionFlagBody>,
+    complete: Option<bool>,
+    injection_flags: Vec<InjectionFlagBody>,
     links: Vec<LinkBody>,
     artifacts: Vec<ArtifactBody>,
     /// What else it could hold; never given out.
@@ -378,9 +378,9 @@ impl RenderedMessageBody {
             text: None,
             html: None,
             headers: None,
-            removed: None,
-            whole: None,
-            injection: Vec::new(),
+            removed_counts: None,
+            complete: None,
+            injection_flags: Vec::new(),
             links: Vec::new(),
             artifacts: shown.artifacts.iter().map(|one| ArtifactBody::of(&door.caller, one)).collect(),
             candidates: shown.message.head.candidates.clone(),
@@ -393,10 +393,10 @@ impl RenderedMessageBody {
                 // A stranger's words stand between the fences and nowhere else.
                 body.message.preview.clear();
                 body.text = Some(view.text.clone());
-                body.removed = serde_json::to_value(view.removed).ok();
-                body.whole = Some(view.whole);
+                body.removed_counts = serde_json::to_value(view.removed).ok();
+                body.complete = Some(view.whole);
                 let flag = |(flag, count): &(Flag, usize)| (flag.as_str(), *count);
-                body.injection =
+                body.injection_flags =
                     view.flags.iter().map(flag).map(|(flag, count)| InjectionFlagBody { flag, count }).collect();
                 body.links = drawn(links);
             }
@@ -423,7 +423,7 @@ pub(crate) fn message_id(text: &str) -> Result<MessageId, Problem> {
 }
 
 /// Read a message: `min` for models, `plain`, or `full`.
-#[utoipa::path(get, path = "/v1/messages/{id}", tag = "messages", params(("id" = String, Path), ViewQuery),
+#[utoipa::path(get, path = "/v1/messages/{id}", operation_id = "read_message", tag = "messages", params(("id" = String, Path), ViewQuery),
     responses((status = 200, description = "The message", body = RenderedMessageBody)))]
 pub(crate) async fn read(
     State(app): State<App>,
@@ -444,7 +444,7 @@ pub(crate) async fn read(
 }
 
 /// A message as it travelled.
-#[utoipa::path(get, path = "/v1/messages/{id}/raw", tag = "messages", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/messages/{id}/raw", operation_id = "read_raw_message", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The bytes", content_type = "message/rfc822", body = Vec<u8>)))]
 pub(crate) async fn raw(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -480,7 +480,7 @@ impl FromRequestParts<App> for TwoPathParams {
 }
 
 /// The bytes of one attachment.
-#[utoipa::path(get, path = "/v1/messages/{id}/attachments/{n}", tag = "messages", params(("id" = String, Path), ("n" = usize, Path)),
+#[utoipa::path(get, path = "/v1/messages/{id}/attachments/{n}", operation_id = "read_attachment", tag = "messages", params(("id" = String, Path), ("n" = usize, Path)),
     responses((status = 200, description = "The bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn attachment(
     State(app): State<App>,
@@ -516,14 +516,14 @@ pub(crate) struct DeliveryBody {
     ip: Option<String>,
     size: u64,
     received_at: String,
-    attempts: u32,
+    attempt_count: u32,
     /// Why it made no message of its own.
     reason: Option<&'static str>,
     /// The delivery that it repeats.
     duplicate_of: Option<String>,
     message_id: Option<String>,
     /// What went wrong the last time.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl From<&Delivery> for DeliveryBody {
@@ -541,11 +541,11 @@ impl From<&Delivery> for DeliveryBody {
             ip: about.ip.map(|ip| ip.to_string()),
             size: about.size,
             received_at: delivery.received_at.to_string(),
-            attempts: delivery.attempts,
+            attempt_count: delivery.attempts,
             reason: delivery.suppressed.map(DeliverySuppression::as_str),
             duplicate_of: delivery.duplicate_of.map(|id| id.to_string()),
             message_id: delivery.message.map(|id| id.to_string()),
-            trouble: delivery.last_error.clone(),
+            last_error: delivery.last_error.clone(),
         }
     }
 }
@@ -598,7 +598,7 @@ impl DeliveriesQuery {
 }
 
 /// List arrivals, newest first: each repeat is there with its reason.
-#[utoipa::path(get, path = "/v1/deliveries", tag = "messages", params(DeliveriesQuery),
+#[utoipa::path(get, path = "/v1/deliveries", operation_id = "list_deliveries", tag = "messages", params(DeliveriesQuery),
     responses((status = 200, description = "A page", body = DeliveryPage)))]
 pub(crate) async fn deliveries(
     State(app): State<App>,
@@ -622,7 +622,7 @@ fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
 }
 
 /// Read one arrival.
-#[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "messages", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/deliveries/{id}", operation_id = "read_delivery", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery", body = DeliveryBody)))]
 pub(crate) async fn delivery(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -631,7 +631,7 @@ pub(crate) async fn delivery(State(app): State<App>, door: AuthedRequest, PathPa
 }
 
 /// Let a delivery that could not be read be tried again.
-#[utoipa::path(post, path = "/v1/deliveries/{id}/replay", tag = "messages", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/deliveries/{id}/replay", operation_id = "replay_delivery", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery as it is now", body = DeliveryBody),
         (status = 409, description = "It is not dead", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {

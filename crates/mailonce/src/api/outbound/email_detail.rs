@@ -3,7 +3,7 @@
 use mailonce_core::{
     address::NamedAddress,
     call_trace::CallTrace,
-    handoff::{Attempt, Evidence, Handoff, Outcome},
+    handoff::{Attempt, Evidence, EvidenceFinding, EvidenceSource, Handoff, Outcome, reply::AttemptPhase},
     time::Time,
 };
 use mailonce_engine::outbound::queries::EmailView;
@@ -104,7 +104,7 @@ impl EvidenceBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TimelineEntryBody {
     at: String,
-    what: String,
+    description: String,
 }
 
 /// An attachment, without its bytes.
@@ -206,23 +206,21 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     let email = &view.detail.email;
     let mut facts = vec![(email.head.created_at, format!("accepted{}", call_suffix(email.head.call.as_ref())))];
     if let Some(guard) = email.guard {
-        facts.push((email.head.created_at, format!("held by the guard {}", guard.as_str())));
+        facts.push((email.head.created_at, format!("held for a decision (guard {})", guard.as_str())));
     }
     view.detail.attempts.iter().for_each(|attempt| push_attempt_entries(attempt, &mut facts));
     for fact in &view.detail.evidence {
-        let what =
-            format!("handoff {}: {} says {}: {}", fact.handoff, fact.source.as_str(), fact.says.as_str(), fact.detail);
-        facts.push((fact.at, what));
+        facts.push((fact.at, describe_evidence(fact)));
     }
     for call in &view.detail.suppressed_calls {
         let (door, reason, name) = (call.channel.as_str(), call.reason.as_str(), call_suffix(call.call.as_ref()));
-        facts.push((call.at, format!("a repeat by {door} was suppressed: {reason}{name}")));
+        facts.push((call.at, format!("duplicate call via {door} suppressed ({reason}){name}")));
     }
     if let Some(at) = email.settled_at {
-        facts.push((at, format!("settled as {}", email.state().as_str())));
+        facts.push((at, format!("final state: {}", email.state().as_str())));
     }
     facts.sort_by_key(|(at, _)| *at);
-    facts.into_iter().map(|(at, what)| TimelineEntryBody { at: at.to_string(), what }).collect()
+    facts.into_iter().map(|(at, description)| TimelineEntryBody { at: at.to_string(), description }).collect()
 }
 
 /// What the caller calls a call, behind what the call did.
@@ -230,20 +228,50 @@ fn call_suffix(call: Option<&CallTrace>) -> String {
     call.and_then(|call| call.id.as_ref()).map(|id| format!(", call {id}")).unwrap_or_default()
 }
 
-/// An attempt is two facts: it began under a lease, and it was answered.
+/// An attempt is two entries: it started under a lease, and it ended.
 fn push_attempt_entries(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
     let about = &attempt.details;
     let name = format!("handoff {}, attempt {}", attempt.handoff, attempt.number);
-    let Some(phase) = about.phase else {
-        let outcome = attempt.outcome.map_or("on the wire", Outcome::as_str);
-        return facts.push((attempt.at, format!("{name}: {outcome}")));
+    let outcome = match attempt.outcome {
+        None => "still running",
+        Some(Outcome::Accepted) => "accepted by the next hop",
+        Some(Outcome::Deferred) => "not accepted yet, a retry may succeed",
+        Some(Outcome::Refused) => "refused by the next hop",
+        Some(Outcome::Unknown) => "outcome unknown",
     };
-    facts.push((attempt.at, format!("{name}: begun by {} under fence {}", about.transport, about.fence)));
-    let outcome = attempt.outcome.map_or("on the wire", Outcome::as_str);
-    let code = about.code.map(|code| format!(" {code}")).unwrap_or_default();
-    let ended = attempt.ended_at.unwrap_or(attempt.at);
-    facts.push((
-        ended,
-        format!("{name}: {outcome} at {}{code} {}", phase.as_str(), attempt.reply).trim_end().to_owned(),
-    ));
+    let Some(phase) = about.phase else { return facts.push((attempt.at, format!("{name}: {outcome}"))) };
+    facts.push((attempt.at, format!("{name}: started (transport {}, fence {})", about.transport, about.fence)));
+    let code = about.code.map(|code| format!("{code} ")).unwrap_or_default();
+    let reply = quoted(&format!("{code}{}", attempt.reply));
+    let step = if phase == AttemptPhase::Final { String::new() } else { format!(" at step {}", phase.as_str()) };
+    facts.push((attempt.ended_at.unwrap_or(attempt.at), format!("{name}: {outcome}{step}{reply}")));
+}
+
+/// What is known about a handoff besides the replies to its attempts.
+fn describe_evidence(fact: &Evidence) -> String {
+    use {EvidenceFinding as Finding, EvidenceSource as Source};
+    let detail = quoted(&fact.detail);
+    let what = match (fact.source, fact.says) {
+        (Source::Person, Finding::Again) => format!("resent by an operator{detail}"),
+        (Source::Person, Finding::Accepted) => format!("marked as sent by an operator{detail}"),
+        (Source::Person, Finding::Abandoned) => format!("abandoned by an operator{detail}"),
+        (Source::Policy, Finding::Again) => format!("resent, as the email's on_unknown asks{detail}"),
+        (Source::Window, Finding::Again) => "retried with the same key, which the next hop still remembers".to_owned(),
+        (Source::Crash, Finding::NotAccepted) => "the worker crashed before anything was sent".to_owned(),
+        (Source::Crash, _) => "the worker crashed while sending, so the outcome is unknown".to_owned(),
+        (Source::LookUp, Finding::Accepted) => format!("found at the provider{detail}"),
+        (Source::LookUp, Finding::NotFound) => format!("not found at the provider, which proves nothing{detail}"),
+        (Source::LookUp, Finding::Silent) => format!("the provider could not be asked{detail}"),
+        (Source::LateReply, says) => format!("late reply of the next hop: {}{detail}", says.as_str()),
+        (Source::ProviderEvent, says) => format!("the provider reports: {}{detail}", says.as_str()),
+        (Source::Bounce, says) => format!("bounce message received: {}{detail}", says.as_str()),
+        (source, says) => format!("{}: {}{detail}", source.as_str(), says.as_str()),
+    };
+    format!("handoff {}: {what}", fact.handoff)
+}
+
+/// ` ("text")`, or nothing.
+fn quoted(text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() { String::new() } else { format!(" (\"{text}\")") }
 }

@@ -67,7 +67,7 @@ fn with_replay_header(replayed: bool, first: StatusCode, body: impl IntoResponse
 /// Send an email once.
 ///
 /// The same key again answers with the same email, whatever became of it.
-#[utoipa::path(post, path = "/v1/emails", tag = "emails", request_body = SendBody,
+#[utoipa::path(post, path = "/v1/emails", operation_id = "send_email", tag = "emails", request_body = SendBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
@@ -128,7 +128,7 @@ fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
 /// Send up to 1,000 emails under one key.
 ///
 /// All items are checked before any is accepted; `x-batch-validation: permissive` accepts the good ones.
-#[utoipa::path(post, path = "/v1/emails/batch", tag = "emails", request_body = Vec<SendBody>,
+#[utoipa::path(post, path = "/v1/emails/batch", operation_id = "send_batch", tag = "emails", request_body = Vec<SendBody>,
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this batch"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
@@ -236,7 +236,7 @@ impl EmailListQuery {
 }
 
 /// List emails, newest first.
-#[utoipa::path(get, path = "/v1/emails", tag = "emails", params(EmailListQuery),
+#[utoipa::path(get, path = "/v1/emails", operation_id = "list_emails", tag = "emails", params(EmailListQuery),
     responses((status = 200, description = "A page", body = EmailPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -250,7 +250,7 @@ pub(crate) async fn list(
 }
 
 /// Read one email, with its envelopes, attempts, timeline and suppressed calls.
-#[utoipa::path(get, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/emails/{id}", operation_id = "read_email", tag = "emails", params(("id" = String, Path)),
     responses((status = 200, description = "The email", body = EmailDetailBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -268,7 +268,7 @@ pub(crate) struct RescheduleBody {
 }
 
 /// Move a scheduled email to another time.
-#[utoipa::path(patch, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
+#[utoipa::path(patch, path = "/v1/emails/{id}", operation_id = "reschedule_email", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
     responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn reschedule(
     State(app): State<App>,
@@ -293,7 +293,7 @@ pub(crate) async fn reschedule(
 pub(crate) struct EmptyBody {}
 
 /// Take an email back, if nothing can have left yet.
-#[utoipa::path(post, path = "/v1/emails/{id}/cancel", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
+#[utoipa::path(post, path = "/v1/emails/{id}/cancel", operation_id = "cancel_email", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(app): State<App>,
@@ -322,7 +322,7 @@ pub(crate) struct ResendBody {
 }
 
 /// Send an email again on purpose: version n+1 of version n, once.
-#[utoipa::path(post, path = "/v1/emails/{id}/resend", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
+#[utoipa::path(post, path = "/v1/emails/{id}/resend", operation_id = "resend_email", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
     responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Made before", body = SendReceiptBody),
         (status = 409, description = "Not now", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn resend(

@@ -36,7 +36,7 @@ pub(crate) struct KeyBody {
     /// The versioned hash of the email's meaning.
     digest: Option<String>,
     /// How often it was bound.
-    bind: u32,
+    bind_number: u32,
     ttl: Option<String>,
     /// When it is forgotten; null until the email is settled.
     expires_at: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) struct KeyBody {
     /// Calls answered with the email instead of making another.
     hits: u64,
     /// The latest 20, newest first.
-    calls: Vec<SuppressedCallBody>,
+    suppressed_calls: Vec<SuppressedCallBody>,
 }
 
 fn parse_key(text: &str) -> Result<Key, Problem> {
@@ -71,18 +71,18 @@ impl KeyBody {
             derivation: email.map(derivation),
             intent: email.and_then(|email| email.head.intent.as_ref()).map(|intent| serde_json::json!(intent)),
             digest: email.map(|email| email.digest.to_string()),
-            bind: view.bind_number,
+            bind_number: view.bind_number,
             ttl: email.map(|email| format_span(email.ttl.0)),
             expires_at: view.expires_at.map(|at| at.to_string()),
             forgotten_at: view.forgotten_at.map(|at| at.to_string()),
             hits: email.map_or(0, |email| email.suppressed),
-            calls: view.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
+            suppressed_calls: view.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
         }
     }
 }
 
 /// Inspect a key.
-#[utoipa::path(get, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
+#[utoipa::path(get, path = "/v1/keys/{key}", operation_id = "read_key", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody)))]
 pub(crate) async fn inspect(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
@@ -99,7 +99,7 @@ pub(crate) struct KeyPatchBody {
 }
 
 /// Give a key another memory.
-#[utoipa::path(patch, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)), request_body = KeyPatchBody,
+#[utoipa::path(patch, path = "/v1/keys/{key}", operation_id = "update_key", tag = "keys", params(("key" = String, Path)), request_body = KeyPatchBody,
     responses((status = 200, description = "The key", body = KeyBody)))]
 pub(crate) async fn extend(
     State(app): State<App>,
@@ -116,7 +116,7 @@ pub(crate) async fn extend(
 }
 
 /// Forget a key. The next call with it is a new wish.
-#[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
+#[utoipa::path(delete, path = "/v1/keys/{key}", operation_id = "forget_key", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email is not finished", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn forget(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;

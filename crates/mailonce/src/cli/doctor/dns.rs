@@ -1,14 +1,14 @@
-//! DNS: what sending domains must publish, what helps their mail, and where mail for inboxes goes.
+//! DNS: the records that sending domains need, and the MX records of inbox domains.
 
 use mailonce_core::ports::network::DnsResolver as _;
 use mailonce_engine::access::domains::{Domain, is_same_dns_value};
-use mailonce_transport::names::Resolver;
+use mailonce_transport::dns::Resolver;
 use serde_json::Value;
 
 use super::DoctorCheck;
 use crate::config::Config;
 
-/// A record that a sending domain wants to see published.
+/// A record that a sending domain needs.
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedRecord {
     /// `ownership`, `dkim`, `spf` or `dmarc`.
@@ -28,7 +28,7 @@ impl ExpectedRecord {
         domain.records.iter().map(one).collect()
     }
 
-    /// The records of a domain as the API tells them.
+    /// The records of a domain as the API returns them.
     pub(super) fn from_json(domain: &Value) -> Vec<Self> {
         let part = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
         let one = |record: &Value| Self {
@@ -40,23 +40,27 @@ impl ExpectedRecord {
     }
 }
 
-/// Looks all of it up. When nobody can be asked, that is said once.
-pub(super) async fn check_records(resolver: &Resolver, config: &Config, wanted: &[ExpectedRecord]) -> Vec<DoctorCheck> {
+/// Looks up every record. Stops at the first one if the resolver does not answer.
+pub(super) async fn check_records(
+    resolver: &Resolver,
+    config: &Config,
+    expected: &[ExpectedRecord],
+) -> Vec<DoctorCheck> {
     let inboxes = &config.smtp.domains;
-    if wanted.is_empty() && inboxes.is_empty() {
-        let found = "no domain is configured, so there is nothing to look up";
-        let next = "to send as yourself: POST /v1/domains; to receive: smtp.domains (docs/domains.md)";
+    if expected.is_empty() && inboxes.is_empty() {
+        let found = "no domain is configured";
+        let next = "to send from your domain: POST /v1/domains; to receive mail: smtp.domains (docs/domains.md)";
         return vec![DoctorCheck::ok("dns", found).with_next_step(next)];
     }
     let mut checks = Vec::new();
-    for record in wanted {
+    for record in expected {
         match resolver.lookup_txt(&record.name).await {
             Ok(found) => checks.push(check_record(record, &found)),
             Err(why) => return resolver_unavailable(checks, &why),
         }
     }
     for domain in inboxes {
-        match resolver.mx(domain).await {
+        match resolver.lookup_mx(domain).await {
             Ok(found) => checks.push(check_mx(domain, config.smtp.hostname(), &found)),
             Err(why) => return resolver_unavailable(checks, &why),
         }
@@ -65,8 +69,8 @@ pub(super) async fn check_records(resolver: &Resolver, config: &Config, wanted: 
 }
 
 fn resolver_unavailable(mut checks: Vec<DoctorCheck>, why: &str) -> Vec<DoctorCheck> {
-    let next = "look at /etc/resolv.conf, or name a resolver by --dns ADDR";
-    checks.push(DoctorCheck::warn("dns", format!("nobody could be asked: {why}"), next));
+    let next = "check /etc/resolv.conf, or pass a resolver with --dns ADDR";
+    checks.push(DoctorCheck::warn("dns", format!("the DNS resolver does not answer: {why}"), next));
     checks
 }
 
@@ -76,20 +80,24 @@ fn check_record(record: &ExpectedRecord, found: &[String]) -> DoctorCheck {
     let begins = |word: &str| found.iter().filter(|text| text.trim_start().to_lowercase().starts_with(word)).count();
     match purpose.as_str() {
         "spf" => match begins("v=spf1") {
-            0 => DoctorCheck::warn("spf", format!("{name} names no host that may send for it"), publish),
-            1 => DoctorCheck::ok("spf", format!("{name} has a policy")),
+            0 => DoctorCheck::warn(
+                "spf",
+                format!("{name} has no SPF record, so no server is authorized to send for it"),
+                publish,
+            ),
+            1 => DoctorCheck::ok("spf", format!("{name} has an SPF record")),
             many => {
-                let found = format!("{name} has {many} SPF records, which receivers count as none");
-                DoctorCheck::fail("spf", found, "make one record of them")
+                let found = format!("{name} has {many} SPF records, and receivers ignore more than one");
+                DoctorCheck::fail("spf", found, "merge them into one record")
             }
         },
         "dmarc" => match begins("v=dmarc1") {
             0 => DoctorCheck::warn(
                 "dmarc",
-                format!("{name} is missing: receivers are not told what to do with forgeries"),
+                format!("{name} is missing, so receivers have no policy for forged mail"),
                 publish,
             ),
-            _ => DoctorCheck::ok("dmarc", format!("{name} has a policy")),
+            _ => DoctorCheck::ok("dmarc", format!("{name} has a DMARC policy")),
         },
         _ => {
             let word = if purpose == "dkim" { "dkim" } else { "ownership" };
@@ -98,27 +106,27 @@ fn check_record(record: &ExpectedRecord, found: &[String]) -> DoctorCheck {
             } else if found.is_empty() {
                 DoctorCheck::fail(word, format!("{name} is missing"), publish)
             } else {
-                DoctorCheck::fail(word, format!("{name} says something else"), publish)
+                DoctorCheck::fail(word, format!("{name} has another value"), publish)
             }
         }
     }
 }
 
-/// Whether mail for a domain of inboxes comes here.
+/// Whether the MX of an inbox domain is this server.
 fn check_mx(domain: &str, host: &str, found: &[String]) -> DoctorCheck {
     let hosts: Vec<&str> = found.iter().filter_map(|record| record.split_once(' ')).map(|(_, host)| host).collect();
     let publish = format!("publish MX {domain} \"10 {host}\"");
     if hosts.iter().any(|known| known.trim_end_matches('.').eq_ignore_ascii_case(host)) {
-        return DoctorCheck::ok("mx", format!("mail for {domain} comes to {host}"));
+        return DoctorCheck::ok("mx", format!("mail for {domain} goes to {host}"));
     }
     if hosts.is_empty() {
-        return DoctorCheck::fail("mx", format!("mail for {domain} reaches nobody: it has no MX"), publish);
+        return DoctorCheck::fail("mx", format!("{domain} has no MX record, so it receives no mail"), publish);
     }
     let others = hosts.join(", ");
     DoctorCheck::warn(
         "mx",
         format!("mail for {domain} goes to {others}, not to {host}"),
-        format!("{publish}, unless they pass it on"),
+        format!("{publish}, unless those hosts forward it"),
     )
 }
 

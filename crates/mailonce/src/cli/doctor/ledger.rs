@@ -1,4 +1,4 @@
-//! The ledger: its schema and its durability. While a server has it, the server is asked.
+//! The ledger: its schema, durability and queue. While a server uses it, the server is asked.
 
 use mailonce_core::{handoff::lease::Backlog, installation::Health, time::Time};
 use mailonce_engine::{Engine, handoff::orphans::OrphanedTransport};
@@ -16,35 +16,40 @@ use crate::{
     engine_deps, wiring,
 };
 
-/// What was learnt of the ledger.
+/// What the checks of the ledger found.
 #[derive(Default)]
 pub(super) struct LedgerReport {
     pub(super) checks: Vec<DoctorCheck>,
-    /// The latest time that it knows.
+    /// The latest time that the ledger recorded.
     pub(super) latest_time: Option<Time>,
-    /// The records that sending domains want.
+    /// The DNS records that sending domains need.
     pub(super) expected_records: Vec<ExpectedRecord>,
 }
 
-/// Looks at the ledger itself, or asks whoever has it.
+/// Opens the ledger, or asks the server that uses it.
 pub(super) async fn inspect(config: &Config) -> LedgerReport {
-    let alone = |check| LedgerReport { checks: vec![check], ..LedgerReport::default() };
+    let only = |check| LedgerReport { checks: vec![check], ..LedgerReport::default() };
     let mut schema = None;
     if config.store == StoreLocation::Sqlite {
         match Sqlite::schema_version(&config.data) {
             Ok(Some(found)) if found > SCHEMA_VERSION => {
-                let found = format!("the ledger has schema {found}; this binary knows {SCHEMA_VERSION}");
-                return alone(DoctorCheck::fail("ledger", found, "run the newer mailonce that wrote it"));
+                let found =
+                    format!("the ledger has schema {found}, newer than the schema {SCHEMA_VERSION} of this binary");
+                return only(DoctorCheck::fail(
+                    "ledger",
+                    found,
+                    "run the version of mailonce that wrote it, or a newer one",
+                ));
             }
             Ok(Some(found)) if Sqlite::is_busy(&config.data) => return inspect_running_server(config, found).await,
             Ok(Some(found)) => schema = Some(found),
             Ok(None) => {
-                let next = "`mailonce dev` needs nothing; before `mailonce serve` run `mailonce keys create`";
-                return alone(DoctorCheck::ok("ledger", "none yet; the first start makes it").with_next_step(next));
+                let next = "run `mailonce dev`; or `mailonce api-keys create`, then `mailonce serve`";
+                return only(DoctorCheck::ok("ledger", "none yet; the first start creates it").with_next_step(next));
             }
             Err(error) => {
                 let next = "restore a backup into another --data, or move the file away";
-                return alone(DoctorCheck::fail("ledger", error.to_string(), next));
+                return only(DoctorCheck::fail("ledger", error.to_string(), next));
             }
         }
     }
@@ -54,11 +59,11 @@ pub(super) async fn inspect(config: &Config) -> LedgerReport {
             engine.store().close().await;
             ledger
         }
-        // What is wrong with the ways out is said of them.
+        // The check of the transports reports this error.
         Err(_) if engine_deps::engine_deps(config).is_err() => LedgerReport::default(),
         Err(error) => {
-            let next = "check the store's URL, that the database runs, and who may log in";
-            alone(DoctorCheck::fail("ledger", format!("{error:#}"), next))
+            let next = "check the URL of --store, that the database runs, and its credentials";
+            only(DoctorCheck::fail("ledger", format!("{error:#}"), next))
         }
     }
 }
@@ -66,7 +71,7 @@ pub(super) async fn inspect(config: &Config) -> LedgerReport {
 async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -> LedgerReport {
     let mut ledger = LedgerReport::default();
     match &config.store {
-        // Opening brought it up to date.
+        // Opening the ledger upgraded it.
         StoreLocation::Sqlite => ledger.checks.push(check_schema("sqlite", schema.map(|_| SCHEMA_VERSION))),
         StoreLocation::Postgres(url) => {
             let schema = Postgres::schema_version(url).await.ok().flatten();
@@ -76,39 +81,43 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
     match engine.store().health().await {
         Ok(health) => ledger.checks.extend(check_durability(&health)),
         Err(error) => {
-            let next = "mend what the sentence names: nothing can be accepted";
+            let next = "fix this first: the server cannot accept emails";
             ledger.checks.push(DoctorCheck::fail("ledger", error.to_string(), next));
         }
     }
     if let Err(error) = wiring::require_api_key(engine).await {
-        let next = "run `mailonce keys create`, with the same --data or --store";
-        ledger.checks.push(DoctorCheck::warn("keys", format!("{error:#}, so `serve` does not start"), next));
+        let next = "run `mailonce api-keys create` with the same --data or --store";
+        ledger.checks.push(DoctorCheck::warn(
+            "api-keys",
+            format!("{error:#}, so `mailonce serve` does not start"),
+            next,
+        ));
     }
     ledger.latest_time = engine.store().installation().await.ok().and_then(|install| install.last_heartbeat_at);
     match engine.all_domains().await {
         Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
-        Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "look at the ledger")),
+        Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "check the ledger")),
     }
-    let rests = if wiring::is_handoff_held(&config.data) {
-        Some("it was restored with --hold")
+    let paused = if wiring::is_handoff_held(&config.data) {
+        Some("paused since `restore --hold`")
     } else {
-        (!config.handoff).then_some("it is paused by the configuration")
+        (!config.handoff).then_some("paused by the configuration")
     };
     match engine.store().backlog().await {
-        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.now()).check(rests)),
-        Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "look at the ledger")),
+        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.now()).check(paused)),
+        Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }
     match engine.missing_transports().await {
         Ok(missing) => ledger.checks.extend(missing.iter().map(check_orphaned_transport)),
-        Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "look at the ledger")),
+        Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }
     ledger
 }
 
-/// Mail waits for a transport that nobody has.
+/// Mail is queued for a transport that no server has.
 fn check_orphaned_transport(missing: &OrphanedTransport) -> DoctorCheck {
     let OrphanedTransport { name, waiting, unknown } = missing;
-    let found = format!("no node has the transport `{name}`: {waiting} handoffs wait for it, {unknown} are unknown");
+    let found = format!("no server has the transport `{name}`: {waiting} handoffs queued for it, {unknown} unknown");
     DoctorCheck::warn("transport", found, reroute_hint(name))
 }
 
@@ -121,16 +130,16 @@ fn check_schema(engine: &str, schema: Option<i64>) -> DoctorCheck {
     DoctorCheck::ok("ledger", format!("{engine}{schema}"))
 }
 
-/// What waits to be handed over.
+/// The queue of handoffs.
 #[derive(Debug, Default, PartialEq)]
 struct QueueBacklog {
     count: u64,
     unknown: u64,
-    /// For how long the first of them is due, in seconds.
+    /// How long the oldest one is due, in seconds.
     oldest_s: u64,
 }
 
-/// Mail that is due for longer wants a look.
+/// Mail that is due for longer is a warning, in seconds.
 const MAX_QUEUE_AGE_S: u64 = 300;
 
 impl QueueBacklog {
@@ -140,70 +149,72 @@ impl QueueBacklog {
         Self { count, unknown: backlog.unknown, oldest_s: due.unsigned_abs() / 1_000 }
     }
 
-    /// The same out of the figures of a running server.
-    fn from_metrics(figures: &str) -> Self {
+    /// Reads the queue from the metrics of a running server.
+    fn from_metrics(metrics: &str) -> Self {
         let sum = |name: &str| -> f64 {
             let value = |line: &str| line.rsplit(' ').next().and_then(|text| text.parse::<f64>().ok());
-            let named = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
-            figures.lines().filter(named).filter_map(value).sum()
+            let is_named = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+            metrics.lines().filter(is_named).filter_map(value).sum()
         };
         Self {
-            count: sum("mailonce_outbox_depth") as u64,
+            count: sum("mailonce_handoff_queue_depth") as u64,
             unknown: sum("mailonce_handoff_unknown") as u64,
-            oldest_s: sum("mailonce_outbox_oldest_seconds") as u64,
+            oldest_s: sum("mailonce_handoff_queue_oldest_seconds") as u64,
         }
     }
 
-    fn check(&self, rests: Option<&str>) -> DoctorCheck {
-        let waits = match self.count {
-            0 => "nothing waits".to_owned(),
-            count if self.oldest_s == 0 => format!("{count} wait"),
-            count => format!("{count} wait, the oldest for {} s", self.oldest_s),
+    /// `paused` is the reason why nothing is sent.
+    fn check(&self, paused: Option<&str>) -> DoctorCheck {
+        let queue = match self.count {
+            0 => "queue empty".to_owned(),
+            count if self.oldest_s == 0 => format!("{count} queued"),
+            count => format!("{count} queued, the oldest for {} s", self.oldest_s),
         };
-        let found = match self.unknown {
-            0 => waits,
-            unknown => format!("{waits}; {unknown} unknown"),
+        let unknown = match self.unknown {
+            0 => String::new(),
+            unknown => format!(", {unknown} with an unknown outcome"),
         };
-        match rests {
-            Some(why) => {
-                let next = "look at `mailonce emails list --state queued`, then `mailonce resume`";
-                DoctorCheck::warn("hand-off", format!("{why}, so nothing is handed over; {found}"), next)
+        let finding = format!("{}, {queue}{unknown}", paused.unwrap_or("running"));
+        match paused {
+            Some(_) => {
+                let next = "look at `mailonce emails list --state queued`, then run `mailonce resume`";
+                DoctorCheck::warn("hand-off", finding, next)
             }
             None if self.unknown > 0 => {
                 let next = "`mailonce emails list --state unknown`, then `mailonce emails resolve ID --as …`";
-                DoctorCheck::warn("hand-off", found, next)
+                DoctorCheck::warn("hand-off", finding, next)
             }
             None if self.oldest_s > MAX_QUEUE_AGE_S => {
-                let next = "see what the transport says below, and `mailonce emails list --state queued`";
-                DoctorCheck::warn("hand-off", found, next)
+                let next = "see the check `transport` below, and `mailonce emails list --state queued`";
+                DoctorCheck::warn("hand-off", finding, next)
             }
-            None => DoctorCheck::ok("hand-off", format!("goes on; {found}")),
+            None => DoctorCheck::ok("hand-off", finding),
         }
     }
 }
 
-/// One check for each thing that the store says of itself.
+/// The durability of the store: one check, or one for each setting that loses data.
 fn check_durability(health: &Health) -> Vec<DoctorCheck> {
     if !health.degraded {
         return vec![DoctorCheck::ok("durability", format!("{}: {}", health.engine, health.notes.join("; ")))];
     }
-    let mend = |note: &String| {
+    let fix = |note: &String| {
         let next = if note.contains("full_page_writes") {
-            "full_page_writes = on in postgresql.conf, then reload"
+            "set full_page_writes = on in postgresql.conf, then reload it"
         } else if note.contains("fsync") {
-            "fsync = on in postgresql.conf, then restart the database"
+            "set fsync = on in postgresql.conf, then restart the database"
         } else if note.contains("replica") {
-            "name them in synchronous_standby_names, or never fail over to them"
+            "list it in synchronous_standby_names, or never fail over to it"
         } else {
-            "give the database its durable settings back"
+            "restore the durable settings of the database"
         };
         DoctorCheck::fail("durability", note.clone(), next)
     };
-    // The first says what it is.
-    health.notes.iter().skip(1).map(mend).collect()
+    // The first note is the version of the database.
+    health.notes.iter().skip(1).map(fix).collect()
 }
 
-/// A running server knows how it is. It is found as client verbs find it, with the data directory that was named.
+/// Asks the running server, which is found as client verbs find it.
 async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
     let ca_file = env("MAILONCE_CA_FILE").map(Into::into);
     let dev = dev_reach(&config.data);
@@ -213,43 +224,43 @@ async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
         data: config.data.clone(),
         ca_file,
     };
-    let named = reach.url.clone().unwrap_or_else(|| config.url());
-    let reach = ServerArgs { url: Some(named.clone()), api_key: Some(reach.api_key.unwrap_or_default()), ..reach };
+    let url = reach.url.clone().unwrap_or_else(|| config.url());
+    let reach = ServerArgs { url: Some(url.clone()), api_key: Some(reach.api_key.unwrap_or_default()), ..reach };
     let mut ledger = LedgerReport::default();
-    let asked = async { CliClient::find(&reach)?.get("/readyz").await };
-    match asked.await {
+    let readiness = async { CliClient::find(&reach)?.get("/readyz").await };
+    match readiness.await {
         Ok(ready) => {
             ledger.checks.push(check_schema("sqlite", Some(schema)));
-            ledger.checks.extend(ready_checks(&named, &ready));
-            let paused = notes(&ready).any(|note| note.contains("paused")).then_some("it is paused");
+            ledger.checks.extend(ready_checks(&url, &ready));
+            let paused = notes(&ready).any(|note| note.contains("paused")).then_some("paused");
             ledger.checks.push(match fetch_metrics(&reach).await {
-                Ok(figures) => QueueBacklog::from_metrics(&figures).check(paused),
-                Err(error) => DoctorCheck::warn("hand-off", format!("{error:#}"), "look at the server's log"),
+                Ok(metrics) => QueueBacklog::from_metrics(&metrics).check(paused),
+                Err(error) => DoctorCheck::warn("hand-off", format!("{error:#}"), "read the log of the server"),
             });
         }
         Err(error) => {
-            let found = format!("a running mailonce has it, and {named} does not answer as ready: {error:#}");
-            let next = "set MAILONCE_URL to where it listens, or look at its log";
+            let found = format!("a server uses the ledger, but {url} does not report ready: {error:#}");
+            let next = "set MAILONCE_URL to its address, or read its log";
             ledger.checks.push(DoctorCheck::warn("server", found.replace('\n', ""), next));
             return ledger;
         }
     }
-    let asked = async { CliClient::find(&reach)?.get("/v1/domains?limit=100").await };
-    match asked.await {
+    let domains = async { CliClient::find(&reach)?.get("/v1/domains?limit=100").await };
+    match domains.await {
         Ok(page) => {
             ledger.expected_records =
                 page["data"].as_array().into_iter().flatten().flat_map(ExpectedRecord::from_json).collect()
         }
         Err(_) => ledger.checks.push(DoctorCheck::warn(
             "domains",
-            "the running server does not tell us its sending domains",
-            "set MAILONCE_API_KEY to a key with the scope admin, or stop it first",
+            "the running server does not show its sending domains",
+            "set MAILONCE_API_KEY to an API key with the scope admin",
         )),
     }
     ledger
 }
 
-/// What a running server counts.
+/// The metrics of a running server.
 async fn fetch_metrics(reach: &ServerArgs) -> anyhow::Result<String> {
     let call =
         Call { method: hyper::Method::GET, path: "/metrics".into(), headers: Vec::new(), body: Vec::new().into() };
@@ -258,26 +269,26 @@ async fn fetch_metrics(reach: &ServerArgs) -> anyhow::Result<String> {
 }
 
 fn notes(ready: &Value) -> impl Iterator<Item = &str> {
-    ready["notes"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    ready["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Where a running `dev` of this directory is, and its key.
+/// The URL and API key of a `dev` that runs on this data directory.
 fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
     crate::cli::client::read_dev_file(data).map_or((None, None), |dev| (Some(dev.url), Some(dev.api_key)))
 }
 
 fn ready_checks(url: &str, ready: &Value) -> Vec<DoctorCheck> {
-    let mut checks = vec![DoctorCheck::ok("server", format!("runs at {url} and can commit"))];
+    let mut checks = vec![DoctorCheck::ok("server", format!("running at {url}, ready"))];
     for note in notes(ready).filter(|note| !note.contains("paused")) {
         checks.push(if note.contains("ahead of the database") || note.contains("behind the database") {
-            DoctorCheck::fail("clock", note, "let a time service keep the clocks of both machines")
+            DoctorCheck::fail("clock", note, "synchronize the clocks of both machines with NTP")
         } else if note.contains("clock") {
-            DoctorCheck::warn("clock", note, "let a time service keep the machine's clock, or POST /v1/clock/confirm")
+            DoctorCheck::warn("clock", note, "synchronize the clock with NTP, or confirm it: POST /v1/clock/confirm")
         } else if let Some(name) = missing_transport(note) {
             let found = note.split_once("; ").map_or(note, |(found, _)| found);
             DoctorCheck::warn("transport", found, reroute_hint(name))
         } else if note.contains("lose") || note.contains("lost") || note.contains("damage") {
-            DoctorCheck::fail("durability", note, "give the database its durable settings back")
+            DoctorCheck::fail("durability", note, "restore the durable settings of the database")
         } else {
             DoctorCheck::ok("durability", note)
         });
@@ -285,7 +296,7 @@ fn ready_checks(url: &str, ready: &Value) -> Vec<DoctorCheck> {
     checks
 }
 
-/// The transport that a note of `/readyz` calls missing.
+/// The transport that a warning of `/readyz` calls missing.
 fn missing_transport(note: &str) -> Option<&str> {
     note.strip_prefix("no node has the transport `")?.split('`').next()
 }
@@ -297,10 +308,10 @@ mod tests {
     #[test]
     fn a_transport_that_a_running_server_misses_is_a_warning_with_what_to_do() {
         let note = "no node has the transport `lost`: 3 handoffs wait for it, 1 are unknown; configure it again";
-        let told = ready_checks("http://x", &serde_json::json!({ "notes": [note] }));
-        assert_eq!((told[1].name, told[1].level), ("transport", super::super::CheckLevel::Warn));
+        let checks = ready_checks("http://x", &serde_json::json!({ "warnings": [note] }));
+        assert_eq!((checks[1].name, checks[1].level), ("transport", super::super::CheckLevel::Warn));
         assert!(
-            told[1].finding.ends_with("1 are unknown") && told[1].next_step.contains("/v1/transports/lost/reroute")
+            checks[1].finding.ends_with("1 are unknown") && checks[1].next_step.contains("/v1/transports/lost/reroute")
         );
     }
 
@@ -308,9 +319,9 @@ mod tests {
     fn every_way_to_lose_what_was_acknowledged_fails_with_what_to_set() {
         let notes = ["PostgreSQL 17", "fsync is off", "full_page_writes is off", "a replica is asynchronous"];
         let health = Health { engine: "postgres", degraded: true, notes: notes.map(str::to_owned).to_vec() };
-        let told = check_durability(&health);
-        assert_eq!(told.len(), 3);
-        for (check, next) in told.iter().zip(["fsync = on", "full_page_writes = on", "synchronous_standby_names"]) {
+        let checks = check_durability(&health);
+        assert_eq!(checks.len(), 3);
+        for (check, next) in checks.iter().zip(["fsync = on", "full_page_writes = on", "synchronous_standby_names"]) {
             assert!(check.level == super::super::CheckLevel::Fail && check.next_step.contains(next), "{check:?}");
         }
         let well = Health { degraded: false, ..health };
@@ -319,20 +330,20 @@ mod tests {
 
     #[test]
     fn what_waits_is_read_out_of_figures_and_told_with_the_next_step() {
-        let figures = "# HELP mailonce_outbox_depth x\nmailonce_outbox_depth{transport=\"a\"} 2\n\
-                       mailonce_outbox_depth{transport=\"b\"} 3\nmailonce_outbox_oldest_seconds 4.5\n\
+        let metrics = "# HELP mailonce_handoff_queue_depth x\nmailonce_handoff_queue_depth{transport=\"a\"} 2\n\
+                       mailonce_handoff_queue_depth{transport=\"b\"} 3\nmailonce_handoff_queue_oldest_seconds 4.5\n\
                        mailonce_handoff_unknown 1\nmailonce_handoff_unknown_total 9\n";
-        let waiting = QueueBacklog::from_metrics(figures);
+        let waiting = QueueBacklog::from_metrics(metrics);
         assert_eq!(waiting, QueueBacklog { count: 5, unknown: 1, oldest_s: 4 });
-        let told = waiting.check(None);
+        let check = waiting.check(None);
         assert_eq!(
-            (told.level, told.finding.as_str()),
-            (super::super::CheckLevel::Warn, "5 wait, the oldest for 4 s; 1 unknown")
+            (check.level, check.finding.as_str()),
+            (super::super::CheckLevel::Warn, "running, 5 queued, the oldest for 4 s, 1 with an unknown outcome")
         );
-        assert!(told.next_step.contains("emails resolve"));
+        assert!(check.next_step.contains("emails resolve"));
         let old = QueueBacklog { count: 1, unknown: 0, oldest_s: MAX_QUEUE_AGE_S + 1 };
         assert_eq!(old.check(None).level, super::super::CheckLevel::Warn);
-        assert_eq!(QueueBacklog::default().check(None).finding, "goes on; nothing waits");
-        assert!(QueueBacklog::default().check(Some("it is paused")).next_step.contains("mailonce resume"));
+        assert_eq!(QueueBacklog::default().check(None).finding, "running, queue empty");
+        assert!(QueueBacklog::default().check(Some("paused")).next_step.contains("mailonce resume"));
     }
 }

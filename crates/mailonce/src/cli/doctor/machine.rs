@@ -1,4 +1,4 @@
-//! Files and who may read them, the disk, and the clock.
+//! File permissions, the disk and the clock.
 
 use mailonce_core::time::Time;
 use std::{
@@ -10,18 +10,18 @@ use std::{
 use super::DoctorCheck;
 use crate::{config::Config, secrets::KekSource};
 
-/// How far the clock may be behind the ledger, and how long the ledger may have been away, in milliseconds. As the
-/// engine has it.
+/// How far the clock may be behind the ledger, and how long the ledger may have been unused, in milliseconds. The same
+/// values as in the engine.
 const MAX_CLOCK_LAG_MS: i64 = 30_000;
 const MAX_OFFLINE_MS: i64 = 24 * 3_600_000;
-/// The middle of November 2026: a clock before it is certainly wrong.
+/// The middle of November 2026. A clock before it is wrong.
 const EARLIEST_VALID_TIME_MS: i64 = 1_794_700_800_000;
-/// Free room below which accepts are at risk, in MiB.
+/// With less free space, the server may soon be unable to accept, in MiB.
 const MIN_FREE_MIB: u64 = 1_024;
-/// Files below which it is the same.
+/// With fewer free inodes likewise.
 const MIN_FREE_INODES: u64 = 1_000;
 
-/// Everybody's mail and all secrets: only their owner should read them.
+/// Whether only the owner can read mail and secrets.
 pub(super) fn check_permissions(config: &Config, file: Option<&Path>) -> DoctorCheck {
     let data = &config.data;
     let kept =
@@ -30,7 +30,7 @@ pub(super) fn check_permissions(config: &Config, file: Option<&Path>) -> DoctorC
         kept.iter().filter(|path| is_readable_by_others(path)).map(|path| path.display().to_string()).collect();
     if !open.is_empty() {
         let names = open.join(" ");
-        return DoctorCheck::fail("permissions", format!("others can read {names}"), format!("chmod 600 {names}"));
+        return DoctorCheck::fail("permissions", format!("other users can read {names}"), format!("chmod 600 {names}"));
     }
     let secrets: Vec<String> = secret_files(config, file)
         .into_iter()
@@ -41,30 +41,37 @@ pub(super) fn check_permissions(config: &Config, file: Option<&Path>) -> DoctorC
         let names = secrets.join(" ");
         return DoctorCheck::warn(
             "permissions",
-            format!("others can read the secrets in {names}"),
+            format!("other users can read the secrets in {names}"),
             format!("chmod 600 {names}"),
         );
     }
     if is_readable_by_others(data) {
-        let place = data.display();
-        return DoctorCheck::warn("permissions", format!("others can look into {place}"), format!("chmod 700 {place}"));
+        let folder = data.display();
+        return DoctorCheck::warn(
+            "permissions",
+            format!("other users can list {folder}"),
+            format!("chmod 700 {folder}"),
+        );
     }
-    DoctorCheck::ok("permissions", "only you can read the data and the secrets")
+    DoctorCheck::ok("permissions", "only you can read the data and secrets")
 }
 
 fn is_readable_by_others(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o077 != 0)
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
 }
 
-/// Files that hold credentials: those that are named for it, and the configuration where it has some itself.
+/// Files with credentials: those that the configuration names, and the configuration if it contains some.
 fn secret_files(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut inline = false;
-    for way in &config.transports {
+    for transport in &config.transports {
         files.extend(
-            [&way.password_file, &way.api_key_file, &way.secret_access_key_file].into_iter().flatten().cloned(),
+            [&transport.password_file, &transport.api_key_file, &transport.secret_access_key_file]
+                .into_iter()
+                .flatten()
+                .cloned(),
         );
-        inline |= way.password.is_some() || way.api_key.is_some() || way.secret_access_key.is_some();
+        inline |= transport.password.is_some() || transport.api_key.is_some() || transport.secret_access_key.is_some();
     }
     let listeners = [&config.http_options.tls_files, &config.smtp.tls_files];
     files.extend(listeners.into_iter().flatten().map(|(_, key)| key.clone()));
@@ -78,32 +85,33 @@ fn secret_files(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
 }
 
 pub(super) fn check_disk(data: &Path) -> DoctorCheck {
-    let place =
-        data.ancestors().find(|place| place.exists() && !place.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if let Some(kind) = network_file_system(place) {
-        let found = format!("{} is on {kind}, whose locks and syncs a ledger cannot rely on", data.display());
-        return DoctorCheck::fail("disk", found, "put --data on a local disk, or use PostgreSQL by --store");
+    let folder =
+        data.ancestors().find(|folder| folder.exists() && !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Some(kind) = network_file_system(folder) {
+        let found =
+            format!("{} is on {kind}, whose locks and fsync are not reliable enough for SQLite", data.display());
+        return DoctorCheck::fail("disk", found, "put --data on a local disk, or use PostgreSQL with --store");
     }
-    let Ok(about) = rustix::fs::statvfs(place) else {
+    let Ok(stat) = rustix::fs::statvfs(folder) else {
         return DoctorCheck::warn(
             "disk",
-            format!("{} does not say how much room it has", place.display()),
-            "look with `df`",
+            format!("the free space of {} is unknown", folder.display()),
+            "check it with `df`",
         );
     };
-    let free = about.f_bavail * about.f_frsize / (1024 * 1024);
-    check_free_space(free, (about.f_files > 0).then_some(about.f_favail))
+    let free = stat.f_bavail * stat.f_frsize / (1024 * 1024);
+    check_free_space(free, (stat.f_files > 0).then_some(stat.f_favail))
 }
 
-/// Free room in MiB, and files that can still be made where they are counted.
+/// Free space in MiB, and free inodes if the file system counts them.
 fn check_free_space(free: u64, files: Option<u64>) -> DoctorCheck {
     let found = if free < 10 * 1024 { format!("{free} MiB free") } else { format!("{} GiB free", free / 1024) };
     if free < MIN_FREE_MIB {
-        return DoctorCheck::fail("disk", found, "make room: below 1 GiB accepts will soon answer 503");
+        return DoctorCheck::fail("disk", found, "free some space: on a full disk the server answers 503");
     }
     match files {
         Some(left) if left < MIN_FREE_INODES => {
-            DoctorCheck::fail("disk", format!("{left} files can still be made"), "remove files: inodes run out")
+            DoctorCheck::fail("disk", format!("{left} inodes free"), "remove files, the disk runs out of inodes")
         }
         _ => DoctorCheck::ok("disk", found),
     }
@@ -111,8 +119,8 @@ fn check_free_space(free: u64, files: Option<u64>) -> DoctorCheck {
 
 /// The name of a file system that lies on another machine.
 #[cfg(target_os = "linux")]
-fn network_file_system(place: &Path) -> Option<&'static str> {
-    let kind = rustix::fs::statfs(place).ok()?.f_type as u64 & 0xffff_ffff;
+fn network_file_system(folder: &Path) -> Option<&'static str> {
+    let kind = rustix::fs::statfs(folder).ok()?.f_type as u64 & 0xffff_ffff;
     [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x0102_1997, "9P")]
         .into_iter()
         .find_map(|(magic, name)| (magic == kind).then_some(name))
@@ -123,37 +131,41 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// The clock, against what the ledger last knew and what keeps it right.
-pub(super) fn check_clock(seen_at: Option<Time>, offline: bool) -> DoctorCheck {
+/// Compares the clock with the latest time in the ledger, and checks that it is synchronized.
+pub(super) fn check_clock(latest_time: Option<Time>, offline: bool) -> DoctorCheck {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let wall = crate::cli::printer::format_time(&Time(now).to_string());
-    let kept = (!offline).then(crate::wall_clock::is_kernel_clock_synchronized);
-    compare_clocks(now, seen_at.map(|Time(ms)| ms), &wall, kept)
+    let synchronized = (!offline).then(crate::wall_clock::is_kernel_clock_synchronized);
+    compare_clocks(now, latest_time.map(|Time(ms)| ms), &wall, synchronized)
 }
 
-fn compare_clocks(now: i64, seen_at: Option<i64>, wall: &str, kept: Option<bool>) -> DoctorCheck {
+fn compare_clocks(now: i64, latest_time: Option<i64>, wall: &str, synchronized: Option<bool>) -> DoctorCheck {
     if now < EARLIEST_VALID_TIME_MS {
-        return DoctorCheck::fail("clock", format!("it shows {wall}, which is long past"), "set it, by NTP at best");
+        return DoctorCheck::fail(
+            "clock",
+            format!("the clock shows {wall}, which is in the past"),
+            "set the clock, preferably with NTP",
+        );
     }
-    match seen_at {
-        Some(seen) if now < seen - MAX_CLOCK_LAG_MS => {
-            let found = format!("it is {} s behind the ledger's own time", (seen - now) / 1_000);
+    match latest_time {
+        Some(latest) if now < latest - MAX_CLOCK_LAG_MS => {
+            let found = format!("the clock is {} s behind the latest time in the ledger", (latest - now) / 1_000);
             DoctorCheck::fail(
                 "clock",
                 found,
-                "set it; time-bound work rests until then, or until POST /v1/clock/confirm",
+                "set the clock; scheduled work waits until then, or until POST /v1/clock/confirm",
             )
         }
-        Some(seen) if now > seen + MAX_OFFLINE_MS => {
-            let found = format!("the ledger was last used {} h ago", (now - seen) / 3_600_000);
+        Some(latest) if now > latest + MAX_OFFLINE_MS => {
+            let found = format!("the ledger was last used {} h ago", (now - latest) / 3_600_000);
             let next =
-                "after the start, confirm the clock by POST /v1/clock/confirm: until then nothing scheduled goes";
+                "after the start, confirm the clock with POST /v1/clock/confirm; scheduled emails wait until then";
             DoctorCheck::warn("clock", found, next)
         }
-        _ if kept == Some(false) => DoctorCheck::warn(
+        _ if synchronized == Some(false) => DoctorCheck::warn(
             "clock",
-            format!("{wall}, but nobody keeps it right"),
-            "let systemd-timesyncd or chrony set it",
+            format!("{wall}, but the clock is not synchronized"),
+            "synchronize it with systemd-timesyncd or chrony",
         ),
         _ => DoctorCheck::ok("clock", wall),
     }
@@ -168,7 +180,7 @@ mod tests {
         assert_eq!(check_free_space(MIN_FREE_MIB, Some(MIN_FREE_INODES)).level, CheckLevel::Ok);
         assert_eq!(check_free_space(MIN_FREE_MIB, None).level, CheckLevel::Ok);
         let full = check_free_space(MIN_FREE_MIB - 1, Some(MIN_FREE_INODES));
-        assert!(full.level == CheckLevel::Fail && full.next_step.contains("make room"), "{full:?}");
+        assert!(full.level == CheckLevel::Fail && full.next_step.contains("free some space"), "{full:?}");
         let crowded = check_free_space(1 << 20, Some(MIN_FREE_INODES - 1));
         assert!(crowded.level == CheckLevel::Fail && crowded.next_step.contains("inodes"), "{crowded:?}");
     }

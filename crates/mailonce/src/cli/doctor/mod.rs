@@ -1,12 +1,12 @@
-//! `doctor`: looks at what there is and says what to mend.
+//! `doctor`: checks an installation and prints the next step for each problem.
 //!
-//! | file | looks at |
+//! | file | checks |
 //! |---|---|
 //! | `machine` | files and their modes, the disk, the clock |
-//! | `ledger` | the schema and its durability, or the server that has it |
+//! | `ledger` | schema, durability and queue, or the server that uses the ledger |
 //! | `secrets` | the key that encrypts the ledger's secrets |
-//! | `ways` | transports, as far as their log-in |
-//! | `names` | the DNS records of domains that send and receive |
+//! | `transports` | transports, up to the login |
+//! | `dns` | the DNS records of domains that send and receive |
 
 mod dns;
 mod ledger;
@@ -15,7 +15,7 @@ mod secrets;
 mod transports;
 
 use clap::Args;
-use mailonce_transport::names::Resolver;
+use mailonce_transport::dns::Resolver;
 use serde_json::json;
 use std::{net::SocketAddr, process::ExitCode};
 
@@ -23,20 +23,20 @@ use super::{exit, load_config, table::wrap};
 use crate::cli::printer::Printer;
 use crate::config::{Config, Flags};
 
-/// What is looked at, and whom that asks.
+/// Options of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     flags: Flags,
-    /// Ask this resolver for DNS records instead of the machine's own
+    /// DNS resolver to ask instead of the system's
     #[arg(long, value_name = "ADDR")]
     dns: Option<SocketAddr>,
-    /// Dial no transport, look up no record, and ask nobody who keeps the clock
+    /// Skip the checks that need the network: transports, DNS and clock synchronization
     #[arg(long)]
     offline: bool,
 }
 
-/// How a thing is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CheckLevel {
     Ok,
@@ -54,28 +54,28 @@ impl CheckLevel {
     }
 }
 
-/// One thing that was looked at.
+/// A check and its result.
 #[derive(Debug)]
 struct DoctorCheck {
     name: &'static str,
     level: CheckLevel,
     /// One sentence.
     finding: String,
-    /// The next step. Also where all is well and more could be had.
+    /// The next step. Also set for an `ok` that can be improved.
     next_step: String,
 }
 
 impl DoctorCheck {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, level: CheckLevel::Ok, finding: found.into(), next_step: String::new() }
+    fn ok(name: &'static str, finding: impl Into<String>) -> Self {
+        Self { name, level: CheckLevel::Ok, finding: finding.into(), next_step: String::new() }
     }
 
-    fn warn(name: &'static str, found: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, level: CheckLevel::Warn, finding: found.into(), next_step: next.into() }
+    fn warn(name: &'static str, finding: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { name, level: CheckLevel::Warn, finding: finding.into(), next_step: next.into() }
     }
 
-    fn fail(name: &'static str, found: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, level: CheckLevel::Fail, finding: found.into(), next_step: next.into() }
+    fn fail(name: &'static str, finding: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { name, level: CheckLevel::Fail, finding: finding.into(), next_step: next.into() }
     }
 
     fn with_next_step(mut self, next: impl Into<String>) -> Self {
@@ -84,61 +84,68 @@ impl DoctorCheck {
     }
 }
 
-/// Checks this installation. Exit code 5 when something fails; a warning is no failure.
+/// Runs every check. Exit code 5 if one fails; warnings do not count.
 pub(super) async fn doctor(out: &Printer, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let config = match load_config(&args.flags) {
         Ok(config) => config,
         Err(error) => {
-            let found = format!("{error:#}").lines().next().unwrap_or_default().replace("configuration: ", "");
-            let next = "correct the file or the variable it names, then look again";
-            return Ok(report(out, &[DoctorCheck::fail("configuration", found, next)]));
+            let finding = format!("{error:#}").lines().next().unwrap_or_default().replace("configuration: ", "");
+            let next = "correct the file or the variable, then run `mailonce doctor` again";
+            return Ok(report(out, &[DoctorCheck::fail("configuration", finding, next)]));
         }
     };
     let mut checks = vec![check_configuration(args, &config)];
     checks.push(machine::check_permissions(&config, args.flags.config.as_deref()));
     checks.push(machine::check_disk(&config.data));
-    let (check, opens) = secrets::inspect(&config).await;
+    let (check, can_open) = secrets::inspect(&config).await;
     checks.extend(check);
-    let ledger = if opens { ledger::inspect(&config).await } else { ledger::LedgerReport::default() };
+    let ledger = if can_open { ledger::inspect(&config).await } else { ledger::LedgerReport::default() };
     checks.push(machine::check_clock(ledger.latest_time, args.offline));
     checks.extend(ledger.checks);
     checks.extend(transports::check_transports(&config, args.offline).await);
     if !args.offline {
-        let resolver = args.dns.map_or_else(Resolver::system, |at| Resolver::at(vec![at]));
+        let resolver = args.dns.map_or_else(Resolver::system, |at| Resolver::with_servers(vec![at]));
         checks.extend(dns::check_records(&resolver, &config, &ledger.expected_records).await);
     }
     Ok(report(out, &checks))
 }
 
 fn check_configuration(args: &DoctorArgs, config: &Config) -> DoctorCheck {
-    let usual = std::path::Path::new("mailonce.toml");
-    let file = args.flags.config.as_deref().or_else(|| usual.exists().then_some(usual));
-    let file = file.map_or_else(|| "no file, only defaults".to_owned(), |file| file.display().to_string());
-    DoctorCheck::ok("configuration", format!("{file}; data in {}", config.data.display()))
+    let default = std::path::Path::new("mailonce.toml");
+    let file = args.flags.config.as_deref().or_else(|| default.exists().then_some(default));
+    let file =
+        file.map_or_else(|| "no configuration file, defaults apply".to_owned(), |file| file.display().to_string());
+    DoctorCheck::ok("configuration", format!("{file}; data directory {}", config.data.display()))
 }
 
 fn report(out: &Printer, checks: &[DoctorCheck]) -> ExitCode {
     let count = |level| checks.iter().filter(|check| check.level == level).count();
     let (warned, failed) = (count(CheckLevel::Warn), count(CheckLevel::Fail));
     if out.is_json() {
-        let one = |check: &DoctorCheck| json!({ "check": check.name, "level": check.level.as_str(), "found": check.finding, "next": check.next_step });
+        let one = |check: &DoctorCheck| json!({ "check": check.name, "level": check.level.as_str(), "finding": check.finding, "next": check.next_step });
         let all: Vec<_> = checks.iter().map(one).collect();
         out.print_json(&json!({ "ok": failed == 0, "warnings": warned, "failures": failed, "checks": all }));
     } else {
         checks.iter().for_each(|check| show(out, check));
-        let said = match (failed, warned) {
-            (0, 0) => out.green("All is well."),
-            (0, warned) => out.yellow(&format!("It works, with {warned} to look at.")),
-            (failed, _) => out.red(&format!("{failed} to mend.")),
+        let summary = match (failed, warned) {
+            (0, 0) => out.green("No problems found."),
+            (0, warned) => out.yellow(&format!("No failures, {}.", count_of(warned, "warning"))),
+            (failed, 0) => out.red(&format!("{}.", count_of(failed, "failure"))),
+            (failed, warned) => out.red(&format!("{}, {}.", count_of(failed, "failure"), count_of(warned, "warning"))),
         };
-        out.print_line(&format!("\n{said}"));
+        out.print_line(&format!("\n{summary}"));
     }
     ExitCode::from(if failed == 0 { 0 } else { exit::FAILED })
 }
 
-/// Columns before the sentence of a check.
+/// `1 warning`, `2 warnings`.
+fn count_of(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Columns before the finding of a check.
 const INDENT: usize = 21;
-/// Below this a sentence begins on a line of its own.
+/// On a narrower terminal the finding gets its own line.
 const NARROW_WIDTH: usize = 64;
 
 fn show(out: &Printer, check: &DoctorCheck) {
@@ -150,11 +157,11 @@ fn show(out: &Printer, check: &DoctorCheck) {
     };
     let width = out.width();
     let indent = if width.is_some_and(|width| width < NARROW_WIDTH) { 6 } else { INDENT };
-    let found = wrap(&check.finding, indent, width);
+    let finding = wrap(&check.finding, indent, width);
     if indent == INDENT {
-        out.print_line(&format!("{mark}  {:14} {found}", check.name));
+        out.print_line(&format!("{mark}  {:14} {finding}", check.name));
     } else {
-        out.print_line(&format!("{mark}  {}\n      {found}", check.name));
+        out.print_line(&format!("{mark}  {}\n      {finding}", check.name));
     }
     if !check.next_step.is_empty() {
         out.print_line(&format!("{:indent$}{}", "", out.dim(&wrap(&format!("→ {}", check.next_step), indent, width))));

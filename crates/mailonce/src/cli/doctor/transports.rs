@@ -1,4 +1,4 @@
-//! Transports: built as `serve` would build them, and visited as far as their log-in.
+//! Transports: built as `serve` builds them, and connected to up to the login.
 
 use mailonce_core::{handoff::transport_request::ConnectionCheck, ports::transport::Transport};
 use std::{sync::Arc, time::Duration};
@@ -6,59 +6,65 @@ use std::{sync::Arc, time::Duration};
 use super::DoctorCheck;
 use crate::{config::Config, engine_deps};
 
-/// How long one of them may take.
+/// Timeout of the check of one transport.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Every way out that is configured.
+/// Checks every configured transport.
 pub(super) async fn check_transports(config: &Config, offline: bool) -> Vec<DoctorCheck> {
     let built = match engine_deps::engine_deps(config) {
-        Ok(outside) => outside.transports,
+        Ok(deps) => deps.transports,
         Err(error) => {
-            let next = "correct mailonce.toml: `serve` would not start";
+            let next = "correct mailonce.toml; until then `mailonce serve` does not start";
             return vec![DoctorCheck::fail("transport", format!("{error:#}"), next)];
         }
     };
-    let ours = |way: &&Arc<dyn Transport>| config.transports.iter().any(|file| file.name == way.name());
-    let ways: Vec<&Arc<dyn Transport>> = built.iter().filter(ours).collect();
-    if ways.is_empty() {
-        let found = "sandbox: mail is captured, nothing leaves this machine";
-        let next = "for real mail add [[transports]] to mailonce.toml (docs/transports.md)";
+    let is_configured =
+        |transport: &&Arc<dyn Transport>| config.transports.iter().any(|file| file.name == transport.name());
+    let transports: Vec<&Arc<dyn Transport>> = built.iter().filter(is_configured).collect();
+    if transports.is_empty() {
+        let found = "only the sandbox: mail is captured and does not leave this machine";
+        let next = "to send real mail, add [[transports]] to mailonce.toml (docs/transports.md)";
         return vec![DoctorCheck::ok("transport", found).with_next_step(next)];
     }
     let mut checks = Vec::new();
-    for way in ways {
+    for transport in transports {
         checks.push(if offline {
-            DoctorCheck::ok("transport", format!("{} ({}), not dialled", way.name(), way.kind()))
+            DoctorCheck::ok(
+                "transport",
+                format!("{} ({}), not connected to (--offline)", transport.name(), transport.kind()),
+            )
         } else {
-            let visited = tokio::time::timeout(CHECK_TIMEOUT, way.check_connection()).await;
-            let late = |_late| ConnectionCheck::Unreachable(format!("no answer within {} s", CHECK_TIMEOUT.as_secs()));
-            describe_connection_check(way.name(), way.kind(), visited.unwrap_or_else(late))
+            let result = tokio::time::timeout(CHECK_TIMEOUT, transport.check_connection()).await;
+            let late =
+                |_elapsed| ConnectionCheck::Unreachable(format!("no answer within {} s", CHECK_TIMEOUT.as_secs()));
+            describe_connection_check(transport.name(), transport.kind(), result.unwrap_or_else(late))
         });
     }
     checks
 }
 
-fn describe_connection_check(name: &str, kind: &str, visit: ConnectionCheck) -> DoctorCheck {
-    let credential = if kind == "smtp" { "username and password" } else { "the key" };
-    match visit {
-        ConnectionCheck::LoggedIn => DoctorCheck::ok("transport", format!("{name} ({kind}) takes our log-in")),
+fn describe_connection_check(name: &str, kind: &str, result: ConnectionCheck) -> DoctorCheck {
+    let credential = if kind == "smtp" { "username and password" } else { "the API key" };
+    match result {
+        ConnectionCheck::LoggedIn => DoctorCheck::ok("transport", format!("{name} ({kind}): login succeeded")),
         ConnectionCheck::Reached if kind == "smtp" => {
-            DoctorCheck::ok("transport", format!("{name} (smtp) is there; no log-in is set"))
+            DoctorCheck::ok("transport", format!("{name} (smtp): connected; no login is configured"))
         }
-        ConnectionCheck::Reached => {
-            DoctorCheck::ok("transport", format!("{name} ({kind}) is there; its key is tried with the first mail"))
-        }
-        ConnectionCheck::LoginRefused(said) => DoctorCheck::fail(
+        ConnectionCheck::Reached => DoctorCheck::ok(
             "transport",
-            format!("{name} ({kind}) does not take our log-in: {said}"),
+            format!("{name} ({kind}): connected; the API key is used with the first email"),
+        ),
+        ConnectionCheck::LoginRefused(reply) => DoctorCheck::fail(
+            "transport",
+            format!("{name} ({kind}): login refused: {reply}"),
             format!("correct {credential} of the transport `{name}` in mailonce.toml"),
         ),
         ConnectionCheck::Unreachable(why) => {
-            let place = if kind == "smtp" { "host, port and tls" } else { "base_url" };
+            let fields = if kind == "smtp" { "host, port and tls" } else { "base_url" };
             DoctorCheck::fail(
                 "transport",
-                format!("{name} ({kind}) cannot be reached: {why}"),
-                format!("correct {place} of the transport `{name}`, or let it through the firewall"),
+                format!("{name} ({kind}): cannot connect: {why}"),
+                format!("correct {fields} of the transport `{name}`, or open the firewall"),
             )
         }
     }

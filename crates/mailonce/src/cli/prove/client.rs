@@ -1,4 +1,4 @@
-//! A caller as agents are: it names its wishes, asks, asks again, and sometimes hangs up in the middle.
+//! The client of `prove`: sends with idempotency keys, retries, and disconnects halfway.
 
 use hyper::Method;
 use serde_json::Value;
@@ -23,44 +23,44 @@ use crate::cli::{
     http_client::{Answer, ApiServer, Call},
 };
 
-/// How often one call is repeated that the server asked to repeat, or that got no answer.
+/// Retries of a call that the server asked to retry, or that got no response.
 const MAX_RETRIES: usize = 60;
-/// How long one answer may take, and how long a call is repeated that gets none.
+/// Timeout of one response, and of all retries of a call without a response.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 const RETRY_TIMEOUT: Duration = Duration::from_secs(45);
-/// Between two of them.
+/// Delay between two retries.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
-/// Before a caller hangs up in its request, so that the server notices the part it got.
+/// Delay before the client disconnects, so that the server processes what it received.
 const DISCONNECT_DELAY: Duration = Duration::from_millis(50);
-/// Padding that gives a body a middle to break off in.
-const PADDING: &str = "One mail, however often it is asked for. ";
+/// Padding, so that a request can be cut in the middle of its body.
+const PADDING: &str = "One email, however often the client retries. ";
 
-/// Where a call breaks off.
+/// Where a request is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DisconnectPoint {
     /// After the head.
     AfterHead,
     /// In the middle of the body.
     MidBody,
-    /// After the body, so long before the answer is read.
+    /// After the body, this long before the response is read.
     BeforeResponse(Duration),
 }
 
-/// Who asks.
+/// The client.
 pub(super) struct ProveClient {
     server: ApiServer,
     pub(super) dialect: TargetDialect,
     api_key: String,
     from: String,
     to: String,
-    /// Names this run, so that no two runs share a key or a marker.
+    /// Identifies this run, so that no two runs share a key or a marker.
     run_id: String,
     count: AtomicU32,
 }
 
 impl ProveClient {
     pub(super) fn new(
-        place: ApiServer,
+        server: ApiServer,
         dialect: TargetDialect,
         api_key: String,
         (from, to): (&str, &str),
@@ -69,30 +69,30 @@ impl ProveClient {
         getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
         let run = format!("{:012x}", u64::from_be_bytes(seed) >> 16);
         let (from, to) = (from.to_owned(), to.to_owned());
-        Ok(Arc::new(Self { server: place, dialect, api_key, from, to, run_id: run, count: AtomicU32::new(0) }))
+        Ok(Arc::new(Self { server, dialect, api_key, from, to, run_id: run, count: AtomicU32::new(0) }))
     }
 
     pub(super) fn url(&self) -> String {
         self.server.url().to_owned()
     }
 
-    /// A name that nobody used before: for a key, or for a mail to be found again.
+    /// A unique string, for a key or to find an email in the sink.
     pub(super) fn marker(&self) -> String {
         format!("{}{}-{:04}", super::sink::MARKER_PREFIX, self.run_id, self.count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A mail that bears a marker.
+    /// An email that contains a marker.
     pub(super) fn mail(&self, marker: &str) -> Value {
         let text = format!("{marker}\n\n{}", PADDING.repeat(12));
         self.dialect.mail(&self.from, &self.to, &format!("Proof {marker}"), &text)
     }
 
-    /// A send under a key.
+    /// A send with a key.
     pub(super) fn send(&self, key: &str, mail: &Value) -> Call {
         self.build_call(self.dialect.send_path(&self.from), Some(key), mail)
     }
 
-    /// A batch under a key, where the dialect has batches.
+    /// A batch with a key, if the dialect has batches.
     pub(super) fn batch(&self, key: &str, mails: &[Value]) -> Option<Call> {
         Some(self.build_call(self.dialect.batch_path()?.to_owned(), Some(key), &Value::Array(mails.to_vec())))
     }
@@ -103,46 +103,46 @@ impl ProveClient {
         Call { method: Method::POST, path, headers, body: body.to_string().into() }
     }
 
-    /// Makes sure that there is something to prove: the route exists, the key counts, and a plain mail is taken.
+    /// Checks that the route exists, the API key is valid, and a plain email is accepted.
     pub(super) async fn check_setup(&self) -> anyhow::Result<()> {
         let path = self.dialect.send_path(&self.from);
         let why = match self.call_once(&self.build_call(path.clone(), None, &serde_json::json!({}))).await {
-            CallResult::Refused(status @ (401 | 403), name) => format!("refuses the API key: {status} {name}"),
+            CallResult::Refused(status @ (401 | 403), name) => format!("rejects the API key: {status} {name}"),
             CallResult::Refused(status @ (404 | 405), name) | CallResult::Unexpected(status @ (404 | 405), name) => {
-                format!("has no {path}: {status} {name}; are --dialect and --from right?")
+                format!("has no {path}: {status} {name}; check --dialect and --from")
             }
             CallResult::NoAnswer(why) => {
                 return Err(CliError::no_server(format!("{}: {why}", self.server.url())).into());
             }
             _ => match self.call_with_retries(&self.send(&self.marker(), &self.mail(&self.marker()))).await {
                 CallResult::Accepted { .. } => return Ok(()),
-                other => format!("does not take a plain mail: {}; are --from and --to right?", other.summary()),
+                other => format!("does not accept a plain email: {}; check --from and --to", other.summary()),
             },
         };
         Err(UsageError(format!("{} {why}", self.server.url())).into())
     }
 
-    /// Asks once, whatever comes.
+    /// Calls once.
     async fn call_once(&self, call: &Call) -> CallResult {
         self.classify(self.server.call(call)).await
     }
 
-    /// What comes of a call, or that nothing does.
-    async fn classify(&self, asking: impl Future<Output = anyhow::Result<Answer>>) -> CallResult {
-        match timeout(CALL_TIMEOUT, asking).await {
+    /// Waits for a response and classifies it.
+    async fn classify(&self, request: impl Future<Output = anyhow::Result<Answer>>) -> CallResult {
+        match timeout(CALL_TIMEOUT, request).await {
             Ok(Ok(answer)) => self.dialect.parse_response(&answer),
             Ok(Err(error)) => CallResult::NoAnswer(format!("{error:#}")),
-            Err(_late) => CallResult::NoAnswer(format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
+            Err(_elapsed) => CallResult::NoAnswer(format!("timeout after {} s", CALL_TIMEOUT.as_secs())),
         }
     }
 
-    /// Asks as long as the server says to come again, and no longer than patience lasts.
+    /// Calls until the response is final or the retries are used up.
     pub(super) async fn call_with_retries(&self, call: &Call) -> CallResult {
         let first = self.call_once(call).await;
         self.call_until_final(call, first).await.0
     }
 
-    /// Asks, and does not come again when the key is said to be in use.
+    /// Calls, but does not retry when the key is in use.
     pub(super) async fn call_without_busy_retry(&self, call: &Call) -> CallResult {
         let mut seen = self.call_once(call).await;
         for _ in 0..MAX_RETRIES {
@@ -153,13 +153,13 @@ impl ProveClient {
         seen
     }
 
-    /// Repeats a call until its answer is final. Also how many answers were not.
+    /// Retries a call until its response is final. Also returns the number of retries.
     async fn call_until_final(&self, call: &Call, mut seen: CallResult) -> (CallResult, usize) {
-        let (mut repeats, began) = (0, Instant::now());
+        let (mut repeats, started) = (0, Instant::now());
         while repeats < MAX_RETRIES {
             let pause = match &seen {
                 CallResult::RateLimited(pause) => *pause,
-                CallResult::NoAnswer(_) if began.elapsed() > RETRY_TIMEOUT => break,
+                CallResult::NoAnswer(_) if started.elapsed() > RETRY_TIMEOUT => break,
                 CallResult::NoAnswer(_) => RETRY_DELAY,
                 busy if self.dialect.is_busy(busy) => RETRY_DELAY,
                 _ => break,
@@ -171,27 +171,27 @@ impl ProveClient {
         (seen, repeats)
     }
 
-    /// Lets many callers send the same at the same moment. Their final answers, and how many had to come again.
+    /// Sends the same request from many clients at once. Returns their final responses, and how many clients had to retry.
     pub(super) async fn call_concurrently(self: &Arc<Self>, call: &Call, callers: u32) -> (Vec<CallResult>, usize) {
         let start = Arc::new(Barrier::new(callers as usize));
-        let mut racing = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..callers {
             let (caller, call, start) = (Arc::clone(self), call.clone(), Arc::clone(&start));
-            racing.spawn(async move {
+            tasks.spawn(async move {
                 let line = caller.server.connect().await;
                 start.wait().await;
-                let asking = async {
+                let request = async {
                     match line {
                         Ok(line) => caller.server.call_on(line, &call).await,
                         Err(error) => Err(error),
                     }
                 };
-                let seen = caller.classify(asking).await;
+                let seen = caller.classify(request).await;
                 caller.call_until_final(&call, seen).await
             });
         }
         let (mut answers, mut again) = (Vec::new(), 0);
-        while let Some(ended) = racing.join_next().await {
+        while let Some(ended) = tasks.join_next().await {
             let (seen, repeats) = ended.unwrap_or_else(|error| (CallResult::NoAnswer(error.to_string()), 0));
             again += usize::from(repeats > 0);
             answers.push(seen);
@@ -199,7 +199,7 @@ impl ProveClient {
         (answers, again)
     }
 
-    /// Begins a call and hangs up. Nothing is read.
+    /// Starts a request and disconnects without reading the response.
     pub(super) async fn call_and_disconnect(&self, call: &Call, cut: DisconnectPoint) -> anyhow::Result<()> {
         let mut stream = self.server.open_stream().await?;
         let (part, pause) = match cut {

@@ -1,4 +1,4 @@
-//! The dialects: how each words a mail and an answer, and what its contract promises.
+//! The dialects: the requests and responses of each API, and what its documentation promises.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use crate::cli::http_client::Answer;
 use crate::cli::prove::call_result::CallResult;
 use mailonce_transport::http::base::percent_encode;
 
-/// Characters of a stranger's words that are shown.
+/// Characters of an error name that are shown.
 const MAX_SHOWN_CHARS: usize = 60;
-/// What is waited after a 429 that does not say how long.
+/// Delay after a 429 without Retry-After.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a server speaks.
+/// The API of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TargetDialect {
     Mailonce,
@@ -22,12 +22,12 @@ pub(crate) enum TargetDialect {
     Agentmail,
 }
 
-/// What a contract says about a case.
+/// What the documentation of an API promises about a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DialectPromise {
-    /// This, in these words.
+    /// A promise.
     Made(&'static str),
-    /// Nothing; why.
+    /// No promise, and why.
     NotMade(&'static str),
 }
 
@@ -41,7 +41,7 @@ impl TargetDialect {
         }
     }
 
-    /// Where a mail is posted.
+    /// The path of a send.
     pub(super) fn send_path(self, from: &str) -> String {
         match self {
             Self::Mailonce => "/v1/emails".into(),
@@ -51,7 +51,7 @@ impl TargetDialect {
         }
     }
 
-    /// Where several are posted, if the dialect has that.
+    /// The path of a batch, if the dialect has batches.
     pub(super) fn batch_path(self) -> Option<&'static str> {
         match self {
             Self::Mailonce => Some("/v1/emails/batch"),
@@ -61,7 +61,7 @@ impl TargetDialect {
         }
     }
 
-    /// A small mail. All four share these names; AgentMail knows the sender by the path.
+    /// A small email. All four APIs share these names; AgentMail takes the sender from the path.
     pub(super) fn mail(self, from: &str, to: &str, subject: &str, text: &str) -> Value {
         let mut mail = json!({ "from": from, "to": [to], "subject": subject, "text": text });
         if let (Self::Agentmail, Some(members)) = (self, mail.as_object_mut()) {
@@ -70,11 +70,11 @@ impl TargetDialect {
         mail
     }
 
-    /// Reads an answer.
+    /// Classifies a response.
     pub(super) fn parse_response(self, answer: &Answer) -> CallResult {
         let status = answer.status;
         if status == 429 {
-            // Proxies say it too, in words of their own.
+            // Proxies also answer 429, with another body.
             return CallResult::RateLimited(retry_after(answer));
         }
         let Ok(body) = serde_json::from_slice::<Value>(&answer.body) else {
@@ -108,7 +108,7 @@ impl TargetDialect {
             (Self::Mailonce, 200, true) => CallResult::Accepted { status, ids, replayed: Some(true) },
             (Self::Mailonce, ..) => CallResult::Unexpected(status, format!("with idempotent-replayed {marked}")),
             (_, 200, _) => CallResult::Accepted { status, ids, replayed: None },
-            _ => CallResult::Unexpected(status, "in the place of 200".into()),
+            _ => CallResult::Unexpected(status, "instead of 200".into()),
         }
     }
 
@@ -120,7 +120,7 @@ impl TargetDialect {
             (Self::Resend, 409, "invalid_idempotent_request") => CallResult::KeyMismatch(status),
             (Self::Resend, 409, "concurrent_idempotent_requests") => CallResult::InFlight(status),
             (Self::Resend, 400, "invalid_idempotency_key") => CallResult::InvalidKey(status),
-            // One code for two things: only the words tell them apart.
+            // useSend has one code for both; only the message differs.
             (Self::Usesend, 409, "NOT_UNIQUE") if error_message(&body["error"]).contains("in progress") => {
                 CallResult::InFlight(status)
             }
@@ -133,7 +133,7 @@ impl TargetDialect {
         }
     }
 
-    /// What the dialect calls an error.
+    /// The error name in the response.
     fn error_name(self, body: &Value) -> String {
         let name = match self {
             Self::Mailonce => &body["code"],
@@ -143,61 +143,61 @@ impl TargetDialect {
         name.as_str().unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
     }
 
-    /// Whether an equal request may be told so, and should come again.
+    /// Whether the response means that the same request is running and should be retried.
     pub(super) fn is_busy(self, seen: &CallResult) -> bool {
         match seen {
             CallResult::InFlight(_) => true,
-            // AgentMail does not say how it tells a request under way; its SDK tries again on every 409.
+            // AgentMail does not document its response to a running request; its SDK retries every 409.
             CallResult::KeyMismatch(_) => self == Self::Agentmail,
             _ => false,
         }
     }
 
-    /// What the dialect's contract says about a case.
+    /// The promise of the dialect about a case.
     pub(super) fn promise(self, case: ProveCase) -> DialectPromise {
         use DialectPromise::{Made, NotMade};
         match (case, self) {
             (ProveCase::SameKeyTwice, Self::Mailonce) => Made("202, then 200 replayed, one id"),
             (ProveCase::SameKeyTwice, _) => Made("200 twice, one id"),
             (ProveCase::DifferentKeys, _) => Made("two ids"),
-            (ProveCase::ConcurrentCalls, Self::Mailonce) => Made("one id, one 202, nobody turned away"),
-            (ProveCase::ConcurrentCalls, _) => Made("one id, once nobody is in flight"),
-            (ProveCase::KeyReusedForOtherBody, Self::Mailonce) => Made("422 key_mismatch; the first stands"),
+            (ProveCase::ConcurrentCalls, Self::Mailonce) => Made("one id, one 202, no client refused"),
+            (ProveCase::ConcurrentCalls, _) => Made("one id, after retries"),
+            (ProveCase::KeyReusedForOtherBody, Self::Mailonce) => Made("422 key_mismatch; the first email is kept"),
             (ProveCase::KeyReusedForOtherBody, Self::Resend) => {
-                Made("409 invalid_idempotent_request; the first stands")
+                Made("409 invalid_idempotent_request; the first email is kept")
             }
-            (ProveCase::KeyReusedForOtherBody, Self::Usesend) => Made("409 NOT_UNIQUE; the first stands"),
-            (ProveCase::KeyReusedForOtherBody, Self::Agentmail) => Made("409; the first stands"),
+            (ProveCase::KeyReusedForOtherBody, Self::Usesend) => Made("409 NOT_UNIQUE; the first email is kept"),
+            (ProveCase::KeyReusedForOtherBody, Self::Agentmail) => Made("409; the first email is kept"),
             (ProveCase::RetryAfterRefusal, Self::Mailonce | Self::Usesend) => {
-                Made("4xx, then taken under the same key")
+                Made("4xx, then accepted with the same key")
             }
-            (ProveCase::RetryAfterRefusal, _) => NotMade("nothing is said about keys of refused requests"),
+            (ProveCase::RetryAfterRefusal, _) => NotMade("keys of refused requests are not documented"),
             (
                 ProveCase::DisconnectAfterHead | ProveCase::DisconnectMidBody | ProveCase::DisconnectBeforeResponse,
                 _,
-            ) => Made("the retry is taken, and again one id"),
+            ) => Made("the retry is accepted, one id"),
             (ProveCase::SameBatchTwice, Self::Mailonce) => Made("202, then 200 replayed, the same ids in order"),
             (ProveCase::KeyReusedForOtherBatch, Self::Mailonce) => Made("422 key_mismatch"),
             (ProveCase::KeyReusedForOtherBatch, Self::Resend | Self::Usesend) => Made("409"),
             (
                 ProveCase::SameBatchTwice | ProveCase::KeyReusedForOtherBatch | ProveCase::KeyAcrossSendAndBatch,
                 Self::Agentmail,
-            ) => NotMade("there is no batch"),
+            ) => NotMade("no batch"),
             (ProveCase::SameBatchTwice, _) => Made("200 twice, the same ids in order"),
             (ProveCase::KeyAcrossSendAndBatch, Self::Mailonce) => Made("422 key_mismatch both ways"),
             (ProveCase::KeyAcrossSendAndBatch, Self::Usesend) => Made("409 NOT_UNIQUE both ways"),
-            (ProveCase::KeyAcrossSendAndBatch, Self::Resend) => NotMade("nothing is said about one key at two routes"),
-            (ProveCase::LongKey, Self::Mailonce) => Made("256 taken; 257: 400 invalid_key"),
-            (ProveCase::LongKey, Self::Resend) => Made("256 taken; 257: 400 invalid_idempotency_key"),
-            (ProveCase::LongKey, Self::Usesend) => Made("256 taken; 257: 400 BAD_REQUEST"),
+            (ProveCase::KeyAcrossSendAndBatch, Self::Resend) => NotMade("one key at two routes is not documented"),
+            (ProveCase::LongKey, Self::Mailonce) => Made("256 accepted; 257: 400 invalid_key"),
+            (ProveCase::LongKey, Self::Resend) => Made("256 accepted; 257: 400 invalid_idempotency_key"),
+            (ProveCase::LongKey, Self::Usesend) => Made("256 accepted; 257: 400 BAD_REQUEST"),
             (ProveCase::EmptyKey, Self::Mailonce) => Made("400 invalid_key"),
             (ProveCase::EmptyKey, Self::Resend) => Made("400 invalid_idempotency_key"),
-            (ProveCase::EmptyKey, Self::Usesend) => NotMade("nothing is said about an empty header"),
+            (ProveCase::EmptyKey, Self::Usesend) => NotMade("an empty header is not documented"),
             (ProveCase::LongKey | ProveCase::EmptyKey, Self::Agentmail) => {
-                NotMade("nothing is said about a key's length")
+                NotMade("the length of keys is not documented")
             }
             (ProveCase::QuotedKey, Self::Mailonce) => Made("the same key as without quotes"),
-            (ProveCase::QuotedKey, _) => NotMade("nothing is said about quotes"),
+            (ProveCase::QuotedKey, _) => NotMade("quotes are not documented"),
         }
     }
 }
@@ -206,10 +206,10 @@ fn error_message(error: &Value) -> &str {
     error["message"].as_str().unwrap_or_default()
 }
 
-/// How long the server wants to be left alone, within reason.
+/// The value of Retry-After, limited to 30 s.
 fn retry_after(answer: &Answer) -> Duration {
-    let told = answer.headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-    told.map_or(DEFAULT_RETRY_AFTER, |seconds: u64| Duration::from_secs(seconds.clamp(1, 30)))
+    let seconds = answer.headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+    seconds.map_or(DEFAULT_RETRY_AFTER, |seconds: u64| Duration::from_secs(seconds.clamp(1, 30)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What held, as a table for people or JSON for machines.
+//! The report of `prove`, as a table or JSON.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,15 +15,15 @@ pub(super) struct ProveFinding {
     case: ProveCase,
     promise: DialectPromise,
     outcome: CaseResult,
-    /// How many mails were to arrive and how many did, once they were counted.
+    /// Expected and delivered emails, once they were counted.
     expected_and_arrived: Option<(u32, u32)>,
 }
 
-/// Everything that was found.
+/// The results of all cases.
 pub(super) struct ProveReport {
     pub(super) target: String,
     pub(super) dialect: TargetDialect,
-    /// Whether mails were counted.
+    /// Whether a sink counted the delivered emails.
     pub(super) mails_counted: bool,
     pub(super) findings: Vec<ProveFinding>,
 }
@@ -33,7 +33,7 @@ impl ProveFinding {
         Self { case, promise: dialect.promise(case), outcome, expected_and_arrived: None }
     }
 
-    /// The mails that must arrive. What is not promised is not waited for.
+    /// The emails that must arrive. Cases without a promise are not waited for.
     pub(super) fn expected_mails(&self) -> Vec<(String, u32)> {
         match self.promise {
             DialectPromise::Made(_) => self.outcome.expected_mails.clone(),
@@ -41,45 +41,44 @@ impl ProveFinding {
         }
     }
 
-    /// Holds the mails that arrived against those that were to arrive: each marker for itself, so that one too many
-    /// does not make up for one too few.
+    /// Compares the delivered emails with the expected ones, marker by marker, so that a duplicate does not hide a loss.
     pub(super) fn count_mails(&mut self, arrived: &BTreeMap<String, u32>) {
         let mails = &self.outcome.expected_mails;
-        let found = |marker: &String| arrived.get(marker).copied().unwrap_or(0);
-        self.outcome.passed &= mails.iter().all(|(marker, wanted)| found(marker) == *wanted);
+        let delivered = |marker: &String| arrived.get(marker).copied().unwrap_or(0);
+        self.outcome.passed &= mails.iter().all(|(marker, expected)| delivered(marker) == *expected);
         let sum = |each: &dyn Fn(&(String, u32)) -> u32| mails.iter().map(each).sum();
-        self.expected_and_arrived = Some((sum(&|(_, wanted)| *wanted), sum(&|(marker, _)| found(marker))));
+        self.expected_and_arrived = Some((sum(&|(_, expected)| *expected), sum(&|(marker, _)| delivered(marker))));
     }
 
     fn verdict(&self) -> &'static str {
         match (self.promise, self.outcome.passed) {
             (DialectPromise::NotMade(_), _) => "not promised",
-            (DialectPromise::Made(_), true) => "held",
-            (DialectPromise::Made(_), false) => "broken",
+            (DialectPromise::Made(_), true) => "passed",
+            (DialectPromise::Made(_), false) => "failed",
         }
     }
 
     fn expected(&self) -> &'static str {
         match self.promise {
-            DialectPromise::Made(words) | DialectPromise::NotMade(words) => words,
+            DialectPromise::Made(text) | DialectPromise::NotMade(text) => text,
         }
     }
 
     fn observed(&self) -> String {
         match self.expected_and_arrived {
-            Some((wanted, arrived)) => format!("{}; mails: {arrived} of {wanted}", self.outcome.observed),
+            Some((expected, arrived)) => format!("{}; delivered: {arrived} of {expected}", self.outcome.observed),
             None => self.outcome.observed.clone(),
         }
     }
 
     fn json(&self) -> Value {
         let mails =
-            self.expected_and_arrived.map(|(wanted, arrived)| json!({ "expected": wanted, "arrived": arrived }));
+            self.expected_and_arrived.map(|(expected, arrived)| json!({ "expected": expected, "arrived": arrived }));
         json!({
             "case": self.case.as_str(),
             "about": self.case.description(),
             "expected": self.expected(),
-            "seen": self.outcome.observed,
+            "observed": self.outcome.observed,
             "mails": mails,
             "verdict": self.verdict(),
         })
@@ -87,9 +86,9 @@ impl ProveFinding {
 }
 
 impl ProveReport {
-    /// Whether everything that is promised held.
-    pub(super) fn is_held(&self) -> bool {
-        self.findings.iter().all(|finding| finding.verdict() != "broken")
+    /// Whether every promised case passed.
+    pub(super) fn has_passed(&self) -> bool {
+        self.findings.iter().all(|finding| finding.verdict() != "failed")
     }
 
     pub(super) fn show(&self, out: &Printer) {
@@ -98,22 +97,22 @@ impl ProveReport {
                 "target": self.target,
                 "dialect": self.dialect.as_str(),
                 "mails_counted": self.mails_counted,
-                "held": self.is_held(),
+                "passed": self.has_passed(),
                 "cases": self.findings.iter().map(ProveFinding::json).collect::<Vec<_>>(),
             }));
             return;
         }
         let row = |finding: &ProveFinding| {
             let verdict = match finding.verdict() {
-                word @ "held" => out.green(word),
-                word @ "broken" => out.red(word),
-                word => out.dim(word),
+                verdict @ "passed" => out.green(verdict),
+                verdict @ "failed" => out.red(verdict),
+                verdict => out.dim(verdict),
             };
             vec![finding.case.as_str().to_owned(), finding.expected().to_owned(), finding.observed(), verdict]
         };
-        out.print_table(&["case", "expected", "seen", "verdict"], self.findings.iter().map(row).collect());
+        out.print_table(&["case", "expected", "observed", "verdict"], self.findings.iter().map(row).collect());
         if !self.mails_counted {
-            out.print_line("Only the answers were judged. --sink counts the mails too.");
+            out.print_line("Only the responses were checked. Pass --sink to count the delivered emails too.");
         }
     }
 }

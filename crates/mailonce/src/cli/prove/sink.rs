@@ -1,4 +1,4 @@
-//! A next hop that takes every mail and counts the markers in it.
+//! An SMTP sink that accepts every email and counts its markers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,20 +16,20 @@ use tokio::{
 
 use super::super::UsageError;
 
-/// What every marker begins with.
+/// Prefix of every marker.
 pub(in crate::cli) const MARKER_PREFIX: &str = "moprove-";
-/// Characters of a marker behind the prefix: twelve of the run, a dash, four of the count.
+/// Characters after the prefix: twelve for the run, a dash, four for the count.
 const MARKER_CHARS: usize = 17;
-/// The longest line of a mail or a command.
+/// Longest line of an email or a command.
 const LINE_BYTES: u64 = 64 * 1024;
-/// The largest mail.
+/// Largest email.
 const MAIL_BYTES: usize = 4 * 1024 * 1024;
-/// Connections at a time; the next one waits.
+/// Concurrent connections; further ones wait.
 const MAX_CONNECTIONS: usize = 256;
-/// How long a silent client is kept.
+/// Timeout of an idle client.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Mails by marker, and how many came in all.
+/// Emails by marker, and their total.
 #[derive(Default)]
 struct MarkerCounts {
     by_marker: Mutex<BTreeMap<String, u32>>,
@@ -46,7 +46,7 @@ pub(in crate::cli) struct CountingSink {
 impl CountingSink {
     pub(in crate::cli) async fn listen(at: SocketAddr) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(at).await.map_err(|error| {
-            UsageError(format!("the sink cannot listen on {at}: {error}; name another address with --sink"))
+            UsageError(format!("the sink cannot listen on {at}: {error}; pass another address with --sink"))
         })?;
         let address = listener.local_addr()?;
         let counts = Arc::new(MarkerCounts::default());
@@ -58,30 +58,30 @@ impl CountingSink {
         self.address
     }
 
-    /// How many mails came with each marker.
+    /// Number of emails with each marker.
     pub(in crate::cli) fn counts_by_marker(&self) -> BTreeMap<String, u32> {
         self.counts.by_marker.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until all wanted mails came and then none for a while, or until patience ends.
+    /// Waits until all expected emails arrived and none followed for `settle`, or until the timeout.
     pub(in crate::cli) async fn wait_for_mails(
         &self,
-        wanted: &BTreeMap<String, u32>,
-        quiet: Duration,
-        patience: Duration,
+        expected: &BTreeMap<String, u32>,
+        settle: Duration,
+        max_wait: Duration,
     ) {
-        let end = Instant::now() + patience;
+        let end = Instant::now() + max_wait;
         let mut mails = self.counts.total.subscribe();
         loop {
             mails.borrow_and_update();
-            let still = timeout(quiet, mails.changed()).await.is_err();
+            let settled = timeout(settle, mails.changed()).await.is_err();
             let arrived = self.counts_by_marker();
-            let all = wanted.iter().all(|(marker, count)| arrived.get(marker).unwrap_or(&0) >= count);
-            if still && (all || Instant::now() >= end) {
+            let all = expected.iter().all(|(marker, count)| arrived.get(marker).unwrap_or(&0) >= count);
+            if settled && (all || Instant::now() >= end) {
                 return;
             }
-            // A server that never falls silent is broken enough to be counted as it is.
-            if Instant::now() >= end + patience {
+            // Do not wait forever for a server that keeps sending.
+            if Instant::now() >= end + max_wait {
                 return;
             }
         }
@@ -95,23 +95,23 @@ impl Drop for CountingSink {
 }
 
 async fn accept_connections(listener: TcpListener, counts: Arc<MarkerCounts>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        // Out of descriptors, most likely: those that are open will end.
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        // Probably out of file descriptors, until other connections close.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let counts = Arc::clone(&counts);
         tokio::spawn(async move {
-            // A client that hangs up ends its own session only; what it finished was counted.
+            // A disconnect ends only this session. Its complete emails were counted.
             serve_session(stream, &counts).await.ok();
-            drop(place);
+            drop(permit);
         });
     }
 }
 
-/// One client, from greeting to farewell.
+/// One SMTP session.
 async fn serve_session(stream: TcpStream, counts: &MarkerCounts) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
@@ -141,7 +141,7 @@ async fn serve_session(stream: TcpStream, counts: &MarkerCounts) -> std::io::Res
     }
 }
 
-/// One line within its limits; empty at the end.
+/// One line within the limits; empty at the end of the stream.
 async fn read_line(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let end = Instant::now() + IDLE_TIMEOUT;
@@ -149,7 +149,7 @@ async fn read_line(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>
     Ok(line)
 }
 
-/// A mail up to its dot, or nothing when it is too large. It is read to its end in any case.
+/// Reads an email up to the final dot. `None` if it is too large.
 async fn read_mail(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Vec<u8>>> {
     let mut mail = Vec::new();
     let mut fits = true;
@@ -157,7 +157,7 @@ async fn read_mail(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<
         let line = read_line(stream).await?;
         match line.as_slice() {
             b".\r\n" | b".\n" => return Ok(fits.then_some(mail)),
-            // The client left before the dot: there is no mail.
+            // The client disconnected before the final dot, so there is no email.
             [] => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             _ => fits &= mail.len() + line.len() <= MAIL_BYTES,
         }
@@ -168,7 +168,7 @@ async fn read_mail(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<
 }
 
 impl MarkerCounts {
-    /// A mail counts once for each marker in it, however often it says it.
+    /// Counts each marker of an email once.
     fn add(&self, mail: &[u8]) {
         let text = String::from_utf8_lossy(mail);
         let fits = |end: &&str| end.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');

@@ -1,4 +1,4 @@
-//! The sending of drafts: at once, or scheduled. Either happens once, because its key follows from the draft.
+//! Sends drafts, at once or scheduled. Each is sent once, because its idempotency key is derived from the draft.
 
 use mailonce_core::{
     id::EmailId,
@@ -32,26 +32,26 @@ use super::{
 use crate::api::{door, wire::OneOrMany};
 use crate::dialects::agentmail::{message_view, request::AgentMailRequest};
 
-/// The draft when nothing is left to do about it: what must not go was taken back, and with a time it waits in the
-/// ledger as the email that it is to become.
+/// Finishes the pending work of a draft and returns the draft with its inbox. This cancels an email that must no longer
+/// be sent, and accepts the scheduled email of a draft with `send_at`.
 pub(super) async fn settle_schedule(
     call: &AgentMailRequest,
     inbox: Option<&Inbox>,
     id: &str,
 ) -> Result<(Draft, Inbox), Problem> {
     for _ in 0..MAX_CONFLICT_RETRIES {
-        let (draft, own) = find_any(call, inbox, id).await?;
+        let (draft, draft_inbox) = find_any(call, inbox, id).await?;
         let draft = call.engine.finish_pending_cancel(&call.caller, draft.id).await?;
         let Some(at) = draft.details.send_at.filter(|_| draft.details.is_schedule_pending()) else {
-            return Ok((draft, own));
+            return Ok((draft, draft_inbox));
         };
-        match Box::pin(send_as_email(call, &own, &draft, Some(at))).await {
+        match Box::pin(send_as_email(call, &draft_inbox, &draft, Some(at))).await {
             Ok(sent) => {
                 if !draft.details.labels.is_empty() {
                     call.engine.change_labels(&call.caller, sent.id.0, &draft.details.labels, &[]).await?;
                 }
                 if let Some(draft) = call.engine.record_draft_email(&call.caller, &draft, sent.id).await? {
-                    return Ok((draft, own));
+                    return Ok((draft, draft_inbox));
                 }
             }
             Err(problem) => reopen(call, &draft, problem).await?,
@@ -60,92 +60,92 @@ pub(super) async fn settle_schedule(
     Err(draft_changes_too_fast())
 }
 
-/// Refuses what could not be scheduled, before anything changes.
-pub(super) fn check_schedule(call: &AgentMailRequest, inbox: &Inbox, about: &DraftDetails) -> Result<(), Problem> {
-    let Some(at) = about.send_at else { return Ok(()) };
+/// Refuses a draft that could not be scheduled, before anything is stored.
+pub(super) fn check_schedule(call: &AgentMailRequest, inbox: &Inbox, details: &DraftDetails) -> Result<(), Problem> {
+    let Some(at) = details.send_at else { return Ok(()) };
     if !Schedule::At(at).is_within_limit(call.engine.now()) {
         return Err(Problem::from(vec![FieldError::new("send_at", "is too far ahead")]));
     }
     if let Some(problem) = send::paused_problem(call, inbox) {
         return Err(problem);
     }
-    if about.in_reply_to.is_none() && about.forward_of.is_none() {
-        EmailContent::validate(RawContent { from: inbox.address.clone(), ..standalone_content(about, None) })?;
+    if details.in_reply_to.is_none() && details.forward_of.is_none() {
+        EmailContent::validate(RawContent { from: inbox.address.clone(), ..standalone_content(details, None) })?;
     }
     Ok(())
 }
 
-/// The mail that a draft is which answers nothing and passes nothing on.
-fn standalone_content(about: &DraftDetails, due: Option<Time>) -> RawContent {
+/// The content of a draft that is neither a reply nor a forward.
+fn standalone_content(details: &DraftDetails, due: Option<Time>) -> RawContent {
     RawContent {
-        to: about.to.clone(),
-        cc: about.cc.clone(),
-        bcc: about.bcc.clone(),
-        reply_to: about.reply_to.clone(),
-        subject: about.subject.clone().unwrap_or_default(),
-        text: about.text.clone(),
-        html: about.html.clone(),
-        attachments: attachments(about),
+        to: details.to.clone(),
+        cc: details.cc.clone(),
+        bcc: details.bcc.clone(),
+        reply_to: details.reply_to.clone(),
+        subject: details.subject.clone().unwrap_or_default(),
+        text: details.text.clone(),
+        html: details.html.clone(),
+        attachments: attachments(details),
         scheduled_at: due.map(|at| at.to_string()),
         ..RawContent::default()
     }
 }
 
-fn attachments(about: &DraftDetails) -> Vec<RawAttachment> {
+fn attachments(details: &DraftDetails) -> Vec<RawAttachment> {
     let file = |file: &DraftFile| RawAttachment {
         filename: file.filename.clone(),
         content: file.content.clone(),
         content_type: file.content_type.clone(),
         content_id: file.content_id.clone(),
     };
-    about.files.iter().map(file).collect()
+    details.files.iter().map(file).collect()
 }
 
-/// The email that a draft becomes, under the key that follows from the draft.
+/// Accepts the email of a draft, under the idempotency key that is derived from the draft.
 async fn send_as_email(
     call: &AgentMailRequest,
     inbox: &Inbox,
     draft: &Draft,
     due: Option<Time>,
 ) -> Result<SendReceipt, Problem> {
-    let about = &draft.details;
+    let details = &draft.details;
     let key = Some(call.engine.send_cycle_key(&call.caller, draft)?);
-    if about.in_reply_to.is_none() && about.forward_of.is_none() {
+    if details.in_reply_to.is_none() && details.forward_of.is_none() {
         return call
             .engine
-            .send(&call.caller, send::send_request(call, inbox, standalone_content(about, due), key)?)
+            .send(&call.caller, send::send_request(call, inbox, standalone_content(details, due), key)?)
             .await;
     }
-    let more = ReplyOverrides {
-        to: about.to.clone(),
-        cc: about.cc.clone(),
-        bcc: about.bcc.clone(),
-        reply_to: about.reply_to.clone(),
-        subject: about.subject.clone(),
+    let overrides = ReplyOverrides {
+        to: details.to.clone(),
+        cc: details.cc.clone(),
+        bcc: details.bcc.clone(),
+        reply_to: details.reply_to.clone(),
+        subject: details.subject.clone(),
         html: None,
         headers: Vec::new(),
-        attachments: attachments(about),
+        attachments: attachments(details),
         scheduled_at: due.map(|at| at.to_string()),
         ttl: Some(Ttl(limits::OPERATION_RETENTION_MS)),
         refusal: send::paused_problem(call, inbox),
     };
-    if let Some(name) = &about.forward_of {
-        let request = ForwardRequest { text: about.text.clone(), key, ..ForwardRequest::default() };
-        let more = ReplyOverrides { html: about.html.clone(), ..more };
-        return send::forward_message(call, &message_view::find(call, inbox, name).await?, request, more).await;
+    if let Some(name) = &details.forward_of {
+        let request = ForwardRequest { text: details.text.clone(), key, ..ForwardRequest::default() };
+        let overrides = ReplyOverrides { html: details.html.clone(), ..overrides };
+        return send::forward_message(call, &message_view::find(call, inbox, name).await?, request, overrides).await;
     }
-    let answer = ReplyRequest {
-        text: about.text.clone(),
-        html: about.html.clone(),
-        reply_all: about.reply_all,
+    let reply = ReplyRequest {
+        text: details.text.clone(),
+        html: details.html.clone(),
+        reply_all: details.reply_all,
         key,
         ..ReplyRequest::default()
     };
-    let answered = message_view::find(call, inbox, about.in_reply_to.as_deref().unwrap_or_default()).await?;
-    send::reply_to(call, inbox, &answered, answer, more).await
+    let replied_to = message_view::find(call, inbox, details.in_reply_to.as_deref().unwrap_or_default()).await?;
+    send::reply_to(call, inbox, &replied_to, reply, overrides).await
 }
 
-/// A change of labels that comes with a send.
+/// The body of a send request: a change of labels.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct DraftSendBody {
@@ -154,7 +154,7 @@ struct DraftSendBody {
 }
 
 impl DraftSendBody {
-    /// The labels that the message of a draft has.
+    /// The labels of the sent message.
     fn apply_to(&self, draft: &Draft) -> Vec<String> {
         let mut labels = draft.details.labels.clone();
         labels.retain(|label| !self.remove_labels.0.contains(label));
@@ -163,7 +163,7 @@ impl DraftSendBody {
     }
 }
 
-/// Sends a draft, once: whoever sends it again gets the same message.
+/// Sends a draft once. A repeated request returns the same message.
 pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
     let body: DraftSendBody = call.parse()?;
     check_labels(&body.add_labels.0, "add_labels")?;
@@ -191,20 +191,20 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
     Err(draft_changes_too_fast().into())
 }
 
-/// The email of a draft that surely does not go, and not because the draft is in its next turn by now. Such a draft
-/// stays one, so that it can be changed and sent after all.
+/// The email of a draft if it failed or was cancelled, and the draft did not change since. Such a draft stays a draft,
+/// so that it can be changed and sent after all.
 async fn find_unsent_email(call: &AgentMailRequest, draft: &Draft) -> Result<Option<Email>, Problem> {
     if !matches!(email_state(call, draft).await?, Some(EmailState::Failed | EmailState::Cancelled)) {
         return Ok(None);
     }
-    let (now, email) = (call.engine.draft(&call.caller, draft.id).await?, draft.details.email);
-    match email.filter(|_| now.rev == draft.rev) {
+    let (current, email) = (call.engine.draft(&call.caller, draft.id).await?, draft.details.email);
+    match email.filter(|_| current.rev == draft.rev) {
         Some(email) => call.engine.email(&call.caller, email).await.map(Some),
         None => Ok(None),
     }
 }
 
-/// Makes the email that waits due, and tells what it is.
+/// Sends the scheduled email of a draft now, and responds with that email.
 async fn send_scheduled_now(
     call: &AgentMailRequest,
     draft: &Draft,
@@ -225,30 +225,30 @@ async fn send_scheduled_now(
     Ok(send::draft_sent_response(call, &call.engine.email(&call.caller, email).await?))
 }
 
-/// Opens a draft to changes again whose email keeps its time, and returns why it could not go now.
-async fn reopen_scheduled(call: &AgentMailRequest, draft: &Draft, why: Problem) -> Problem {
-    let about = DraftDetails { sent: false, ..draft.details.clone() };
-    match call.engine.change_draft(&call.caller, draft, &about, None).await {
-        // Another call opened it, or was refused like this one.
-        Ok(_) => why,
-        Err(problem) if problem.code == Code::StaleRev => why,
+/// Unlocks a draft whose email stays scheduled, and returns why it could not be sent now.
+async fn reopen_scheduled(call: &AgentMailRequest, draft: &Draft, cause: Problem) -> Problem {
+    let details = DraftDetails { sent: false, ..draft.details.clone() };
+    match call.engine.change_draft(&call.caller, draft, &details, None).await {
+        // Another request unlocked it, or was refused like this one.
+        Ok(_) => cause,
+        Err(problem) if problem.code == Code::StaleRev => cause,
         Err(problem) => problem,
     }
 }
 
-/// The draft, closed to changes from now on; `None` when it changed meanwhile. The key of the call is bound with it.
+/// Locks the draft against changes; `None` if it changed meanwhile. The same transaction binds the idempotency key.
 async fn lock_for_sending(call: &AgentMailRequest, draft: &Draft, id: &str) -> Result<Option<Draft>, Problem> {
-    let mut asked = door::keyed_call(call.key.as_ref(), "agentmail draft send", id, b"");
-    if draft.details.sent && asked.is_none() {
+    let mut keyed_call = door::keyed_call(call.key.as_ref(), "agentmail draft send", id, b"");
+    if draft.details.sent && keyed_call.is_none() {
         return Ok(Some(draft.clone()));
     }
-    let about = DraftDetails { sent: true, ..draft.details.clone() };
+    let details = DraftDetails { sent: true, ..draft.details.clone() };
     loop {
-        match call.engine.change_draft(&call.caller, draft, &about, asked.take()).await {
+        match call.engine.change_draft(&call.caller, draft, &details, keyed_call.take()).await {
             Ok((draft, false)) => return Ok(Some(draft)),
-            // Asked before under this key. If that could not be done then, it is to be done now.
-            Ok((now, true)) if now.details.sent => return Ok(Some(now)),
-            Ok((now, true)) if now.rev != draft.rev => return Ok(None),
+            // A replay of this key. A draft that is neither locked nor changed since is locked now, without the key.
+            Ok((current, true)) if current.details.sent => return Ok(Some(current)),
+            Ok((current, true)) if current.rev != draft.rev => return Ok(None),
             Ok((_, true)) => {}
             Err(problem) if problem.code == Code::StaleRev => return Ok(None),
             Err(problem) => return Err(problem),
@@ -256,20 +256,20 @@ async fn lock_for_sending(call: &AgentMailRequest, draft: &Draft, id: &str) -> R
     }
 }
 
-/// Makes a draft of it again that could not be sent or scheduled, and tells why; nothing when there is more to see.
-/// Not when nobody can tell: then the repeat finds out.
-async fn reopen(call: &AgentMailRequest, draft: &Draft, why: Problem) -> Result<(), Problem> {
-    if matches!(why.code, Code::Unavailable | Code::Internal | Code::Timeout) {
-        return Err(why);
+/// Unlocks a draft that could not be sent or scheduled, and returns the cause as an error. Returns `Ok` when the caller
+/// should read the draft again. If the outcome is unknown, the draft stays locked and a retry finds out.
+async fn reopen(call: &AgentMailRequest, draft: &Draft, cause: Problem) -> Result<(), Problem> {
+    if matches!(cause.code, Code::Unavailable | Code::Internal | Code::Timeout) {
+        return Err(cause);
     }
     let turn = draft.details.turn + 1;
-    let about = DraftDetails { sent: false, send_at: None, turn, ..draft.details.clone() };
-    match call.engine.end_send_cycle(&call.caller, draft, &about).await? {
-        SendCycleEnd::Ended(_) => Err(why),
-        // Somebody else came through with it.
+    let details = DraftDetails { sent: false, send_at: None, turn, ..draft.details.clone() };
+    match call.engine.end_send_cycle(&call.caller, draft, &details).await? {
+        SendCycleEnd::Ended(_) => Err(cause),
+        // Another request sent it.
         SendCycleEnd::AlreadySent(email) => call.engine.record_draft_email(&call.caller, draft, email).await.map(drop),
-        // The key is taken when somebody else ended the turn.
-        SendCycleEnd::Changed if why.code == Code::KeyMismatch => Ok(()),
-        SendCycleEnd::Changed => Err(why),
+        // Another request ended this send cycle, which takes its key. The caller reads the draft again.
+        SendCycleEnd::Changed if cause.code == Code::KeyMismatch => Ok(()),
+        SendCycleEnd::Changed => Err(cause),
     }
 }

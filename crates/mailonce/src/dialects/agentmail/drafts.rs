@@ -1,4 +1,4 @@
-//! Drafts of an inbox: made, changed, scheduled, sent once and removed.
+//! The AgentMail routes for drafts: create, list, read, change, schedule, send once and remove.
 
 use axum::{
     http::{Method, StatusCode},
@@ -40,17 +40,17 @@ use crate::{
     dialects::json as as_json,
 };
 
-/// Drafts that are looked at for one page.
+/// Maximum drafts scanned per page.
 const MAX_SCANNED: usize = 1_000;
-/// Characters of a preview.
+/// Length of a preview in characters.
 const PREVIEW_CHARS: usize = 200;
 
-/// A list that was given, where null and the empty one mean the same.
-fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Option<OneOrMany>, D::Error> {
-    OneOrMany::deserialize(from).map(Some)
+/// Parses a list that is present. Null means the empty list.
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OneOrMany>, D::Error> {
+    OneOrMany::deserialize(deserializer).map(Some)
 }
 
-/// A draft to make, or what is to change about one.
+/// The body of a request that creates or changes a draft.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct DraftBody {
@@ -88,47 +88,49 @@ fn invalid_field(path: &str, text: &str) -> Problem {
 }
 
 impl DraftBody {
-    /// Puts what was given into a draft.
-    fn apply(self, about: &mut DraftDetails, now: Time) -> Result<(), Problem> {
-        for (place, given) in [
-            (&mut about.reply_to, self.reply_to),
-            (&mut about.to, self.to),
-            (&mut about.cc, self.cc),
-            (&mut about.bcc, self.bcc),
-            (&mut about.labels, self.labels),
+    /// Applies the fields that are present to a draft.
+    fn apply(self, details: &mut DraftDetails, now: Time) -> Result<(), Problem> {
+        for (target, value) in [
+            (&mut details.reply_to, self.reply_to),
+            (&mut details.to, self.to),
+            (&mut details.cc, self.cc),
+            (&mut details.bcc, self.bcc),
+            (&mut details.labels, self.labels),
         ] {
-            if let Some(OneOrMany(list)) = given {
-                *place = list;
+            if let Some(OneOrMany(list)) = value {
+                *target = list;
             }
         }
-        for (place, given) in
-            [(&mut about.subject, self.subject), (&mut about.text, self.text), (&mut about.html, self.html)]
+        for (target, value) in
+            [(&mut details.subject, self.subject), (&mut details.text, self.text), (&mut details.html, self.html)]
         {
-            if let Some(text) = given {
-                *place = text;
+            if let Some(text) = value {
+                *target = text;
             }
         }
-        about.labels.retain(|label| !self.remove_labels.0.contains(label));
-        about.labels.extend(self.add_labels.0);
-        about.labels.dedup();
-        check_labels(&about.labels, "labels")?;
+        details.labels.retain(|label| !self.remove_labels.0.contains(label));
+        details.labels.extend(self.add_labels.0);
+        details.labels.dedup();
+        check_labels(&details.labels, "labels")?;
         let removed = self.remove_attachments.unwrap_or_default();
-        about.files.retain(|file| !removed.contains(&file.id));
-        let next = about.files.iter().filter_map(|file| file.id.parse::<usize>().ok()).max().map_or(0, |last| last + 1);
+        details.files.retain(|file| !removed.contains(&file.id));
+        let next =
+            details.files.iter().filter_map(|file| file.id.parse::<usize>().ok()).max().map_or(0, |last| last + 1);
         let added = [self.attachments, self.add_attachments].into_iter().flatten().flatten();
         for (index, file) in added.enumerate() {
-            about.files.push(draft_file(file.decode(index)?, next + index));
+            details.files.push(draft_file(file.decode(index)?, next + index));
         }
         if let Some(at) = self.send_at {
-            let read =
-                |text: String| Time::parse(&text).ok_or_else(|| invalid_field("send_at", "is a time with an offset"));
-            about.send_at = at.map(read).transpose()?;
+            let parse_time = |text: String| {
+                Time::parse(&text).ok_or_else(|| invalid_field("send_at", "must be a time with an offset"))
+            };
+            details.send_at = at.map(parse_time).transpose()?;
         }
-        about.updated_at = now;
+        details.updated_at = now;
         Ok(())
     }
 
-    /// Whether anything but the time changes.
+    /// Whether the request changes the content of the email, not only labels or `send_at`.
     fn changes_content(&self) -> bool {
         self.reply_to.is_some()
             || self.to.is_some()
@@ -174,12 +176,12 @@ pub(super) fn missing_draft(id: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
-/// The problem of a draft that can be changed no more.
+/// The problem of a draft that can no longer be changed.
 fn already_sent(id: &str) -> Problem {
     Problem::new(Code::TooLate, format!("the draft {id} was sent or is being sent, and can no longer be changed"))
 }
 
-/// A draft of an inbox, sent or not.
+/// Finds a draft of an inbox, sent or not.
 pub(super) async fn find_any(
     call: &AgentMailRequest,
     inbox: Option<&Inbox>,
@@ -187,11 +189,15 @@ pub(super) async fn find_any(
 ) -> Result<(Draft, Inbox), Problem> {
     let id = Uuid::try_parse(text).map_err(|_not_an_id| missing_draft(text))?;
     let draft = call.engine.draft(&call.caller, id).await?;
-    let own = call.engine.inbox(&call.caller, draft.details.inbox).await?;
-    if inbox.is_some_and(|inbox| inbox.id != own.id) { Err(missing_draft(text)) } else { Ok((draft, own)) }
+    let draft_inbox = call.engine.inbox(&call.caller, draft.details.inbox).await?;
+    if inbox.is_some_and(|inbox| inbox.id != draft_inbox.id) {
+        Err(missing_draft(text))
+    } else {
+        Ok((draft, draft_inbox))
+    }
 }
 
-/// A draft that is one still.
+/// Finds a draft that is neither sent nor removed.
 async fn find_unsent(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
     let (draft, inbox) = find_any(call, inbox, text).await?;
     if draft.details.sent || draft.details.removed || is_sent(email_state(call, &draft).await?) {
@@ -200,27 +206,27 @@ async fn find_unsent(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str)
     Ok((draft, inbox))
 }
 
-/// Where the email of a scheduled draft stands.
+/// The state of the email of a draft; `None` if the draft has no email.
 pub(super) async fn email_state(call: &AgentMailRequest, draft: &Draft) -> Result<Option<EmailState>, Problem> {
     let Some(id) = draft.details.email else { return Ok(None) };
     match call.engine.email(&call.caller, id).await {
         Ok(email) => Ok(Some(email.state())),
-        // What the ledger keeps no more ended long ago.
+        // The email is no longer stored, so it ended long ago.
         Err(problem) if problem.code == Code::NotFound => Ok(Some(EmailState::Sent)),
         Err(problem) => Err(problem),
     }
 }
 
-/// Whether a draft became a message.
+/// Whether the email of a draft was sent, or may have been sent.
 fn is_sent(state: Option<EmailState>) -> bool {
     use EmailState::{Abandoned, Bounced, Complained, Delivered, Sent, Unknown};
     matches!(state, Some(Sent | Delivered | Bounced | Complained | Unknown | Abandoned))
 }
 
-/// What AgentMail calls the state of a scheduled draft. What is held waits: nothing is wrong with it, and nothing goes.
-fn send_status(about: &DraftDetails, state: Option<EmailState>) -> Option<&'static str> {
+/// AgentMail's status of a scheduled draft. A held email counts as scheduled: it has not failed and is not being sent.
+fn send_status(details: &DraftDetails, state: Option<EmailState>) -> Option<&'static str> {
     match state {
-        None => about.is_schedule_pending().then_some("scheduled"),
+        None => details.is_schedule_pending().then_some("scheduled"),
         Some(EmailState::Scheduled | EmailState::Held) => Some("scheduled"),
         Some(EmailState::Failed) => Some("failed"),
         Some(EmailState::Cancelled) => None,
@@ -228,44 +234,44 @@ fn send_status(about: &DraftDetails, state: Option<EmailState>) -> Option<&'stat
     }
 }
 
-/// A draft as AgentMail shows it.
+/// A draft in AgentMail's format.
 async fn to_json(call: &AgentMailRequest, draft: &Draft, inbox: &Inbox) -> Result<Value, Problem> {
-    let about = &draft.details;
+    let details = &draft.details;
     let mut body = json!({
         "inbox_id": inbox.address,
         "draft_id": draft.id.to_string(),
-        "labels": about.labels,
-        "updated_at": about.updated_at.to_string(),
+        "labels": details.labels,
+        "updated_at": details.updated_at.to_string(),
         "created_at": draft.created_at.to_string(),
     });
-    let lists = [("reply_to", &about.reply_to), ("to", &about.to), ("cc", &about.cc), ("bcc", &about.bcc)];
+    let lists = [("reply_to", &details.reply_to), ("to", &details.to), ("cc", &details.cc), ("bcc", &details.bcc)];
     for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         body[name] = json!(list);
     }
-    let preview = about.text.as_ref().map(|text| text.chars().take(PREVIEW_CHARS).collect::<String>());
+    let preview = details.text.as_ref().map(|text| text.chars().take(PREVIEW_CHARS).collect::<String>());
     let texts = [
-        ("client_id", &about.client_id),
-        ("subject", &about.subject),
+        ("client_id", &details.client_id),
+        ("subject", &details.subject),
         ("preview", &preview),
-        ("text", &about.text),
-        ("html", &about.html),
-        ("in_reply_to", &about.in_reply_to),
-        ("forward_of", &about.forward_of),
+        ("text", &details.text),
+        ("html", &details.html),
+        ("in_reply_to", &details.in_reply_to),
+        ("forward_of", &details.forward_of),
     ];
     for (name, text) in texts {
         if let Some(text) = text {
             body[name] = text.as_str().into();
         }
     }
-    if !about.files.is_empty() {
-        body["attachments"] = about.files.iter().map(attachment_json).collect::<Vec<_>>().into();
+    if !details.files.is_empty() {
+        body["attachments"] = details.files.iter().map(attachment_json).collect::<Vec<_>>().into();
     }
-    if let Some(at) = about.send_at {
+    if let Some(at) = details.send_at {
         body["send_at"] = at.to_string().into();
     }
     let state = email_state(call, draft).await?;
-    if let Some(word) = send_status(about, state) {
-        body["send_status"] = word.into();
+    if let Some(status) = send_status(details, state) {
+        body["send_status"] = status.into();
     }
     if let (Some(EmailState::Held), Some(labels)) = (state, body["labels"].as_array_mut()) {
         labels.push(EmailState::Held.as_str().into());
@@ -290,7 +296,7 @@ fn attachment_link(call: &AgentMailRequest, draft: &Draft, name: &str) -> Result
     add_download_link(call, LinkTarget::DraftFile(draft.id, at), &mut body).map(|()| body)
 }
 
-/// Which drafts of a list are wanted.
+/// Which drafts a list includes.
 struct DraftFilter<'a> {
     inbox: Option<&'a Inbox>,
     labels: Vec<String>,
@@ -299,38 +305,38 @@ struct DraftFilter<'a> {
 }
 
 impl DraftFilter<'_> {
-    fn matches(&self, about: &DraftDetails) -> bool {
-        let at = about.updated_at;
-        self.inbox.is_none_or(|inbox| inbox.id == about.inbox)
+    fn matches(&self, details: &DraftDetails) -> bool {
+        let at = details.updated_at;
+        self.inbox.is_none_or(|inbox| inbox.id == details.inbox)
             && self.until.is_none_or(|until| at < until)
             && self.since.is_none_or(|since| at > since)
-            && self.labels.iter().all(|label| about.labels.contains(label))
-            && !about.sent
-            && !about.removed
+            && self.labels.iter().all(|label| details.labels.contains(label))
+            && !details.sent
+            && !details.removed
     }
 }
 
-/// Wanted drafts, newest first, and behind which to go on.
+/// Matching drafts, newest first, and the cursor of the next page.
 async fn newest_drafts(
     call: &AgentMailRequest,
     filter: &DraftFilter<'_>,
     mut before: Option<Uuid>,
     limit: usize,
 ) -> Result<(Vec<(Draft, Inbox)>, Option<Uuid>), Problem> {
-    let (mut found, mut looked) = (Vec::new(), 0);
-    while looked < MAX_SCANNED {
+    let (mut found, mut scanned) = (Vec::new(), 0);
+    while scanned < MAX_SCANNED {
         let page = call.engine.drafts(&call.caller, before, limits::PAGE_ROWS).await?;
         for draft in page.rows {
             if found.len() == limit {
                 return Ok((found, before));
             }
-            (before, looked) = (Some(draft.id), looked + 1);
+            (before, scanned) = (Some(draft.id), scanned + 1);
             if !filter.matches(&draft.details) || is_sent(email_state(call, &draft).await?) {
                 continue;
             }
-            // Drafts of inboxes that this key may not use are not there for it.
-            if let Ok(own) = call.engine.inbox(&call.caller, draft.details.inbox).await {
-                found.push((draft, own));
+            // Drafts of inboxes that this key may not use are hidden.
+            if let Ok(draft_inbox) = call.engine.inbox(&call.caller, draft.details.inbox).await {
+                found.push((draft, draft_inbox));
             }
         }
         if page.next.is_none() {
@@ -354,45 +360,47 @@ async fn list_drafts(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMai
         (found, rest.map(|id| encode_page_token(&[id.as_u128()])))
     };
     let mut drafts = Vec::new();
-    for (draft, own) in &found {
-        drafts.push(to_json(call, draft, own).await?);
+    for (draft, draft_inbox) in &found {
+        drafts.push(to_json(call, draft, draft_inbox).await?);
     }
     Ok(as_json(StatusCode::OK, &page_json("drafts", drafts, limit, next)))
 }
 
 async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     let body: DraftBody = call.parse()?;
-    let mut about = DraftDetails::empty(inbox.id, call.engine.now());
+    let mut details = DraftDetails::empty(inbox.id, call.engine.now());
     if body.in_reply_to.is_some() && body.forward_of.is_some() {
-        return Err(invalid_field("in_reply_to", "cannot be given together with forward_of").into());
+        return Err(invalid_field("in_reply_to", "cannot be used together with forward_of").into());
     }
-    let people = [&body.to, &body.cc, &body.bcc].iter().any(|list| list.as_ref().is_some_and(|l| !l.0.is_empty()));
-    if body.reply_all == Some(true) && (people || body.in_reply_to.is_none()) {
-        return Err(
-            invalid_field("reply_all", "is only for drafts with in_reply_to, and without to, cc and bcc").into()
-        );
+    let has_recipients =
+        [&body.to, &body.cc, &body.bcc].iter().any(|list| list.as_ref().is_some_and(|l| !l.0.is_empty()));
+    if body.reply_all == Some(true) && (has_recipients || body.in_reply_to.is_none()) {
+        return Err(invalid_field("reply_all", "requires in_reply_to, and no to, cc or bcc").into());
     }
     check_text("client_id", body.client_id.as_deref().unwrap_or_default())?;
-    about.client_id.clone_from(&body.client_id);
-    about.in_reply_to.clone_from(&body.in_reply_to);
-    about.forward_of.clone_from(&body.forward_of);
-    about.reply_all = body.reply_all == Some(true);
-    for name in [&about.in_reply_to, &about.forward_of].into_iter().flatten() {
+    details.client_id.clone_from(&body.client_id);
+    details.in_reply_to.clone_from(&body.in_reply_to);
+    details.forward_of.clone_from(&body.forward_of);
+    details.reply_all = body.reply_all == Some(true);
+    for name in [&details.in_reply_to, &details.forward_of].into_iter().flatten() {
         message_view::find(call, inbox, name).await?;
     }
-    body.apply(&mut about, call.engine.now())?;
-    check_schedule(call, inbox, &about)?;
-    let (draft, first) = get_or_create(call, &about).await?;
+    body.apply(&mut details, call.engine.now())?;
+    check_schedule(call, inbox, &details)?;
+    let (draft, is_new) = get_or_create(call, &details).await?;
     if draft.details.inbox != inbox.id {
-        return Err(
-            Problem::for_field(Code::NameTaken, "client_id", "this client_id is of a draft of another inbox").into()
-        );
+        return Err(Problem::for_field(
+            Code::NameTaken,
+            "client_id",
+            "this client_id belongs to a draft of another inbox",
+        )
+        .into());
     }
     match settle_schedule(call, Some(inbox), &draft.id.to_string()).await {
         Ok((draft, _)) => Ok(as_json(StatusCode::OK, &to_json(call, &draft, inbox).await?)),
         Err(problem) => {
-            // What was refused was not made. Where nobody can tell, the repeat finds out.
-            if first && !matches!(problem.code, Code::Unavailable | Code::Internal | Code::Timeout) {
+            // A refused request leaves no draft. If the outcome is unknown, the draft stays and a retry finds out.
+            if is_new && !matches!(problem.code, Code::Unavailable | Code::Internal | Code::Timeout) {
                 call.engine.remove_draft(&call.caller, draft.id).await?;
             }
             Err(problem.into())
@@ -400,19 +408,22 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     }
 }
 
-/// The draft of a wish, and whether it is new. One whose removal was cut short is removed first.
-async fn get_or_create(call: &AgentMailRequest, about: &DraftDetails) -> Result<(Draft, bool), Problem> {
+/// Creates the draft, or returns the existing one for its `client_id`, and whether it is new. A draft whose removal was
+/// interrupted is removed first.
+async fn get_or_create(call: &AgentMailRequest, details: &DraftDetails) -> Result<(Draft, bool), Problem> {
     loop {
-        let made = call.engine.create_draft(&call.caller, about).await?;
-        if !made.value.details.removed || call.engine.remove_draft(&call.caller, made.value.id).await?.details.sent {
-            return Ok((made.value, made.is_new));
+        let created = call.engine.create_draft(&call.caller, details).await?;
+        if !created.value.details.removed
+            || call.engine.remove_draft(&call.caller, created.value.id).await?.details.sent
+        {
+            return Ok((created.value, created.is_new));
         }
     }
 }
 
-/// Refuses to change what a draft was made with.
+/// Refuses changes of fields that are fixed when a draft is created.
 fn check_change(body: &DraftBody) -> Result<(), Problem> {
-    let given = [
+    let present = [
         ("attachments", body.attachments.is_some()),
         ("labels", body.labels.is_some()),
         ("in_reply_to", body.in_reply_to.is_some()),
@@ -420,12 +431,15 @@ fn check_change(body: &DraftBody) -> Result<(), Problem> {
         ("reply_all", body.reply_all.is_some()),
         ("client_id", body.client_id.is_some()),
     ];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some(("attachments", _)) => {
-            Err(invalid_field("attachments", "is for new drafts; use add_attachments and remove_attachments"))
+    match present.into_iter().find(|(_, present)| *present) {
+        Some(("attachments", _)) => Err(invalid_field(
+            "attachments",
+            "can only be set for a new draft; use add_attachments and remove_attachments",
+        )),
+        Some(("labels", _)) => {
+            Err(invalid_field("labels", "can only be set for a new draft; use add_labels and remove_labels"))
         }
-        Some(("labels", _)) => Err(invalid_field("labels", "is for new drafts; use add_labels and remove_labels")),
-        Some((name, _)) => Err(invalid_field(name, "is for new drafts and cannot be changed")),
+        Some((name, _)) => Err(invalid_field(name, "can only be set for a new draft")),
         None => Ok(()),
     }
 }
@@ -436,17 +450,17 @@ async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
         ensure_unsent(call, &draft, id).await?;
         let body: DraftBody = call.parse()?;
         check_change(&body)?;
-        let rewords = body.changes_content();
-        let mut about = draft.details.clone();
-        body.apply(&mut about, call.engine.now())?;
-        // What says something else, or at another time, is another email; the one before must not go.
-        if about.email.is_some() && (rewords || about.send_at != draft.details.send_at) {
-            about = about.next_send_cycle();
+        let content_changed = body.changes_content();
+        let mut details = draft.details.clone();
+        body.apply(&mut details, call.engine.now())?;
+        // New content or a new time needs a new email, and the previous email must not be sent.
+        if details.email.is_some() && (content_changed || details.send_at != draft.details.send_at) {
+            details = details.next_send_cycle();
         }
-        if about.is_schedule_pending() {
-            check_schedule(call, inbox, &about)?;
+        if details.is_schedule_pending() {
+            check_schedule(call, inbox, &details)?;
         }
-        match call.engine.change_draft(&call.caller, &draft, &about, None).await {
+        match call.engine.change_draft(&call.caller, &draft, &details, None).await {
             Ok((changed, _)) => {
                 sync_labels(call, &draft, &changed).await?;
                 return respond_with_change(call, inbox, changed).await;
@@ -458,7 +472,7 @@ async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
     Err(draft_changes_too_fast().into())
 }
 
-/// Gives the email that waits the labels that its draft has now.
+/// Copies the changed labels of a draft to its scheduled email.
 async fn sync_labels(call: &AgentMailRequest, draft: &Draft, changed: &Draft) -> Result<(), Problem> {
     let only = |here: &Draft, there: &Draft| -> Vec<String> {
         here.details.labels.iter().filter(|label| !there.details.labels.contains(label)).cloned().collect()
@@ -470,22 +484,22 @@ async fn sync_labels(call: &AgentMailRequest, draft: &Draft, changed: &Draft) ->
     Ok(())
 }
 
-/// What a draft that was changed is now; a conflict when the email before had left.
+/// The response to a change: the current draft, or a conflict if its previous email was already sent.
 async fn respond_with_change(call: &AgentMailRequest, inbox: &Inbox, changed: Draft) -> AgentMailResult {
     let id = changed.id.to_string();
-    let now = match settle_schedule(call, Some(inbox), &id).await {
-        Ok((now, _)) if changed.details.owed.is_some() && now.details.email == changed.details.owed => {
+    let current = match settle_schedule(call, Some(inbox), &id).await {
+        Ok((current, _)) if changed.details.owed.is_some() && current.details.email == changed.details.owed => {
             return Err(already_sent(&id).into());
         }
-        Ok((now, _)) => now,
-        // Somebody removed it since: it was changed all the same.
+        Ok((current, _)) => current,
+        // Another request removed the draft after this change, which still succeeded.
         Err(problem) if problem.code == Code::NotFound => changed,
         Err(problem) => return Err(problem.into()),
     };
-    Ok(as_json(StatusCode::OK, &to_json(call, &now, inbox).await?))
+    Ok(as_json(StatusCode::OK, &to_json(call, &current, inbox).await?))
 }
 
-/// Refuses what is a draft no more.
+/// Refuses a draft that was sent or removed.
 async fn ensure_unsent(call: &AgentMailRequest, draft: &Draft, id: &str) -> Result<(), Problem> {
     if draft.details.removed {
         return Err(missing_draft(id));
@@ -493,18 +507,18 @@ async fn ensure_unsent(call: &AgentMailRequest, draft: &Draft, id: &str) -> Resu
     if draft.details.sent || is_sent(email_state(call, draft).await?) { Err(already_sent(id)) } else { Ok(()) }
 }
 
-/// Removes a draft. One that is scheduled is taken back, if nothing can have left yet; one that left is a draft no more.
+/// Removes a draft. A scheduled one is cancelled if nothing can have been sent yet; a sent one gets a 404.
 async fn remove(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
-    let left = |problem: Problem| match problem.code {
+    let sent_as_not_found = |problem: Problem| match problem.code {
         Code::TooLate => {
             Problem::new(Code::NotFound, format!("there is no draft {id} any more: it was sent, or is being sent"))
         }
         _ => problem,
     };
     let (draft, _) = find_any(call, Some(inbox), id).await?;
-    ensure_unsent(call, &draft, id).await.map_err(left)?;
-    if call.engine.remove_draft(&call.caller, draft.id).await.map_err(left)?.details.sent {
-        return Err(left(self::already_sent(id)).into());
+    ensure_unsent(call, &draft, id).await.map_err(sent_as_not_found)?;
+    if call.engine.remove_draft(&call.caller, draft.id).await.map_err(sent_as_not_found)?.details.sent {
+        return Err(sent_as_not_found(self::already_sent(id)).into());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

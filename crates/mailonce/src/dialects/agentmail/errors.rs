@@ -1,7 +1,7 @@
-//! Problems in AgentMail's words: `name`, `code`, `message` and `fix`; `errors` where fields are at fault.
+//! Errors in AgentMail's format: `name`, `code`, `message` and `fix`; also `errors` for invalid fields.
 //!
-//! The packages know errors by their status, and know for each method which there are: what is said here is one of
-//! those wherever the method has one that fits.
+//! The SDKs distinguish errors by their status, and each SDK method declares the statuses it knows. An error therefore
+//! uses a declared status wherever the method has one that fits.
 
 use axum::{
     http::{StatusCode, header},
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::dialects::{json as as_json, to_requirement};
 
-/// The member of a problem that says that the method knows it as unprocessable.
+/// The problem extension for routes where AgentMail answers a conflict with 422.
 pub(super) const UNPROCESSABLE: &str = "unprocessable";
 
-/// A fault on its way out, whose reader must still be told where the documents are.
+/// An error body whose `docs` link is still relative.
 #[derive(Clone)]
 struct PendingError(Value);
 
@@ -28,22 +28,22 @@ fn error_response(status: StatusCode, body: Value) -> Response {
     response
 }
 
-/// The answer with the address of the page about its fault, for callers who know nothing but this.
+/// Makes the `docs` link of an error absolute, because the caller may see nothing but this body.
 pub(super) fn add_docs_link(mut response: Response, base: &str) -> Response {
     let Some(PendingError(mut body)) = response.extensions_mut().remove::<PendingError>() else { return response };
     if let Some(path) = body["docs"].as_str() {
         body["docs"] = format!("{}{path}", base.trim_end_matches('/')).into();
     }
-    let mut told = as_json(response.status(), &body);
+    let mut absolute = as_json(response.status(), &body);
     for (name, value) in response.headers() {
         if name != header::CONTENT_LENGTH {
-            told.headers_mut().insert(name, value.clone());
+            absolute.headers_mut().insert(name, value.clone());
         }
     }
-    told
+    absolute
 }
 
-/// A caller without a credential.
+/// The response to a request without a credential.
 pub(super) fn unauthorized() -> Response {
     let body = json!({
         "name": "UnauthorizedError",
@@ -55,7 +55,7 @@ pub(super) fn unauthorized() -> Response {
     error_response(StatusCode::UNAUTHORIZED, body)
 }
 
-/// How AgentMail calls a problem: status, name and code.
+/// The AgentMail status, name and code of a problem.
 pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
     match problem.code {
         Code::NameTaken if problem.extensions.contains_key(UNPROCESSABLE) => {
@@ -91,30 +91,30 @@ pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
     }
 }
 
-/// A mail to nobody: well-formed, and cannot be sent.
+/// Whether the problem is an email without a recipient.
 fn has_no_recipient(problem: &Problem) -> bool {
     problem.field.as_deref() == Some("to") && problem.detail.ends_with("names no recipient")
 }
 
-/// The faults of fields, each with its path.
+/// The invalid fields, each with its path.
 fn field_errors(problem: &Problem) -> Vec<Value> {
-    let one = |field: &str, message: &str| {
+    let field_error = |field: &str, message: &str| {
         let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
         json!({ "path": path, "message": to_requirement(message) })
     };
-    let listed = problem.extensions.get("faults").and_then(Value::as_array);
+    let listed = problem.extensions.get("errors").and_then(Value::as_array);
     match listed {
-        Some(faults) => faults
+        Some(errors) => errors
             .iter()
-            .map(|fault| {
-                one(fault["field"].as_str().unwrap_or_default(), fault["message"].as_str().unwrap_or_default())
+            .map(|error| {
+                field_error(error["field"].as_str().unwrap_or_default(), error["message"].as_str().unwrap_or_default())
             })
             .collect(),
-        None => vec![one(problem.field.as_deref().unwrap_or_default(), &message(problem))],
+        None => vec![field_error(problem.field.as_deref().unwrap_or_default(), &message(problem))],
     }
 }
 
-/// What is wrong. A value of the wrong type is named by its field.
+/// What is wrong. For a value of the wrong type the message names the field.
 fn message(problem: &Problem) -> String {
     let Some(field) = problem.field.as_deref().filter(|field| !field.is_empty()) else { return problem.detail.clone() };
     match problem.detail.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
@@ -126,53 +126,55 @@ fn message(problem: &Problem) -> String {
     }
 }
 
-/// What to do about it, in words of what the dialect has.
+/// What to do about it. The text mentions only what AgentMail's API offers.
 fn fix(problem: &Problem) -> &'static str {
     match problem.code {
-        Code::InvalidField if has_no_recipient(problem) => "Name at least one recipient in to; nothing was stored.",
+        Code::InvalidField if has_no_recipient(problem) => "Give at least one recipient in to; nothing was stored.",
         Code::InvalidKey => "Send an Idempotency-Key of 1 to 256 printable ASCII characters, or none.",
         Code::KeyRequired => "Add an Idempotency-Key header, the same for every retry of this message.",
-        Code::InvalidJson => "Send one JSON object without repeated members.",
-        Code::InvalidType | Code::UnknownField | Code::InvalidField => "Correct what errors names; nothing was stored.",
-        Code::InvalidQuery | Code::CursorReset => "Correct the parameter that errors names.",
+        Code::InvalidJson => "Send one JSON object without repeated keys.",
+        Code::InvalidType | Code::UnknownField | Code::InvalidField => {
+            "Correct the fields that errors lists; nothing was stored."
+        }
+        Code::InvalidQuery | Code::CursorReset => "Correct the parameter that errors lists.",
         Code::Unauthorized => {
             "Send a key that is neither revoked nor expired in the Authorization: Bearer <api_key> header."
         }
         Code::WrongScope => "Ask the operator for a key with the scope that message names.",
         Code::SenderNotAllowed => "Send from an inbox that this key may use.",
         Code::SenderNotVerified => "Ask the operator to verify the domain of the inbox, or send from another inbox.",
-        Code::NameTaken => "Take another username or client_id.",
+        Code::NameTaken => "Use another username or client_id.",
         Code::RecipientSuppressed | Code::BlockedByRule => {
-            "Do not send it again: ask the operator whether this recipient or sender is to be stopped."
+            "Do not send it again: ask the operator why this sender or recipient is blocked."
         }
         Code::NotFound | Code::MethodNotAllowed => {
-            "Check the ids and the path; what belongs to another team is not found either."
+            "Check the ids and the path. Objects of other teams are not found either."
         }
         Code::Timeout | Code::Internal | Code::Unavailable => {
-            "Send the same call again with the same Idempotency-Key: it ends in one message."
+            "Send the same request again with the same Idempotency-Key: only one message is sent."
         }
         Code::RateLimited | Code::TooManyFailures | Code::QuotaExceeded => {
-            "Wait for as long as the Retry-After header says, then send the same call again."
+            "Wait for as long as the Retry-After header says, then send the same request again."
         }
-        Code::TooLarge => "Send less at once; nothing was stored.",
-        Code::StaleRev => "Read it again and decide anew.",
-        Code::KeyMismatch => "Take another Idempotency-Key for another message; the first one stands.",
-        Code::AlreadyAnswered => "Read the answer that is there; to say more, reply to that one.",
-        Code::Leased => "Wait until the other agent is done with the thread, then read it again.",
+        Code::TooLarge => "Send a smaller request; nothing was stored.",
+        Code::StaleRev => "It changed in the meantime. Read it again, then decide.",
+        Code::KeyMismatch => "Use a new Idempotency-Key for a new message; the first message is unchanged.",
+        Code::AlreadyAnswered => "Read the reply that was sent; to add something, reply to that one.",
+        Code::Leased => "Wait until the other agent has finished with the thread, then read it again.",
         Code::NewerMessage => "Read the latest message of the thread and answer that one.",
-        Code::TooLate => "Nothing can be taken back any more: look for the message that it became.",
+        Code::TooLate => "It can no longer be changed or cancelled: look for the message that was sent.",
         Code::UseResolve | Code::NotTerminal => {
-            "Do not send it again: read the message until its labels say what it is."
+            "Do not send it again: read the message until its labels show a final state."
         }
         code => match code.next() {
-            // What only the API has is no help here.
-            text if text.contains("/v1") || text.contains('`') => "Read it again and decide anew, or ask the operator.",
+            // The default advice may mention the native API, which does not help an AgentMail client.
+            text if text.contains("/v1") || text.contains('`') => "Read it again, then decide, or ask the operator.",
             text => text,
         },
     }
 }
 
-/// A problem as AgentMail would say it.
+/// Converts a problem to an error response.
 pub(super) fn problem_response(problem: &Problem) -> Response {
     let (status, name, code) = classify(problem);
     let mut body = json!({
@@ -188,35 +190,37 @@ pub(super) fn problem_response(problem: &Problem) -> Response {
     error_response(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
 }
 
-/// Why a mail that was taken does not go, or did not, and what to do about it; `None` for one that goes or went.
+/// Why an accepted email is held, unknown or not sent, and what to do about it; `None` for every other state.
 fn send_failure_reason(state: EmailState) -> Option<(&'static str, &'static str)> {
-    const ANEW: &str = "If it is to go after all, send it under another Idempotency-Key.";
+    const USE_ANOTHER_KEY: &str = "To send it after all, use another Idempotency-Key.";
     Some(match state {
         EmailState::Held => (
-            "This mail was taken and is held until a person decides.",
-            "Do not send it again: read the message to see what became of it.",
+            "This email was accepted and is held until a person decides.",
+            "Do not send it again: read the message to see its state.",
         ),
         EmailState::Unknown => (
-            "This mail was taken, and nobody can tell whether it arrived.",
-            "Do not send it again: read the message until its labels say what became of it.",
+            "This email was accepted, but it is unknown whether it was delivered.",
+            "Do not send it again: read the message until its labels show a final state.",
         ),
-        EmailState::Failed => ("This mail was taken, and the next hop refused it: it was not sent.", ANEW),
-        EmailState::Cancelled => ("This mail was taken and then cancelled: it was not sent.", ANEW),
+        EmailState::Failed => {
+            ("This email was accepted, but the next hop refused it: it was not sent.", USE_ANOTHER_KEY)
+        }
+        EmailState::Cancelled => ("This email was accepted and then cancelled: it was not sent.", USE_ANOTHER_KEY),
         EmailState::Abandoned => (
-            "This mail was taken and then given up by a person, who could not tell whether it arrived.",
+            "This email was accepted and then abandoned by a person. It is unknown whether it was delivered.",
             "Ask that person before you send it again under another Idempotency-Key.",
         ),
         _ => return None,
     })
 }
 
-/// A mail that was taken and does not go, or did not.
+/// The error response for an accepted email that is held, unknown or not sent; `None` for every other state.
 pub(super) fn send_failure_response((message_id, thread_id): (&str, &str), state: EmailState) -> Option<Response> {
-    let (why, fix) = send_failure_reason(state)?;
+    let (message, fix) = send_failure_reason(state)?;
     let body = json!({
         "name": "MessageRejectedError",
         "code": "message_rejected",
-        "message": why,
+        "message": message,
         "fix": fix,
         "docs": "/docs",
         "state": state.as_str(),
@@ -234,9 +238,9 @@ mod tests {
     #[test]
     fn every_code_has_a_status_that_means_the_same() {
         for code in Code::ALL {
-            let (status, name, word) = classify(&Problem::new(*code, "x"));
-            assert!((400..600).contains(&status) && !name.is_empty() && !word.is_empty());
-            // Whether a call may be repeated must not be told otherwise.
+            let (status, name, code_text) = classify(&Problem::new(*code, "x"));
+            assert!((400..600).contains(&status) && !name.is_empty() && !code_text.is_empty());
+            // The dialect must agree with the native API on whether a client may retry.
             assert_eq!(status >= 500, code.status() >= 500, "{}", code.as_str());
             assert_eq!(matches!(status, 408 | 429), matches!(code.status(), 408 | 429), "{}", code.as_str());
         }
@@ -255,8 +259,11 @@ mod tests {
     #[test]
     fn what_to_do_is_said_in_words_of_the_dialect() {
         for code in Code::ALL {
-            let told = fix(&Problem::new(*code, "x"));
-            assert!(!told.contains("/v1") && !told.contains('`') && !told.contains("openapi"), "{told}");
+            let fix_text = fix(&Problem::new(*code, "x"));
+            assert!(
+                !fix_text.contains("/v1") && !fix_text.contains('`') && !fix_text.contains("openapi"),
+                "{fix_text}"
+            );
         }
     }
 }

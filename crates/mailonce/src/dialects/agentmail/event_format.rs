@@ -1,4 +1,4 @@
-//! Events in AgentMail's words, for webhooks and sockets alike.
+//! Events in AgentMail's format, for webhooks and WebSockets.
 
 use mailonce_core::{
     conversation::thread::Thread,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::dialects::agentmail::message_view::{AgentMailMessage, message_public_id};
 
-/// What AgentMail calls what happens here, and our word for it. What has no row never happens.
+/// The AgentMail event types that mailonce sends, with the native event kind behind each.
 pub(super) const EVENT_TYPES: [(&str, EventKind); 7] = [
     ("message.received", EventKind::MessageReceived),
     ("message.received.unauthenticated", EventKind::MessageReceived),
@@ -28,20 +28,20 @@ pub(super) const EVENT_TYPES: [(&str, EventKind); 7] = [
     ("message.rejected", EventKind::EmailFailed),
 ];
 
-/// Our words for the types that are wanted; for every one that there is when none is named.
+/// The native event types behind a list of AgentMail types; all of them if the list is empty.
 pub(super) fn native_types(types: &[String]) -> Result<Vec<String>, Problem> {
     let known: Vec<&str> = EVENT_TYPES.iter().map(|(name, _)| *name).collect();
-    if let Some(wrong) = types.iter().find(|name| !known.contains(&name.as_str())) {
-        let text = format!("names {wrong}, which never happens here; what does is {}", known.join(", "));
+    if let Some(unsupported) = types.iter().find(|name| !known.contains(&name.as_str())) {
+        let text = format!("names {unsupported}, which mailonce does not send; use one of {}", known.join(", "));
         return Err(Problem::from(vec![FieldError::new("event_types", text)]));
     }
     let wanted = |(name, _): &&(&str, EventKind)| types.is_empty() || types.iter().any(|wanted| wanted == name);
-    let mut words: Vec<String> = EVENT_TYPES.iter().filter(wanted).map(|(_, kind)| kind.as_str().to_owned()).collect();
-    words.dedup();
-    Ok(words)
+    let mut native: Vec<String> = EVENT_TYPES.iter().filter(wanted).map(|(_, kind)| kind.as_str().to_owned()).collect();
+    native.dedup();
+    Ok(native)
 }
 
-/// Something that happened, with what is known of it.
+/// An event with the records that it is about.
 pub(super) struct EventContext<'a> {
     pub(super) kind: EventKind,
     pub(super) id: String,
@@ -55,31 +55,31 @@ pub(super) struct EventContext<'a> {
 }
 
 impl EventContext<'_> {
-    /// Its type and what is told of it; `None` when AgentMail has no word for it.
+    /// The AgentMail type and body of the event; `None` if AgentMail has no type for it.
     pub(super) fn format(&self) -> Option<(&'static str, Value)> {
         let inbox = self.inbox?;
-        let (name, member, told) = match self.kind {
+        let (name, member, details) = match self.kind {
             EventKind::MessageReceived => return self.format_received(inbox),
             EventKind::EmailSent => ("message.sent", "send", self.email_json(inbox)?),
             EventKind::EmailDelivered => ("message.delivered", "delivery", self.email_json(inbox)?),
             EventKind::EmailBounced => ("message.bounced", "bounce", self.bounce_json(inbox)?),
             EventKind::EmailComplained => {
-                let mut told = self.email_json(inbox)?;
-                (told["type"], told["sub_type"]) = ("abuse".into(), "".into());
-                ("message.complained", "complaint", told)
+                let mut details = self.email_json(inbox)?;
+                (details["type"], details["sub_type"]) = ("abuse".into(), "".into());
+                ("message.complained", "complaint", details)
             }
             EventKind::EmailFailed => ("message.rejected", "reject", self.rejection_json(inbox)?),
             _ => return None,
         };
         let mut body = json!({ "type": "event", "event_type": name, "event_id": self.id });
-        body[member] = told;
+        body[member] = details;
         Some((name, body))
     }
 
     fn format_received(&self, inbox: &Inbox) -> Option<(&'static str, Value)> {
         let message = self.message?;
-        let fails = message.head.auth.verdict == AuthResult::Fail;
-        let name = if fails { "message.received.unauthenticated" } else { "message.received" };
+        let unauthenticated = message.head.auth.verdict == AuthResult::Fail;
+        let name = if unauthenticated { "message.received.unauthenticated" } else { "message.received" };
         let mail = AgentMailMessage::without_labels(ThreadEntry::Message(Box::new(message.clone())));
         let id = message_public_id(message);
         let mut item = mail.list_item(&id, inbox);
@@ -93,11 +93,11 @@ impl EventContext<'_> {
         Some((name, body))
     }
 
-    /// The thread as the message leaves it.
+    /// The thread after this message.
     fn thread_json(&self, mail: &AgentMailMessage, id: &str, inbox: &Inbox) -> Value {
         let at = mail.timestamp().to_string();
-        let about = self.thread.map(|thread| &thread.details);
-        let mut labels = about.map(|about| about.labels.clone()).unwrap_or_default();
+        let details = self.thread.map(|thread| &thread.details);
+        let mut labels = details.map(|details| details.labels.clone()).unwrap_or_default();
         labels.extend(mail.labels());
         json!({
             "inbox_id": inbox.address,
@@ -107,17 +107,17 @@ impl EventContext<'_> {
             "received_timestamp": at,
             "senders": [mail.from()],
             "recipients": mail.recipients().concat(),
-            "subject": about.map_or_else(|| mail.subject().to_owned(), |about| about.subject.clone()),
+            "subject": details.map_or_else(|| mail.subject().to_owned(), |details| details.subject.clone()),
             "preview": mail.preview(),
             "last_message_id": id,
-            "message_count": about.map_or(1, |about| about.messages + about.emails),
+            "message_count": details.map_or(1, |details| details.messages + details.emails),
             "size": mail.size(),
             "updated_at": at,
-            "created_at": about.map_or_else(|| at.clone(), |about| about.created_at.to_string()),
+            "created_at": details.map_or_else(|| at.clone(), |details| details.created_at.to_string()),
         })
     }
 
-    /// The recipients of the envelope that it is about; of every one where it does not say.
+    /// The recipients of the handoff that the event names, or of all handoffs if it names none.
     fn recipients(&self, email: &Email) -> Vec<String> {
         let number = self.data["handoff"].as_u64().and_then(|number| usize::try_from(number).ok());
         match number.and_then(|number| email.handoffs.get(number)) {
@@ -138,50 +138,50 @@ impl EventContext<'_> {
     }
 
     fn bounce_json(&self, inbox: &Inbox) -> Option<Value> {
-        let mut told = self.email_json(inbox)?;
+        let mut details = self.email_json(inbox)?;
         let (email, _) = self.email?;
         let recipients: Vec<Value> = self
             .recipients(email)
             .into_iter()
             .map(|address| json!({ "address": address, "status": "bounced" }))
             .collect();
-        (told["type"], told["sub_type"], told["recipients"]) =
+        (details["type"], details["sub_type"], details["recipients"]) =
             ("Permanent".into(), "General".into(), recipients.into());
-        Some(told)
+        Some(details)
     }
 
     fn rejection_json(&self, inbox: &Inbox) -> Option<Value> {
-        let mut told = self.email_json(inbox)?;
-        let said = self.data["reply"]["text"].as_str().unwrap_or("the next hop refused it");
-        told["reason"] = said.into();
-        if let Some(members) = told.as_object_mut() {
+        let mut details = self.email_json(inbox)?;
+        let reason = self.data["reply"]["text"].as_str().unwrap_or("the next hop refused it");
+        details["reason"] = reason.into();
+        if let Some(members) = details.as_object_mut() {
             members.remove("recipients");
         }
-        Some(told)
+        Some(details)
     }
 }
 
-/// What an endpoint that was made in this dialect is told; `None` when nothing.
-pub(crate) fn format_event(telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
-    let tongue = telling.endpoint.config.tongue.as_ref()?;
-    let event = &telling.event.event;
-    let email = telling.email.as_ref().map(|told| (&told.email, told.message_id.as_str()));
-    let fact = EventContext {
+/// Formats an event for an AgentMail webhook; `None` if the webhook did not subscribe to it.
+pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent> {
+    let dialect = context.endpoint.config.tongue.as_ref()?;
+    let event = &context.event.event;
+    let email = context.email.as_ref().map(|email_event| (&email_event.email, email_event.message_id.as_str()));
+    let event_context = EventContext {
         kind: event.kind,
-        id: telling.event.id().to_string(),
+        id: context.event.id().to_string(),
         at: event.at,
         data: &event.data,
-        inbox: telling.inbox.as_ref(),
-        message: telling.message.as_ref(),
-        thread: telling.thread.as_ref(),
-        text: telling.text.as_deref(),
+        inbox: context.inbox.as_ref(),
+        message: context.message.as_ref(),
+        thread: context.thread.as_ref(),
+        text: context.text.as_deref(),
         email,
     };
-    let (name, body) = fact.format()?;
-    let there = telling.inbox.as_ref().is_some_and(|inbox| tongue.inboxes.contains(&inbox.id));
-    let wanted = tongue.types.is_empty() || tongue.types.iter().any(|wanted| wanted == name);
-    let told = wanted && (tongue.inboxes.is_empty() || there);
-    told.then(|| FormattedEvent { body: body.to_string(), headers: Vec::new() })
+    let (name, body) = event_context.format()?;
+    let in_inboxes = context.inbox.as_ref().is_some_and(|inbox| dialect.inboxes.contains(&inbox.id));
+    let wanted = dialect.types.is_empty() || dialect.types.iter().any(|wanted| wanted == name);
+    let is_selected = wanted && (dialect.inboxes.is_empty() || in_inboxes);
+    is_selected.then(|| FormattedEvent { body: body.to_string(), headers: Vec::new() })
 }
 
 #[cfg(test)]
@@ -190,9 +190,9 @@ mod tests {
 
     #[test]
     fn types_that_never_happen_are_refused() {
-        let words = |list: &[&str]| native_types(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(words(&["message.sent", "message.received"]).unwrap(), ["message.received", "email.sent"]);
-        assert_eq!(words(&[]).unwrap().len(), 6);
-        assert!(words(&["message.opened"]).is_err() && words(&["nonsense"]).is_err());
+        let native = |list: &[&str]| native_types(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(native(&["message.sent", "message.received"]).unwrap(), ["message.received", "email.sent"]);
+        assert_eq!(native(&[]).unwrap().len(), 6);
+        assert!(native(&["message.opened"]).is_err() && native(&["nonsense"]).is_err());
     }
 }

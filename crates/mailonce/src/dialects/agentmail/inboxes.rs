@@ -1,4 +1,4 @@
-//! Inboxes: an inbox's id is its address.
+//! The AgentMail routes for inboxes. The id of an inbox is its address.
 
 use axum::http::{Method, StatusCode};
 use mailonce_core::{
@@ -22,10 +22,10 @@ use crate::{
     dialects::json as as_json,
 };
 
-/// Inboxes that are looked through in a search.
+/// Maximum inboxes read for a search or for an ascending list.
 const MAX_SEARCHED: usize = 1_000;
 
-/// An inbox to make.
+/// The body of a request that creates an inbox.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewInboxBody {
@@ -43,7 +43,7 @@ struct NewInboxBody {
     metadata: Option<Map<String, Value>>,
 }
 
-/// A change of an inbox.
+/// The body of a request that changes an inbox.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InboxPatchBody {
@@ -71,7 +71,7 @@ fn invalid_field(path: &str, text: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, text)])
 }
 
-/// An inbox as AgentMail shows it.
+/// An inbox in AgentMail's format.
 pub(super) fn to_json(call: &AgentMailRequest, inbox: &Inbox) -> Value {
     let at = inbox.created_at.to_string();
     let mut body = json!({
@@ -96,7 +96,7 @@ pub(super) fn to_json(call: &AgentMailRequest, inbox: &Inbox) -> Value {
     body
 }
 
-/// A value of metadata as text: one that could be taken for something else stands in quotes.
+/// Encodes a metadata value as text. A string that would parse as JSON is stored as a JSON string, with quotes.
 fn encode_metadata_value(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if serde_json::from_str::<Value>(text).is_err() => Some(text.clone()),
@@ -110,21 +110,21 @@ fn decode_metadata_value(text: &str) -> Value {
 }
 
 fn parse_metadata(members: &Map<String, Value>) -> Result<BTreeMap<String, String>, Problem> {
-    let wrong = |name: &str| invalid_field(&format!("metadata.{name}"), "is a string, a number or a boolean");
-    let one = |(name, value): (&String, &Value)| {
-        let text = encode_metadata_value(value).ok_or_else(|| wrong(name))?;
+    let wrong_type = |name: &str| invalid_field(&format!("metadata.{name}"), "must be a string, a number or a boolean");
+    let parse_entry = |(name, value): (&String, &Value)| {
+        let text = encode_metadata_value(value).ok_or_else(|| wrong_type(name))?;
         check_text("metadata", name)?;
         check_text("metadata", &text)?;
         Ok((name.clone(), text))
     };
-    let all: BTreeMap<String, String> = members.iter().map(one).collect::<Result<_, Problem>>()?;
+    let all: BTreeMap<String, String> = members.iter().map(parse_entry).collect::<Result<_, Problem>>()?;
     if all.len() > limits::METADATA {
-        return Err(invalid_field("metadata", "has too many entries"));
+        return Err(invalid_field("metadata", &format!("must have at most {} entries", limits::METADATA)));
     }
     Ok(all)
 }
 
-/// Whether an inbox is to rest.
+/// Whether the status asks for a paused inbox.
 fn parse_paused(status: Option<&str>) -> Result<Option<bool>, Problem> {
     match status {
         None => Ok(None),
@@ -141,20 +141,20 @@ async fn create(call: &AgentMailRequest) -> AgentMailResult {
     {
         check_text(path, text.as_deref().unwrap_or_default())?;
     }
-    let rests = parse_paused(status.as_deref())? == Some(true);
-    let about = InboxSettings {
+    let paused = parse_paused(status.as_deref())? == Some(true);
+    let settings = InboxSettings {
         name: display_name,
         metadata: members.as_ref().map(parse_metadata).transpose()?.unwrap_or_default(),
-        expires_at: rests.then(|| call.engine.now()),
+        expires_at: paused.then(|| call.engine.now()),
         ..InboxSettings::default()
     };
-    let new = NewInbox { username, domain, client_id, about, ..NewInbox::default() };
-    let taken = |problem: Problem| match problem.code {
+    let new = NewInbox { username, domain, client_id, about: settings, ..NewInbox::default() };
+    let as_unprocessable = |problem: Problem| match problem.code {
         Code::NameTaken => problem.with_extension(UNPROCESSABLE, true),
         _ => problem,
     };
-    let made = call.engine.create_inbox(&call.caller, new, None).await.map_err(taken)?;
-    Ok(as_json(StatusCode::OK, &to_json(call, &made.value)))
+    let created = call.engine.create_inbox(&call.caller, new, None).await.map_err(as_unprocessable)?;
+    Ok(as_json(StatusCode::OK, &to_json(call, &created.value)))
 }
 
 async fn list(call: &AgentMailRequest) -> AgentMailResult {
@@ -185,14 +185,14 @@ async fn latest(call: &AgentMailRequest) -> Result<(Vec<Inbox>, bool), Problem> 
     Ok((found, before.is_some()))
 }
 
-/// Whether every word of a query begins a word of an address or a name.
+/// Whether every word of the query is a prefix of a word in the address or the name.
 fn matches(inbox: &Inbox, query: &str) -> bool {
     let text = format!("{} {}", inbox.address, inbox.settings.name.as_deref().unwrap_or_default()).to_lowercase();
-    let split = |c: char| !c.is_alphanumeric();
-    let known: Vec<&str> = text.split(split).collect();
+    let is_separator = |c: char| !c.is_alphanumeric();
+    let words: Vec<&str> = text.split(is_separator).collect();
     let query = query.to_lowercase();
-    let mut wanted = query.split(split).filter(|word| !word.is_empty());
-    wanted.all(|word| known.iter().any(|one| one.starts_with(word)))
+    let mut prefixes = query.split(is_separator).filter(|prefix| !prefix.is_empty());
+    prefixes.all(|prefix| words.iter().any(|candidate| candidate.starts_with(prefix)))
 }
 
 async fn search(call: &AgentMailRequest) -> AgentMailResult {
@@ -202,7 +202,7 @@ async fn search(call: &AgentMailRequest) -> AgentMailResult {
     };
     let (mut found, _) = latest(call).await?;
     found.retain(|inbox| matches(inbox, query));
-    // The very address comes first; the others stay newest first.
+    // An exact address match comes first; the others stay newest first.
     found.sort_by_key(|inbox| !inbox.address.eq_ignore_ascii_case(query.trim()));
     found.truncate(limit);
     let inboxes = found.iter().map(|inbox| to_json(call, inbox)).collect();
@@ -213,15 +213,17 @@ async fn change(call: &AgentMailRequest, id: &str) -> AgentMailResult {
     let inbox = call.inbox(id).await?;
     let InboxPatchBody { display_name, status, metadata: members } = call.parse()?;
     check_text("display_name", display_name.as_deref().unwrap_or_default())?;
-    let rests = parse_paused(status.as_deref())?;
-    if display_name.is_none() && rests.is_none() && members.is_none() {
-        return Err(
-            invalid_field("display_name", "is missing, and so are status and metadata: nothing is to change").into()
-        );
+    let paused = parse_paused(status.as_deref())?;
+    if display_name.is_none() && paused.is_none() && members.is_none() {
+        return Err(invalid_field(
+            "display_name",
+            "is missing, and so are status and metadata: give at least one of them",
+        )
+        .into());
     }
     let patch = InboxPatch {
         name: display_name.map(Some),
-        expires_at: rests.map(|rests| rests.then(|| call.engine.now())),
+        expires_at: paused.map(|paused| paused.then(|| call.engine.now())),
         metadata: members.map(|members| merge_metadata(&inbox, members)).transpose()?,
         ..InboxPatch::default()
     };
@@ -229,11 +231,11 @@ async fn change(call: &AgentMailRequest, id: &str) -> AgentMailResult {
     Ok(as_json(StatusCode::OK, &to_json(call, &inbox)))
 }
 
-/// Metadata with what was given merged into it; a null takes an entry away, or all.
+/// Merges new metadata into that of the inbox. A null value removes an entry; null metadata removes all.
 fn merge_metadata(inbox: &Inbox, members: Option<Map<String, Value>>) -> Result<BTreeMap<String, String>, Problem> {
     let Some(members) = members else { return Ok(BTreeMap::new()) };
     if members.is_empty() {
-        return Err(invalid_field("metadata", "is empty; null clears it"));
+        return Err(invalid_field("metadata", "is empty; use null to clear it"));
     }
     let mut all = inbox.settings.metadata.clone();
     all.retain(|name, _| !members.contains_key(name));

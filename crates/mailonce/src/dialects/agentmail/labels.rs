@@ -1,4 +1,4 @@
-//! The labels that a mail has by itself: what it is, and what became of it.
+//! System labels: those that mailonce derives from the type and the state of an email.
 
 use mailonce_core::{
     inbound::sender_auth::AuthResult,
@@ -7,7 +7,7 @@ use mailonce_core::{
 };
 use mailonce_engine::conversation::threads::ThreadEntry;
 
-/// Labels of a mail of ours: what became of it, in the nearest words there are.
+/// The labels for the state of a sent email, with AgentMail's names where it has them.
 fn state_labels(state: EmailState) -> &'static [&'static str] {
     match state {
         EmailState::Sent | EmailState::Delivered => &["sent"],
@@ -23,22 +23,22 @@ fn state_labels(state: EmailState) -> &'static [&'static str] {
     }
 }
 
-/// Labels that a mail has by itself.
-pub(super) fn system_labels(said: &ThreadEntry) -> Vec<String> {
-    match said {
+/// The system labels of an email, plus the labels stored with a received message.
+pub(super) fn system_labels(entry: &ThreadEntry) -> Vec<String> {
+    match entry {
         ThreadEntry::Email(email) => state_labels(email.state()).iter().map(ToString::to_string).collect(),
         ThreadEntry::Message(message) => {
             let mut labels = vec!["received".to_owned()];
             labels.extend((!message.annotations.read).then(|| "unread".to_owned()));
-            let fails = message.head.auth.verdict == AuthResult::Fail;
-            labels.extend(fails.then(|| "unauthenticated".to_owned()));
+            let unauthenticated = message.head.auth.verdict == AuthResult::Fail;
+            labels.extend(unauthenticated.then(|| "unauthenticated".to_owned()));
             labels.extend(message.annotations.labels.iter().cloned());
             labels
         }
     }
 }
 
-/// Labels that say what a mail is; nobody adds or removes them.
+/// System labels that callers can neither add nor remove.
 const RESERVED_LABELS: [&str; 12] = [
     "received",
     "sent",
@@ -54,12 +54,12 @@ const RESERVED_LABELS: [&str; 12] = [
     "unauthenticated",
 ];
 
-/// Refuses labels that nobody could read, and those that are not for callers to give or take.
+/// Refuses malformed labels and reserved system labels.
 pub(super) fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
     mailonce_engine::inbox::labels::check_labels(labels, field)?;
     match labels.iter().find(|label| RESERVED_LABELS.contains(&label.as_str())) {
         Some(label) => {
-            let text = format!("holds {label}, which says what the mail is and cannot be changed");
+            let text = format!("holds {label}, which is a system label and cannot be added or removed");
             Err(Problem::from(vec![FieldError::new(field, text)]))
         }
         None => Ok(()),

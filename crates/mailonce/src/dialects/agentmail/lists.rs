@@ -1,4 +1,4 @@
-//! Allow and block lists, of the team or of one inbox.
+//! The AgentMail routes for allow and block lists, of the team or of one inbox.
 
 use axum::{
     http::{Method, StatusCode},
@@ -26,7 +26,7 @@ struct NewListEntryBody {
 pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[&str]) -> AgentMailResult {
     let [direction, kind, rest @ ..] = rest else { return Err(no_route(call).into()) };
     let (Some(direction), Some(kind)) = (ListDirection::parse(direction), ListType::parse(kind)) else {
-        let detail = "a list must be of send, receive or reply, and of allow or block";
+        let detail = "the path must name a direction (send, receive or reply) and a list type (allow or block)";
         return Err(Problem::for_field(Code::InvalidQuery, "direction", detail).into());
     };
     let inbox = match inbox {
@@ -38,8 +38,8 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
         (&Method::GET, []) => list_entries(call, &list).await,
         (&Method::POST, []) => {
             let NewListEntryBody { entry, reason } = call.parse()?;
-            let made = call.engine.add_to_list(&call.caller, list, &entry, (reason, false)).await?;
-            Ok(as_json(StatusCode::OK, &to_json(call, &made.value)))
+            let created = call.engine.add_to_list(&call.caller, list, &entry, (reason, false)).await?;
+            Ok(as_json(StatusCode::OK, &to_json(call, &created.value)))
         }
         (&Method::GET, [entry]) => {
             let entry = call.engine.list_entry(&call.caller, &list, entry).await?;

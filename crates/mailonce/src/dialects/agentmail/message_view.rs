@@ -1,4 +1,4 @@
-//! A mail as AgentMail shows it, received or sent: `message_id` is its Message-ID, and its state shows in its labels.
+//! An email in AgentMail's format, received or sent. `message_id` is its Message-ID; labels show its state.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -28,18 +28,18 @@ use uuid::Uuid;
 use super::labels::system_labels;
 use crate::dialects::agentmail::request::RequestContext;
 
-/// Characters of a preview.
+/// Length of a preview in characters.
 const PREVIEW_CHARS: usize = 200;
 
-/// A mail with what callers made of its labels.
+/// An email with the label changes of callers.
 pub(super) struct AgentMailMessage {
     pub(super) entry: ThreadEntry,
     pub(super) labels: LabelOverrides,
-    /// What a mail of ours says; `None` for others, and once it was dropped.
+    /// The content of a sent email; `None` for received ones, and after the content was deleted.
     content: Option<EmailContent>,
 }
 
-/// A file of a mail, by handle.
+/// The metadata of an attachment.
 struct AttachmentRef<'a> {
     filename: Option<&'a str>,
     content_type: Option<&'a str>,
@@ -62,51 +62,52 @@ fn format_mailbox(mailbox: &mailonce_core::address::NamedAddress) -> String {
     }
 }
 
-/// The id under which AgentMail's callers know a mail.
-pub(super) fn public_id(desk: &RequestContext, said: &ThreadEntry) -> String {
-    match said {
-        ThreadEntry::Email(email) => desk.engine.cache_message_id(email),
+/// The `message_id` of an email in this dialect.
+pub(super) fn public_id(ctx: &RequestContext, entry: &ThreadEntry) -> String {
+    match entry {
+        ThreadEntry::Email(email) => ctx.engine.cache_message_id(email),
         ThreadEntry::Message(message) => message_public_id(message),
     }
 }
 
-/// Its Message-ID; our own id where it has none, one that another message had before, or one that a path cannot carry.
+/// The Message-ID of a received message. Its mailonce id replaces a Message-ID that is missing, was already used by
+/// another message, or is not safe in a path.
 pub(super) fn message_public_id(message: &Message) -> String {
     let reused = message.head.flags.contains(&MessageFlag::MessageIdReused);
-    let own = message.head.message_id.clone().filter(|id| !reused && is_path_safe(id));
-    own.unwrap_or_else(|| message.id.to_string())
+    let message_id = message.head.message_id.clone().filter(|id| !reused && is_path_safe(id));
+    message_id.unwrap_or_else(|| message.id.to_string())
 }
 
-/// Whether a Message-ID comes through a path as a package writes it that escapes nothing: what looks like the end of a
-/// path, like an escape or like a step up would not.
+/// Whether a Message-ID survives in a path that an SDK writes without escaping. Query and fragment delimiters, percent
+/// escapes, backslashes and dot segments would change the path.
 fn is_path_safe(id: &str) -> bool {
     !id.contains(['?', '#', '%', '\\']) && !id.contains("/.")
 }
 
-/// The thread of a mail. A mail that nobody answered yet is a thread of its own.
-pub(super) fn thread_id_of(said: &ThreadEntry) -> Uuid {
-    match said {
+/// The thread id of an email. A sent email without a reply is a thread of its own.
+pub(super) fn thread_id_of(entry: &ThreadEntry) -> Uuid {
+    match entry {
         ThreadEntry::Message(message) => message.thread.0,
         ThreadEntry::Email(email) => email.head.thread.map_or(email.id.0, |thread| thread.0),
     }
 }
 
-/// Our own id of a mail.
-pub(super) fn entry_id(said: &ThreadEntry) -> Uuid {
-    match said {
+/// The mailonce id of an email.
+pub(super) fn entry_id(entry: &ThreadEntry) -> Uuid {
+    match entry {
         ThreadEntry::Message(message) => message.id.0,
         ThreadEntry::Email(email) => email.id.0,
     }
 }
 
 impl AgentMailMessage {
-    pub(super) async fn load(desk: &RequestContext, said: ThreadEntry) -> Result<Self, Problem> {
-        let labels = desk.engine.label_overrides(&desk.caller, entry_id(&said)).await?;
-        let content = match &said {
-            ThreadEntry::Email(email) => desk.engine.email_view(&desk.caller, email.id).await?.content,
+    pub(super) async fn load(ctx: &RequestContext, entry: ThreadEntry) -> Result<Self, Problem> {
+        let labels = ctx.engine.label_overrides(&ctx.caller, entry_id(&entry)).await?;
+        let content = match &entry {
+            ThreadEntry::Email(email) => ctx.engine.email_view(&ctx.caller, email.id).await?.content,
             ThreadEntry::Message(_) => None,
         };
-        Ok(Self { entry: said, labels, content })
+        Ok(Self { entry, labels, content })
     }
 
     pub(super) fn labels(&self) -> Vec<String> {
@@ -117,7 +118,7 @@ impl AgentMailMessage {
         self.entry.at()
     }
 
-    /// When it came or was said, ended or got other labels.
+    /// The latest of: received or accepted, settled, labels changed.
     pub(super) fn updated_at(&self) -> Time {
         let ended = match &self.entry {
             ThreadEntry::Email(email) => email.settled_at,
@@ -134,7 +135,7 @@ impl AgentMailMessage {
         }
     }
 
-    /// Recipients: to, copies, hidden copies.
+    /// The recipients: `to`, `cc` and `bcc`.
     pub(super) fn recipients(&self) -> [Vec<String>; 3] {
         match (&self.entry, &self.content) {
             (ThreadEntry::Message(message), _) => {
@@ -202,15 +203,15 @@ impl AgentMailMessage {
         }
     }
 
-    /// The files that go with it, as AgentMail lists them.
+    /// The attachments, in AgentMail's format.
     pub(super) fn attachments(&self) -> Vec<Value> {
         let id = entry_id(&self.entry).simple();
-        let shown = |(n, file): (usize, &AttachmentRef<'_>)| attachment_json(&format!("{id}_{n}"), file);
-        self.attachment_refs().iter().enumerate().map(shown).collect()
+        let to_json = |(n, file): (usize, &AttachmentRef<'_>)| attachment_json(&format!("{id}_{n}"), file);
+        self.attachment_refs().iter().enumerate().map(to_json).collect()
     }
 
-    /// A file of it with a link to its bytes; `None` when it has no such file.
-    pub(super) fn attachment(&self, desk: &RequestContext, name: &str) -> Result<Option<Value>, Problem> {
+    /// One attachment with a download link; `None` if there is no such attachment.
+    pub(super) fn attachment(&self, ctx: &RequestContext, name: &str) -> Result<Option<Value>, Problem> {
         let number = name.strip_prefix(&format!("{}_", entry_id(&self.entry).simple()));
         let number = number.and_then(|number| number.parse::<usize>().ok());
         let files = self.attachment_refs();
@@ -218,47 +219,47 @@ impl AgentMailMessage {
             return Ok(None);
         };
         let mut body = attachment_json(name, file);
-        let linked = match &self.entry {
+        let target = match &self.entry {
             ThreadEntry::Message(message) => LinkTarget::File(message.id, number),
             ThreadEntry::Email(email) => LinkTarget::SentFile(email.id, number),
         };
-        add_download_link(desk, linked, &mut body).map(|()| Some(body))
+        add_download_link(ctx, target, &mut body).map(|()| Some(body))
     }
 
-    /// The mail as it travelled, behind a link.
-    pub(super) fn raw_json(&self, desk: &RequestContext) -> Result<Value, Problem> {
-        let mut body = json!({ "message_id": public_id(desk, &self.entry), "size": self.size() });
-        let linked = match &self.entry {
+    /// A download link to the raw email.
+    pub(super) fn raw_json(&self, ctx: &RequestContext) -> Result<Value, Problem> {
+        let mut body = json!({ "message_id": public_id(ctx, &self.entry), "size": self.size() });
+        let target = match &self.entry {
             ThreadEntry::Message(message) => LinkTarget::Raw(message.id),
             ThreadEntry::Email(email) => LinkTarget::SentRaw(email.id),
         };
-        add_download_link(desk, linked, &mut body).map(|()| body)
+        add_download_link(ctx, target, &mut body).map(|()| body)
     }
 
-    /// What it answers, the closest last.
+    /// The Message-IDs of `References`, the direct parent last.
     fn references(&self) -> Vec<String> {
         match (&self.entry, &self.content) {
             (ThreadEntry::Message(message), _) => message.head.references.clone(),
             (ThreadEntry::Email(_), Some(content)) => {
-                let named = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("references");
-                let found = content.headers.iter().find(named);
+                let is_references = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("references");
+                let found = content.headers.iter().find(is_references);
                 found.map(|(_, ids)| ids.split_whitespace().map(str::to_owned).collect()).unwrap_or_default()
             }
             (ThreadEntry::Email(_), None) => Vec::new(),
         }
     }
 
-    /// A mail that nobody labelled, as far as is known.
-    pub(super) fn without_labels(said: ThreadEntry) -> Self {
-        Self { entry: said, labels: LabelOverrides::default(), content: None }
+    /// An email without loading its label changes and content.
+    pub(super) fn without_labels(entry: ThreadEntry) -> Self {
+        Self { entry, labels: LabelOverrides::default(), content: None }
     }
 
-    /// The id under which AgentMail's callers know it.
-    pub(super) fn public_id(&self, desk: &RequestContext) -> String {
-        public_id(desk, &self.entry)
+    /// The `message_id` of this email in the dialect.
+    pub(super) fn public_id(&self, ctx: &RequestContext) -> String {
+        public_id(ctx, &self.entry)
     }
 
-    /// The mail as it stands in lists: without what it says.
+    /// The email as a list item, without its content.
     pub(super) fn list_item(&self, name: &str, inbox: &Inbox) -> Map<String, Value> {
         let [to, cc, bcc] = self.recipients();
         let (at, references) = (self.timestamp().to_string(), self.references());
@@ -301,10 +302,10 @@ impl AgentMailMessage {
         }
     }
 
-    /// The mail with what it says. Codes and links in it are hidden from callers without the scope `secrets`.
-    pub(super) async fn full_json(&self, desk: &RequestContext, inbox: &Inbox) -> Result<Value, Problem> {
-        let mut body = self.list_item(&self.public_id(desk), inbox);
-        let (text, html, headers) = self.content(desk).await?;
+    /// The email with its content. Codes and links are masked if the key lacks the scope `secrets`.
+    pub(super) async fn full_json(&self, ctx: &RequestContext, inbox: &Inbox) -> Result<Value, Problem> {
+        let mut body = self.list_item(&self.public_id(ctx), inbox);
+        let (text, html, headers) = self.content(ctx).await?;
         if let Some(text) = text {
             body.insert("extracted_text".to_owned(), strip_quoted(&text).into());
             body.insert("text".to_owned(), text.into());
@@ -318,10 +319,10 @@ impl AgentMailMessage {
         Ok(Value::Object(body))
     }
 
-    /// Text, HTML and header fields.
+    /// The text, the HTML and the header fields.
     pub(super) async fn content(
         &self,
-        desk: &RequestContext,
+        ctx: &RequestContext,
     ) -> Result<(Option<String>, Option<String>, Map<String, Value>), Problem> {
         let message = match &self.entry {
             ThreadEntry::Message(message) => message,
@@ -332,8 +333,8 @@ impl AgentMailMessage {
                 return Ok((text, content.and_then(|content| content.html.clone()), headers));
             }
         };
-        let view = if desk.caller.key.has_scope(ApiKeyScope::Secrets) { MessageView::Full } else { MessageView::Plain };
-        Ok(match desk.engine.render_message(&desk.caller, message.id, view).await?.body {
+        let view = if ctx.caller.key.has_scope(ApiKeyScope::Secrets) { MessageView::Full } else { MessageView::Plain };
+        Ok(match ctx.engine.render_message(&ctx.caller, message.id, view).await?.body {
             RenderedBody::Full { text, html, headers, .. } => (text, html, headers_json(&headers)),
             RenderedBody::Plain { text } => (Some(text), None, Map::new()),
             RenderedBody::Min { .. } | RenderedBody::Gone => (None, None, Map::new()),
@@ -357,33 +358,33 @@ fn attachment_json(name: &str, file: &AttachmentRef<'_>) -> Value {
     body
 }
 
-/// Adds a link, and until when it opens something.
-pub(super) fn add_download_link(desk: &RequestContext, linked: LinkTarget, body: &mut Value) -> Result<(), Problem> {
-    let (token, until) = desk.engine.create_link(&desk.caller, linked)?;
-    body["download_url"] = desk.link_url(&token).into();
-    body["expires_at"] = until.to_string().into();
+/// Adds a download link and its expiry time.
+pub(super) fn add_download_link(ctx: &RequestContext, target: LinkTarget, body: &mut Value) -> Result<(), Problem> {
+    let (token, expires_at) = ctx.engine.create_link(&ctx.caller, target)?;
+    body["download_url"] = ctx.link_url(&token).into();
+    body["expires_at"] = expires_at.to_string().into();
     Ok(())
 }
 
-/// The mail of an inbox that a path or a body names: by its Message-ID, or by our own id.
-pub(super) async fn find(desk: &RequestContext, inbox: &Inbox, name: &str) -> Result<AgentMailMessage, Problem> {
+/// Finds an email of an inbox by its Message-ID or by its mailonce id.
+pub(super) async fn find(ctx: &RequestContext, inbox: &Inbox, name: &str) -> Result<AgentMailMessage, Problem> {
     let missing = || Problem::new(Code::NotFound, format!("there is no message {name}"));
-    let said = match Uuid::try_parse(name) {
-        Ok(id) => by_id(desk, inbox, id).await?,
-        Err(_a_message_id) => desk.engine.find_by_message_id(&desk.caller, inbox, name).await?,
+    let entry = match Uuid::try_parse(name) {
+        Ok(id) => by_id(ctx, inbox, id).await?,
+        Err(_a_message_id) => ctx.engine.find_by_message_id(&ctx.caller, inbox, name).await?,
     };
-    let mail = AgentMailMessage::load(desk, said.ok_or_else(missing)?).await?;
+    let mail = AgentMailMessage::load(ctx, entry.ok_or_else(missing)?).await?;
     if mail.labels.hidden { Err(missing()) } else { Ok(mail) }
 }
 
-async fn by_id(desk: &RequestContext, inbox: &Inbox, id: Uuid) -> Result<Option<ThreadEntry>, Problem> {
-    let engine = &desk.engine;
-    match engine.message(&desk.caller, MessageId(id)).await {
+async fn by_id(ctx: &RequestContext, inbox: &Inbox, id: Uuid) -> Result<Option<ThreadEntry>, Problem> {
+    let engine = &ctx.engine;
+    match engine.message(&ctx.caller, MessageId(id)).await {
         Ok(message) if message.inbox == inbox.id => return Ok(Some(ThreadEntry::Message(Box::new(message)))),
         Err(problem) if problem.code != Code::NotFound => return Err(problem),
         _ => {}
     }
-    match engine.email(&desk.caller, EmailId(id)).await {
+    match engine.email(&ctx.caller, EmailId(id)).await {
         Ok(email) => Ok(sent_from(inbox, email)),
         Err(problem) if problem.code == Code::NotFound => Ok(None),
         Err(problem) => Err(problem),

@@ -1,4 +1,5 @@
-//! Messages of an inbox: both directions in one list, newest first, labelled, searched, read and answered.
+//! The AgentMail routes for the messages of an inbox: list, search, read, label, delete and answer. Received and sent
+//! emails are in one list, newest first.
 
 use axum::{
     http::{Method, StatusCode},
@@ -29,15 +30,16 @@ use crate::dialects::agentmail::{
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
-/// Mails that are looked through for a search, and for a list that begins with the oldest.
+/// Maximum emails scanned per list page, per search and per ascending list.
 const MAX_SCANNED: usize = 1_000;
-/// Mails whose words are read for a search.
+/// Maximum emails whose bodies are read for a search.
 const MAX_BODIES_READ: usize = 300;
-/// Messages of one call that gets, and of one that changes.
+/// Maximum message ids in one `batch-get` request.
 const MAX_BATCH_GET: usize = 500;
+/// Maximum message ids in one `batch-update` request.
 const MAX_BATCH_UPDATE: usize = 50;
 
-/// A change of labels.
+/// The body of a label change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
@@ -50,14 +52,14 @@ struct UpdateMessagesBody {
 impl UpdateMessagesBody {
     fn check(&self) -> Result<(), Problem> {
         if self.add_labels.0.is_empty() && self.remove_labels.0.is_empty() {
-            return Err(invalid_field("add_labels", "is missing, and so is remove_labels"));
+            return Err(invalid_field("add_labels", "is missing, and so is remove_labels: give at least one of them"));
         }
         check_labels(&self.add_labels.0, "add_labels")?;
         check_labels(&self.remove_labels.0, "remove_labels")
     }
 }
 
-/// Messages by their ids.
+/// The body of a request for several messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GetMessagesBody {
@@ -68,7 +70,7 @@ fn invalid_field(path: &str, text: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, text)])
 }
 
-/// What a path below `messages` asks for: an id may have slashes in it, so its ends decide.
+/// The route of a path below `messages`. A message id may contain slashes, so the last segments decide.
 enum MessageRoute {
     Message(String),
     Action(String, &'static str),
@@ -76,11 +78,11 @@ enum MessageRoute {
 }
 
 fn parse_route(rest: &[&str]) -> MessageRoute {
-    const DEEDS: [&str; 4] = ["reply", "reply-all", "forward", "raw"];
+    const ACTIONS: [&str; 4] = ["reply", "reply-all", "forward", "raw"];
     match rest {
         [id @ .., "attachments", file] if !id.is_empty() => MessageRoute::Attachment(id.join("/"), (*file).to_owned()),
-        [id @ .., last] if !id.is_empty() => match DEEDS.iter().find(|deed| *deed == last) {
-            Some(deed) => MessageRoute::Action(id.join("/"), deed),
+        [id @ .., last] if !id.is_empty() => match ACTIONS.iter().find(|action| *action == last) {
+            Some(action) => MessageRoute::Action(id.join("/"), action),
             None => MessageRoute::Message(rest.join("/")),
         },
         _ => MessageRoute::Message(rest.join("/")),
@@ -121,12 +123,12 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: &str, rest: &[&str]) -
     }
 }
 
-/// The problem of a file that a mail does not have.
+/// The 404 for an unknown attachment.
 pub(super) fn missing_attachment(name: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no attachment {name}"))
 }
 
-/// Which mails of a list are wanted.
+/// Which emails a list includes.
 pub(super) struct MessageFilter {
     labels: Vec<String>,
     before: Option<Time>,
@@ -134,20 +136,20 @@ pub(super) struct MessageFilter {
     from: Vec<String>,
     to: Vec<String>,
     subject: Vec<String>,
-    /// Labels that keep a mail out of lists.
+    /// Labels whose emails are left out.
     excluded_labels: Vec<&'static str>,
 }
 
 impl MessageFilter {
     pub(super) fn parse(query: &AgentMailQuery, (from, to): (&str, &str)) -> Result<Self, Problem> {
         let lower = |name: &str| Ok::<_, Problem>(query.list(name)?.iter().map(|text| text.to_lowercase()).collect());
-        let mut shut = Vec::new();
+        let mut excluded_labels = Vec::new();
         for label in ["spam", "blocked", "unauthenticated", "trash"] {
-            shut.extend((!query.flag(&format!("include_{label}"))?).then_some(label));
+            excluded_labels.extend((!query.flag(&format!("include_{label}"))?).then_some(label));
         }
         let labels = query.list("labels")?;
-        // Whoever asks for a label wants mails that have it.
-        shut.retain(|label| !labels.iter().any(|wanted| wanted == label));
+        // A request for one of these labels must not exclude it.
+        excluded_labels.retain(|label| !labels.iter().any(|wanted| wanted == label));
         Ok(Self {
             labels,
             before: query.time("before")?,
@@ -155,24 +157,24 @@ impl MessageFilter {
             from: lower(from)?,
             to: lower(to)?,
             subject: lower("subject")?,
-            excluded_labels: shut,
+            excluded_labels,
         })
     }
 
-    /// Everything that is shown without asking.
+    /// The default filter: excludes spam, blocked, unauthenticated and trash.
     pub(super) fn with_defaults(query: &AgentMailQuery) -> Result<Self, Problem> {
-        let shut = vec!["spam", "blocked", "unauthenticated", "trash"];
+        let excluded_labels = vec!["spam", "blocked", "unauthenticated", "trash"];
         let (before, after) = (query.time("before")?, query.time("after")?);
         let none = Vec::new;
-        Ok(Self { labels: none(), before, after, from: none(), to: none(), subject: none(), excluded_labels: shut })
+        Ok(Self { labels: none(), before, after, from: none(), to: none(), subject: none(), excluded_labels })
     }
 
-    /// Whether nothing older can be wanted.
+    /// Whether this email, and every older one, is before the requested range.
     pub(super) fn is_before_range(&self, at: Time) -> bool {
         self.after.is_some_and(|after| at < after)
     }
 
-    /// Whether these labels are all that are asked for, or more.
+    /// Whether these labels include all requested ones.
     pub(super) fn has_labels(&self, labels: &[String]) -> bool {
         self.labels.iter().all(|label| labels.contains(label))
     }
@@ -181,7 +183,7 @@ impl MessageFilter {
         self.has_labels(&mail.labels()) && self.matches_except_labels(mail)
     }
 
-    /// Whether a mail is wanted, its labels apart.
+    /// Whether an email matches all conditions except the requested labels.
     pub(super) fn matches_except_labels(&self, mail: &AgentMailMessage) -> bool {
         if mail.labels.hidden
             || self.before.is_some_and(|before| mail.timestamp() >= before)
@@ -201,35 +203,35 @@ impl MessageFilter {
     }
 }
 
-/// The place that a page begins at.
+/// The cursor that a page begins at.
 pub(super) fn parse_page_token(query: &AgentMailQuery) -> Result<MailboxCursor, Problem> {
     let Some([message, email]) = query.page_token::<2>()? else { return Ok(MailboxCursor::default()) };
     let email = (email != 0).then(|| EmailId(Uuid::from_u128(email)));
     Ok(MailboxCursor { message: u64::try_from(message).unwrap_or(u64::MAX), email })
 }
 
-pub(super) fn page_token(place: MailboxCursor) -> String {
-    encode_page_token(&[u128::from(place.message), place.email.map_or(0, |id| id.0.as_u128())])
+pub(super) fn page_token(cursor: MailboxCursor) -> String {
+    encode_page_token(&[u128::from(cursor.message), cursor.email.map_or(0, |id| id.0.as_u128())])
 }
 
-/// Wanted mails, newest first, and where to go on.
+/// Matching emails, newest first, and the cursor of the next page.
 async fn newest_messages(
     call: &AgentMailRequest,
     inbox: &Inbox,
     filter: &MessageFilter,
-    (place, limit): (MailboxCursor, usize),
+    (cursor, limit): (MailboxCursor, usize),
 ) -> Result<(Vec<AgentMailMessage>, Option<MailboxCursor>), Problem> {
-    let mut mailbox = call.engine.read_mailbox(&call.caller, inbox, place);
+    let mut mailbox = call.engine.read_mailbox(&call.caller, inbox, cursor);
     let mut found = Vec::new();
     for _ in 0..MAX_SCANNED {
         if found.len() == limit {
             break;
         }
-        let Some(said) = mailbox.next().await? else { break };
-        if filter.is_before_range(said.at()) {
+        let Some(entry) = mailbox.next().await? else { break };
+        if filter.is_before_range(entry.at()) {
             return Ok((found, None));
         }
-        let mail = AgentMailMessage::load(call, said).await?;
+        let mail = AgentMailMessage::load(call, entry).await?;
         if filter.matches(&mail) {
             found.push(mail);
         }
@@ -251,35 +253,35 @@ async fn list(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     Ok(as_json(StatusCode::OK, &page_json("messages", messages, limit, next)))
 }
 
-/// Mails in which every word is said, those that say more of them in their heads first.
+/// Emails that contain every search term. Those with more terms in sender, recipients or subject come first.
 async fn search(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
-    let (limit, words) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
+    let (limit, terms) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
     let filter = MessageFilter::with_defaults(&call.query)?;
     let (all, _) = newest_messages(call, inbox, &filter, (MailboxCursor::default(), MAX_SCANNED)).await?;
     let mut hits = Vec::new();
     for (number, mail) in all.iter().enumerate() {
         let text = if number < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
         let mut hit = SearchHit::default();
-        words.match_message(mail, text.as_deref(), &mut hit);
+        terms.match_message(mail, text.as_deref(), &mut hit);
         if hit.has_all_terms() {
             let mut item = mail.list_item(&mail.public_id(call), inbox);
-            item.insert("highlights".to_owned(), words.highlights(mail, text.as_deref()));
+            item.insert("highlights".to_owned(), terms.highlights(mail, text.as_deref()));
             hits.push((hit.score(), Value::Object(item)));
         }
     }
-    hits.sort_by_key(|(worth, _)| std::cmp::Reverse(*worth));
+    hits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     let (found, next) = call.query.paginate(hits.into_iter().map(|(_, item)| item).collect())?;
     Ok(as_json(StatusCode::OK, &page_json("messages", found, limit, next)))
 }
 
-fn check_ids(ids: &[String], most: usize) -> Result<(), Problem> {
-    if (1..=most).contains(&ids.len()) {
+fn check_ids(ids: &[String], max: usize) -> Result<(), Problem> {
+    if (1..=max).contains(&ids.len()) {
         return Ok(());
     }
-    Err(invalid_field("message_ids", &format!("must hold 1 to {most} ids")))
+    Err(invalid_field("message_ids", &format!("must hold 1 to {max} ids")))
 }
 
-/// The mails that are there, in the order of their ids.
+/// The emails with these ids, in that order. Unknown ids are skipped.
 async fn find_all(call: &AgentMailRequest, inbox: &Inbox, ids: &[String]) -> Result<Vec<AgentMailMessage>, Problem> {
     let mut found = Vec::new();
     for id in ids {
@@ -342,16 +344,16 @@ mod tests {
 
     #[test]
     fn the_ends_of_a_path_decide_what_is_asked() {
-        let told = |rest: &[&str]| match parse_route(rest) {
+        let describe = |rest: &[&str]| match parse_route(rest) {
             MessageRoute::Message(id) => id,
-            MessageRoute::Action(id, deed) => format!("{deed} {id}"),
+            MessageRoute::Action(id, action) => format!("{action} {id}"),
             MessageRoute::Attachment(id, file) => format!("{file} of {id}"),
         };
-        assert_eq!(told(&["<a@b>"]), "<a@b>");
-        assert_eq!(told(&["<a", "b@c>"]), "<a/b@c>");
-        assert_eq!(told(&["<a", "b@c>", "reply"]), "reply <a/b@c>");
-        assert_eq!(told(&["<a@b>", "reply-all"]), "reply-all <a@b>");
-        assert_eq!(told(&["<a", "b@c>", "attachments", "7"]), "7 of <a/b@c>");
-        assert_eq!(told(&["reply"]), "reply");
+        assert_eq!(describe(&["<a@b>"]), "<a@b>");
+        assert_eq!(describe(&["<a", "b@c>"]), "<a/b@c>");
+        assert_eq!(describe(&["<a", "b@c>", "reply"]), "reply <a/b@c>");
+        assert_eq!(describe(&["<a@b>", "reply-all"]), "reply-all <a@b>");
+        assert_eq!(describe(&["<a", "b@c>", "attachments", "7"]), "7 of <a/b@c>");
+        assert_eq!(describe(&["reply"]), "reply");
     }
 }

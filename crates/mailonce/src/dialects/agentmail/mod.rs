@@ -1,7 +1,8 @@
-//! AgentMail's dialect, at `/compat/agentmail/v0`.
+//! The AgentMail dialect, at `/compat/agentmail/v0`.
 //!
-//! All of it comes through one door: ids may stand in a path as they are, slashes and all, so a route is told by the
-//! words at its ends. A team is AgentMail's organization and has one pod, which has the team's id.
+//! One handler takes all paths and routes them itself. A path may hold a Message-ID with unescaped slashes, so the
+//! first and last segments of a path select the route. A team is one AgentMail organization with one pod, whose id is
+//! the team's id.
 
 mod draft_send;
 mod drafts;
@@ -41,15 +42,15 @@ use crate::dialects::agentmail::request::AgentMailRequest;
 
 pub(crate) use event_format::format_event;
 
-/// What the dialect is called.
+/// The name of the dialect.
 pub(crate) const NAME: &str = "agentmail";
-/// Where the dialect begins.
+/// The base path of the dialect.
 pub(crate) const ROOT: &str = "/compat/agentmail/v0";
 
-/// AgentMail's contract.
+/// The AgentMail API contract.
 pub(crate) struct AgentMail;
 
-/// What its handlers give back.
+/// What a handler returns.
 type AgentMailResult = DialectResult<AgentMail>;
 
 impl DialectContract for AgentMail {
@@ -64,44 +65,44 @@ impl DialectContract for AgentMail {
     }
 }
 
-/// Every route.
+/// All routes of the dialect.
 pub(crate) fn routes() -> Router<App> {
     Router::new().route(ROOT, any(handle)).route(&format!("{ROOT}/{{*rest}}"), any(handle))
 }
 
 async fn handle(State(app): State<App>, request: Request) -> Response {
     let base = app.public_url.clone();
-    // On the heap: what the largest of all routes needs would else lie in every connection.
-    let told = Box::pin(authenticate_and_route(app, request)).await.unwrap_or_else(DialectError::into_response);
-    errors::add_docs_link(told, &base)
+    // Boxed: otherwise every connection would reserve the memory of the largest handler.
+    let response = Box::pin(authenticate_and_route(app, request)).await.unwrap_or_else(DialectError::into_response);
+    errors::add_docs_link(response, &base)
 }
 
 async fn authenticate_and_route(app: App, request: Request) -> AgentMailResult {
-    let segments = request::path_segments(request.uri().path())?;
-    let words: Vec<&str> = segments.iter().map(String::as_str).collect();
-    if let (["downloads", token], &Method::GET) = (words.as_slice(), request.method()) {
+    let decoded = request::path_segments(request.uri().path())?;
+    let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
+    if let (["downloads", token], &Method::GET) = (segments.as_slice(), request.method()) {
         return download(&app, token).await;
     }
-    if words.is_empty() {
+    if segments.is_empty() {
         return socket::open(app, request).await;
     }
     let call = AgentMailRequest::from_request(app, request).await?;
-    route(&call, &words).await
+    route(&call, &segments).await
 }
 
-/// A file that a link opens, without a credential.
+/// Downloads the file of a link. The link needs no credential.
 async fn download(app: &App, token: &str) -> AgentMailResult {
     let file = app.engine.open_link(token).await?;
     let mut response = file.bytes.into_response();
-    let kind = HeaderValue::from_str(&file.content_type);
-    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_str(&file.content_type);
+    let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     set_download_headers(&mut response, file.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
 }
 
-async fn route(call: &AgentMailRequest, words: &[&str]) -> AgentMailResult {
-    match words {
+async fn route(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
+    match segments {
         ["pods", pod, rest @ ..] if !rest.is_empty() => {
             check_pod(call, pod)?;
             route_scoped(call, rest).await
@@ -119,9 +120,9 @@ async fn route(call: &AgentMailRequest, words: &[&str]) -> AgentMailResult {
     }
 }
 
-/// What is the same for the team and for its pod.
-async fn route_scoped(call: &AgentMailRequest, words: &[&str]) -> AgentMailResult {
-    match words {
+/// The routes that exist both at the top level and below `/pods/{pod}`.
+async fn route_scoped(call: &AgentMailRequest, segments: &[&str]) -> AgentMailResult {
+    match segments {
         ["inboxes", rest @ ..] if rest.len() < 2 => inboxes::route(call, rest).await,
         ["inboxes", inbox, "messages", rest @ ..] => messages::route(call, inbox, rest).await,
         ["inboxes", inbox, "threads", rest @ ..] => threads::route(call, Some(inbox), rest).await,
@@ -136,9 +137,9 @@ async fn route_scoped(call: &AgentMailRequest, words: &[&str]) -> AgentMailResul
     }
 }
 
-/// What is not here, said so.
+/// The 404 for a route that mailonce does not support.
 fn no_route(call: &AgentMailRequest) -> Problem {
-    let detail = format!("mailonce has no {} {} among what it speaks of AgentMail's API", call.method, call.path);
+    let detail = format!("mailonce does not support {} {} of AgentMail's API", call.method, call.path);
     Problem::new(Code::NotFound, detail)
 }
 

@@ -1,4 +1,4 @@
-//! Query parameters as AgentMail's SDKs write them: a list is one parameter that holds a JSON array.
+//! Query parameters as AgentMail's SDKs send them: a list is one parameter with a JSON array.
 
 use mailonce_core::{
     problem::{Code, Problem},
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::api::door::percent_decode;
 
-/// Rows of a page when nobody says.
+/// Default number of rows per page.
 const DEFAULT_LIMIT: usize = 20;
-/// Rows of a page at the most.
+/// Maximum number of rows per page.
 const MAX_LIMIT: usize = 100;
 
-/// What was asked for in the query.
+/// The decoded query parameters.
 pub(super) struct AgentMailQuery(Vec<(String, String)>);
 
 fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
@@ -29,16 +29,16 @@ impl AgentMailQuery {
 
     /// The last value of a parameter.
     pub(super) fn last(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Every value of a parameter: a JSON array, the parameter again and again, or just one.
+    /// All values of a parameter: a JSON array, a repeated parameter, or a single value.
     pub(super) fn list(&self, name: &str) -> Result<Vec<String>, Problem> {
         let mut all = Vec::new();
-        for (_, value) in self.0.iter().filter(|(known, _)| known == name) {
+        for (_, value) in self.0.iter().filter(|(key, _)| key == name) {
             if value.starts_with('[') {
-                let wrong = |_not_a_list| invalid_query(name, format!("{name} is a JSON array of strings"));
-                all.extend(serde_json::from_str::<Vec<String>>(value).map_err(wrong)?);
+                let invalid = |_not_a_list| invalid_query(name, format!("{name} must be a JSON array of strings"));
+                all.extend(serde_json::from_str::<Vec<String>>(value).map_err(invalid)?);
             } else {
                 all.push(value.clone());
             }
@@ -55,24 +55,24 @@ impl AgentMailQuery {
     }
 
     pub(super) fn time(&self, name: &str) -> Result<Option<Time>, Problem> {
-        let read = |text: &str| {
-            Time::parse(text).ok_or_else(|| invalid_query(name, format!("{name} is a time with an offset")))
+        let parse = |text: &str| {
+            Time::parse(text).ok_or_else(|| invalid_query(name, format!("{name} must be a time with an offset")))
         };
-        self.last(name).map(read).transpose()
+        self.last(name).map(parse).transpose()
     }
 
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let Some(text) = self.last("limit") else { return Ok(DEFAULT_LIMIT) };
         let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-        limit.ok_or_else(|| invalid_query("limit", format!("limit is a number from 1 to {MAX_LIMIT}")))
+        limit.ok_or_else(|| invalid_query("limit", format!("limit must be a number from 1 to {MAX_LIMIT}")))
     }
 
-    /// Where a page begins of a list that is read as a whole.
+    /// The offset of a page in a list that is read completely.
     pub(super) fn offset(&self) -> Result<usize, Problem> {
         Ok(self.page_token::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX)))
     }
 
-    /// A page of a list that was read as a whole, and the words of where the next one begins.
+    /// A page of a list that was read completely, and the token of the next page.
     pub(super) fn paginate<T>(&self, all: Vec<T>) -> Result<(Vec<T>, Option<String>), Problem> {
         let (begin, limit) = (self.offset()?, self.limit()?);
         let end = begin.saturating_add(limit);
@@ -80,33 +80,32 @@ impl AgentMailQuery {
         Ok((all.into_iter().skip(begin).take(limit).collect(), next))
     }
 
-    /// A page of a list, oldest first. The ledger's lists go the other way, so all of it is read and turned round;
-    /// `rest` says that there is more than that.
+    /// A page of a list, oldest first. The store lists newest first, so the complete list is read and reversed.
+    /// `has_more` means that the list was too long to be read completely, which is an error.
     pub(super) fn paginate_oldest_first<T>(
         &self,
         mut newest: Vec<T>,
-        rest: bool,
+        has_more: bool,
     ) -> Result<(Vec<T>, Option<String>), Problem> {
-        if rest {
-            let text =
-                format!("ascending reaches back over more than {} rows here; narrow it with after", newest.len());
+        if has_more {
+            let text = format!("ascending is limited to {} rows; narrow the list with after", newest.len());
             return Err(invalid_query("ascending", text));
         }
         newest.reverse();
         self.paginate(newest)
     }
 
-    /// Where the page before ended: numbers, as [`token`] wrote them.
+    /// The numbers in the page token, as `encode_page_token` wrote them.
     pub(super) fn page_token<const N: usize>(&self) -> Result<Option<[u128; N]>, Problem> {
         let Some(text) = self.last("page_token") else { return Ok(None) };
-        let wrong = || invalid_query("page_token", "page_token must be the next_page_token of another page");
+        let invalid = || invalid_query("page_token", "page_token must be the next_page_token of another page");
         let numbers = text.split('-').map(|part| u128::from_str_radix(part, 36).ok());
-        let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
-        numbers.try_into().map(Some).map_err(|_count| wrong())
+        let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(invalid)?;
+        numbers.try_into().map(Some).map_err(|_count| invalid())
     }
 }
 
-/// The members of a page that lists have, with where to go on.
+/// A page of a list, with the token of the next page.
 pub(super) fn page_json(name: &str, rows: Vec<Value>, limit: usize, next: Option<String>) -> Value {
     let mut body = json!({ "count": rows.len(), "limit": limit });
     body[name] = rows.into();
@@ -116,9 +115,9 @@ pub(super) fn page_json(name: &str, rows: Vec<Value>, limit: usize, next: Option
     body
 }
 
-/// The words of a place in a list.
+/// Encodes a position in a list as a page token.
 pub(super) fn encode_page_token(numbers: &[u128]) -> String {
-    let written = |number: &u128| {
+    let to_base36 = |number: &u128| {
         let (mut rest, mut digits) = (*number, Vec::new());
         loop {
             digits.push(char::from_digit((rest % 36) as u32, 36).unwrap_or('0'));
@@ -129,7 +128,7 @@ pub(super) fn encode_page_token(numbers: &[u128]) -> String {
         }
         digits.iter().rev().collect::<String>()
     };
-    numbers.iter().map(written).collect::<Vec<_>>().join("-")
+    numbers.iter().map(to_base36).collect::<Vec<_>>().join("-")
 }
 
 #[cfg(test)]
@@ -148,9 +147,9 @@ mod tests {
 
     #[test]
     fn places_are_read_as_they_were_written() {
-        let place = [u128::MAX, 0, 35, 36];
-        let query = AgentMailQuery::parse(&format!("page_token={}", encode_page_token(&place)));
-        assert_eq!(query.page_token::<4>().unwrap(), Some(place));
+        let position = [u128::MAX, 0, 35, 36];
+        let query = AgentMailQuery::parse(&format!("page_token={}", encode_page_token(&position)));
+        assert_eq!(query.page_token::<4>().unwrap(), Some(position));
         assert!(query.page_token::<3>().is_err());
         for bad in ["page_token=", "page_token=a_b-1-2-3", "page_token=1"] {
             assert!(AgentMailQuery::parse(bad).page_token::<4>().is_err(), "{bad}");
@@ -159,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_list_is_turned_round_as_a_whole_or_not_at_all() {
-        let page = |text: &str, rest| AgentMailQuery::parse(text).paginate_oldest_first(vec![5, 4, 3, 2, 1], rest);
+        let page =
+            |text: &str, has_more| AgentMailQuery::parse(text).paginate_oldest_first(vec![5, 4, 3, 2, 1], has_more);
         assert_eq!(page("limit=2", false).unwrap(), (vec![1, 2], Some("2".to_owned())));
         assert_eq!(page("limit=2&page_token=2", false).unwrap(), (vec![3, 4], Some("4".to_owned())));
         assert_eq!(page("limit=2&page_token=4", false).unwrap(), (vec![5], None));

@@ -1,4 +1,4 @@
-//! A call of AgentMail's dialect: who calls, what is asked, and with which body.
+//! A request of the AgentMail dialect: the caller, the route and the body.
 
 use axum::{extract::Request, http::Method};
 use mailonce_core::{
@@ -19,25 +19,25 @@ use crate::{
     dialects::{DialectContract as _, DialectError},
 };
 
-/// Who looks at mails, and where links lead.
+/// What handlers need to read emails on behalf of a caller, and to build links.
 pub(super) struct RequestContext {
     pub(super) engine: Arc<Engine>,
     pub(super) caller: Caller,
-    /// Where the caller found us.
+    /// The public base URL of the server, for links.
     pub(super) base_url: String,
 }
 
 impl RequestContext {
-    /// A link to what a token opens.
+    /// The download URL for a link token.
     pub(super) fn link_url(&self, token: &str) -> String {
         format!("{}{ROOT}/downloads/{token}", self.base_url)
     }
 }
 
-/// One call.
+/// One authenticated request with its body.
 pub(super) struct AgentMailRequest {
     context: RequestContext,
-    /// The idempotency key, when there is one.
+    /// The idempotency key, if the request has one.
     pub(super) key: Option<Key>,
     pub(super) method: Method,
     pub(super) path: String,
@@ -54,7 +54,7 @@ impl Deref for AgentMailRequest {
 }
 
 impl AgentMailRequest {
-    /// Who calls comes first, then the body: nobody makes us read for nothing.
+    /// Authenticates before it reads the body, so that the server reads no body of an unauthenticated client.
     pub(super) async fn from_request(app: App, request: Request) -> Result<Self, DialectError<AgentMail>> {
         let credential = bearer(request.headers());
         let found = authenticate(&app, request.extensions(), credential, AgentMail::CHANNEL).await?;
@@ -66,25 +66,25 @@ impl AgentMailRequest {
         let query = AgentMailQuery::parse(request.uri().query().unwrap_or_default());
         let base = app.public_url.trim_end_matches('/').to_owned();
         let body = RawBody::read(request).await?;
-        let desk = RequestContext { engine: Arc::clone(&app.engine), caller, base_url: base };
-        Ok(Self { context: desk, key, method, path, query, body })
+        let context = RequestContext { engine: Arc::clone(&app.engine), caller, base_url: base };
+        Ok(Self { context, key, method, path, query, body })
     }
 
     pub(super) fn is_method(&self, method: &Method) -> bool {
         self.method == method
     }
 
-    /// Reads the body; an absent one counts as `{}`.
+    /// Parses the body. An empty one counts as `{}`.
     pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         self.body.parse_or_empty()
     }
 
-    /// The id of the team, and of the one pod it has.
+    /// The id of the team, which is also the id of its only pod.
     pub(super) fn pod_id(&self) -> String {
         self.caller.team.id.to_string()
     }
 
-    /// The inbox that a path names, by its address or by our id.
+    /// Finds the inbox of a path, by address or by id.
     pub(super) async fn inbox(&self, name: &str) -> Result<Inbox, Problem> {
         if name.contains('@') {
             return self.engine.inbox_by_address(&self.caller, name).await;
@@ -94,8 +94,8 @@ impl AgentMailRequest {
     }
 }
 
-/// The words of a path below the dialect's root, each decoded by itself: a slash inside an id may come as it is or
-/// encoded.
+/// The segments of a path below the base path, each percent-decoded. A slash inside an id may be literal or encoded,
+/// so an id with a literal slash spans several segments.
 pub(super) fn path_segments(path: &str) -> Result<Vec<String>, Problem> {
     let rest = path.strip_prefix(ROOT).unwrap_or_default().trim_matches('/');
     if rest.is_empty() {
@@ -105,8 +105,8 @@ pub(super) fn path_segments(path: &str) -> Result<Vec<String>, Problem> {
 }
 
 fn decode_segment(segment: &str) -> Result<String, Problem> {
-    let wrong = |_bytes| Problem::new(Code::NotFound, format!("`{segment}` is no text"));
-    String::from_utf8(percent_decode(segment)).map_err(wrong)
+    let invalid = |_bytes| Problem::new(Code::NotFound, format!("`{segment}` is not valid UTF-8"));
+    String::from_utf8(percent_decode(segment)).map_err(invalid)
 }
 
 #[cfg(test)]
@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn ids_come_as_they_are_or_encoded() {
-        let words = |path: &str| path_segments(&format!("{ROOT}{path}")).unwrap();
-        assert_eq!(words("/inboxes/a@x.test/messages"), ["inboxes", "a@x.test", "messages"]);
+        let segments = |path: &str| path_segments(&format!("{ROOT}{path}")).unwrap();
+        assert_eq!(segments("/inboxes/a@x.test/messages"), ["inboxes", "a@x.test", "messages"]);
         assert_eq!(
-            words("/inboxes/a%40x.test/messages/%3Ca%2Fb%40c%3E"),
+            segments("/inboxes/a%40x.test/messages/%3Ca%2Fb%40c%3E"),
             ["inboxes", "a@x.test", "messages", "<a/b@c>"]
         );
-        assert_eq!(words("/inboxes/a@x.test/messages/%3Ca/b@c%3E/reply")[3..], ["<a", "b@c>", "reply"]);
-        assert!(words("").is_empty() && words("/").is_empty());
-        assert_eq!(words("/%zz/%4"), ["%zz", "%4"]);
+        assert_eq!(segments("/inboxes/a@x.test/messages/%3Ca/b@c%3E/reply")[3..], ["<a", "b@c>", "reply"]);
+        assert!(segments("").is_empty() && segments("/").is_empty());
+        assert_eq!(segments("/%zz/%4"), ["%zz", "%4"]);
         assert!(path_segments(&format!("{ROOT}/%ff")).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Search as AgentMail documents it: in senders, recipients and subjects a word may stand anywhere, in what a mail says
-//! it is a word of its own. Every word must be found; what says more of them in its head comes first.
+//! Search as AgentMail documents it. In senders, recipients and subjects a term matches any substring; in the body it
+//! matches whole words. Every term must match. Emails with more terms in sender, recipients or subject come first.
 
 use mailonce_core::problem::{FieldError, Problem};
 use serde_json::{Value, json};
@@ -7,64 +7,64 @@ use serde_json::{Value, json};
 use super::query::AgentMailQuery;
 use crate::dialects::agentmail::message_view::AgentMailMessage;
 
-/// Characters around a word that was found.
+/// Characters shown on each side of a matched term.
 const CONTEXT_CHARS: usize = 40;
 
-/// The words that are looked for, in lower case.
+/// The search terms, in lower case.
 #[derive(Debug)]
 pub(super) struct SearchTerms(Vec<String>);
 
-/// Where the words of a search were found.
+/// Which terms of a search matched, and where.
 #[derive(Debug, Default)]
 pub(super) struct SearchHit {
-    /// Words that were found, by their place.
+    /// For each term, whether it matched anywhere.
     found_terms: Vec<bool>,
-    /// Those of them that stand in the head of a mail.
+    /// For each term, whether it matched in sender, recipients or subject.
     header_terms: Vec<bool>,
 }
 
 impl SearchTerms {
-    /// What the query asks for.
+    /// Parses the terms of the parameter `q`.
     pub(super) fn parse(query: &AgentMailQuery) -> Result<Self, Problem> {
-        let words = Self::from_text(query.last("q").unwrap_or_default());
-        if words.0.is_empty() { Err(Problem::from(vec![FieldError::new("q", "is missing")])) } else { Ok(words) }
+        let terms = Self::from_text(query.last("q").unwrap_or_default());
+        if terms.0.is_empty() { Err(Problem::from(vec![FieldError::new("q", "is missing")])) } else { Ok(terms) }
     }
 
     fn from_text(text: &str) -> Self {
         Self(text.to_lowercase().split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Looks through a mail, and what it says where that is at hand.
+    /// Matches the terms against an email and, if available, its body text. Adds the matches to `hit`.
     pub(super) fn match_message(&self, mail: &AgentMailMessage, text: Option<&str>, hit: &mut SearchHit) {
-        let people = mail.recipients().concat().join(", ");
-        self.match_fields([&mail.from(), &people, mail.subject()], text, hit);
+        let recipients = mail.recipients().concat().join(", ");
+        self.match_fields([&mail.from(), &recipients, mail.subject()], text, hit);
     }
 
-    fn match_fields(&self, heads: [&str; 3], text: Option<&str>, hit: &mut SearchHit) {
-        let heads = heads.map(str::to_lowercase);
-        let said = text.map(str::to_lowercase).unwrap_or_default();
+    fn match_fields(&self, fields: [&str; 3], text: Option<&str>, hit: &mut SearchHit) {
+        let fields = fields.map(str::to_lowercase);
+        let body = text.map(str::to_lowercase).unwrap_or_default();
         hit.found_terms.resize(self.0.len(), false);
         hit.header_terms.resize(self.0.len(), false);
-        for ((word, found), in_head) in self.0.iter().zip(&mut hit.found_terms).zip(&mut hit.header_terms) {
-            *in_head |= heads.iter().any(|head| head.contains(word.as_str()));
-            *found |= *in_head || find_word(&said, word).is_some();
+        for ((term, found), in_header) in self.0.iter().zip(&mut hit.found_terms).zip(&mut hit.header_terms) {
+            *in_header |= fields.iter().any(|field| field.contains(term.as_str()));
+            *found |= *in_header || find_word(&body, term).is_some();
         }
     }
 
-    /// What matched, with the words that were looked for between stars.
+    /// The matched fragments of each field, with the terms between `**`.
     pub(super) fn highlights(&self, mail: &AgentMailMessage, text: Option<&str>) -> Value {
         let mut body = json!({});
-        let people = mail.recipients().concat().join(", ");
-        let heads = [("from", mail.from()), ("recipients", people), ("subject", mail.subject().to_owned())];
-        for (name, field) in heads {
+        let recipients = mail.recipients().concat().join(", ");
+        let fields = [("from", mail.from()), ("recipients", recipients), ("subject", mail.subject().to_owned())];
+        for (name, field) in fields {
             let lower = field.to_lowercase();
-            let found = self.0.iter().filter_map(|word| Some(fragment(&field, lower.find(word.as_str())?, word.len())));
+            let found = self.0.iter().filter_map(|term| Some(fragment(&field, lower.find(term.as_str())?, term.len())));
             add_highlight(&mut body, name, found.collect());
         }
         if let Some(text) = text {
             let lower = text.to_lowercase();
             let found =
-                self.0.iter().filter_map(|word| find_word(&lower, word).map(|at| fragment(text, at, word.len())));
+                self.0.iter().filter_map(|term| find_word(&lower, term).map(|at| fragment(text, at, term.len())));
             add_highlight(&mut body, "text", found.collect());
         }
         body
@@ -72,12 +72,12 @@ impl SearchTerms {
 }
 
 impl SearchHit {
-    /// Whether every word was found.
+    /// Whether every term matched.
     pub(super) fn has_all_terms(&self) -> bool {
         self.found_terms.iter().all(|found| *found)
     }
 
-    /// How many words were found in heads: the more, the better.
+    /// The number of terms that matched in sender, recipients or subject; higher ranks first.
     pub(super) fn score(&self) -> usize {
         self.header_terms.iter().filter(|found| **found).count()
     }
@@ -89,7 +89,7 @@ fn add_highlight(body: &mut Value, name: &str, found: Vec<String>) {
     }
 }
 
-/// Where a text says a word: not as a part of another one.
+/// The position of a whole word in a text; a part of a longer word does not count.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let (first, last) = (word.chars().next(), word.chars().next_back());
@@ -100,7 +100,7 @@ fn find_word(text: &str, word: &str) -> Option<usize> {
     })
 }
 
-/// A part of a text around a word. Folding the case may have moved things; then the beginning is shown as it is.
+/// The part of a text around a match. Lowercasing may shift byte offsets; then the beginning of the text is returned.
 fn fragment(text: &str, at: usize, length: usize) -> String {
     match (text.get(..at), text.get(at..at + length), text.get(at + length..)) {
         (Some(front), Some(hit), Some(back)) => {

@@ -1,4 +1,4 @@
-//! Sending, answering and passing on: each becomes one email, and a repeat gets the first one's answer.
+//! The AgentMail routes that send, reply and forward. Each creates one email, and a retry gets the first response.
 
 use axum::{
     http::{Method, StatusCode},
@@ -39,10 +39,10 @@ use crate::{
     dialects::{MessageAction, json as as_json, reject_different_payload, with_state_headers},
 };
 
-/// How long AgentMail remembers a key after a send is done.
+/// How long AgentMail remembers an idempotency key after a send.
 const KEY_TTL: Ttl = Ttl(86_400_000);
 
-/// A file that goes with a mail.
+/// An attachment of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileBody {
@@ -62,28 +62,33 @@ pub(super) struct FileBody {
 }
 
 impl FileBody {
-    /// The file with its content. Nothing is ever fetched from an address.
+    /// Converts the attachment. mailonce never fetches content from a URL.
     pub(super) fn decode(self, index: usize) -> Result<RawAttachment, Problem> {
         let path = format!("attachments[{index}]");
-        let fault = |member: &str, text: &str| Problem::from(vec![FieldError::new(&format!("{path}.{member}"), text)]);
+        let invalid =
+            |member: &str, text: &str| Problem::from(vec![FieldError::new(&format!("{path}.{member}"), text)]);
         if self.url.is_some() {
-            return Err(fault("url", "is not fetched by mailonce; give the content as base64"));
+            return Err(invalid("url", "is not fetched by mailonce; send the content as base64"));
         }
-        if self.content_disposition.as_deref().is_some_and(|word| !["inline", "attachment"].contains(&word)) {
-            return Err(fault("content_disposition", "must be inline or attachment"));
+        if self
+            .content_disposition
+            .as_deref()
+            .is_some_and(|disposition| !["inline", "attachment"].contains(&disposition))
+        {
+            return Err(invalid("content_disposition", "must be inline or attachment"));
         }
-        let content = self.content.ok_or_else(|| fault("content", "is missing"))?;
+        let content = self.content.ok_or_else(|| invalid("content", "is missing"))?;
         let Self { filename, content_type, content_id, .. } = self;
         Ok(RawAttachment { filename, content, content_type, content_id })
     }
 }
 
-/// Files with their contents.
+/// Converts all attachments of a request.
 pub(super) fn decode_files(bodies: Option<Vec<FileBody>>) -> Result<Vec<RawAttachment>, Problem> {
     bodies.unwrap_or_default().into_iter().enumerate().map(|(index, file)| file.decode(index)).collect()
 }
 
-/// A mail to send, an answer, or words before a mail that is passed on.
+/// The body of a send, reply or forward.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SendMessageBody {
@@ -115,17 +120,17 @@ impl SendMessageBody {
         Ok(body)
     }
 
-    /// Refuses what a route has no place for.
+    /// Refuses fields that a route does not allow.
     fn reject_fields(&self, names: &[&str]) -> Result<(), Problem> {
-        let given = [
+        let present = [
             ("to", !self.to.0.is_empty()),
             ("cc", !self.cc.0.is_empty()),
             ("bcc", !self.bcc.0.is_empty()),
             ("subject", self.subject.is_some()),
             ("reply_all", self.reply_all.is_some()),
         ];
-        match given.iter().find(|(name, given)| *given && names.contains(name)) {
-            Some((name, _)) => Err(invalid_field(name, "has no place here: it follows from the message")),
+        match present.iter().find(|(name, present)| *present && names.contains(name)) {
+            Some((name, _)) => Err(invalid_field(name, "is not allowed here: it is derived from the message")),
             None => Ok(()),
         }
     }
@@ -147,7 +152,7 @@ impl SendMessageBody {
     }
 }
 
-/// A mail of an inbox under a key, remembered as AgentMail does.
+/// A send request from an inbox, with AgentMail's retention of the idempotency key.
 pub(super) fn send_request(
     call: &AgentMailRequest,
     inbox: &Inbox,
@@ -155,14 +160,14 @@ pub(super) fn send_request(
     key: Option<Key>,
 ) -> Result<SendRequest, Problem> {
     let content = EmailContent::validate(RawContent { from: inbox.address.clone(), ..raw })?;
-    let (sender_name, stopped) = (sender_name(inbox), paused_problem(call, inbox));
-    Ok(SendRequest { ttl: Some(KEY_TTL), sender_name, refusal: stopped, ..SendRequest::new(content, key) })
+    let (sender_name, refusal) = (sender_name(inbox), paused_problem(call, inbox));
+    Ok(SendRequest { ttl: Some(KEY_TTL), sender_name, refusal, ..SendRequest::new(content, key) })
 }
 
-/// Why an inbox says nothing new: it rests.
+/// The problem of a paused inbox, which may not send new emails; `None` if it is active.
 pub(super) fn paused_problem(call: &AgentMailRequest, inbox: &Inbox) -> Option<Problem> {
-    let rests = !inbox.is_open(call.engine.now());
-    rests.then(|| Problem::new(Code::BlockedByRule, format!("the inbox {} is paused", inbox.address)))
+    let paused = !inbox.is_open(call.engine.now());
+    paused.then(|| Problem::new(Code::BlockedByRule, format!("the inbox {} is paused", inbox.address)))
 }
 
 /// `POST …/messages/send`.
@@ -173,7 +178,7 @@ pub(super) async fn send(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailRes
     respond(call, &sent, &labels).await
 }
 
-/// The mail of a call, and the labels that it is to have.
+/// The email of a send request, and its labels.
 fn parse_send(call: &AgentMailRequest) -> Result<(RawContent, Vec<String>), Problem> {
     let body = SendMessageBody::parse(call)?;
     body.reject_fields(&["reply_all"])?;
@@ -192,7 +197,7 @@ fn parse_send(call: &AgentMailRequest) -> Result<(RawContent, Vec<String>), Prob
     Ok((raw, body.labels.0))
 }
 
-/// What an inbox that is gone is asked to say. Only what it said before under the key is told again.
+/// Handles a send, reply or forward from a deleted inbox: only a replay of an earlier idempotency key succeeds.
 pub(super) async fn replay_for_deleted_inbox(
     call: &AgentMailRequest,
     address: &str,
@@ -217,14 +222,14 @@ pub(super) async fn replay_for_deleted_inbox(
     };
     call.caller.require_scope(ApiKeyScope::Reply)?;
     let body = SendMessageBody::parse(call)?;
-    let words =
+    let content =
         RawContent { from, to: body.to.0, cc: body.cc.0, text: body.text, html: body.html, ..Default::default() };
     let sent =
-        call.engine.replay_without_message(&call.caller, (words, call.key.clone()), (None, fields), missing).await?;
+        call.engine.replay_without_message(&call.caller, (content, call.key.clone()), (None, fields), missing).await?;
     respond(call, &sent, &[]).await
 }
 
-/// What the caller of a send is told. What does not go is never told as a success.
+/// The response to a send. An email that is held, unknown or not sent is never reported as a success.
 pub(super) async fn respond(call: &AgentMailRequest, sent: &SendReceipt, labels: &[String]) -> AgentMailResult {
     call.engine.remember_message_id(call.caller.team.id, &sent.message_id, sent.id);
     if !labels.is_empty() {
@@ -240,7 +245,7 @@ fn sent_response((message_id, thread): (&str, Uuid), state: EmailState) -> Respo
         .unwrap_or_else(|| as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread })))
 }
 
-/// What whoever sends a draft is told that became an email before.
+/// The response to sending a draft that is already an email.
 pub(super) fn draft_sent_response(call: &AgentMailRequest, email: &Email) -> Response {
     let thread = email.head.thread.map_or(email.id.0, |thread| thread.0);
     sent_response((&call.engine.cache_message_id(email), thread), email.state())
@@ -255,69 +260,69 @@ pub(super) async fn reply(call: &AgentMailRequest, inbox: &Inbox, name: &str, al
     if all {
         body.reject_fields(&["to", "cc", "bcc"])?;
     }
-    let answer = ReplyRequest {
+    let request = ReplyRequest {
         text: body.text.take(),
         html: body.html.take(),
         reply_all: all,
         key: call.key.clone(),
         ..ReplyRequest::default()
     };
-    let more = ReplyOverrides { refusal: paused_problem(call, inbox), ..body.take_reply_extras()? };
-    let sent = reply_to(call, inbox, &message_view::find(call, inbox, name).await?, answer, more).await?;
+    let overrides = ReplyOverrides { refusal: paused_problem(call, inbox), ..body.take_reply_extras()? };
+    let sent = reply_to(call, inbox, &message_view::find(call, inbox, name).await?, request, overrides).await?;
     respond(call, &sent, &body.labels.0).await
 }
 
-/// Answers a mail. What answers a mail of ours is the next thing said to the same people.
+/// Replies to an email. A reply to a sent email is a follow-up to the same recipients.
 pub(super) async fn reply_to(
     call: &AgentMailRequest,
     inbox: &Inbox,
     mail: &AgentMailMessage,
-    mut answer: ReplyRequest,
-    more: ReplyOverrides,
+    mut request: ReplyRequest,
+    overrides: ReplyOverrides,
 ) -> Result<SendReceipt, Problem> {
     let email = match &mail.entry {
         ThreadEntry::Message(message) => {
             return reject_different_payload(
-                call.engine.reply_with(&call.caller, message.id, answer, more).await?,
+                call.engine.reply_with(&call.caller, message.id, request, overrides).await?,
                 MessageAction::Answered,
             );
         }
         ThreadEntry::Email(email) => email,
     };
     if let Some((message, number)) = reply_slot(call, email).await? {
-        answer.follow_up = number + 1;
+        request.follow_up = number + 1;
         return reject_different_payload(
-            call.engine.reply_with(&call.caller, message, answer, more).await?,
+            call.engine.reply_with(&call.caller, message, request, overrides).await?,
             MessageAction::Answered,
         );
     }
     let [to, cc, _] = mail.recipients();
     let message_id = call.engine.cache_message_id(email);
     let threading = [("In-Reply-To", message_id.clone()), ("References", message_id)];
-    let key = match answer.key {
+    let key = match request.key {
         Some(key) => key,
-        // An answer is named by what it answers, so that a repeat is known without a key.
+        // The key is derived from the email, so that a retry without a key is recognized.
         None => call.engine.derived_key(&call.caller, "follow", email.id.0, 0)?,
     };
     let raw = RawContent {
-        to: if more.to.is_empty() { to } else { more.to },
-        cc: if answer.reply_all { cc } else { more.cc },
-        bcc: more.bcc,
-        reply_to: more.reply_to,
-        subject: more
+        to: if overrides.to.is_empty() { to } else { overrides.to },
+        cc: if request.reply_all { cc } else { overrides.cc },
+        bcc: overrides.bcc,
+        reply_to: overrides.reply_to,
+        subject: overrides
             .subject
             .unwrap_or_else(|| mailonce_engine::conversation::reply::default_reply_subject(&email.head.subject)),
-        text: answer.text,
-        html: answer.html,
-        headers: more.headers.into_iter().chain(threading.map(|(name, id)| (name.to_owned(), id))).collect(),
-        attachments: more.attachments,
-        scheduled_at: more.scheduled_at,
+        text: request.text,
+        html: request.html,
+        headers: overrides.headers.into_iter().chain(threading.map(|(name, id)| (name.to_owned(), id))).collect(),
+        attachments: overrides.attachments,
+        scheduled_at: overrides.scheduled_at,
         ..RawContent::default()
     };
     call.engine.send(&call.caller, send_request(call, inbox, raw, Some(key))?).await
 }
 
-/// The message that an email answers, and which answer to it the email is.
+/// The message that an email replies to, and the number of that reply.
 async fn reply_slot(
     call: &AgentMailRequest,
     email: &Email,
@@ -337,25 +342,25 @@ pub(super) async fn forward(call: &AgentMailRequest, inbox: &Inbox, name: &str) 
     let mut body = SendMessageBody::parse(call)?;
     body.reject_fields(&["reply_all"])?;
     let request = ForwardRequest { text: body.text.take(), key: call.key.clone(), ..ForwardRequest::default() };
-    let (subject, html, stopped) = (body.subject.take(), body.html.take(), paused_problem(call, inbox));
-    let more = ReplyOverrides { subject, html, refusal: stopped, ..body.take_reply_extras()? };
-    let sent = forward_message(call, &message_view::find(call, inbox, name).await?, request, more).await?;
+    let (subject, html, refusal) = (body.subject.take(), body.html.take(), paused_problem(call, inbox));
+    let overrides = ReplyOverrides { subject, html, refusal, ..body.take_reply_extras()? };
+    let sent = forward_message(call, &message_view::find(call, inbox, name).await?, request, overrides).await?;
     respond(call, &sent, &body.labels.0).await
 }
 
-/// Passes a received mail on.
+/// Forwards a received message.
 pub(super) async fn forward_message(
     call: &AgentMailRequest,
     mail: &AgentMailMessage,
     request: ForwardRequest,
-    more: ReplyOverrides,
+    overrides: ReplyOverrides,
 ) -> Result<SendReceipt, Problem> {
     let ThreadEntry::Message(message) = &mail.entry else {
-        return Err(invalid_field("message_id", "names a mail of your own; only received mails are passed on"));
+        return Err(invalid_field("message_id", "names a sent email; only received emails can be forwarded"));
     };
-    let request = ForwardRequest { to: more.to.clone(), cc: more.cc.clone(), ..request };
+    let request = ForwardRequest { to: overrides.to.clone(), cc: overrides.cc.clone(), ..request };
     reject_different_payload(
-        call.engine.forward_with(&call.caller, message.id, request, more).await?,
+        call.engine.forward_with(&call.caller, message.id, request, overrides).await?,
         MessageAction::Forwarded,
     )
 }

@@ -1,4 +1,4 @@
-//! AgentMail's WebSocket: whoever subscribes hears of events as they happen, from the same log as everybody else.
+//! AgentMail's WebSocket. Subscribers receive events as they happen, from the same event log as every other consumer.
 
 use axum::{
     extract::{
@@ -36,14 +36,14 @@ use crate::{
     dialects::{DialectContract as _, DialectError},
 };
 
-/// A sign of life when nothing happens.
+/// How often an idle connection gets a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// Octets of a frame that a client may send: a wish, and nothing more.
+/// Maximum size of a client frame. Clients send only subscribe messages.
 const MAX_FRAME_OCTETS: usize = 64 * 1024;
-/// Inboxes and pods that one wish names.
+/// Maximum inboxes of one subscription.
 const MAX_IDS: usize = 100;
 
-/// What a client wants to hear of.
+/// The subscribe message of a client.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SubscribeBody {
@@ -57,7 +57,7 @@ struct SubscribeBody {
     pod_ids: Option<Vec<String>>,
 }
 
-/// What a client hears of.
+/// The event types and inboxes that a client subscribed to. An empty list means all.
 struct Subscription {
     types: Vec<String>,
     inboxes: Vec<InboxId>,
@@ -70,7 +70,7 @@ struct SocketSession {
     subscription: Option<Subscription>,
 }
 
-/// Opens a socket for whoever has a credential, in the header or in the address.
+/// Upgrades an authenticated request to a WebSocket. The credential is in the header or in the query.
 pub(super) async fn open(app: App, request: Request) -> AgentMailResult {
     let (mut parts, _) = request.into_parts();
     let query = AgentMailQuery::parse(parts.uri.query().unwrap_or_default());
@@ -79,9 +79,10 @@ pub(super) async fn open(app: App, request: Request) -> AgentMailResult {
     let Some(caller) = found else { return Err(DialectError::from_response(AgentMail::unauthorized())) };
     caller.require_scope(ApiKeyScope::Read)?;
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &app).await;
-    let not_one = |why: WebSocketUpgradeRejection| Problem::new(Code::InvalidField, why.body_text());
-    let upgrade = upgrade.map_err(not_one)?.max_message_size(MAX_FRAME_OCTETS).max_frame_size(MAX_FRAME_OCTETS);
-    // From here on: what happens between the opening and the wish is not lost to a client that asks at once.
+    let not_a_websocket =
+        |rejection: WebSocketUpgradeRejection| Problem::new(Code::InvalidField, rejection.body_text());
+    let upgrade = upgrade.map_err(not_a_websocket)?.max_message_size(MAX_FRAME_OCTETS).max_frame_size(MAX_FRAME_OCTETS);
+    // Follows the log from now on, so that no event is lost between the upgrade and the subscribe message.
     let reader = app.engine.follow_events(&caller, None, EventSelection::default()).await?;
     let session = SocketSession { engine: Arc::clone(&app.engine), caller, reader, subscription: None };
     let response: Response = upgrade.on_upgrade(|socket| Box::pin(session.run(socket)));
@@ -92,7 +93,7 @@ impl SocketSession {
     async fn run(mut self, mut socket: WebSocket) {
         loop {
             let done = tokio::select! {
-                said = socket.recv() => match said {
+                received = socket.recv() => match received {
                     Some(Ok(frame)) => self.handle_frame(&mut socket, frame).await,
                     Some(Err(_)) | None => true,
                 },
@@ -110,37 +111,40 @@ impl SocketSession {
             }
         }
         if let Err(error) = socket.send(Frame::Close(None)).await {
-            tracing::debug!(%error, "closing a socket");
+            tracing::debug!(%error, "could not send the close frame of a WebSocket");
         }
     }
 
-    /// Hears a client. True when it goes.
+    /// Handles a client frame. Returns true when the connection should close.
     async fn handle_frame(&mut self, socket: &mut WebSocket, frame: Frame) -> bool {
         let text = match frame {
             Frame::Text(text) => text,
             Frame::Close(_) => return true,
-            Frame::Binary(_) => return !send_json(socket, &error_json(&invalid_field("a frame", "is text"))).await,
+            Frame::Binary(_) => {
+                return !send_json(socket, &error_json(&invalid_field("a frame", "must be text"))).await;
+            }
             Frame::Ping(_) | Frame::Pong(_) => return false,
         };
-        let answer = match self.subscribe(&text).await {
-            Ok(answer) => answer,
+        let response = match self.subscribe(&text).await {
+            Ok(response) => response,
             Err(problem) => error_json(&problem),
         };
-        !send_json(socket, &answer).await
+        !send_json(socket, &response).await
     }
 
     async fn subscribe(&mut self, text: &str) -> Result<Value, Problem> {
-        json_limits::check(text.as_bytes()).map_err(|excess| invalid_field("a frame", &excess.to_string()))?;
+        json_limits::check(text.as_bytes())
+            .map_err(|limit_error| invalid_field("a frame", &limit_error.to_string()))?;
         let body: SubscribeBody = serde_json::from_str(text)
             .map_err(|error| invalid_field("a frame", &format!("cannot be read: {error}")))?;
         if body.kind != "subscribe" {
-            return Err(invalid_field("type", "is subscribe"));
+            return Err(invalid_field("type", "must be subscribe"));
         }
         let types = body.event_types.clone().unwrap_or_default();
         event_format::native_types(&types)?;
         let names = body.inbox_ids.clone().unwrap_or_default();
         if names.len() > MAX_IDS {
-            return Err(invalid_field("inbox_ids", "names too many inboxes"));
+            return Err(invalid_field("inbox_ids", &format!("must name at most {MAX_IDS} inboxes")));
         }
         let mut inboxes = Vec::new();
         for name in &names {
@@ -151,24 +155,24 @@ impl SocketSession {
             return Err(Problem::new(Code::NotFound, format!("there is no pod {pod}")));
         }
         self.subscription = Some(Subscription { types, inboxes });
-        let mut answer = json!({ "type": "subscribed" });
-        let said = [("event_types", body.event_types), ("inbox_ids", body.inbox_ids), ("pod_ids", body.pod_ids)];
-        for (name, list) in said {
+        let mut response = json!({ "type": "subscribed" });
+        let echoed = [("event_types", body.event_types), ("inbox_ids", body.inbox_ids), ("pod_ids", body.pod_ids)];
+        for (name, list) in echoed {
             if let Some(list) = list {
-                answer[name] = list.into();
+                response[name] = list.into();
             }
         }
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Tells a client what it wants to hear of. True when it is gone.
+    /// Sends the events that the client subscribed to. Returns true when the connection should close.
     async fn send_events(&self, socket: &mut WebSocket, lines: &[Arc<EventLine>]) -> bool {
         if lines.is_empty() {
             return socket.send(Frame::Ping(axum::body::Bytes::new())).await.is_err();
         }
-        let Some(wanted) = &self.subscription else { return false };
+        let Some(subscription) = &self.subscription else { return false };
         for line in lines {
-            match self.format_event(wanted, line).await {
+            match self.format_event(subscription, line).await {
                 Ok(Some(body)) => {
                     if !send_json(socket, &body).await {
                         return true;
@@ -176,7 +180,7 @@ impl SocketSession {
                 }
                 Ok(None) => {}
                 Err(problem) => {
-                    // What cannot be told now would be lost: there is no cursor to come back with.
+                    // Clients have no cursor to resume from, so closing the connection makes the lost event visible.
                     send_json(socket, &error_json(&problem)).await;
                     return true;
                 }
@@ -185,47 +189,47 @@ impl SocketSession {
         false
     }
 
-    /// An event in AgentMail's words, if this client wants it.
-    async fn format_event(&self, wanted: &Subscription, line: &EventLine) -> Result<Option<Value>, Problem> {
+    /// Formats an event for AgentMail; `None` if the client did not subscribe to it.
+    async fn format_event(&self, subscription: &Subscription, line: &EventLine) -> Result<Option<Value>, Problem> {
         let event: Value = serde_json::from_str(&line.json).unwrap_or_default();
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (Some(kind), Ok(about)) =
-            (EventKind::parse(&word(&event["type"])), Uuid::try_parse(&word(&event["about"]["id"])))
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (Some(kind), Ok(subject_id)) =
+            (EventKind::parse(&text(&event["type"])), Uuid::try_parse(&text(&event["about"]["id"])))
         else {
             return Ok(None);
         };
         if !event_format::EVENT_TYPES.iter().any(|(_, known)| *known == kind) {
             return Ok(None);
         }
-        let at = Time::parse(&word(&event["at"])).unwrap_or_default();
-        let gathered = match self.load_subject(kind, about).await {
-            Ok(gathered) => gathered,
-            // It is gone since, or not for this credential.
+        let at = Time::parse(&text(&event["at"])).unwrap_or_default();
+        let subject = match self.load_subject(kind, subject_id).await {
+            Ok(subject) => subject,
+            // The subject was deleted, or this key may not read it.
             Err(problem) if problem.code == Code::NotFound => return Ok(None),
             Err(problem) => return Err(problem),
         };
-        let fact = EventContext {
+        let context = EventContext {
             kind,
-            id: word(&event["id"]),
+            id: text(&event["id"]),
             at,
             data: &event["data"],
-            inbox: Some(&gathered.inbox),
-            message: gathered.message.as_ref(),
-            thread: gathered.thread.as_ref(),
-            text: gathered.text.as_deref(),
-            email: gathered.email.as_ref().map(|(email, name)| (email, name.as_str())),
+            inbox: Some(&subject.inbox),
+            message: subject.message.as_ref(),
+            thread: subject.thread.as_ref(),
+            text: subject.text.as_deref(),
+            email: subject.email.as_ref().map(|(email, name)| (email, name.as_str())),
         };
-        let here = wanted.inboxes.is_empty() || wanted.inboxes.contains(&gathered.inbox.id);
-        let told = fact
-            .format()
-            .filter(|(name, _)| here && (wanted.types.is_empty() || wanted.types.iter().any(|one| one == name)));
-        Ok(told.map(|(_, body)| body))
+        let in_scope = subscription.inboxes.is_empty() || subscription.inboxes.contains(&subject.inbox.id);
+        let formatted = context.format().filter(|(name, _)| {
+            in_scope && (subscription.types.is_empty() || subscription.types.iter().any(|requested| requested == name))
+        });
+        Ok(formatted.map(|(_, body)| body))
     }
 
-    async fn load_subject(&self, kind: EventKind, about: Uuid) -> Result<SubjectRecords, Problem> {
+    async fn load_subject(&self, kind: EventKind, subject_id: Uuid) -> Result<SubjectRecords, Problem> {
         let (engine, caller) = (&self.engine, &self.caller);
         if kind != EventKind::MessageReceived {
-            let email = engine.email(caller, EmailId(about)).await?;
+            let email = engine.email(caller, EmailId(subject_id)).await?;
             let inbox = engine.inbox_by_address(caller, &email.head.from).await?;
             let message_id = engine.cache_message_id(&email);
             return Ok(SubjectRecords {
@@ -236,19 +240,19 @@ impl SocketSession {
                 email: Some((email, message_id)),
             });
         }
-        let shown = engine.render_message(caller, MessageId(about), MessageView::Plain).await?;
-        let text = match shown.body {
+        let rendered = engine.render_message(caller, MessageId(subject_id), MessageView::Plain).await?;
+        let text = match rendered.body {
             RenderedBody::Plain { text } => Some(text),
             _ => None,
         };
-        let message = shown.message;
+        let message = rendered.message;
         let inbox = engine.inbox(caller, message.inbox).await?;
         let (thread, _) = engine.thread(caller, ThreadId(message.thread.0)).await?;
         Ok(SubjectRecords { inbox, message: Some(message), thread: Some(thread), text, email: None })
     }
 }
 
-/// What an event is about.
+/// The records that an event is about.
 struct SubjectRecords {
     inbox: mailonce_core::inbox::Inbox,
     message: Option<mailonce_core::inbox::message::Message>,
@@ -266,7 +270,7 @@ fn error_json(problem: &Problem) -> Value {
     json!({ "type": "error", "name": name, "message": problem.detail })
 }
 
-/// Says something. False when nobody hears it.
+/// Sends a JSON frame. Returns false when the connection is closed.
 async fn send_json(socket: &mut WebSocket, body: &Value) -> bool {
     socket.send(Frame::Text(body.to_string().into())).await.is_ok()
 }

@@ -1,4 +1,4 @@
-//! Threads one after the other, those with the latest news first: of one inbox, or of the whole team.
+//! A stream of threads, the latest activity first: of one inbox, or of the whole team.
 
 use mailonce_core::{
     conversation::thread::{Thread, ThreadQuery},
@@ -19,29 +19,29 @@ use super::{
 };
 use crate::dialects::agentmail::{message_view, request::AgentMailRequest, thread_view::AgentMailThread};
 
-/// Threads behind a place.
+/// The threads after a cursor.
 pub(super) enum ThreadStream<'a> {
-    /// Of one inbox, by what was said in it.
+    /// Of one inbox, derived from its emails.
     Inbox(&'a AgentMailRequest, MailboxReader<'a>),
-    /// Of every inbox.
+    /// Of all inboxes of the team.
     Team(Box<TeamThreadStream<'a>>),
 }
 
-/// Threads of a team: those that the ledger has rows for, and mails of ours that nobody answered yet, merged by time.
+/// The threads of a team: stored threads and sent emails without a reply, merged by time.
 pub(super) struct TeamThreadStream<'a> {
     call: &'a AgentMailRequest,
     threads: VecDeque<Thread>,
     emails: VecDeque<Email>,
-    /// Whether there may be more threads, and behind which.
+    /// The cursor of the next thread page; the outer `None` means that no threads are left.
     more_threads: Option<Option<(Time, ThreadId)>>,
-    /// Whether there may be more emails, and behind which.
+    /// The cursor of the next email page; the outer `None` means that no emails are left.
     more_emails: Option<Option<EmailId>>,
-    /// The last ones that were seen.
+    /// The last thread and the last email that were returned or skipped.
     last_seen: (Option<(Time, ThreadId)>, Option<EmailId>),
 }
 
 impl<'a> ThreadStream<'a> {
-    /// Those behind the place that the query names.
+    /// The threads after the page token of the query.
     pub(super) fn after_page_token(call: &'a AgentMailRequest, inbox: Option<&'a Inbox>) -> Result<Self, Problem> {
         if let Some(inbox) = inbox {
             return Ok(Self::Inbox(
@@ -56,7 +56,7 @@ impl<'a> ThreadStream<'a> {
         Ok(Self::Team(Box::new(TeamThreadStream::after(call, (thread, email)))))
     }
 
-    /// All of them.
+    /// All threads.
     pub(super) fn all(call: &'a AgentMailRequest, inbox: Option<&'a Inbox>) -> Self {
         match inbox {
             Some(inbox) => Self::Inbox(call, call.engine.read_mailbox(&call.caller, inbox, MailboxCursor::default())),
@@ -64,20 +64,23 @@ impl<'a> ThreadStream<'a> {
         }
     }
 
-    /// The next one; `None` at the end, or when more was looked at than one call may: [`Self::rest`] tells.
+    /// The next thread; `None` at the end, or at the scan limit of one request. `next_page_token` tells which.
     pub(super) async fn next(&mut self) -> Result<Option<AgentMailThread>, Problem> {
         match self {
             Self::Team(team) => team.next().await,
             Self::Inbox(call, mailbox) => {
-                while let Some(said) = mailbox.next().await? {
-                    // Whoever meets an older mail of a thread has seen the thread before.
-                    let is_latest = |talk: &AgentMailThread| {
-                        talk.mails
+                while let Some(entry) = mailbox.next().await? {
+                    // The thread was returned with its latest email, so its older emails are skipped.
+                    let is_latest = |thread: &AgentMailThread| {
+                        thread
+                            .mails
                             .last()
-                            .is_some_and(|mail| message_view::entry_id(&mail.entry) == message_view::entry_id(&said))
+                            .is_some_and(|mail| message_view::entry_id(&mail.entry) == message_view::entry_id(&entry))
                     };
-                    if let Some(talk) = find_visible(call, message_view::thread_id_of(&said)).await?.filter(is_latest) {
-                        return Ok(Some(talk));
+                    if let Some(thread) =
+                        find_visible(call, message_view::thread_id_of(&entry)).await?.filter(is_latest)
+                    {
+                        return Ok(Some(thread));
                     }
                 }
                 Ok(None)
@@ -85,7 +88,7 @@ impl<'a> ThreadStream<'a> {
         }
     }
 
-    /// The words of the place to go on from; `None` when nothing is left.
+    /// The page token of the next page; `None` at the end.
     pub(super) fn next_page_token(&self) -> Option<String> {
         match self {
             Self::Inbox(_, mailbox) => mailbox.next_cursor().map(page_token),
@@ -94,19 +97,26 @@ impl<'a> ThreadStream<'a> {
     }
 }
 
-/// The thread, if the caller may see it and something is left of it.
+/// The thread, unless it is hidden from the caller or all its emails are deleted.
 async fn find_visible(call: &AgentMailRequest, id: Uuid) -> Result<Option<AgentMailThread>, Problem> {
     match AgentMailThread::find(call, id).await {
-        Ok(talk) => Ok(Some(talk)),
+        Ok(thread) => Ok(Some(thread)),
         Err(problem) if problem.code == Code::NotFound => Ok(None),
         Err(problem) => Err(problem),
     }
 }
 
 impl<'a> TeamThreadStream<'a> {
-    fn after(call: &'a AgentMailRequest, place: (Option<(Time, ThreadId)>, Option<EmailId>)) -> Self {
+    fn after(call: &'a AgentMailRequest, position: (Option<(Time, ThreadId)>, Option<EmailId>)) -> Self {
         let (threads, emails) = (VecDeque::new(), VecDeque::new());
-        Self { call, threads, emails, more_threads: Some(place.0), more_emails: Some(place.1), last_seen: place }
+        Self {
+            call,
+            threads,
+            emails,
+            more_threads: Some(position.0),
+            more_emails: Some(position.1),
+            last_seen: position,
+        }
     }
 
     async fn next(&mut self) -> Result<Option<AgentMailThread>, Problem> {
@@ -116,18 +126,18 @@ impl<'a> TeamThreadStream<'a> {
                 (Some(thread), Some(email)) => email.head.created_at > thread.last_activity_at,
                 (thread, _) => thread.is_none(),
             };
-            let talk = if email_first {
+            let thread = if email_first {
                 let Some(email) = self.emails.pop_front() else { return Ok(None) };
                 self.last_seen.1 = Some(email.id);
-                // One that was answered has a row, and comes with that.
-                find_visible(self.call, email.id.0).await?.filter(|talk| !talk.has_row)
+                // A thread with a reply is stored, so the stored threads include it.
+                find_visible(self.call, email.id.0).await?.filter(|thread| !thread.has_row)
             } else {
                 let Some(thread) = self.threads.pop_front() else { return Ok(None) };
                 self.last_seen.0 = Some((thread.last_activity_at, thread.id));
                 find_visible(self.call, thread.id.0).await?
             };
-            if talk.is_some() {
-                return Ok(talk);
+            if thread.is_some() {
+                return Ok(thread);
             }
         }
     }
@@ -146,7 +156,7 @@ impl<'a> TeamThreadStream<'a> {
             self.emails.extend(page.rows.into_iter().filter(|email| email.head.thread.is_none()));
             self.more_emails = page.next.map(Some);
             if self.emails.is_empty() {
-                // Nothing lies before: whoever goes on begins here.
+                // No email of this page is a thread of its own, so the next request can continue after it.
                 self.last_seen.1 = page.next.or(self.last_seen.1);
             }
         }

@@ -1,4 +1,4 @@
-//! A thread as AgentMail shows it. A mail of ours that nobody answered yet is a thread of its own.
+//! A thread in AgentMail's format. A sent email without a reply counts as a thread of its own.
 
 use mailonce_core::{
     id::{EmailId, InboxId, ThreadId},
@@ -14,13 +14,13 @@ use crate::dialects::agentmail::{
     request::RequestContext,
 };
 
-/// A thread with what was said in it, oldest first.
+/// A thread with its emails, oldest first.
 pub(super) struct AgentMailThread {
     pub(super) id: Uuid,
     pub(super) inbox: Inbox,
-    /// Labels that the thread has itself.
+    /// The labels of the thread itself, without those of its emails.
     pub(super) thread_labels: Vec<String>,
-    /// Whether the ledger has a row for it.
+    /// Whether the thread is stored; false for a sent email without a reply.
     pub(super) has_row: bool,
     pub(super) mails: Vec<AgentMailMessage>,
 }
@@ -30,39 +30,39 @@ fn missing_thread(id: Uuid) -> Problem {
 }
 
 impl AgentMailThread {
-    /// The thread with this id.
-    pub(super) async fn find(desk: &RequestContext, id: Uuid) -> Result<Self, Problem> {
-        let (inbox, own, has_row, said) = match desk.engine.thread_view(&desk.caller, ThreadId(id)).await {
+    /// Finds the thread with this id.
+    pub(super) async fn find(ctx: &RequestContext, id: Uuid) -> Result<Self, Problem> {
+        let (inbox, thread_labels, has_row, entries) = match ctx.engine.thread_view(&ctx.caller, ThreadId(id)).await {
             Ok(view) => (view.thread.inbox, view.thread.details.labels, true, view.entries),
             Err(problem) if problem.code == Code::NotFound => {
-                let (inbox, said) = Self::find_single_email(desk, id).await?;
-                (inbox, Vec::new(), false, said)
+                let (inbox, entries) = Self::find_single_email(ctx, id).await?;
+                (inbox, Vec::new(), false, entries)
             }
             Err(problem) => return Err(problem),
         };
-        let inbox = desk.engine.inbox(&desk.caller, inbox).await.map_err(|_not_theirs| missing_thread(id))?;
-        let mut mails = Vec::with_capacity(said.len());
-        for one in said {
-            let mail = AgentMailMessage::load(desk, one).await?;
+        let inbox = ctx.engine.inbox(&ctx.caller, inbox).await.map_err(|_not_theirs| missing_thread(id))?;
+        let mut mails = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let mail = AgentMailMessage::load(ctx, entry).await?;
             mails.extend((!mail.labels.hidden).then_some(mail));
         }
         if mails.is_empty() {
             return Err(missing_thread(id));
         }
-        Ok(Self { id, inbox, thread_labels: own, has_row, mails })
+        Ok(Self { id, inbox, thread_labels, has_row, mails })
     }
 
-    async fn find_single_email(desk: &RequestContext, id: Uuid) -> Result<(InboxId, Vec<ThreadEntry>), Problem> {
-        let lost = |problem: Problem| if problem.code == Code::NotFound { missing_thread(id) } else { problem };
-        let email = desk.engine.email(&desk.caller, EmailId(id)).await.map_err(lost)?;
+    async fn find_single_email(ctx: &RequestContext, id: Uuid) -> Result<(InboxId, Vec<ThreadEntry>), Problem> {
+        let not_found = |problem: Problem| if problem.code == Code::NotFound { missing_thread(id) } else { problem };
+        let email = ctx.engine.email(&ctx.caller, EmailId(id)).await.map_err(not_found)?;
         if email.head.thread.is_some() {
             return Err(missing_thread(id));
         }
-        let inbox = desk.engine.inbox_by_address(&desk.caller, &email.head.from).await.map_err(lost)?;
+        let inbox = ctx.engine.inbox_by_address(&ctx.caller, &email.head.from).await.map_err(not_found)?;
         Ok((inbox.id, vec![ThreadEntry::Email(Box::new(email))]))
     }
 
-    /// Its labels, and those of what was said in it.
+    /// The labels of the thread and of all its emails.
     pub(super) fn labels(&self) -> Vec<String> {
         let mut all = self.thread_labels.clone();
         for label in self.mails.iter().flat_map(AgentMailMessage::labels) {
@@ -73,19 +73,19 @@ impl AgentMailThread {
         all
     }
 
-    /// The thread as it stands in lists.
-    pub(super) fn list_item(&self, desk: &RequestContext) -> Map<String, Value> {
+    /// The thread as a list item.
+    pub(super) fn list_item(&self, ctx: &RequestContext) -> Map<String, Value> {
         let (Some(first), Some(last)) = (self.mails.first(), self.mails.last()) else { return Map::new() };
         let latest = |received: bool| {
-            let of = |mail: &&AgentMailMessage| matches!(mail.entry, ThreadEntry::Message(_)) == received;
-            self.mails.iter().rev().find(of).map(|mail| mail.timestamp().to_string())
+            let has_direction = |mail: &&AgentMailMessage| matches!(mail.entry, ThreadEntry::Message(_)) == received;
+            self.mails.iter().rev().find(has_direction).map(|mail| mail.timestamp().to_string())
         };
         let unique = |all: Vec<String>| {
-            all.into_iter().fold(Vec::new(), |mut seen: Vec<String>, one| {
-                if !seen.contains(&one) {
-                    seen.push(one);
+            all.into_iter().fold(Vec::new(), |mut distinct: Vec<String>, value| {
+                if !distinct.contains(&value) {
+                    distinct.push(value);
                 }
-                seen
+                distinct
             })
         };
         let files: Vec<Value> = self.mails.iter().flat_map(AgentMailMessage::attachments).collect();
@@ -98,7 +98,7 @@ impl AgentMailThread {
             "recipients": unique(self.mails.iter().flat_map(|mail| mail.recipients().concat()).collect()),
             "subject": first.subject(),
             "preview": last.preview(),
-            "last_message_id": message_view::public_id(desk, &last.entry),
+            "last_message_id": message_view::public_id(ctx, &last.entry),
             "message_count": self.mails.len(),
             "size": self.mails.iter().map(AgentMailMessage::size).sum::<u64>(),
             "updated_at": self.mails.iter().map(AgentMailMessage::updated_at).fold(last.timestamp(), Ord::max).to_string(),
@@ -118,18 +118,18 @@ impl AgentMailThread {
         }
     }
 
-    /// The thread with a page of what was said in it: the newest first page, oldest first in the page.
+    /// The thread with a page of its emails. The first page holds the newest ones; each page is sorted oldest first.
     pub(super) async fn full_json(
         &self,
-        desk: &RequestContext,
+        ctx: &RequestContext,
         (skip, limit): (usize, usize),
     ) -> Result<Value, Problem> {
-        let mut body = self.list_item(desk);
+        let mut body = self.list_item(ctx);
         let end = self.mails.len().saturating_sub(skip);
         let begin = end.saturating_sub(limit);
         let mut messages = Vec::new();
         for mail in self.mails.get(begin..end).unwrap_or_default() {
-            messages.push(mail.full_json(desk, &self.inbox).await?);
+            messages.push(mail.full_json(ctx, &self.inbox).await?);
         }
         body.insert("count".to_owned(), messages.len().into());
         body.insert("limit".to_owned(), limit.into());

@@ -1,4 +1,4 @@
-//! Threads, of one inbox or of the whole team.
+//! The AgentMail routes for threads, of one inbox or of the whole team.
 
 use axum::{
     http::{Method, StatusCode},
@@ -27,9 +27,9 @@ use crate::dialects::agentmail::{
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
-/// Threads that are looked at for one page, for a search, and for a list that begins with the oldest.
+/// Maximum threads scanned per list page, per search and per ascending list.
 const MAX_SCANNED: usize = 1_000;
-/// Mails whose words are read for a search.
+/// Maximum emails whose bodies are read for a search.
 const MAX_BODIES_READ: usize = 300;
 
 #[derive(Default, Deserialize)]
@@ -50,12 +50,12 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
         (&Method::GET, [id]) => {
             let skip = call.query.page_token::<1>()?.map_or(0, |[skip]| usize::try_from(skip).unwrap_or(usize::MAX));
             let limit = if call.query.last("limit").is_some() { call.query.limit()? } else { 100 };
-            let talk = find(call, inbox.as_ref(), id).await?;
-            Ok(as_json(StatusCode::OK, &talk.full_json(call, (skip, limit)).await?))
+            let thread = find(call, inbox.as_ref(), id).await?;
+            Ok(as_json(StatusCode::OK, &thread.full_json(call, (skip, limit)).await?))
         }
         (&Method::GET, [id, "attachments", file]) => {
-            let talk = find(call, inbox.as_ref(), id).await?;
-            for mail in &talk.mails {
+            let thread = find(call, inbox.as_ref(), id).await?;
+            for mail in &thread.mails {
                 if let Some(body) = mail.attachment(call, file)? {
                     return Ok(as_json(StatusCode::OK, &body));
                 }
@@ -73,16 +73,16 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
     }
 }
 
-/// The thread that a path names, in the inbox that it names.
+/// Finds the thread of a path, in the inbox of that path.
 async fn find(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str) -> Result<AgentMailThread, Problem> {
     let missing = || Problem::new(Code::NotFound, format!("there is no thread {text}"));
-    let talk = AgentMailThread::find(call, Uuid::try_parse(text).map_err(|_not_an_id| missing())?).await?;
-    if inbox.is_some_and(|inbox| inbox.id != talk.inbox.id) { Err(missing()) } else { Ok(talk) }
+    let thread = AgentMailThread::find(call, Uuid::try_parse(text).map_err(|_not_an_id| missing())?).await?;
+    if inbox.is_some_and(|inbox| inbox.id != thread.inbox.id) { Err(missing()) } else { Ok(thread) }
 }
 
-/// Wanted threads, those with the latest news first, and the words of where to go on.
+/// Matching threads, the latest activity first, and the token of the next page.
 async fn newest_threads(
-    mut talks: ThreadStream<'_>,
+    mut stream: ThreadStream<'_>,
     filter: &MessageFilter,
     limit: usize,
 ) -> Result<(Vec<AgentMailThread>, Option<String>), Problem> {
@@ -91,16 +91,16 @@ async fn newest_threads(
         if found.len() == limit {
             break;
         }
-        let Some(talk) = talks.next().await? else { break };
-        if talk.mails.last().is_some_and(|mail| filter.is_before_range(mail.timestamp())) {
+        let Some(thread) = stream.next().await? else { break };
+        if thread.mails.last().is_some_and(|mail| filter.is_before_range(mail.timestamp())) {
             return Ok((found, None));
         }
-        // A thread has its own labels and those of all its mails together.
-        if filter.has_labels(&talk.labels()) && talk.mails.iter().any(|mail| filter.matches_except_labels(mail)) {
-            found.push(talk);
+        // The labels of a thread are its own and those of all its emails.
+        if filter.has_labels(&thread.labels()) && thread.mails.iter().any(|mail| filter.matches_except_labels(mail)) {
+            found.push(thread);
         }
     }
-    Ok((found, talks.next_page_token()))
+    Ok((found, stream.next_page_token()))
 }
 
 async fn list(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
@@ -112,31 +112,31 @@ async fn list(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult
     } else {
         newest_threads(ThreadStream::after_page_token(call, inbox)?, &filter, limit).await?
     };
-    let threads = found.iter().map(|talk| talk.list_item(call).into()).collect();
+    let threads = found.iter().map(|thread| thread.list_item(call).into()).collect();
     Ok(as_json(StatusCode::OK, &page_json("threads", threads, limit, next)))
 }
 
-/// Threads in which every word is said, those that say more of them in their heads first.
+/// Threads that contain every search term. Those with more terms in sender, recipients or subject come first.
 async fn search(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
-    let (limit, words) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
+    let (limit, terms) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
     let (all, _) =
         newest_threads(ThreadStream::all(call, inbox), &MessageFilter::with_defaults(&call.query)?, MAX_SCANNED)
             .await?;
-    let (mut hits, mut read) = (Vec::new(), 0);
-    for talk in all {
+    let (mut hits, mut bodies_read) = (Vec::new(), 0);
+    for thread in all {
         let mut hit = SearchHit::default();
-        for mail in &talk.mails {
-            let text = if read < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
-            read += 1;
-            words.match_message(mail, text.as_deref(), &mut hit);
+        for mail in &thread.mails {
+            let text = if bodies_read < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
+            bodies_read += 1;
+            terms.match_message(mail, text.as_deref(), &mut hit);
         }
         if hit.has_all_terms() {
-            hits.push((hit.score(), talk));
+            hits.push((hit.score(), thread));
         }
     }
-    hits.sort_by_key(|(worth, _)| std::cmp::Reverse(*worth));
+    hits.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     let (found, next) = call.query.paginate(hits)?;
-    let threads = found.iter().map(|(_, talk)| talk.list_item(call).into()).collect();
+    let threads = found.iter().map(|(_, thread)| thread.list_item(call).into()).collect();
     Ok(as_json(StatusCode::OK, &page_json("threads", threads, limit, next)))
 }
 
@@ -144,27 +144,27 @@ async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> Age
     let UpdateThreadBody { add_labels, remove_labels } = call.parse()?;
     check_labels(&add_labels.0, "add_labels")?;
     check_labels(&remove_labels.0, "remove_labels")?;
-    let mut talk = find(call, inbox, id).await?;
+    let mut thread = find(call, inbox, id).await?;
     let (add, remove) = (&add_labels.0, &remove_labels.0);
-    // A label of a thread is one of any mail in it, so it goes from them as well.
-    for mail in &mut talk.mails {
+    // A thread shows the labels of its emails, so a removed label is removed from them as well.
+    for mail in &mut thread.mails {
         if remove.iter().any(|label| mail.labels().contains(label)) {
             mail.labels =
                 call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), &[], remove).await?;
         }
     }
-    talk.thread_labels.retain(|label| !remove.contains(label));
+    thread.thread_labels.retain(|label| !remove.contains(label));
     for label in add.iter().filter(|label| !remove.contains(label)) {
-        if !talk.thread_labels.contains(label) {
-            talk.thread_labels.push(label.clone());
+        if !thread.thread_labels.contains(label) {
+            thread.thread_labels.push(label.clone());
         }
     }
-    if talk.has_row {
-        let edit = ThreadEdit { labels: Some(talk.thread_labels.clone()), handled: None };
-        call.engine.change_thread(&call.caller, ThreadId(talk.id), edit).await?;
-    } else if let Some(mail) = talk.mails.first_mut() {
-        // Nobody answered yet, so the mail is all there is.
+    if thread.has_row {
+        let edit = ThreadEdit { labels: Some(thread.thread_labels.clone()), handled: None };
+        call.engine.change_thread(&call.caller, ThreadId(thread.id), edit).await?;
+    } else if let Some(mail) = thread.mails.first_mut() {
+        // A sent email without a reply: the thread is not stored, so the email holds the labels.
         mail.labels = call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
     }
-    Ok(as_json(StatusCode::OK, &json!({ "thread_id": talk.id.to_string(), "labels": talk.labels() })))
+    Ok(as_json(StatusCode::OK, &json!({ "thread_id": thread.id.to_string(), "labels": thread.labels() })))
 }

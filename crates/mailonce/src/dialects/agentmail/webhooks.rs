@@ -1,4 +1,4 @@
-//! Webhooks: endpoints that are told in AgentMail's words, signed as Svix does.
+//! The AgentMail routes for webhooks: endpoints that receive events in AgentMail's format, with Svix signatures.
 
 use axum::{
     http::{Method, StatusCode},
@@ -23,10 +23,10 @@ use super::{AgentMailResult, NAME, no_route, query::page_json};
 use crate::dialects::agentmail::{event_format, request::AgentMailRequest};
 use crate::{api::wire::check_text, dialects::json as as_json};
 
-/// Inboxes and pods that one webhook names.
+/// Maximum inboxes of one webhook.
 const MAX_IDS: usize = 10;
 
-/// A webhook to make.
+/// The body of a request that creates a webhook.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewWebhookBody {
@@ -43,7 +43,7 @@ struct NewWebhookBody {
     headers: Option<BTreeMap<String, String>>,
 }
 
-/// A change of a webhook.
+/// The body of a request that changes a webhook.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WebhookPatchBody {
@@ -55,7 +55,7 @@ struct WebhookPatchBody {
     remove_pod_ids: Vec<String>,
 }
 
-/// A change of the headers that every request carries.
+/// The body of a request that changes the custom headers of a webhook.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WebhookHeadersBody {
@@ -92,10 +92,10 @@ fn invalid_field(path: &str, text: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, text)])
 }
 
-/// Whether an endpoint is one of this dialect's, and of this inbox when one is named.
+/// Whether an endpoint belongs to this dialect and, if given, to this inbox.
 fn is_in_scope(endpoint: &Endpoint, inbox: Option<InboxId>) -> bool {
-    let tongue = endpoint.config.tongue.as_ref().filter(|tongue| tongue.dialect == NAME);
-    tongue.is_some_and(|tongue| inbox.is_none_or(|inbox| tongue.inboxes == [inbox]))
+    let dialect = endpoint.config.tongue.as_ref().filter(|dialect| dialect.dialect == NAME);
+    dialect.is_some_and(|dialect| inbox.is_none_or(|inbox| dialect.inboxes == [inbox]))
 }
 
 async fn find(call: &AgentMailRequest, inbox: Option<InboxId>, text: &str) -> Result<Endpoint, Problem> {
@@ -106,16 +106,16 @@ async fn find(call: &AgentMailRequest, inbox: Option<InboxId>, text: &str) -> Re
     if is_in_scope(&endpoint, inbox) { Ok(endpoint) } else { Err(missing()) }
 }
 
-/// A webhook as AgentMail shows it. Its secret is shown to those who manage the team.
+/// A webhook in AgentMail's format. Its secret is included only if the key has the scope `admin`.
 async fn to_json(call: &AgentMailRequest, endpoint: &Endpoint) -> Result<Value, Problem> {
     let secret = match call.caller.require_scope(ApiKeyScope::Admin) {
         Ok(()) => call.engine.endpoint_secret(&call.caller, endpoint.id).await?,
         Err(_hidden) => None,
     };
-    let tongue = endpoint.config.tongue.clone().unwrap_or_default();
+    let dialect = endpoint.config.tongue.clone().unwrap_or_default();
     let mut inboxes = Vec::new();
-    for id in &tongue.inboxes {
-        // An inbox that is gone is no longer listened to.
+    for id in &dialect.inboxes {
+        // Deleted inboxes are omitted.
         if let Ok(inbox) = call.engine.inbox(&call.caller, *id).await {
             inboxes.push(inbox.address);
         }
@@ -123,7 +123,7 @@ async fn to_json(call: &AgentMailRequest, endpoint: &Endpoint) -> Result<Value, 
     let mut body = json!({
         "webhook_id": format!("ep_{}", endpoint.id.0.simple()),
         "url": endpoint.config.url,
-        "event_types": tongue.types,
+        "event_types": dialect.types,
         "secret": secret.unwrap_or_default(),
         "enabled": endpoint.state == EndpointState::Enabled,
         "updated_at": endpoint.config.changed_at.map_or(endpoint.state_since, |at| at.max(endpoint.state_since)).to_string(),
@@ -132,21 +132,21 @@ async fn to_json(call: &AgentMailRequest, endpoint: &Endpoint) -> Result<Value, 
     if !inboxes.is_empty() {
         body["inbox_ids"] = inboxes.into();
     }
-    if let Some(client_id) = tongue.client_id {
+    if let Some(client_id) = dialect.client_id {
         body["client_id"] = client_id.into();
     }
     Ok(body)
 }
 
-/// The inboxes that a webhook is about.
+/// The ids of the inboxes with these addresses.
 async fn inbox_ids(call: &AgentMailRequest, names: &[String]) -> Result<Vec<InboxId>, Problem> {
     if names.len() > MAX_IDS {
-        return Err(invalid_field("inbox_ids", "names more than 10 inboxes"));
+        return Err(invalid_field("inbox_ids", "must name at most 10 inboxes"));
     }
     let mut ids = Vec::new();
     for name in names {
         let missing = |problem: Problem| match problem.code {
-            Code::NotFound => invalid_field("inbox_ids", &format!("names {name}, and there is no such inbox")),
+            Code::NotFound => invalid_field("inbox_ids", &format!("names {name}, but there is no such inbox")),
             _ => problem,
         };
         let id = call.inbox(name).await.map_err(missing)?.id;
@@ -157,10 +157,10 @@ async fn inbox_ids(call: &AgentMailRequest, names: &[String]) -> Result<Vec<Inbo
     Ok(ids)
 }
 
-/// A team has one pod, which is the team.
+/// Refuses unknown pods. A team has one pod, with the id of the team.
 fn check_pods(call: &AgentMailRequest, pods: &[String]) -> Result<(), Problem> {
     match pods.iter().find(|pod| **pod != call.pod_id()) {
-        Some(pod) => Err(invalid_field("pod_ids", &format!("names {pod}, and there is no such pod"))),
+        Some(pod) => Err(invalid_field("pod_ids", &format!("names {pod}, but there is no such pod"))),
         None => Ok(()),
     }
 }
@@ -170,36 +170,37 @@ async fn create(call: &AgentMailRequest, inbox: Option<InboxId>) -> AgentMailRes
     check_text("client_id", client_id.as_deref().unwrap_or_default())?;
     check_pods(call, &pod_ids.unwrap_or_default())?;
     if inbox.is_some() && names.is_some() {
-        return Err(invalid_field("inbox_ids", "has no place here: the inbox follows from the path").into());
+        return Err(invalid_field("inbox_ids", "is not allowed here: the path names the inbox").into());
     }
     let inboxes = match inbox {
         Some(inbox) => vec![inbox],
         None => inbox_ids(call, &names.unwrap_or_default()).await?,
     };
-    if let Some(known) = find_by_client_id(call, client_id.as_deref()).await? {
-        return Ok(as_json(StatusCode::OK, &to_json(call, &known).await?));
+    if let Some(existing) = find_by_client_id(call, client_id.as_deref()).await? {
+        return Ok(as_json(StatusCode::OK, &to_json(call, &existing).await?));
     }
     let types = event_types.unwrap_or_default();
     let events = Some(event_format::native_types(&types)?);
-    let tongue = Dialect { dialect: NAME.to_owned(), types, inboxes, client_id: client_id.clone() };
-    let wish = NewEndpoint { url: Some(url), events, headers, dialect: Some(tongue), ..NewEndpoint::default() };
-    let asked = client_id.map(|client_id| creation_call(call, &client_id)).transpose()?;
-    let made = call.engine.create_endpoint(&call.caller, wish, (None, None), asked).await?;
-    Ok(as_json(StatusCode::OK, &to_json(call, &made.endpoint).await?))
+    let dialect = Dialect { dialect: NAME.to_owned(), types, inboxes, client_id: client_id.clone() };
+    let new_endpoint =
+        NewEndpoint { url: Some(url), events, headers, dialect: Some(dialect), ..NewEndpoint::default() };
+    let keyed_call = client_id.map(|client_id| creation_call(call, &client_id)).transpose()?;
+    let created = call.engine.create_endpoint(&call.caller, new_endpoint, (None, None), keyed_call).await?;
+    Ok(as_json(StatusCode::OK, &to_json(call, &created.endpoint).await?))
 }
 
-/// The webhook that was made before under a `client_id`.
+/// Finds the webhook that was created with a `client_id`.
 async fn find_by_client_id(call: &AgentMailRequest, client_id: Option<&str>) -> Result<Option<Endpoint>, Problem> {
     let Some(client_id) = client_id else { return Ok(None) };
     let (rows, _) = call.engine.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
-    let named = |endpoint: &Endpoint| {
-        let tongue = endpoint.config.tongue.as_ref();
-        tongue.is_some_and(|tongue| tongue.dialect == NAME && tongue.client_id.as_deref() == Some(client_id))
+    let has_client_id = |endpoint: &Endpoint| {
+        let dialect = endpoint.config.tongue.as_ref();
+        dialect.is_some_and(|dialect| dialect.dialect == NAME && dialect.client_id.as_deref() == Some(client_id))
     };
-    Ok(rows.into_iter().find(named))
+    Ok(rows.into_iter().find(has_client_id))
 }
 
-/// Lets of two that come at once with the same `client_id` only one make a webhook.
+/// The idempotency key for a `client_id`, so that only one of two concurrent requests creates a webhook.
 fn creation_call(call: &AgentMailRequest, client_id: &str) -> Result<KeyedCall, Problem> {
     let digest = digest::operation_digest("agentmail webhooks", client_id, b"");
     let half = digest.first_chunk::<16>().copied().unwrap_or_default();
@@ -210,7 +211,7 @@ fn creation_call(call: &AgentMailRequest, client_id: &str) -> Result<KeyedCall, 
 async fn list(call: &AgentMailRequest, inbox: Option<InboxId>) -> AgentMailResult {
     call.caller.require_scope(ApiKeyScope::Read)?;
     let limit = call.query.limit()?;
-    // A team has few of them.
+    // A team has few webhooks, so all are read at once.
     let (mut all, _) = call.engine.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
     all.retain(|endpoint| is_in_scope(endpoint, inbox));
     let (found, next) = if call.query.flag("ascending")? {
@@ -229,28 +230,28 @@ async fn change(call: &AgentMailRequest, inbox: Option<InboxId>, id: &str) -> Ag
     let endpoint = find(call, inbox, id).await?;
     let body: WebhookPatchBody = call.parse()?;
     check_pods(call, &[body.add_pod_ids, body.remove_pod_ids].concat())?;
-    let mut tongue = endpoint.config.tongue.clone().unwrap_or_default();
+    let mut dialect = endpoint.config.tongue.clone().unwrap_or_default();
     let (added, removed) =
         (inbox_ids(call, &body.add_inbox_ids).await?, inbox_ids(call, &body.remove_inbox_ids).await?);
     if inbox.is_some() && !(added.is_empty() && removed.is_empty()) {
-        return Err(invalid_field("add_inbox_ids", "has no place here: the webhook is fixed to its inbox").into());
+        return Err(invalid_field("add_inbox_ids", "is not allowed here: the webhook belongs to one inbox").into());
     }
-    // One that hears of every inbox hears of these already.
-    if !tongue.inboxes.is_empty() {
-        tongue.inboxes.retain(|id| !removed.contains(id));
-        tongue.inboxes.extend(added);
-        tongue.inboxes.dedup();
-        if tongue.inboxes.is_empty() || tongue.inboxes.len() > MAX_IDS {
-            return Err(invalid_field("remove_inbox_ids", "leaves no inbox, or more than 10").into());
+    // A webhook without an inbox filter already receives the events of every inbox.
+    if !dialect.inboxes.is_empty() {
+        dialect.inboxes.retain(|id| !removed.contains(id));
+        dialect.inboxes.extend(added);
+        dialect.inboxes.dedup();
+        if dialect.inboxes.is_empty() || dialect.inboxes.len() > MAX_IDS {
+            return Err(invalid_field("remove_inbox_ids", "must leave 1 to 10 inboxes").into());
         }
     }
     let mut events = None;
     if let Some(types) = body.event_types.filter(|types| !types.is_empty()) {
         events = Some(event_format::native_types(&types)?);
-        tongue.types = types;
+        dialect.types = types;
     }
-    let wish = NewEndpoint { events, dialect: Some(tongue), ..NewEndpoint::default() };
-    let mut endpoint = call.engine.change_endpoint(&call.caller, endpoint.id, wish, Some(endpoint.rev)).await?;
+    let patch = NewEndpoint { events, dialect: Some(dialect), ..NewEndpoint::default() };
+    let mut endpoint = call.engine.change_endpoint(&call.caller, endpoint.id, patch, Some(endpoint.rev)).await?;
     if let Some(enabled) = body.enabled {
         let state = if enabled { EndpointState::Enabled } else { EndpointState::Paused };
         endpoint = call.engine.set_endpoint_state(&call.caller, endpoint.id, state, None).await?;
@@ -267,10 +268,10 @@ async fn change_headers(call: &AgentMailRequest, inbox: Option<InboxId>, id: &st
     let endpoint = find(call, inbox, id).await?;
     let WebhookHeadersBody { headers, remove_headers } = call.parse()?;
     if headers.is_empty() && remove_headers.is_empty() {
-        return Err(invalid_field("headers", "is missing, and so is remove_headers").into());
+        return Err(invalid_field("headers", "is missing, and so is remove_headers: give at least one of them").into());
     }
-    if remove_headers.iter().any(|gone| headers.keys().any(|name| name.eq_ignore_ascii_case(gone))) {
-        return Err(invalid_field("remove_headers", "names a header that is set by the same call").into());
+    if remove_headers.iter().any(|removed| headers.keys().any(|name| name.eq_ignore_ascii_case(removed))) {
+        return Err(invalid_field("remove_headers", "names a header that the same request sets").into());
     }
     call.engine.merge_endpoint_headers(&call.caller, endpoint.id, headers, &remove_headers).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -1,4 +1,4 @@
-//! API keys in Resend's words.
+//! The Resend routes for API keys.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
-    deleted_response, json, list_response as listed, parse_id,
+    deleted_response, json, list_response, parse_id,
 };
 use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
@@ -35,9 +35,9 @@ struct ResendApiKeyCreatedBody {
 }
 
 /// `POST /api-keys`.
-pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Admin)?;
-    let asked = guest.keyed_call("api-keys", "", &body.canonical()?);
+pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let keyed_call = auth.keyed_call("api-keys", "", &body.canonical()?);
     let NewApiKeyBody { name, permission, domain_id } = body.parse()?;
     let name = name.ok_or_else(|| missing_field("name"))?;
     check_text("name", &name)?;
@@ -52,14 +52,17 @@ pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: R
             );
         }
     };
-    let mut about = unrestricted_key(&name, scopes);
+    let mut details = unrestricted_key(&name, scopes);
     if let Some(domain) = domain_id {
         let domain: DomainId = parse_id(&domain)?;
-        about.senders =
-            vec![format!("@{}", app.engine.domain(&guest.caller, domain).await.map_err(domain_not_found)?.name)];
+        details.senders =
+            vec![format!("@{}", app.engine.domain(&auth.caller, domain).await.map_err(domain_not_found)?.name)];
     }
-    let made = app.engine.create_api_key(&guest.caller, about, asked).await?;
-    Ok(json(StatusCode::CREATED, &ResendApiKeyCreatedBody { id: made.value.id.to_string(), token: made.value.secret }))
+    let created = app.engine.create_api_key(&auth.caller, details, keyed_call).await?;
+    Ok(json(
+        StatusCode::CREATED,
+        &ResendApiKeyCreatedBody { id: created.value.id.to_string(), token: created.value.secret },
+    ))
 }
 
 fn domain_not_found(problem: Problem) -> Problem {
@@ -85,31 +88,31 @@ impl From<&ApiKey> for ApiKeyBody {
     }
 }
 
-/// `GET /api-keys`: those that still open something.
+/// `GET /api-keys`: the active keys.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Admin)?;
-    let wish = query.parse()?;
-    let mut all = app.engine.api_keys(&guest.caller).await?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let page = query.parse()?;
+    let mut all = app.engine.api_keys(&auth.caller).await?;
     all.retain(|key| key.is_active(app.engine.now()));
-    Ok(listed(wish.slice_newest_first(all, |key| key.id.0), |key| ApiKeyBody::from(&key)))
+    Ok(list_response(page.slice_newest_first(all, |key| key.id.0), |key| ApiKeyBody::from(&key)))
 }
 
 /// `DELETE /api-keys/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let key: ApiKeyId = parse_id(&name)?;
-    let in_words = |problem: Problem| match problem.code {
+    let with_dialect_message = |problem: Problem| match problem.code {
         Code::NotFound => Problem::new(Code::NotFound, "API key not found"),
         _ => problem,
     };
-    let removed = app.engine.revoke_api_key(&guest.caller, key).await.map_err(in_words)?;
+    let removed = app.engine.revoke_api_key(&auth.caller, key).await.map_err(with_dialect_message)?;
     Ok(deleted_response("api_key", removed.id))
 }

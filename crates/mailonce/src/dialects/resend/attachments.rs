@@ -1,4 +1,4 @@
-//! Files of mails in both directions, with links to their bytes that open without a credential.
+//! The Resend routes for attachments of sent and received emails. Download links work without a credential.
 
 use axum::{
     extract::{Path, State},
@@ -19,11 +19,11 @@ use uuid::Uuid;
 
 use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
-    TwoPathSegments, json, list_response as listed, parse_id,
+    TwoPathSegments, json, list_response, parse_id,
 };
 use crate::api::{App, inbox::messages::set_download_headers};
 
-/// A file, with a way to its bytes.
+/// An attachment with its download link.
 #[derive(Serialize)]
 struct AttachmentBody {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,21 +38,21 @@ struct AttachmentBody {
     expires_at: String,
 }
 
-/// The id of a file: it follows from its mail and its place there.
-pub(super) fn file_id(mail: Uuid, number: usize) -> Uuid {
-    let sum = Sha256::new().chain_update(mail).chain_update((number as u64).to_be_bytes()).finalize();
-    let bytes = std::array::from_fn(|n| sum.get(n).copied().unwrap_or_default());
+/// The id of an attachment, derived from the id of its email and its position there.
+pub(super) fn file_id(email_id: Uuid, index: usize) -> Uuid {
+    let hash = Sha256::new().chain_update(email_id).chain_update((index as u64).to_be_bytes()).finalize();
+    let bytes = std::array::from_fn(|n| hash.get(n).copied().unwrap_or_default());
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// A way to some bytes, absolute: its reader has nothing but this.
-pub(super) fn download_url(app: &App, guest: &ResendRequest, linked: LinkTarget) -> Result<(String, String), Problem> {
-    let (token, ends_at) = app.engine.create_link(&guest.caller, linked)?;
+/// An absolute download link and its expiry time. The link needs no credential.
+pub(super) fn download_url(app: &App, auth: &ResendRequest, target: LinkTarget) -> Result<(String, String), Problem> {
+    let (token, expires_at) = app.engine.create_link(&auth.caller, target)?;
     let base = app.public_url.trim_end_matches('/');
-    Ok((format!("{base}/compat/resend/files/{token}"), ends_at.to_string()))
+    Ok((format!("{base}/compat/resend/files/{token}"), expires_at.to_string()))
 }
 
-/// One file of a mail, whichever way that went.
+/// One attachment of a sent or received email.
 struct MailAttachment {
     id: Uuid,
     linked: LinkTarget,
@@ -76,20 +76,20 @@ impl MailAttachment {
         }
     }
 
-    fn from_received(message: MessageId, (number, handle): (usize, &AttachmentInfo)) -> Self {
+    fn from_received(message: MessageId, (number, info): (usize, &AttachmentInfo)) -> Self {
         Self {
             id: file_id(message.0, number),
             linked: LinkTarget::File(message, number),
-            filename: handle.filename.clone(),
-            size: handle.size,
-            content_type: handle.content_type.clone(),
-            content_id: handle.content_id.clone(),
-            inline: handle.inline,
+            filename: info.filename.clone(),
+            size: info.size,
+            content_type: info.content_type.clone(),
+            content_id: info.content_id.clone(),
+            inline: info.inline,
         }
     }
 
-    fn body(&self, app: &App, guest: &ResendRequest) -> Result<AttachmentBody, Problem> {
-        let (download_url, expires_at) = download_url(app, guest, self.linked)?;
+    fn body(&self, app: &App, auth: &ResendRequest) -> Result<AttachmentBody, Problem> {
+        let (download_url, expires_at) = download_url(app, auth, self.linked)?;
         Ok(AttachmentBody {
             object: None,
             id: self.id.to_string(),
@@ -106,93 +106,93 @@ impl MailAttachment {
 
 async fn attachments_of_email(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     name: &str,
 ) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let email: EmailId = parse_id(name)?;
-    let content = app.engine.email_view(&guest.caller, email).await?.content;
+    let content = app.engine.email_view(&auth.caller, email).await?.content;
     let files = content.map(|content| content.attachments).unwrap_or_default();
     Ok(files.iter().enumerate().map(|file| MailAttachment::from_sent(email, file)).collect())
 }
 
 async fn attachments_of_message(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     name: &str,
 ) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let message: MessageId = parse_id(name)?;
-    let head = app.engine.message(&guest.caller, message).await?.head;
-    Ok(head.attachments.iter().enumerate().map(|handle| MailAttachment::from_received(message, handle)).collect())
+    let head = app.engine.message(&auth.caller, message).await?.head;
+    Ok(head.attachments.iter().enumerate().map(|info| MailAttachment::from_received(message, info)).collect())
 }
 
 fn attachment_bodies(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     files: &[MailAttachment],
 ) -> Result<Vec<(Uuid, AttachmentBody)>, Problem> {
-    files.iter().map(|file| Ok((file.id, file.body(app, guest)?))).collect()
+    files.iter().map(|file| Ok((file.id, file.body(app, auth)?))).collect()
 }
 
-fn respond_with_one(app: &App, guest: &ResendRequest, (files, name): (Vec<MailAttachment>, &str)) -> ResendResult {
+fn respond_with_one(app: &App, auth: &ResendRequest, (files, name): (Vec<MailAttachment>, &str)) -> ResendResult {
     let wanted: Uuid = parse_id(name)?;
     let file = files.iter().find(|file| file.id == wanted);
     let file = file.ok_or_else(|| Problem::new(Code::NotFound, "Attachment not found"))?;
-    let body = AttachmentBody { object: Some("attachment"), ..file.body(app, guest)? };
+    let body = AttachmentBody { object: Some("attachment"), ..file.body(app, auth)? };
     Ok(json(StatusCode::OK, &body))
 }
 
 /// `GET /emails/{id}/attachments`.
 pub(super) async fn list_sent(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let files = attachments_of_email(&app, &guest, &name).await?;
-    Ok(listed(query.parse()?.slice_in_order(attachment_bodies(&app, &guest, &files)?, |row| row.0), |row| row.1))
+    let files = attachments_of_email(&app, &auth, &name).await?;
+    Ok(list_response(query.parse()?.slice_in_order(attachment_bodies(&app, &auth, &files)?, |row| row.0), |row| row.1))
 }
 
 /// `GET /emails/{id}/attachments/{aid}`.
 pub(super) async fn read_sent(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((name, file), ..): TwoPathSegments,
 ) -> ResendResult {
-    let files = attachments_of_email(&app, &guest, &name).await?;
-    respond_with_one(&app, &guest, (files, &file))
+    let files = attachments_of_email(&app, &auth, &name).await?;
+    respond_with_one(&app, &auth, (files, &file))
 }
 
 /// `GET /emails/receiving/{id}/attachments`.
 pub(super) async fn list_received(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let files = attachments_of_message(&app, &guest, &name).await?;
-    Ok(listed(query.parse()?.slice_in_order(attachment_bodies(&app, &guest, &files)?, |row| row.0), |row| row.1))
+    let files = attachments_of_message(&app, &auth, &name).await?;
+    Ok(list_response(query.parse()?.slice_in_order(attachment_bodies(&app, &auth, &files)?, |row| row.0), |row| row.1))
 }
 
 /// `GET /emails/receiving/{id}/attachments/{aid}`.
 pub(super) async fn read_received(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((name, file), ..): TwoPathSegments,
 ) -> ResendResult {
-    let files = attachments_of_message(&app, &guest, &name).await?;
-    respond_with_one(&app, &guest, (files, &file))
+    let files = attachments_of_message(&app, &auth, &name).await?;
+    respond_with_one(&app, &auth, (files, &file))
 }
 
-/// The bytes behind a link. Whoever has the link may read them, until it ends.
+/// Downloads the content of a link. Everyone who has the link may do so until it expires.
 pub(super) async fn download(State(app): State<App>, Path(token): Path<String>) -> ResendResult {
-    let found = app.engine.open_link(&token).await?;
-    let mut response: Response = found.bytes.into_response();
-    let kind = HeaderValue::from_str(&found.content_type);
-    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let file = app.engine.open_link(&token).await?;
+    let mut response: Response = file.bytes.into_response();
+    let content_type = HeaderValue::from_str(&file.content_type);
+    let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    set_download_headers(&mut response, found.filename.as_deref().unwrap_or("attachment"));
+    set_download_headers(&mut response, file.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
 }

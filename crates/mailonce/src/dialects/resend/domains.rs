@@ -1,4 +1,4 @@
-//! Sending domains in Resend's words.
+//! The Resend routes for sending domains.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
-    ResendResult, deleted_response, json, list_response as listed, object_response, parse_id,
+    ResendResult, deleted_response, json, list_response, object_response, parse_id,
 };
 use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{api::App, dialects::pagination::MAX_SHORT_LIST};
 
-/// The regions of the dialect. Mail leaves from where mailonce runs, which is called by the first of them.
+/// The regions of Resend. mailonce sends from where it runs and always reports the first region.
 const REGIONS: [&str; 4] = ["us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"];
 
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct DomainRecordBody {
 impl From<&DnsEntry> for DomainRecordBody {
     fn from(entry: &DnsEntry) -> Self {
         Self {
-            // The dialect's words for records are a closed set: what proves goes with the keys, what advises with SPF.
+            // Resend allows only certain record names: required records are reported as DKIM, recommended ones as SPF.
             record: if entry.required { "DKIM" } else { "SPF" },
             name: entry.name.clone(),
             kind: "TXT",
@@ -54,7 +54,7 @@ struct Capabilities {
     receiving: &'static str,
 }
 
-/// A domain. Nothing is tracked here, and there is one region.
+/// A domain. There is no open or click tracking, and only one region.
 #[derive(Serialize)]
 struct DomainBody {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,9 +108,9 @@ fn with_dialect_message(problem: Problem) -> Problem {
     }
 }
 
-async fn find_domain(app: &App, guest: &ResendRequest, name: &str) -> Result<Domain, DialectError<Resend>> {
+async fn find_domain(app: &App, auth: &ResendRequest, name: &str) -> Result<Domain, DialectError<Resend>> {
     let domain: DomainId = parse_id(name)?;
-    Ok(app.engine.domain(&guest.caller, domain).await.map_err(with_dialect_message)?)
+    Ok(app.engine.domain(&auth.caller, domain).await.map_err(with_dialect_message)?)
 }
 
 #[derive(Deserialize)]
@@ -122,7 +122,7 @@ struct NewDomainBody {
 }
 
 /// `POST /domains`.
-pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
+pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: ResendRequestBody) -> ResendResult {
     let NewDomainBody { name, region } = body.parse()?;
     let name = parse_domain_name(&name.ok_or_else(|| missing_field("name"))?)?;
     if region.is_some_and(|region| !REGIONS.contains(&region.as_str())) {
@@ -130,51 +130,51 @@ pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: R
             unsupported_field("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into()
         );
     }
-    let asked = guest.keyed_call("domains", "", name.as_bytes());
-    let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
-    Ok(json(StatusCode::CREATED, &with_records(&made.value)))
+    let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
+    let created = app.engine.create_domain(&auth.caller, &name, keyed_call).await?;
+    Ok(json(StatusCode::CREATED, &with_records(&created.value)))
 }
 
 /// `GET /domains`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let wish = query.parse()?;
-    let all = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
-    Ok(listed(wish.slice_newest_first(all, |domain| domain.id.0), |domain| DomainBody::from(&domain)))
+    let page = query.parse()?;
+    let all = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    Ok(list_response(page.slice_newest_first(all, |domain| domain.id.0), |domain| DomainBody::from(&domain)))
 }
 
 /// `GET /domains/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let domain = find_domain(&app, &guest, &name).await?;
+    let domain = find_domain(&app, &auth, &name).await?;
     Ok(json(StatusCode::OK, &DomainBody { object: Some("domain"), ..with_records(&domain) }))
 }
 
-/// `POST /domains/{id}/verify`. The check is done when this answers; its outcome is in the domain.
+/// `POST /domains/{id}/verify`. The DNS check is finished when this returns; its result is stored with the domain.
 pub(super) async fn verify(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let domain = find_domain(&app, &guest, &name).await?;
-    let asked = guest.keyed_call("domains/verify", &name, b"");
-    let verified = app.engine.verify_domain(&guest.caller, domain.id, asked).await?;
+    let domain = find_domain(&app, &auth, &name).await?;
+    let keyed_call = auth.keyed_call("domains/verify", &name, b"");
+    let verified = app.engine.verify_domain(&auth.caller, domain.id, keyed_call).await?;
     Ok(object_response("domain", verified.id))
 }
 
 /// `DELETE /domains/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let domain = find_domain(&app, &guest, &name).await?;
-    let removed = app.engine.remove_domain(&guest.caller, domain.id).await?;
+    let domain = find_domain(&app, &auth, &name).await?;
+    let removed = app.engine.remove_domain(&auth.caller, domain.id).await?;
     Ok(deleted_response("domain", removed.id))
 }

@@ -1,4 +1,4 @@
-//! Emails that were sent, in Resend's words: read, list, move, take back.
+//! The Resend routes for sent emails: read, list, reschedule and cancel.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult, json,
-    list_response as listed, object_response, parse_id,
+    list_response, object_response, parse_id,
 };
 use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
@@ -29,7 +29,7 @@ struct TagBody {
     value: String,
 }
 
-/// An email. Without its words in a list.
+/// An email. Lists omit its content.
 #[derive(Serialize)]
 struct EmailBody {
     object: &'static str,
@@ -56,7 +56,7 @@ struct EmailContentBody {
     topic_id: Option<String>,
 }
 
-/// The nearest word for a state. What is held waits, what is unknown is late: neither is told as a success.
+/// The nearest Resend event. Held counts as queued and unknown as delayed, so that neither looks like a success.
 pub(super) fn last_event(state: EmailState) -> &'static str {
     match state {
         EmailState::Scheduled => "scheduled",
@@ -71,7 +71,7 @@ pub(super) fn last_event(state: EmailState) -> &'static str {
     }
 }
 
-/// Somebody as mails name them.
+/// A mailbox as `Name <address>`.
 fn format_mailbox(mailbox: &mailonce_core::address::NamedAddress) -> String {
     match &mailbox.name {
         Some(name) => format!("{name} <{}>", mailbox.address),
@@ -84,7 +84,7 @@ fn non_empty(list: Vec<String>) -> Option<Vec<String>> {
 }
 
 impl EmailBody {
-    /// As far as the ledger's row tells.
+    /// The body without the content, which is stored apart from the email row.
     fn of(app: &App, email: &Email) -> Self {
         let head = &email.head;
         let scheduled = email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Scheduled);
@@ -105,27 +105,27 @@ impl EmailBody {
         }
     }
 
-    /// With its words, while they are kept.
+    /// Adds the content, if it is still stored.
     fn with(mut self, content: Option<EmailContent>) -> Self {
-        let mut words = EmailContentBody { html: None, text: None, tags: Vec::new(), topic_id: None };
+        let mut content_body = EmailContentBody { html: None, text: None, tags: Vec::new(), topic_id: None };
         if let Some(content) = content {
-            let all =
+            let format_all =
                 |list: &[mailonce_core::address::NamedAddress]| list.iter().map(format_mailbox).collect::<Vec<_>>();
             self.from = format_mailbox(&content.from);
-            self.to = all(&content.to);
-            self.cc = non_empty(all(&content.cc));
-            self.bcc = non_empty(all(&content.bcc));
-            self.reply_to = non_empty(all(&content.reply_to));
+            self.to = format_all(&content.to);
+            self.cc = non_empty(format_all(&content.cc));
+            self.bcc = non_empty(format_all(&content.bcc));
+            self.reply_to = non_empty(format_all(&content.reply_to));
             let tag = |(name, value): (String, Option<String>)| TagBody { name, value: value.unwrap_or_default() };
-            words.tags = content.tags.into_iter().map(tag).collect();
-            (words.html, words.text) = (content.html, content.text);
+            content_body.tags = content.tags.into_iter().map(tag).collect();
+            (content_body.html, content_body.text) = (content.html, content.text);
         }
-        self.words = Some(words);
+        self.words = Some(content_body);
         self
     }
 }
 
-/// The dialect's sentence for an email that is not there.
+/// Replaces the detail of a 404 by the message of the dialect.
 fn with_dialect_message(problem: Problem) -> Problem {
     if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Email not found") } else { problem }
 }
@@ -133,23 +133,23 @@ fn with_dialect_message(problem: Problem) -> Problem {
 /// `GET /emails/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.email_view(&guest.caller, parse_id(&name)?).await.map_err(with_dialect_message)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.email_view(&auth.caller, parse_id(&name)?).await.map_err(with_dialect_message)?;
     Ok(json(StatusCode::OK, &EmailBody::of(&app, &view.detail.email).with(view.content)))
 }
 
 /// `GET /emails`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let rows = pagination::emails(&app.engine, &guest.caller, query.parse()?).await?;
-    Ok(listed(rows, |email| EmailBody::of(&app, &email)))
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let rows = pagination::emails(&app.engine, &auth.caller, query.parse()?).await?;
+    Ok(list_response(rows, |email| EmailBody::of(&app, &email)))
 }
 
 #[derive(Deserialize)]
@@ -161,29 +161,30 @@ struct RescheduleBody {
 /// `PATCH /emails/{id}`.
 pub(super) async fn reschedule(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     body: ResendRequestBody,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let email = parse_id(&name)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| missing_field("scheduled_at"))?;
-    let wrong = |error: ScheduleError| {
+    let invalid_time = |error: ScheduleError| {
         unsupported_field("scheduled_at", format!("The `scheduled_at` field {}.", to_requirement(&error.to_string())))
     };
-    let schedule = Schedule::parse(&text).map_err(wrong)?;
-    let email = app.engine.reschedule(&guest.caller, email, &schedule).await.map_err(with_dialect_message)?;
+    let schedule = Schedule::parse(&text).map_err(invalid_time)?;
+    let email = app.engine.reschedule(&auth.caller, email, &schedule).await.map_err(with_dialect_message)?;
     Ok(object_response("email", email.id))
 }
 
 /// `POST /emails/{id}/cancel`.
 pub(super) async fn cancel(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
-    let asked = guest.keyed_call("cancel", &name, b"");
-    let email = app.engine.cancel(&guest.caller, parse_id(&name)?, asked).await.map_err(with_dialect_message)?.value;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
+    let keyed_call = auth.keyed_call("cancel", &name, b"");
+    let email =
+        app.engine.cancel(&auth.caller, parse_id(&name)?, keyed_call).await.map_err(with_dialect_message)?.value;
     Ok(object_response("email", email.id))
 }

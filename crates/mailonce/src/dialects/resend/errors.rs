@@ -1,4 +1,4 @@
-//! Problems in Resend's words: `statusCode`, `name` and `message`, the status equal to the first.
+//! Errors in Resend's format: `statusCode`, `name` and `message`. `statusCode` is equal to the HTTP status.
 
 use axum::{http::StatusCode, response::Response};
 use mailonce_core::problem::{Code, Problem};
@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::json;
 use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index, to_requirement};
 
-/// The member of a problem that says that a field was not there at all.
+/// The problem extension that marks a missing field.
 pub(super) const MISSING_FIELD: &str = "missing";
-/// The member of a problem that says that a file is at fault.
+/// The problem extension that marks an invalid attachment.
 pub(super) const FILE_FIELD: &str = "file";
-/// Fields that hold addresses.
+/// The fields that hold addresses.
 const ADDRESS_FIELDS: [&str; 5] = ["from", "to", "cc", "bcc", "reply_to"];
 
 #[derive(Serialize)]
@@ -22,23 +22,23 @@ struct ErrorBody<'a> {
     message: &'a str,
 }
 
-/// An error of the dialect.
+/// An error response of the dialect.
 pub(super) fn error(status: StatusCode, name: &str, message: &str) -> Response {
     json(status, &ErrorBody { status_code: status.as_u16(), name, message })
 }
 
-/// A field that must be there and is not.
+/// The problem of a missing required field.
 pub(super) fn missing_field(field: &str) -> Problem {
     Problem::for_field(Code::InvalidType, field, format!("Missing `{field}` field."))
         .with_extension(MISSING_FIELD, true)
 }
 
-/// A field that says something that cannot be done here.
+/// The problem of a field whose value is invalid or not supported.
 pub(super) fn unsupported_field(field: &str, message: impl Into<String>) -> Problem {
     Problem::for_field(Code::InvalidField, field, message)
 }
 
-/// A problem in the dialect's words. Where it documents a sentence, that is what is said.
+/// Converts a problem to an error response, with the message that Resend documents where there is one.
 pub(super) fn problem_response(problem: &Problem) -> Response {
     let (status, name) = classify(problem);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -47,7 +47,7 @@ pub(super) fn problem_response(problem: &Problem) -> Response {
 
 fn classify(problem: &Problem) -> (u16, &'static str) {
     match problem.code {
-        // What is still open is asked for later under the same key; what ended unsent is not helped by that.
+        // A held or unknown email is not final: the caller asks again later with the same key. A failed one is final.
         Code::NotTerminal | Code::UseResolve if problem.extensions.contains_key(ACCEPTED_STATE) => {
             (409, "concurrent_idempotent_requests")
         }
@@ -76,7 +76,7 @@ fn classify(problem: &Problem) -> (u16, &'static str) {
     }
 }
 
-/// What is said. `Problem`'s own words where the dialect documents none.
+/// The message of an error: the one that Resend documents, else the detail of the problem.
 pub(super) fn problem_message(problem: &Problem) -> String {
     let field = problem.field.as_deref().unwrap_or_default();
     match problem.code {
@@ -101,10 +101,10 @@ pub(super) fn problem_message(problem: &Problem) -> String {
     }
 }
 
-/// Words about a field as a sentence about it, where they begin with its path; others as they are.
+/// Turns a detail that begins with the field path into a sentence about that field; leaves others unchanged.
 fn sentence(path: &str, detail: &str) -> String {
-    let ((item, words), path) = (split_item_prefix(detail), strip_item_index(path));
-    match words.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
+    let ((item, text), path) = (split_item_prefix(detail), strip_item_index(path));
+    match text.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
         Some(rest) if !path.is_empty() => {
             format!("{item}The `{path}` field {}.", to_requirement(rest.trim_end_matches('.')))
         }
@@ -112,17 +112,17 @@ fn sentence(path: &str, detail: &str) -> String {
     }
 }
 
-/// Whether a member of something is not there.
+/// Whether the JSON parser reported a missing field.
 fn is_missing_field(problem: &Problem) -> bool {
     split_item_prefix(&problem.detail).1.starts_with("missing field")
 }
 
-/// The field of a path such as `[2].to[0]`.
+/// The top-level field of a path: `to` for `[2].to[0]`.
 fn field_name(path: &str) -> &str {
     strip_item_index(path).split('[').next().unwrap_or_default()
 }
 
-/// Whether a path names one address.
+/// Whether a path points to a single address.
 fn is_address(path: &str) -> bool {
     strip_item_index(path) == "from"
         || (strip_item_index(path).ends_with(']') && ADDRESS_FIELDS.contains(&field_name(path)))
@@ -162,8 +162,9 @@ mod tests {
 
     #[test]
     fn a_wrong_address_is_told_in_the_documented_sentence() {
-        let told = problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
-        assert!(told.starts_with("Invalid `to` field. The email address needs to follow"), "{told}");
+        let message =
+            problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
+        assert!(message.starts_with("Invalid `to` field. The email address needs to follow"), "{message}");
         let many =
             problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
         assert_eq!(many, "The `to` field names no recipient.");

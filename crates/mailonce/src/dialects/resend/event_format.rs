@@ -1,4 +1,4 @@
-//! Events in Resend's words: what its webhooks carry, so that its own verifier and its own types take them.
+//! Webhook events in Resend's format, which Resend's own verifier and types accept.
 
 use mailonce_core::{
     events::{
@@ -18,7 +18,7 @@ use super::{
 /// The name of the dialect.
 pub(crate) const NAME: &str = "resend";
 
-/// The types that ever happen here, and the events of ours that they stand for.
+/// The Resend event types that mailonce sends, with the native event types behind them.
 const EVENT_TYPES: [(&str, &[&str]); 9] = [
     ("email.sent", &["email.sent"]),
     ("email.scheduled", &["email.accepted"]),
@@ -31,7 +31,7 @@ const EVENT_TYPES: [(&str, &[&str]); 9] = [
     ("inbox.email.received", &["message.received"]),
 ];
 
-/// Types that may be asked for and never happen here: nothing is tracked, and there are no contacts, topics or drafts.
+/// Resend event types that a webhook may request although mailonce never sends them.
 const UNSUPPORTED_TYPES: [&str; 28] = [
     "email.opened",
     "email.clicked",
@@ -63,26 +63,26 @@ const UNSUPPORTED_TYPES: [&str; 28] = [
     "inbox.draft.deleted",
 ];
 
-/// Whether the dialect has this type.
+/// Whether Resend has this event type.
 pub(super) fn is_type(name: &str) -> bool {
     EVENT_TYPES.iter().any(|(known, _)| *known == name) || UNSUPPORTED_TYPES.contains(&name)
 }
 
-/// Those of some types that never happen here.
+/// The types of a list that mailonce never sends.
 pub(super) fn unsupported_types(types: &[String]) -> Vec<&'static str> {
-    UNSUPPORTED_TYPES.into_iter().filter(|never| types.iter().any(|wanted| wanted == never)).collect()
+    UNSUPPORTED_TYPES.into_iter().filter(|unsupported| types.iter().any(|wanted| wanted == unsupported)).collect()
 }
 
-/// Our events behind some types.
+/// The native event types behind a list of Resend types.
 pub(super) fn native_types(types: &[String]) -> Vec<String> {
-    let own = EVENT_TYPES.iter().filter(|(name, _)| types.iter().any(|wanted| wanted == name));
-    let mut kinds: Vec<String> = own.flat_map(|(_, kinds)| kinds.iter().map(|kind| (*kind).to_owned())).collect();
+    let requested = EVENT_TYPES.iter().filter(|(name, _)| types.iter().any(|wanted| wanted == name));
+    let mut kinds: Vec<String> = requested.flat_map(|(_, kinds)| kinds.iter().map(|kind| (*kind).to_owned())).collect();
     kinds.sort();
     kinds.dedup();
     kinds
 }
 
-/// The types that an event may be told as, the best first.
+/// The Resend types of an event, the preferred one first.
 fn dialect_types(event: &Event) -> &'static [&'static str] {
     match event.event.kind {
         EventKind::EmailAccepted if event.event.data["state"] == EmailState::Scheduled.as_str() => &["email.scheduled"],
@@ -97,50 +97,50 @@ fn dialect_types(event: &Event) -> &'static [&'static str] {
     }
 }
 
-/// An event as Resend tells it.
-pub(crate) fn format_event(telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
-    let wanted = telling.endpoint.config.tongue.as_ref().map(|tongue| tongue.types.as_slice()).unwrap_or_default();
-    let is_wanted = |name: &&&str| wanted.is_empty() || wanted.iter().any(|one| one == **name);
-    let kind = *dialect_types(telling.event).iter().find(is_wanted)?;
-    let data = match (&telling.email, &telling.message) {
-        (Some(told), _) => email_data(told, telling.event),
+/// Formats an event as a Resend webhook.
+pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent> {
+    let wanted = context.endpoint.config.tongue.as_ref().map(|dialect| dialect.types.as_slice()).unwrap_or_default();
+    let is_wanted = |name: &&&str| wanted.is_empty() || wanted.iter().any(|requested| requested == **name);
+    let kind = *dialect_types(context.event).iter().find(is_wanted)?;
+    let data = match (&context.email, &context.message) {
+        (Some(email_event), _) => email_data(email_event, context.event),
         (None, Some(message)) if kind == "inbox.email.received" => inbox_data(message),
         (None, Some(message)) => received_data(message),
         (None, None) => return None,
     };
-    let body = json!({ "type": kind, "created_at": telling.event.event.at.to_string(), "data": data });
+    let body = json!({ "type": kind, "created_at": context.event.event.at.to_string(), "data": data });
     Some(FormattedEvent { body: body.to_string(), headers: Vec::new() })
 }
 
-/// Whom an event about an email concerns: the recipients of its envelope, or everybody.
-pub(crate) fn affected_recipients(told: &EmailEvent, event: &Event) -> Vec<String> {
+/// The recipients that an event concerns: those of its handoff, or all `to` recipients if it names no handoff.
+pub(crate) fn affected_recipients(email_event: &EmailEvent, event: &Event) -> Vec<String> {
     let number = event.event.data["handoff"].as_u64();
-    let handoff = told.email.handoffs.iter().find(|handoff| Some(u64::from(handoff.number)) == number);
-    handoff.map_or_else(|| told.email.head.to.clone(), |handoff| handoff.recipients.clone())
+    let handoff = email_event.email.handoffs.iter().find(|handoff| Some(u64::from(handoff.number)) == number);
+    handoff.map_or_else(|| email_event.email.head.to.clone(), |handoff| handoff.recipients.clone())
 }
 
-/// What the other side said.
+/// The reply text of the next hop.
 pub(crate) fn reply_text(event: &Event) -> String {
     let data = &event.event.data;
-    let said = data["reply"]["text"].as_str().or(data["detail"].as_str());
-    said.unwrap_or_default().to_owned()
+    let text = data["reply"]["text"].as_str().or(data["detail"].as_str());
+    text.unwrap_or_default().to_owned()
 }
 
-fn email_data(told: &EmailEvent, event: &Event) -> Value {
-    let head = &told.email.head;
-    let from = told.content.as_ref().map(|content| match &content.from.name {
+fn email_data(email_event: &EmailEvent, event: &Event) -> Value {
+    let head = &email_event.email.head;
+    let from = email_event.content.as_ref().map(|content| match &content.from.name {
         Some(name) => format!("{name} <{}>", content.from.address),
         None => content.from.address.clone(),
     });
     let mut data = json!({
-        "email_id": told.email.id.to_string(),
-        "message_id": told.message_id,
+        "email_id": email_event.email.id.to_string(),
+        "message_id": email_event.message_id,
         "created_at": head.created_at.to_string(),
         "from": from.unwrap_or_else(|| head.from.clone()),
-        "to": affected_recipients(told, event),
+        "to": affected_recipients(email_event, event),
         "subject": head.subject,
     });
-    let tags = told.content.as_ref().map(|content| &content.tags).filter(|tags| !tags.is_empty());
+    let tags = email_event.content.as_ref().map(|content| &content.tags).filter(|tags| !tags.is_empty());
     if let Some(tags) = tags {
         let tags: Map<String, Value> =
             tags.iter().map(|(name, value)| (name.clone(), value.clone().unwrap_or_default().into())).collect();
@@ -158,13 +158,13 @@ fn email_data(told: &EmailEvent, event: &Event) -> Value {
     data
 }
 
-fn attachment_json((number, handle): (usize, &AttachmentInfo), message: &Message) -> Value {
+fn attachment_json((number, info): (usize, &AttachmentInfo), message: &Message) -> Value {
     json!({
         "id": file_id(message.id.0, number).to_string(),
-        "filename": handle.filename,
-        "content_type": handle.content_type,
-        "content_disposition": if handle.inline { "inline" } else { "attachment" },
-        "content_id": handle.content_id,
+        "filename": info.filename,
+        "content_type": info.content_type,
+        "content_disposition": if info.inline { "inline" } else { "attachment" },
+        "content_id": info.content_id,
     })
 }
 
@@ -200,9 +200,9 @@ mod tests {
 
     #[test]
     fn every_type_stands_for_events_that_there_are() {
-        for (name, own) in EVENT_TYPES {
+        for (name, native) in EVENT_TYPES {
             assert!(is_type(name));
-            for kind in own {
+            for kind in native {
                 assert!(EventKind::parse(kind).is_some(), "{kind}");
             }
         }
@@ -214,7 +214,7 @@ mod tests {
     fn the_documents_name_every_type_that_never_happens() {
         let text = include_str!("../../../../../docs/dialects.md");
         let row = text.lines().find(|line| line.starts_with("| never |")).unwrap_or_default();
-        let told: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
-        assert_eq!(told, UNSUPPORTED_TYPES);
+        let documented: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        assert_eq!(documented, UNSUPPORTED_TYPES);
     }
 }

@@ -1,4 +1,4 @@
-//! Inboxes in Resend's words.
+//! The Resend routes for inboxes.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
-    deleted_response, json, list_response as listed, object_response,
+    deleted_response, json, list_response, object_response,
 };
 use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// An inbox. Unread is what nobody answered or put aside, as far as the latest messages tell.
+/// An inbox. `unread` counts the unanswered and unread messages among the latest ones.
 #[derive(Serialize)]
 struct InboxBody {
     id: String,
@@ -49,11 +49,11 @@ struct InboxDetailBody {
     drafts: u32,
 }
 
-/// The inbox of a path: its id or its address.
-pub(super) async fn find_inbox(app: &App, guest: &ResendRequest, name: &str) -> Result<Inbox, Problem> {
+/// Finds the inbox of a path, by id or by address.
+pub(super) async fn find_inbox(app: &App, auth: &ResendRequest, name: &str) -> Result<Inbox, Problem> {
     match name.parse() {
-        Ok(id) => app.engine.inbox(&guest.caller, id).await,
-        Err(_not_an_id) => app.engine.inbox_by_address(&guest.caller, name).await,
+        Ok(id) => app.engine.inbox(&auth.caller, id).await,
+        Err(_not_an_id) => app.engine.inbox_by_address(&auth.caller, name).await,
     }
     .map_err(|problem| match problem.code {
         Code::NotFound => Problem::new(Code::NotFound, "Inbox not found"),
@@ -61,33 +61,33 @@ pub(super) async fn find_inbox(app: &App, guest: &ResendRequest, name: &str) -> 
     })
 }
 
-async fn inbox_body(app: &App, guest: &ResendRequest, inbox: &Inbox) -> Result<InboxBody, Problem> {
+async fn inbox_body(app: &App, auth: &ResendRequest, inbox: &Inbox) -> Result<InboxBody, Problem> {
     let query = MessageQuery { limit: limits::PAGE_ROWS, ..MessageQuery::default() };
-    let latest = app.engine.messages(&guest.caller, inbox.id, query).await?.rows;
-    let open = latest.iter().filter(|message| message.state == MessageState::Unanswered && !message.annotations.read);
-    let last = latest.first().map(|message| message.received_at);
-    let updated_at = last.map_or(inbox.updated_at(), |at| at.max(inbox.updated_at()));
+    let latest = app.engine.messages(&auth.caller, inbox.id, query).await?.rows;
+    let unread = latest.iter().filter(|message| message.state == MessageState::Unanswered && !message.annotations.read);
+    let last_received = latest.first().map(|message| message.received_at);
+    let updated_at = last_received.map_or(inbox.updated_at(), |at| at.max(inbox.updated_at()));
     Ok(InboxBody {
         id: inbox.id.to_string(),
         name: inbox.settings.agent.clone(),
         email_address: inbox.address.clone(),
         from_name: inbox.settings.name.clone(),
-        unread: open.count(),
+        unread: unread.count(),
         updated_at: updated_at.to_string(),
-        last_received: last.map(|at| at.to_string()),
+        last_received: last_received.map(|at| at.to_string()),
         created_at: inbox.created_at.to_string(),
         whole: None,
     })
 }
 
-/// The id of the inbox's domain; empty where the team has none of that name, or the caller may not know.
-async fn domain_id(app: &App, guest: &ResendRequest, inbox: &Inbox) -> Result<String, Problem> {
-    if !guest.caller.key.has_scope(ApiKeyScope::Admin) {
+/// The id of the inbox's domain; empty if the team has no such domain or the key lacks the scope `admin`.
+async fn domain_id(app: &App, auth: &ResendRequest, inbox: &Inbox) -> Result<String, Problem> {
+    if !auth.caller.key.has_scope(ApiKeyScope::Admin) {
         return Ok(String::new());
     }
-    let domains = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
-    let own = domains.iter().find(|domain| domain.name == inbox.domain());
-    Ok(own.map(|domain| domain.id.to_string()).unwrap_or_default())
+    let domains = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let domain = domains.iter().find(|domain| domain.name == inbox.domain());
+    Ok(domain.map(|domain| domain.id.to_string()).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
@@ -103,53 +103,53 @@ struct NewInboxBody {
 }
 
 /// `POST /inboxes`.
-pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
-    let asked = guest.keyed_call("inboxes", "", &body.canonical()?);
+pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    let keyed_call = auth.keyed_call("inboxes", "", &body.canonical()?);
     let NewInboxBody { email_address, name, forwarding, from_name } = body.parse()?;
     if forwarding == Some(true) {
         return Err(unsupported_field(
             "forwarding",
-            "Forwarding is not available here; mail comes to the address itself.",
+            "Forwarding is not supported; mail is received at the address itself.",
         )
         .into());
     }
     for (field, text) in [("name", &name), ("from_name", &from_name)] {
         check_text(field, text.as_deref().unwrap_or_default())?;
     }
-    let about = InboxSettings { agent: name, name: from_name, ..InboxSettings::default() };
+    let settings = InboxSettings { agent: name, name: from_name, ..InboxSettings::default() };
     let address = Some(email_address.ok_or_else(|| missing_field("email_address"))?);
-    let new = NewInbox { address, about, ..NewInbox::default() };
-    let in_words = |problem| rename_field(problem, ("address", "email_address"));
-    let made = app.engine.create_inbox(&guest.caller, new, asked).await.map_err(in_words)?;
-    Ok(object_response("inbox", made.value.id))
+    let new = NewInbox { address, about: settings, ..NewInbox::default() };
+    let rename_address = |problem| rename_field(problem, ("address", "email_address"));
+    let created = app.engine.create_inbox(&auth.caller, new, keyed_call).await.map_err(rename_address)?;
+    Ok(object_response("inbox", created.value.id))
 }
 
 /// `GET /inboxes`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let wish = query.parse()?;
-    let all = app.engine.inboxes(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
-    let PageRows { rows, has_more: more } = wish.slice_newest_first(all, |inbox| inbox.id.0);
+    let page = query.parse()?;
+    let all = app.engine.inboxes(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let PageRows { rows, has_more: more } = page.slice_newest_first(all, |inbox| inbox.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for inbox in &rows {
-        bodies.push(inbox_body(&app, &guest, inbox).await?);
+        bodies.push(inbox_body(&app, &auth, inbox).await?);
     }
-    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
+    Ok(list_response(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
 /// `GET /inboxes/{id or address}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let inbox = find_inbox(&app, &guest, &name).await?;
-    let domain_id = domain_id(&app, &guest, &inbox).await?;
+    let inbox = find_inbox(&app, &auth, &name).await?;
+    let domain_id = domain_id(&app, &auth, &inbox).await?;
     let whole = InboxDetailBody { object: "inbox", domain_id, receiving_address: None, drafts: 0 };
-    let mut body = InboxBody { whole: Some(whole), ..inbox_body(&app, &guest, &inbox).await? };
+    let mut body = InboxBody { whole: Some(whole), ..inbox_body(&app, &auth, &inbox).await? };
     body.name.get_or_insert_default();
     Ok(json(StatusCode::OK, &body))
 }
@@ -165,28 +165,28 @@ struct InboxPatchBody {
 /// `PATCH /inboxes/{id or address}`.
 pub(super) async fn change(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     body: ResendRequestBody,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let inbox = find_inbox(&app, &guest, &name).await?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &auth, &name).await?;
     let InboxPatchBody { name, from_name } = body.parse()?;
     for (field, text) in [("name", &name), ("from_name", &from_name)] {
         check_text(field, text.as_deref().unwrap_or_default())?;
     }
     let patch = InboxPatch { agent: name.map(Some), name: from_name.map(Some), ..InboxPatch::default() };
-    let changed = app.engine.change_inbox(&guest.caller, inbox.id, patch, None).await?;
+    let changed = app.engine.change_inbox(&auth.caller, inbox.id, patch, None).await?;
     Ok(object_response("inbox", changed.id))
 }
 
 /// `DELETE /inboxes/{id or address}`.
 pub(super) async fn remove(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let inbox = find_inbox(&app, &guest, &name).await?;
-    let removed = app.engine.remove_inbox(&guest.caller, inbox.id).await?;
+    let inbox = find_inbox(&app, &auth, &name).await?;
+    let removed = app.engine.remove_inbox(&auth.caller, inbox.id).await?;
     Ok(deleted_response("inbox", removed.id))
 }

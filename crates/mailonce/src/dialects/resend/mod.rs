@@ -1,4 +1,4 @@
-//! Resend's dialect: `/compat/resend` in the place of `https://api.resend.com`.
+//! The Resend dialect: `/compat/resend` replaces `https://api.resend.com`.
 
 mod api_keys;
 mod attachments;
@@ -32,22 +32,22 @@ use super::{
 use crate::api::App;
 use crate::dialects::pagination::{DialectPageQuery as PageQuery, PageRows};
 
-/// The contract.
+/// The Resend API contract.
 pub(crate) struct Resend;
 
-/// Who calls.
+/// An authenticated request.
 type ResendRequest = AuthedDialectRequest<Resend>;
-/// What the body says.
+/// A request body.
 type ResendRequestBody = DialectBody<Resend>;
-/// What a handler gives back.
+/// What a handler returns.
 type ResendResult = DialectResult<Resend>;
-/// A path with one name.
+/// A path with one parameter.
 type OnePathParam = DialectPath<String, Resend>;
-/// A path with two.
+/// A path with two parameters.
 type TwoPathSegments = DialectPath<(String, String), Resend>;
-/// A path with three.
+/// A path with three parameters.
 type ThreePathSegments = DialectPath<(String, String, String), Resend>;
-/// Which page of a list.
+/// The pagination parameters of a list.
 type PageParams = DialectQuery<PageQuery, Resend>;
 
 impl DialectContract for Resend {
@@ -62,12 +62,12 @@ impl DialectContract for Resend {
     }
 }
 
-/// Every route of the dialect. What is not here is not found, in its own words.
+/// All routes of the dialect. Other paths get a 404 in its error format.
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/emails", post(send::send).get(emails::list))
         .route("/emails/batch", post(send::batch))
-        // Words in the place of an id.
+        // Unsupported Resend routes that would otherwise match an `{id}` route.
         .route("/emails/metrics", any(path_not_found))
         .route("/inboxes/{inbox}/threads/search", any(path_not_found))
         .route("/emails/{id}", get(emails::read).patch(emails::reschedule))
@@ -81,7 +81,7 @@ pub(super) fn routes() -> Router<App> {
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// For those who read and answer mail.
+/// Routes to read received mail and to reply to it.
 fn receiving_routes() -> Router<App> {
     Router::new()
         .route("/emails/receiving", get(receiving::list))
@@ -98,7 +98,7 @@ fn receiving_routes() -> Router<App> {
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(replies::forward))
 }
 
-/// For those who manage a team.
+/// Routes to manage a team: webhooks, domains and API keys.
 fn managing_routes() -> Router<App> {
     Router::new()
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
@@ -115,7 +115,7 @@ fn managing_routes() -> Router<App> {
         .route("/api-keys/{id}", delete(api_keys::remove))
 }
 
-/// The body is read to its end, so that who still sends it hears the answer.
+/// Reads the whole body, so that a client that is still sending it receives the response.
 async fn path_not_found(_: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
     Problem::new(Code::NotFound, "The requested endpoint does not exist.").into()
 }
@@ -124,7 +124,7 @@ async fn method_not_allowed(_: ResendRequest, _: ResendRequestBody) -> DialectEr
     Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into()
 }
 
-/// An id from a path. The dialect tells apart what is no id and what names nothing.
+/// Parses an id from a path. Resend answers 422 to a malformed id and 404 to an unknown one.
 fn parse_id<T: FromStr>(text: &str) -> Result<T, DialectError<Resend>> {
     text.parse().map_err(|_not_an_id| {
         DialectError::from_response(errors::error(
@@ -135,7 +135,7 @@ fn parse_id<T: FromStr>(text: &str) -> Result<T, DialectError<Resend>> {
     })
 }
 
-/// A list.
+/// A page of a list.
 #[derive(Serialize)]
 struct ListBody<T> {
     object: &'static str,
@@ -143,13 +143,13 @@ struct ListBody<T> {
     data: Vec<T>,
 }
 
-/// A list of things, each as the dialect shows it.
+/// The response with a page of a list; `show` converts each row.
 fn list_response<T, B: Serialize>(rows: PageRows<T>, show: impl Fn(T) -> B) -> Response {
     let data: Vec<B> = rows.rows.into_iter().map(show).collect();
     json(StatusCode::OK, &ListBody { object: "list", has_more: rows.has_more, data })
 }
 
-/// A thing by name: what most changes answer with.
+/// The type and id of an object: the response to most changes.
 #[derive(Serialize)]
 struct ObjectRefBody {
     object: &'static str,
@@ -162,7 +162,7 @@ fn object_response(object: &'static str, id: impl ToString) -> Response {
     json(StatusCode::OK, &ObjectRefBody { object, id: id.to_string(), deleted: None })
 }
 
-/// A thing that is no more.
+/// The response to a deletion.
 fn deleted_response(object: &'static str, id: impl ToString) -> Response {
     json(StatusCode::OK, &ObjectRefBody { object, id: id.to_string(), deleted: Some(true) })
 }

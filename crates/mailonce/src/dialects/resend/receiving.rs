@@ -1,4 +1,4 @@
-//! Mail that came in, in Resend's words.
+//! The Resend routes for received emails.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -9,7 +9,7 @@ use mailonce_core::{
 };
 use mailonce_engine::inbox::{
     links::LinkTarget,
-    messages::{MessageView, RenderedBody as MessageWords},
+    messages::{MessageView, RenderedBody},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
     attachments::{download_url, file_id},
-    json, list_response as listed, parse_id,
+    json, list_response, parse_id,
 };
 use crate::dialects::resend::errors::unsupported_field;
 use crate::{
@@ -41,7 +41,7 @@ struct RawDownloadBody {
     expires_at: String,
 }
 
-/// A received mail. Without its words in a list.
+/// A received email. Lists omit its content.
 #[derive(Serialize)]
 struct ReceivedEmailBody {
     id: String,
@@ -68,7 +68,7 @@ struct ReceivedContentBody {
     raw: Option<RawDownloadBody>,
 }
 
-/// Somebody as mails name them.
+/// A sender or recipient as `Name <address>`.
 pub(super) fn format_party(party: &Party) -> String {
     match &party.name {
         Some(name) => format!("{name} <{}>", party.address),
@@ -83,13 +83,13 @@ pub(super) fn format_parties(parties: &[Party]) -> Vec<String> {
 impl From<&Message> for ReceivedEmailBody {
     fn from(message: &Message) -> Self {
         let head = &message.head;
-        let file = |(number, handle): (usize, &mailonce_core::inbox::message::AttachmentInfo)| FileBody {
+        let file = |(number, info): (usize, &mailonce_core::inbox::message::AttachmentInfo)| FileBody {
             id: file_id(message.id.0, number).to_string(),
-            filename: handle.filename.clone(),
-            size: handle.size,
-            content_type: handle.content_type.clone(),
-            content_id: handle.content_id.clone(),
-            content_disposition: if handle.inline { "inline" } else { "attachment" },
+            filename: info.filename.clone(),
+            size: info.size,
+            content_type: info.content_type.clone(),
+            content_id: info.content_id.clone(),
+            content_disposition: if info.inline { "inline" } else { "attachment" },
         };
         Self {
             id: message.id.to_string(),
@@ -108,31 +108,31 @@ impl From<&Message> for ReceivedEmailBody {
     }
 }
 
-/// A page of everything that came in.
-async fn page(app: &App, guest: &ResendRequest, wish: PageRequest) -> Result<PageRows<Message>, Problem> {
-    let before = match wish.position {
+/// A page of all messages that the team received.
+async fn page(app: &App, auth: &ResendRequest, request: PageRequest) -> Result<PageRows<Message>, Problem> {
+    let before = match request.position {
         PagePosition::First => None,
-        PagePosition::After(mark) => Some(MessageId(mark)),
+        PagePosition::After(cursor) => Some(MessageId(cursor)),
         PagePosition::Before(_) => {
-            let all = app.engine.team_messages(&guest.caller, None, MAX_SHORT_LIST).await?;
-            return Ok(wish.slice_in_order(all, |message| message.id.0));
+            let all = app.engine.team_messages(&auth.caller, None, MAX_SHORT_LIST).await?;
+            return Ok(request.slice_in_order(all, |message| message.id.0));
         }
     };
-    let mut rows = app.engine.team_messages(&guest.caller, before, wish.limit + 1).await?;
-    let more = rows.len() > wish.limit;
-    rows.truncate(wish.limit);
+    let mut rows = app.engine.team_messages(&auth.caller, before, request.limit + 1).await?;
+    let more = rows.len() > request.limit;
+    rows.truncate(request.limit);
     Ok(PageRows { rows, has_more: more })
 }
 
 /// `GET /emails/receiving`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let rows = page(&app, &guest, query.parse()?).await?;
-    Ok(listed(rows, |message| ReceivedEmailBody::from(&message)))
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let rows = page(&app, &auth, query.parse()?).await?;
+    Ok(list_response(rows, |message| ReceivedEmailBody::from(&message)))
 }
 
 #[derive(Deserialize)]
@@ -140,38 +140,38 @@ pub(super) struct FormatQuery {
     html_format: Option<String>,
 }
 
-/// `GET /emails/receiving/{id}`. HTML is shown without anything that acts or loads; the bytes as they came are behind
-/// `raw`, for those who may see them.
+/// `GET /emails/receiving/{id}`. The HTML is sanitized: no scripts and no remote content. `raw` links to the original
+/// bytes, and is present only if the key has the scope `secrets`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     DialectQuery(query, ..): DialectQuery<FormatQuery, Resend>,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let message: MessageId = parse_id(&name)?;
-    if query.html_format.as_deref().is_some_and(|word| word != "data_uri" && word != "cid") {
+    if query.html_format.as_deref().is_some_and(|format| format != "data_uri" && format != "cid") {
         return Err(unsupported_field("html_format", "The `html_format` must be `data_uri` or `cid`.").into());
     }
-    let secrets = guest.caller.key.has_scope(ApiKeyScope::Secrets);
-    let shown = app
+    let may_read_secrets = auth.caller.key.has_scope(ApiKeyScope::Secrets);
+    let rendered = app
         .engine
-        .render_message(&guest.caller, message, if secrets { MessageView::Full } else { MessageView::Plain })
+        .render_message(&auth.caller, message, if may_read_secrets { MessageView::Full } else { MessageView::Plain })
         .await?;
-    let mut body = ReceivedEmailBody::from(&shown.message);
-    let mut words = ReceivedContentBody { object: "email", ..ReceivedContentBody::default() };
-    match shown.body {
-        MessageWords::Full { text, html, headers, .. } => {
-            (words.text, words.html) = (text, html);
-            words.headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    let mut body = ReceivedEmailBody::from(&rendered.message);
+    let mut content = ReceivedContentBody { object: "email", ..ReceivedContentBody::default() };
+    match rendered.body {
+        RenderedBody::Full { text, html, headers, .. } => {
+            (content.text, content.html) = (text, html);
+            content.headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
         }
-        MessageWords::Plain { text } => words.text = Some(text),
-        MessageWords::Min { .. } | MessageWords::Gone => {}
+        RenderedBody::Plain { text } => content.text = Some(text),
+        RenderedBody::Min { .. } | RenderedBody::Gone => {}
     }
-    if secrets {
-        let (download_url, expires_at) = download_url(&app, &guest, LinkTarget::Raw(message))?;
-        words.raw = Some(RawDownloadBody { download_url, expires_at });
+    if may_read_secrets {
+        let (download_url, expires_at) = download_url(&app, &auth, LinkTarget::Raw(message))?;
+        content.raw = Some(RawDownloadBody { download_url, expires_at });
     }
-    body.words = Some(words);
+    body.words = Some(content);
     Ok(json(StatusCode::OK, &body))
 }

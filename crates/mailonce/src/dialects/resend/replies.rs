@@ -1,4 +1,4 @@
-//! Answers in Resend's words: replying to what came in and passing it on, once.
+//! The Resend routes that reply to a received message or forward it. Each happens once.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -25,38 +25,38 @@ use crate::{
     dialects::{MessageAction, reject_different_payload, respond_to_send},
 };
 
-/// The message that is to be answered or passed on. Under a key it may be gone: then the engine knows whether this is a
-/// repeat.
+/// Finds the message to reply to or to forward. If the request has an idempotency key, the message may be deleted: the
+/// engine then decides whether the request is a replay.
 async fn find_message(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     path: (&str, &str, &str),
 ) -> Result<MessageId, DialectError<Resend>> {
-    guest.caller.require_scope(ApiKeyScope::Reply)?;
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
     let message: MessageId = parse_id(path.2)?;
-    let found = match find_entry(app, guest, path).await {
-        Err(refusal) if guest.key.is_none() || refusal.status() != StatusCode::NOT_FOUND => return Err(refusal),
+    let found = match find_entry(app, auth, path).await {
+        Err(error) if auth.key.is_none() || error.status() != StatusCode::NOT_FOUND => return Err(error),
         found => found,
     };
     match found {
         Ok(ThreadEntry::Email(_)) => {
-            Err(unsupported_field("email_id", "Only an email that was received can be answered or forwarded.").into())
+            Err(unsupported_field("email_id", "Only a received email can be answered or forwarded.").into())
         }
         Ok(ThreadEntry::Message(_)) => Ok(message),
-        Err(refusal) => match app.engine.message(&guest.caller, message).await {
-            // It is there, and not where the path says.
-            Ok(_) => Err(refusal),
+        Err(error) => match app.engine.message(&auth.caller, message).await {
+            // The message exists, but not in the inbox and thread of the path.
+            Ok(_) => Err(error),
             Err(_gone) => Ok(message),
         },
     }
 }
 
-/// The dialect's sentence for what is not there.
+/// Replaces the detail of a 404 by the message of the dialect.
 fn with_dialect_message(problem: Problem) -> Problem {
     if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Email not found") } else { problem }
 }
 
-/// Wishes that an answer here cannot carry. What is left out or null wishes nothing.
+/// Fields of Resend that replies and forwards do not support. Absent and null are both accepted.
 #[derive(Deserialize)]
 struct UnsupportedFields {
     #[serde(default)]
@@ -71,16 +71,17 @@ struct UnsupportedFields {
 
 impl UnsupportedFields {
     fn check(&self) -> Result<(), Problem> {
-        let given = [
+        let present = [
             ("bcc", self.bcc.is_some()),
             ("subject", self.subject.is_some()),
             ("attachments", self.attachments.is_some()),
             ("headers", self.headers.is_some()),
         ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((field, _)) => {
-                Err(unsupported_field(field, format!("An answer cannot have `{field}` here; leave it out.")))
-            }
+        match present.into_iter().find(|(_, present)| *present) {
+            Some((field, _)) => Err(unsupported_field(
+                field,
+                format!("`{field}` is not supported in replies and forwards; leave it out."),
+            )),
             None => Ok(()),
         }
     }
@@ -105,34 +106,34 @@ struct SendReceiptBody {
     id: String,
 }
 
-/// A message is answered once: the same words again get the id of the first answer, others are a conflict.
-fn send_response(sent: SendReceipt, deed: MessageAction) -> ResendResult {
-    let sent = reject_different_payload(sent, deed)?;
+/// A message is answered once: the same content again returns the id of the first reply, other content is a conflict.
+fn send_response(sent: SendReceipt, action: MessageAction) -> ResendResult {
+    let sent = reject_different_payload(sent, action)?;
     Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
 /// `POST …/emails/{email}/reply`.
 pub(super) async fn reply(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((inbox, thread, email), ..): ThreePathSegments,
     body: ResendRequestBody,
 ) -> ResendResult {
-    let message = find_message(&app, &guest, (&inbox, &thread, &email)).await?;
+    let message = find_message(&app, &auth, (&inbox, &thread, &email)).await?;
     let ReplyBody { text, html, reply_all, cc, extras } = body.parse()?;
     extras.check()?;
     if cc.is_some() {
         return Err(
-            unsupported_field("cc", "An answer cannot have `cc` here; use `reply_all`, or leave it out.").into()
+            unsupported_field("cc", "`cc` is not supported in replies; use `reply_all`, or leave it out.").into()
         );
     }
     if text.is_none() && html.is_none() {
         return Err(missing_field("html` or `text").into());
     }
     let request =
-        ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: guest.key, ..ReplyRequest::default() };
+        ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: auth.key, ..ReplyRequest::default() };
     send_response(
-        app.engine.reply(&guest.caller, message, request).await.map_err(with_dialect_message)?,
+        app.engine.reply(&auth.caller, message, request).await.map_err(with_dialect_message)?,
         MessageAction::Answered,
     )
 }
@@ -154,22 +155,26 @@ struct ForwardBody {
 /// `POST …/emails/{email}/forward`.
 pub(super) async fn forward(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((inbox, thread, email), ..): ThreePathSegments,
     body: ResendRequestBody,
 ) -> ResendResult {
-    let message = find_message(&app, &guest, (&inbox, &thread, &email)).await?;
+    let message = find_message(&app, &auth, (&inbox, &thread, &email)).await?;
     let ForwardBody { to, cc, text, html, extras } = body.parse()?;
     extras.check()?;
     if html.is_some() {
-        return Err(unsupported_field("html", "Words before a forwarded email are `text` here.").into());
+        return Err(unsupported_field(
+            "html",
+            "`html` is not supported in forwards; use `text` for a note above the forwarded email.",
+        )
+        .into());
     }
     if to.0.is_empty() {
         return Err(missing_field("to").into());
     }
-    let request = ForwardRequest { to: to.0, cc: cc.0, text, key: guest.key, ..ForwardRequest::default() };
+    let request = ForwardRequest { to: to.0, cc: cc.0, text, key: auth.key, ..ForwardRequest::default() };
     send_response(
-        app.engine.forward(&guest.caller, message, request).await.map_err(with_dialect_message)?,
+        app.engine.forward(&auth.caller, message, request).await.map_err(with_dialect_message)?,
         MessageAction::Forwarded,
     )
 }

@@ -1,4 +1,4 @@
-//! Sends in Resend's words, one by one and in batches.
+//! The Resend routes for sending: one email or a batch.
 
 use axum::{
     extract::State,
@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// Items of a batch at the most.
+/// Maximum number of emails in a batch.
 const MAX_BATCH_ITEMS: usize = 100;
-/// Tags of a mail at the most.
+/// Maximum number of tags of an email.
 const MAX_TAGS: usize = 75;
-/// Characters of a tag's name, and of its value.
+/// Maximum length of a tag's name and of its value.
 const MAX_TAG_CHARS: usize = 256;
-/// How long the contract remembers a key.
+/// How long Resend remembers an idempotency key.
 const KEY_TTL: Ttl = Ttl(86_400_000);
 
 #[derive(Deserialize)]
@@ -44,8 +44,8 @@ struct ResendTagBody {
 
 impl ResendTagBody {
     fn is_valid(&self) -> bool {
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        !self.name.is_empty() && [&self.name, &self.value].iter().all(|text| text.chars().all(fits))
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !self.name.is_empty() && [&self.name, &self.value].iter().all(|text| text.chars().all(is_allowed))
     }
 
     fn is_too_long(&self) -> bool {
@@ -53,7 +53,7 @@ impl ResendTagBody {
     }
 }
 
-/// A mail, as the SDKs word it.
+/// An email as the SDKs send it.
 #[derive(Deserialize)]
 struct SendBody {
     #[serde(default)]
@@ -87,7 +87,7 @@ struct SendBody {
 }
 
 impl SendBody {
-    /// The engine's form of it.
+    /// Converts it to the engine's send request.
     fn into_request(self, key: Option<Key>) -> Result<SendRequest, Problem> {
         self.check()?;
         let raw = RawContent {
@@ -114,13 +114,13 @@ impl SendBody {
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
     }
 
-    /// What must be there, and what is not to be had here.
+    /// Refuses missing required fields and unsupported features.
     fn check(&self) -> Result<(), Problem> {
         if self.template.is_some() {
-            return Err(unsupported_field("template", "Templates are not available here; send `html` or `text`."));
+            return Err(unsupported_field("template", "Templates are not supported; send `html` or `text`."));
         }
         if self.topic_id.is_some() {
-            return Err(unsupported_field("topic_id", "Topics are not available here; leave `topic_id` out."));
+            return Err(unsupported_field("topic_id", "Topics are not supported; leave `topic_id` out."));
         }
         let absent = [("from", self.from.is_none()), ("to", self.to.0.is_empty()), ("subject", self.subject.is_none())];
         if let Some((field, _)) = absent.into_iter().find(|(_, absent)| *absent) {
@@ -134,7 +134,7 @@ impl SendBody {
         match files.enumerate().find(|(_, file)| file.content.is_none()) {
             Some((n, file)) if file.path.is_some() => Err(mark_file_problem(unsupported_field(
                 &format!("attachments[{n}].path"),
-                "Attachments are not fetched from a `path` here; send their `content`.",
+                "Attachments are not fetched from a `path`; send their `content`.",
             ))),
             Some((n, _)) => Err(mark_file_problem(unsupported_field(
                 &format!("attachments[{n}]"),
@@ -144,7 +144,7 @@ impl SendBody {
         }
     }
 
-    /// Tags have the letters that the contract allows, said in its sentence.
+    /// Checks the tags, with the error messages that Resend documents.
     fn check_tags(&self) -> Result<(), Problem> {
         let tags = self.tags.as_deref().unwrap_or_default();
         if tags.len() > MAX_TAGS {
@@ -164,10 +164,10 @@ impl SendBody {
     }
 }
 
-/// Says of a problem with a file that it is one.
+/// Marks a problem in `attachments` as an invalid attachment.
 fn mark_file_problem(problem: Problem) -> Problem {
-    let of_file = problem.field.as_deref().is_some_and(|field| field.starts_with("attachments"));
-    if of_file { problem.with_extension(FILE_FIELD, true) } else { problem }
+    let in_attachments = problem.field.as_deref().is_some_and(|field| field.starts_with("attachments"));
+    if in_attachments { problem.with_extension(FILE_FIELD, true) } else { problem }
 }
 
 #[derive(Serialize)]
@@ -176,11 +176,11 @@ struct SendReceiptBody {
 }
 
 /// `POST /emails`.
-pub(super) async fn send(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
-    let request = body.parse::<SendBody>()?.into_request(guest.key)?;
+pub(super) async fn send(State(app): State<App>, auth: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    auth.caller.require_scope(ApiKeyScope::Send)?;
+    let request = body.parse::<SendBody>()?.into_request(auth.key)?;
     drop(body);
-    let sent = app.engine.send(&guest.caller, request).await?;
+    let sent = app.engine.send(&auth.caller, request).await?;
     Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
@@ -200,32 +200,33 @@ struct BatchBody {
 /// `POST /emails/batch`.
 pub(super) async fn batch(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     headers: HeaderMap,
     body: ResendRequestBody,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
     let values = body.items()?;
     if values.is_empty() || values.len() > MAX_BATCH_ITEMS {
-        let message = format!("A batch holds 1 to {MAX_BATCH_ITEMS} emails, this one {}.", values.len());
+        let message = format!("A batch must hold 1 to {MAX_BATCH_ITEMS} emails; this one has {}.", values.len());
         return Err(unsupported_field("", message).into());
     }
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
     let items = values.iter().map(item).collect();
     drop(body);
-    let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, strict).await?;
-    let sent: Vec<_> = answer.items.iter().flatten().collect();
-    // What does not go is no success: an item's fault where those are told, else the batch's.
-    answer.errors.extend(send_failures(&answer.items));
-    answer.errors.sort_by_key(|(index, _)| *index);
-    if let Some(fault) = answer.errors.first().filter(|_| strict) {
-        return Ok(with_state_headers(sent, errors::problem_response(&batch_failure(fault.clone()))));
+    let mut result = app.engine.send_batch(&auth.caller, auth.key, items, strict).await?;
+    let sent: Vec<_> = result.items.iter().flatten().collect();
+    // An email that failed, is held or unknown is an error: of its item in permissive mode, else of the batch.
+    result.errors.extend(send_failures(&result.items));
+    result.errors.sort_by_key(|(index, _)| *index);
+    if let Some(failure) = result.errors.first().filter(|_| strict) {
+        return Ok(with_state_headers(sent, errors::problem_response(&batch_failure(failure.clone()))));
     }
-    let sure = sent.iter().filter(|one| send_failure(one).is_none());
-    let data = sure.map(|one| SendReceiptBody { id: one.id.to_string() }).collect();
-    let told = |(index, problem): &(usize, Problem)| BatchError { index: *index, message: problem_message(problem) };
-    let errors = (!strict).then(|| answer.errors.iter().map(told).collect());
+    let successful = sent.iter().filter(|receipt| send_failure(receipt).is_none());
+    let data = successful.map(|receipt| SendReceiptBody { id: receipt.id.to_string() }).collect();
+    let batch_error =
+        |(index, problem): &(usize, Problem)| BatchError { index: *index, message: problem_message(problem) };
+    let errors = (!strict).then(|| result.errors.iter().map(batch_error).collect());
     Ok(with_state_headers(sent, json(StatusCode::OK, &BatchBody { data, errors })))
 }
 

@@ -1,4 +1,4 @@
-//! Threads of an inbox in Resend's words: which there are, and what was said.
+//! The Resend routes for the threads of an inbox and the emails in them.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -11,7 +11,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     conversation::threads::{ThreadEntry, ThreadView},
-    inbox::messages::{MessageView, RenderedBody as MessageWords},
+    inbox::messages::{MessageView, RenderedBody},
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
@@ -20,7 +20,7 @@ use super::{
     ResendRequestBody, ResendResult, ThreePathSegments, TwoPathSegments,
     attachments::file_id,
     inboxes::find_inbox,
-    json, list_response as listed, parse_id,
+    json, list_response, parse_id,
     receiving::{format_parties, format_party},
 };
 use crate::dialects::resend::errors::{missing_field, unsupported_field};
@@ -29,11 +29,11 @@ use crate::{
     dialects::pagination::{MAX_SHORT_LIST, PageRows},
 };
 
-/// Threads that are looked through for a page.
+/// Threads that are read per query.
 const THREADS_PER_READ: usize = 100;
-/// Where an email of a thread may lie. Nothing lies in the last two here.
+/// The folders of Resend. `spam` and `trash` are always empty in mailonce.
 const FOLDERS: [&str; 5] = ["inbox", "sent", "archive", "spam", "trash"];
-/// Labels that are asked for at a time.
+/// Maximum number of labels in one request.
 const MAX_LABELS: usize = 50;
 
 #[derive(Serialize)]
@@ -61,7 +61,7 @@ struct ThreadBody {
     folder: &'static str,
 }
 
-/// A thread by itself.
+/// A single thread.
 #[derive(Serialize)]
 struct ThreadSummaryBody {
     object: &'static str,
@@ -79,7 +79,7 @@ struct FileBody {
     size: Option<u64>,
 }
 
-/// Something that was said, by them or by us.
+/// An email of a thread, received or sent.
 #[derive(Serialize)]
 struct ThreadEmailBody {
     id: String,
@@ -102,7 +102,7 @@ fn missing_thread() -> Problem {
     Problem::new(Code::NotFound, "Thread not found")
 }
 
-/// What is done with is in the archive.
+/// Handled threads are in the archive, all others in the inbox.
 fn folder(thread: &Thread) -> &'static str {
     if thread.details.handled_at.is_some() { "archive" } else { "inbox" }
 }
@@ -112,18 +112,18 @@ fn labels(thread: &Thread) -> Vec<LabelBody> {
     thread.details.labels.iter().map(label).collect()
 }
 
-/// Whether everything in it was answered or put aside.
+/// Whether no received message of the thread is both unanswered and unread.
 fn is_read(view: &ThreadView) -> bool {
-    let open = |said: &ThreadEntry| match said {
+    let is_unread = |entry: &ThreadEntry| match entry {
         ThreadEntry::Message(message) => message.state == MessageState::Unanswered && !message.annotations.read,
         ThreadEntry::Email(_) => false,
     };
-    !view.entries.iter().any(open)
+    !view.entries.iter().any(is_unread)
 }
 
 fn thread_body(view: &ThreadView) -> ThreadBody {
     let thread = &view.thread;
-    let latest = view.entries.iter().rev().find_map(|said| match said {
+    let latest = view.entries.iter().rev().find_map(|entry| match entry {
         ThreadEntry::Message(message) => Some(message),
         ThreadEntry::Email(_) => None,
     });
@@ -145,21 +145,22 @@ fn thread_body(view: &ThreadView) -> ThreadBody {
     }
 }
 
-/// The thread of a path, if it is in the inbox of that path.
+/// Finds the thread of a path, if it is in the inbox of that path.
 async fn find_thread(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     (inbox, thread): (&str, &str),
 ) -> Result<ThreadView, DialectError<Resend>> {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let inbox = find_inbox(app, guest, inbox).await?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(app, auth, inbox).await?;
     let thread: ThreadId = parse_id(thread)?;
-    let in_words = |problem: Problem| if problem.code == Code::NotFound { missing_thread() } else { problem };
-    let view = app.engine.thread_view(&guest.caller, thread).await.map_err(in_words)?;
+    let with_dialect_message =
+        |problem: Problem| if problem.code == Code::NotFound { missing_thread() } else { problem };
+    let view = app.engine.thread_view(&auth.caller, thread).await.map_err(with_dialect_message)?;
     if view.thread.inbox == inbox.id { Ok(view) } else { Err(missing_thread().into()) }
 }
 
-/// Which threads are wanted, as it was asked for. Lists come with commas.
+/// The parameters of a thread list, not parsed yet. Lists are separated by commas.
 #[derive(Deserialize)]
 pub(super) struct ThreadsQuery {
     limit: Option<String>,
@@ -170,7 +171,7 @@ pub(super) struct ThreadsQuery {
     read: Option<String>,
 }
 
-/// Which threads are wanted.
+/// Which threads a list includes.
 struct ThreadFilter {
     folders: Vec<String>,
     labels: Vec<String>,
@@ -184,21 +185,21 @@ impl ThreadsQuery {
 
     fn parse_filter(&self) -> Result<ThreadFilter, Problem> {
         let split = |text: &Option<String>| -> Vec<String> {
-            let words = text.as_deref().unwrap_or_default().split(',').map(str::trim);
-            words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            let parts = text.as_deref().unwrap_or_default().split(',').map(str::trim);
+            parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
         let (mut folders, labels) = (split(&self.folders), split(&self.labels));
         if folders.iter().any(|folder| !FOLDERS.contains(&folder.as_str())) {
-            let text = format!("The `folders` must be of `{}`.", FOLDERS.join("`, `"));
+            let text = format!("The `folders` must be among `{}`.", FOLDERS.join("`, `"));
             return Err(Problem::for_field(Code::InvalidQuery, "folders", text));
         }
         if labels.len() > MAX_LABELS {
-            let text = format!("The `labels` must be at most {MAX_LABELS}.");
+            let text = format!("The `labels` must hold at most {MAX_LABELS} labels.");
             return Err(Problem::for_field(Code::InvalidQuery, "labels", text));
         }
         if folders.is_empty() {
-            let usual: &[&str] = if labels.is_empty() { &["inbox"] } else { &["inbox", "archive", "sent"] };
-            folders = usual.iter().map(ToString::to_string).collect();
+            let defaults: &[&str] = if labels.is_empty() { &["inbox"] } else { &["inbox", "archive", "sent"] };
+            folders = defaults.iter().map(ToString::to_string).collect();
         }
         let read = match self.read.as_deref() {
             None => None,
@@ -213,20 +214,20 @@ impl ThreadsQuery {
 }
 
 impl ThreadFilter {
-    /// Whether a thread is in one of the folders and has one of the labels. What we said is in `sent`.
+    /// Whether a thread is in one of the folders and has one of the labels. Threads with a sent email are in `sent`.
     fn matches(&self, thread: &Thread) -> bool {
-        let lies = |name: &String| name == folder(thread) || (name == "sent" && thread.details.emails > 0);
-        let labelled = |label: &String| thread.details.labels.contains(label);
-        self.folders.iter().any(lies) && (self.labels.is_empty() || self.labels.iter().any(labelled))
+        let in_folder = |name: &String| name == folder(thread) || (name == "sent" && thread.details.emails > 0);
+        let has_label = |label: &String| thread.details.labels.contains(label);
+        self.folders.iter().any(in_folder) && (self.labels.is_empty() || self.labels.iter().any(has_label))
     }
 }
 
-/// Every thread of an inbox, those with the latest news first.
-async fn all_threads(app: &App, guest: &ResendRequest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
+/// All threads of an inbox, the latest activity first.
+async fn all_threads(app: &App, auth: &ResendRequest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
     let (mut all, mut before) = (Vec::new(), None);
     while all.len() < MAX_SHORT_LIST {
         let query = ThreadQuery { inbox: Some(inbox), label: None, handled: None, before, limit: THREADS_PER_READ };
-        let page = app.engine.threads(&guest.caller, query).await?;
+        let page = app.engine.threads(&auth.caller, query).await?;
         all.extend(page.rows);
         before = page.next;
         if before.is_none() {
@@ -239,34 +240,34 @@ async fn all_threads(app: &App, guest: &ResendRequest, inbox: InboxId) -> Result
 /// `GET /inboxes/{inbox}/threads`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     DialectQuery(query, ..): DialectQuery<ThreadsQuery, Resend>,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let inbox = find_inbox(&app, &guest, &name).await?;
-    let (wish, wanted) = (query.page().parse()?, query.parse_filter()?);
-    let mut all = all_threads(&app, &guest, inbox.id).await?;
-    let unheard = |label: &&String| !all.iter().any(|thread| thread.details.labels.contains(label));
-    if wanted.labels.iter().any(|label| unheard(&label)) {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &auth, &name).await?;
+    let (page, filter) = (query.page().parse()?, query.parse_filter()?);
+    let mut all = all_threads(&app, &auth, inbox.id).await?;
+    let is_unknown = |label: &&String| !all.iter().any(|thread| thread.details.labels.contains(label));
+    if filter.labels.iter().any(|label| is_unknown(&label)) {
         return Err(Problem::new(Code::NotFound, "Label not found").into());
     }
-    all.retain(|thread| wanted.matches(thread));
-    if let Some(read) = wanted.read {
+    all.retain(|thread| filter.matches(thread));
+    if let Some(read) = filter.read {
         let mut kept = Vec::new();
         for thread in all {
-            if is_read(&app.engine.thread_view(&guest.caller, thread.id).await?) == read {
+            if is_read(&app.engine.thread_view(&auth.caller, thread.id).await?) == read {
                 kept.push(thread);
             }
         }
         all = kept;
     }
-    let PageRows { rows, has_more: more } = wish.slice_in_order(all, |thread| thread.id.0);
+    let PageRows { rows, has_more: more } = page.slice_in_order(all, |thread| thread.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for thread in rows {
-        bodies.push(thread_body(&app.engine.thread_view(&guest.caller, thread.id).await?));
+        bodies.push(thread_body(&app.engine.thread_view(&auth.caller, thread.id).await?));
     }
-    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
+    Ok(list_response(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
 fn summary(view: &ThreadView) -> ThreadSummaryBody {
@@ -283,10 +284,10 @@ fn summary(view: &ThreadView) -> ThreadSummaryBody {
 /// `GET /inboxes/{inbox}/threads/{thread}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((inbox, thread), ..): TwoPathSegments,
 ) -> ResendResult {
-    let view = find_thread(&app, &guest, (&inbox, &thread)).await?;
+    let view = find_thread(&app, &auth, (&inbox, &thread)).await?;
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
@@ -298,20 +299,20 @@ struct ThreadPatchBody {
     folder: Option<String>,
 }
 
-/// `PATCH /inboxes/{inbox}/threads/{thread}`. The archive is where threads are with which nothing is left to do.
+/// `PATCH /inboxes/{inbox}/threads/{thread}`. Moving a thread to the archive marks it as handled.
 pub(super) async fn change(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((inbox, thread), ..): TwoPathSegments,
     body: ResendRequestBody,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Reply)?;
-    let mut view = find_thread(&app, &guest, (&inbox, &thread)).await?;
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
+    let mut view = find_thread(&app, &auth, (&inbox, &thread)).await?;
     let ThreadPatchBody { read, folder } = body.parse()?;
     if read.is_some() {
         return Err(unsupported_field(
             "read",
-            "Threads are read here when they are answered or archived; move them by `folder`.",
+            "`read` cannot be set: a thread is read once it is answered or archived. Use `folder` to move it.",
         )
         .into());
     }
@@ -319,32 +320,32 @@ pub(super) async fn change(
         Some("archive") => true,
         Some("inbox") => false,
         Some(_) => {
-            return Err(unsupported_field("folder", "Threads can be moved to `inbox` and `archive` here.").into());
+            return Err(unsupported_field("folder", "The `folder` must be `inbox` or `archive`.").into());
         }
         None => return Err(missing_field("folder").into()),
     };
     let edit = ThreadEdit { labels: None, handled: Some(handled) };
-    view.thread = app.engine.change_thread(&guest.caller, view.thread.id, edit).await?.thread;
+    view.thread = app.engine.change_thread(&auth.caller, view.thread.id, edit).await?.thread;
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
-/// What they said.
-async fn inbound_body(app: &App, guest: &ResendRequest, message: &Message) -> Result<ThreadEmailBody, Problem> {
-    let secrets = guest.caller.key.has_scope(ApiKeyScope::Secrets);
-    let shown = app
+/// A received message.
+async fn inbound_body(app: &App, auth: &ResendRequest, message: &Message) -> Result<ThreadEmailBody, Problem> {
+    let may_read_secrets = auth.caller.key.has_scope(ApiKeyScope::Secrets);
+    let rendered = app
         .engine
-        .render_message(&guest.caller, message.id, if secrets { MessageView::Full } else { MessageView::Plain })
+        .render_message(&auth.caller, message.id, if may_read_secrets { MessageView::Full } else { MessageView::Plain })
         .await?;
-    let (html, text) = match shown.body {
-        MessageWords::Full { text, html, .. } => (html, text),
-        MessageWords::Plain { text } => (None, Some(text)),
-        MessageWords::Min { .. } | MessageWords::Gone => (None, None),
+    let (html, text) = match rendered.body {
+        RenderedBody::Full { text, html, .. } => (html, text),
+        RenderedBody::Plain { text } => (None, Some(text)),
+        RenderedBody::Min { .. } | RenderedBody::Gone => (None, None),
     };
     let head = &message.head;
-    let file = |(number, handle): (usize, &mailonce_core::inbox::message::AttachmentInfo)| FileBody {
+    let file = |(number, info): (usize, &mailonce_core::inbox::message::AttachmentInfo)| FileBody {
         id: file_id(message.id.0, number).to_string(),
-        filename: handle.filename.clone(),
-        size: Some(handle.size),
+        filename: info.filename.clone(),
+        size: Some(info.size),
     };
     Ok(ThreadEmailBody {
         id: message.id.to_string(),
@@ -364,9 +365,9 @@ async fn inbound_body(app: &App, guest: &ResendRequest, message: &Message) -> Re
     })
 }
 
-/// What we said.
-async fn outbound_body(app: &App, guest: &ResendRequest, email: &Email) -> Result<ThreadEmailBody, Problem> {
-    let content: Option<EmailContent> = app.engine.email_view(&guest.caller, email.id).await?.content;
+/// A sent email.
+async fn outbound_body(app: &App, auth: &ResendRequest, email: &Email) -> Result<ThreadEmailBody, Problem> {
+    let content: Option<EmailContent> = app.engine.email_view(&auth.caller, email.id).await?.content;
     let files = content.as_ref().map(|content| content.attachments.as_slice()).unwrap_or_default();
     let file = |(number, file): (usize, &mailonce_core::outbound::content::Attachment)| FileBody {
         id: file_id(email.id.0, number).to_string(),
@@ -391,55 +392,55 @@ async fn outbound_body(app: &App, guest: &ResendRequest, email: &Email) -> Resul
     })
 }
 
-async fn entry_body(app: &App, guest: &ResendRequest, said: &ThreadEntry) -> Result<ThreadEmailBody, Problem> {
-    match said {
-        ThreadEntry::Message(message) => inbound_body(app, guest, message).await,
-        ThreadEntry::Email(email) => outbound_body(app, guest, email).await,
+async fn entry_body(app: &App, auth: &ResendRequest, entry: &ThreadEntry) -> Result<ThreadEmailBody, Problem> {
+    match entry {
+        ThreadEntry::Message(message) => inbound_body(app, auth, message).await,
+        ThreadEntry::Email(email) => outbound_body(app, auth, email).await,
     }
 }
 
-fn entry_id(said: &ThreadEntry) -> uuid::Uuid {
-    match said {
+fn entry_id(entry: &ThreadEntry) -> uuid::Uuid {
+    match entry {
         ThreadEntry::Message(message) => message.id.0,
         ThreadEntry::Email(email) => email.id.0,
     }
 }
 
-/// `GET /inboxes/{inbox}/threads/{thread}/emails`, the latest first.
+/// `GET /inboxes/{inbox}/threads/{thread}/emails`, newest first.
 pub(super) async fn list_entries(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((inbox, thread), ..): TwoPathSegments,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let mut said = find_thread(&app, &guest, (&inbox, &thread)).await?.entries;
-    said.reverse();
-    let PageRows { rows, has_more: more } = query.parse()?.slice_in_order(said, entry_id);
+    let mut entries = find_thread(&app, &auth, (&inbox, &thread)).await?.entries;
+    entries.reverse();
+    let PageRows { rows, has_more: more } = query.parse()?.slice_in_order(entries, entry_id);
     let mut bodies = Vec::with_capacity(rows.len());
-    for said in &rows {
-        bodies.push(entry_body(&app, &guest, said).await?);
+    for entry in &rows {
+        bodies.push(entry_body(&app, &auth, entry).await?);
     }
-    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
+    Ok(list_response(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
-/// One thing that was said in the thread of a path.
+/// Finds one email in the thread of a path.
 pub(super) async fn find_entry(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     (inbox, thread, email): (&str, &str, &str),
 ) -> Result<ThreadEntry, DialectError<Resend>> {
     let wanted: uuid::Uuid = parse_id(email)?;
-    let said = find_thread(app, guest, (inbox, thread)).await?.entries;
-    let found = said.into_iter().find(|said| entry_id(said) == wanted);
+    let entries = find_thread(app, auth, (inbox, thread)).await?.entries;
+    let found = entries.into_iter().find(|entry| entry_id(entry) == wanted);
     found.ok_or_else(|| Problem::new(Code::NotFound, "Email not found").into())
 }
 
 /// `GET /inboxes/{inbox}/threads/{thread}/emails/{email}`.
 pub(super) async fn read_entry(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((inbox, thread, email), ..): ThreePathSegments,
 ) -> ResendResult {
-    let said = find_entry(&app, &guest, (&inbox, &thread, &email)).await?;
-    Ok(json(StatusCode::OK, &entry_body(&app, &guest, &said).await?))
+    let entry = find_entry(&app, &auth, (&inbox, &thread, &email)).await?;
+    Ok(json(StatusCode::OK, &entry_body(&app, &auth, &entry).await?))
 }

@@ -1,4 +1,4 @@
-//! Webhooks in Resend's words: endpoints that are told as Resend tells, and what they were told.
+//! The Resend routes for webhooks: endpoints that receive events in Resend's format, and their delivery log.
 
 use axum::{
     extract::State,
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
-    ResendResult, TwoPathSegments, deleted_response, json, list_response as listed, object_response, parse_id,
+    ResendResult, TwoPathSegments, deleted_response, json, list_response, object_response, parse_id,
 };
 use crate::dialects::resend::{
     errors::{missing_field, unsupported_field},
@@ -51,14 +51,14 @@ struct WebhookBody {
 
 impl From<&Endpoint> for WebhookBody {
     fn from(endpoint: &Endpoint) -> Self {
-        let about = &endpoint.config;
+        let config = &endpoint.config;
         Self {
             object: None,
             id: endpoint.id.to_string(),
             created_at: endpoint.created_at.to_string(),
             status: if endpoint.state == EndpointState::Enabled { "enabled" } else { "disabled" },
-            endpoint: about.url.clone(),
-            events: about.tongue.as_ref().map(|tongue| tongue.types.clone()).unwrap_or_default(),
+            endpoint: config.url.clone(),
+            events: config.tongue.as_ref().map(|dialect| dialect.types.clone()).unwrap_or_default(),
             signing_secret: None,
         }
     }
@@ -69,28 +69,29 @@ fn missing_webhook() -> Problem {
 }
 
 fn uses_resend_format(endpoint: &Endpoint) -> bool {
-    endpoint.config.tongue.as_ref().is_some_and(|tongue| tongue.dialect == NAME)
+    endpoint.config.tongue.as_ref().is_some_and(|dialect| dialect.dialect == NAME)
 }
 
-/// The webhook of a path. Endpoints that are told in other words are not seen from here.
-async fn find_webhook(app: &App, guest: &ResendRequest, name: &str) -> Result<Endpoint, DialectError<Resend>> {
-    guest.caller.require_scope(ApiKeyScope::Admin)?;
+/// Finds the webhook of a path. Endpoints with another event format are not visible in this dialect.
+async fn find_webhook(app: &App, auth: &ResendRequest, name: &str) -> Result<Endpoint, DialectError<Resend>> {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let endpoint: EndpointId = parse_id(name)?;
-    let in_words = |problem: Problem| if problem.code == Code::NotFound { missing_webhook() } else { problem };
-    let endpoint = app.engine.endpoint(&guest.caller, endpoint).await.map_err(in_words)?;
+    let with_dialect_message =
+        |problem: Problem| if problem.code == Code::NotFound { missing_webhook() } else { problem };
+    let endpoint = app.engine.endpoint(&auth.caller, endpoint).await.map_err(with_dialect_message)?;
     if uses_resend_format(&endpoint) { Ok(endpoint) } else { Err(missing_webhook().into()) }
 }
 
-/// What an endpoint wants, in the dialect's words and in ours.
+/// The event types that an endpoint subscribes to: as Resend types and as native types.
 fn parse_events(types: Vec<String>) -> Result<(Dialect, Vec<String>), Problem> {
     if let Some(unknown) = types.iter().find(|name| !event_format::is_type(name)) {
         return Err(unsupported_field("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
     }
-    let own = event_format::native_types(&types);
-    if own.is_empty() {
+    let native_types = event_format::native_types(&types);
+    if native_types.is_empty() {
         return Err(unsupported_field("events", "None of these events ever happens here."));
     }
-    Ok((Dialect { dialect: NAME.to_owned(), types, ..Dialect::default() }, own))
+    Ok((Dialect { dialect: NAME.to_owned(), types, ..Dialect::default() }, native_types))
 }
 
 #[derive(Deserialize)]
@@ -108,26 +109,30 @@ struct SecretBody {
     signing_secret: String,
 }
 
-/// The dialect calls the address of a webhook `endpoint`.
+/// Resend calls the URL of a webhook `endpoint`.
 fn rename_url_field(problem: Problem) -> Problem {
     rename_field(problem, ("url", "endpoint"))
 }
 
 /// `POST /webhooks`.
-pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Admin)?;
-    let asked = guest.keyed_call("webhooks", "", &body.canonical()?);
+pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let keyed_call = auth.keyed_call("webhooks", "", &body.canonical()?);
     let NewWebhookBody { endpoint, events } = body.parse()?;
     let url = Some(endpoint.ok_or_else(|| missing_field("endpoint"))?);
-    let (tongue, events) = parse_events(events.ok_or_else(|| missing_field("events"))?)?;
-    let never = event_format::unsupported_types(&tongue.types);
-    let wish = NewEndpoint { url, events: Some(events), dialect: Some(tongue), ..NewEndpoint::default() };
-    let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await.map_err(rename_url_field)?;
-    let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
-    Ok(with_unsupported_types(&never, json(StatusCode::CREATED, &body)))
+    let (dialect, events) = parse_events(events.ok_or_else(|| missing_field("events"))?)?;
+    let unsupported = event_format::unsupported_types(&dialect.types);
+    let new_endpoint = NewEndpoint { url, events: Some(events), dialect: Some(dialect), ..NewEndpoint::default() };
+    let created = app
+        .engine
+        .create_endpoint(&auth.caller, new_endpoint, (None, None), keyed_call)
+        .await
+        .map_err(rename_url_field)?;
+    let body = SecretBody { object: "webhook", id: created.endpoint.id.to_string(), signing_secret: created.secret };
+    Ok(with_unsupported_types(&unsupported, json(StatusCode::CREATED, &body)))
 }
 
-/// An answer that names the types which were asked for and never happen here, in a header that SDKs pass over.
+/// Lists the requested event types that mailonce never sends in a response header, which the SDKs ignore.
 fn with_unsupported_types(types: &[&str], mut response: Response) -> Response {
     if let (false, Ok(value)) = (types.is_empty(), HeaderValue::from_str(&types.join(", "))) {
         response.headers_mut().insert(HeaderName::from_static("mailonce-never-happens"), value);
@@ -138,24 +143,24 @@ fn with_unsupported_types(types: &[&str], mut response: Response) -> Response {
 /// `GET /webhooks`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    guest.caller.require_scope(ApiKeyScope::Admin)?;
-    let wish = query.parse()?;
-    let mut all = app.engine.endpoints(&guest.caller, None, limits::ENDPOINTS).await?.0;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let page = query.parse()?;
+    let mut all = app.engine.endpoints(&auth.caller, None, limits::ENDPOINTS).await?.0;
     all.retain(uses_resend_format);
-    Ok(listed(wish.slice_newest_first(all, |endpoint| endpoint.id.0), |endpoint| WebhookBody::from(&endpoint)))
+    Ok(list_response(page.slice_newest_first(all, |endpoint| endpoint.id.0), |endpoint| WebhookBody::from(&endpoint)))
 }
 
 /// `GET /webhooks/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let endpoint = find_webhook(&app, &guest, &name).await?;
-    let signing_secret = app.engine.endpoint_secret(&guest.caller, endpoint.id).await?;
+    let endpoint = find_webhook(&app, &auth, &name).await?;
+    let signing_secret = app.engine.endpoint_secret(&auth.caller, endpoint.id).await?;
     let body = WebhookBody { object: Some("webhook"), signing_secret, ..WebhookBody::from(&endpoint) };
     Ok(json(StatusCode::OK, &body))
 }
@@ -173,11 +178,11 @@ struct WebhookPatchBody {
 /// `PATCH /webhooks/{id}`.
 pub(super) async fn change(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     body: ResendRequestBody,
 ) -> ResendResult {
-    let endpoint = find_webhook(&app, &guest, &name).await?;
+    let endpoint = find_webhook(&app, &auth, &name).await?;
     let WebhookPatchBody { endpoint: url, events, status } = body.parse()?;
     let state = match status.as_deref() {
         None => None,
@@ -185,44 +190,45 @@ pub(super) async fn change(
         Some("disabled") => Some(EndpointState::Disabled),
         Some(_) => return Err(unsupported_field("status", "The `status` must be `enabled` or `disabled`.").into()),
     };
-    let (tongue, events) = events.map(parse_events).transpose()?.unzip();
-    let never =
-        tongue.as_ref().map(|tongue: &Dialect| event_format::unsupported_types(&tongue.types)).unwrap_or_default();
+    let (dialect, events) = events.map(parse_events).transpose()?.unzip();
+    let unsupported =
+        dialect.as_ref().map(|dialect: &Dialect| event_format::unsupported_types(&dialect.types)).unwrap_or_default();
     if url.is_some() || events.is_some() {
-        let wish = NewEndpoint { url, events, dialect: tongue, ..NewEndpoint::default() };
-        app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await.map_err(rename_url_field)?;
+        let patch = NewEndpoint { url, events, dialect, ..NewEndpoint::default() };
+        app.engine.change_endpoint(&auth.caller, endpoint.id, patch, None).await.map_err(rename_url_field)?;
     }
     if let Some(state) = state.filter(|state| *state != endpoint.state) {
-        app.engine.set_endpoint_state(&guest.caller, endpoint.id, state, None).await?;
+        app.engine.set_endpoint_state(&auth.caller, endpoint.id, state, None).await?;
     }
-    Ok(with_unsupported_types(&never, object_response("webhook", endpoint.id)))
+    Ok(with_unsupported_types(&unsupported, object_response("webhook", endpoint.id)))
 }
 
 /// `DELETE /webhooks/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let endpoint = find_webhook(&app, &guest, &name).await?;
-    let removed = app.engine.remove_endpoint(&guest.caller, endpoint.id).await?;
+    let endpoint = find_webhook(&app, &auth, &name).await?;
+    let removed = app.engine.remove_endpoint(&auth.caller, endpoint.id).await?;
     Ok(deleted_response("webhook", removed.id))
 }
 
-/// `POST /webhooks/{id}/signing-secret/rotate`. The secret before still signs for a day.
+/// `POST /webhooks/{id}/signing-secret/rotate`. The previous secret keeps signing for a day.
 pub(super) async fn rotate(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
-    let endpoint = find_webhook(&app, &guest, &name).await?;
-    let asked = guest.keyed_call("webhooks/rotate", &name, b"");
-    let shown = app.engine.rotate_endpoint(&guest.caller, endpoint.id, (None, ROTATION_OVERLAP_MS), asked).await?;
-    let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
+    let endpoint = find_webhook(&app, &auth, &name).await?;
+    let keyed_call = auth.keyed_call("webhooks/rotate", &name, b"");
+    let rotated =
+        app.engine.rotate_endpoint(&auth.caller, endpoint.id, (None, ROTATION_OVERLAP_MS), keyed_call).await?;
+    let body = SecretBody { object: "webhook", id: rotated.endpoint.id.to_string(), signing_secret: rotated.secret };
     Ok(json(StatusCode::OK, &body))
 }
 
-/// How it stands with telling of an event.
+/// The delivery status of an event.
 fn status(notice: &Notice) -> &'static str {
     match notice.state {
         NoticeState::Pending if notice.holder.is_some() => "attempting",
@@ -232,7 +238,7 @@ fn status(notice: &Notice) -> &'static str {
     }
 }
 
-/// One event that the webhook was owed.
+/// One event for the webhook.
 #[derive(Serialize)]
 struct EventBody {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,20 +258,20 @@ struct EventDetailBody {
     payload: Option<Box<RawValue>>,
 }
 
-/// An event and its payload. `None` for one that the dialect has no word for: the webhook is never told of it.
+/// An event and its payload; `None` if Resend has no type for the event, which is then never sent.
 async fn event_body(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     notice: &Notice,
 ) -> Result<Option<(EventBody, Box<RawValue>)>, Problem> {
-    let Some(text) = app.engine.notice_body(&guest.caller, notice).await? else { return Ok(None) };
-    let broken = |error: serde_json::Error| Problem::new(Code::Internal, error.to_string());
-    let payload = RawValue::from_string(text).map_err(broken)?;
-    let kind = serde_json::from_str::<Value>(payload.get()).map_err(broken)?;
+    let Some(text) = app.engine.notice_body(&auth.caller, notice).await? else { return Ok(None) };
+    let invalid_payload = |error: serde_json::Error| Problem::new(Code::Internal, error.to_string());
+    let payload = RawValue::from_string(text).map_err(invalid_payload)?;
+    let parsed = serde_json::from_str::<Value>(payload.get()).map_err(invalid_payload)?;
     let body = EventBody {
         object: None,
         id: notice.id.to_string(),
-        kind: kind["type"].as_str().unwrap_or_default().to_owned(),
+        kind: parsed["type"].as_str().unwrap_or_default().to_owned(),
         created_at: notice.created_at.to_string(),
         status: status(notice),
         whole: None,
@@ -273,56 +279,56 @@ async fn event_body(
     Ok(Some((body, payload)))
 }
 
-/// `GET /webhooks/{id}/events`, those of the latest events first.
+/// `GET /webhooks/{id}/events`, newest first.
 pub(super) async fn events(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath(name, ..): OnePathParam,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let endpoint = find_webhook(&app, &guest, &name).await?;
-    let wish = query.parse()?;
+    let endpoint = find_webhook(&app, &auth, &name).await?;
+    let page = query.parse()?;
     let (mut all, mut before) = (Vec::new(), None);
     while all.len() < MAX_SHORT_LIST {
         let query = NoticeQuery { state: None, kind: None, subject_id: None, before, limit: limits::PAGE_ROWS };
-        let (rows, next) = app.engine.notices(&guest.caller, endpoint.id, query).await?;
-        // What the dialect has no word for was never told.
+        let (rows, next) = app.engine.notices(&auth.caller, endpoint.id, query).await?;
+        // Events without a Resend type were dropped and never sent.
         all.extend(rows.into_iter().filter(|notice| notice.state != NoticeState::Dropped));
         before = next;
         if before.is_none() {
             break;
         }
     }
-    let PageRows { rows, has_more: more } = wish.slice_in_order(all, |notice| notice.id.0);
+    let PageRows { rows, has_more: more } = page.slice_in_order(all, |notice| notice.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for notice in &rows {
-        bodies.extend(event_body(&app, &guest, notice).await?.map(|(body, _)| body));
+        bodies.extend(event_body(&app, &auth, notice).await?.map(|(body, _)| body));
     }
-    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
+    Ok(list_response(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
-/// One event of a webhook of the caller's.
+/// Finds one event of a webhook.
 async fn find_event(
     app: &App,
-    guest: &ResendRequest,
+    auth: &ResendRequest,
     (webhook, event): (&str, &str),
 ) -> Result<Notice, DialectError<Resend>> {
-    let endpoint = find_webhook(app, guest, webhook).await?;
+    let endpoint = find_webhook(app, auth, webhook).await?;
     let event: NoticeId = parse_id(event)?;
     let missing = || Problem::new(Code::NotFound, "Webhook event not found");
-    let in_words = |problem: Problem| if problem.code == Code::NotFound { missing() } else { problem };
-    let notice = app.engine.notice(&guest.caller, event).await.map_err(in_words)?;
+    let with_dialect_message = |problem: Problem| if problem.code == Code::NotFound { missing() } else { problem };
+    let notice = app.engine.notice(&auth.caller, event).await.map_err(with_dialect_message)?;
     if notice.endpoint == endpoint.id { Ok(notice) } else { Err(missing().into()) }
 }
 
 /// `GET /webhooks/{id}/events/{event}`.
 pub(super) async fn event(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((webhook, event), ..): TwoPathSegments,
 ) -> ResendResult {
-    let notice = find_event(&app, &guest, (&webhook, &event)).await?;
-    let found = event_body(&app, &guest, &notice).await?;
+    let notice = find_event(&app, &auth, (&webhook, &event)).await?;
+    let found = event_body(&app, &auth, &notice).await?;
     let (body, payload) = found.ok_or_else(|| Problem::new(Code::NotFound, "Webhook event not found"))?;
     let next_attempt_at = notice.due_at.map(|at| at.to_string());
     let whole = Some(EventDetailBody { next_attempt_at, payload: Some(payload) });
@@ -332,12 +338,12 @@ pub(super) async fn event(
 /// `POST /webhooks/{id}/events/{event}/replay`.
 pub(super) async fn replay(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((webhook, event), ..): TwoPathSegments,
 ) -> ResendResult {
-    let notice = find_event(&app, &guest, (&webhook, &event)).await?;
-    let asked = guest.keyed_call("webhooks/replay", &event, b"");
-    let replayed = app.engine.replay_notice(&guest.caller, notice.id, asked).await?;
+    let notice = find_event(&app, &auth, (&webhook, &event)).await?;
+    let keyed_call = auth.keyed_call("webhooks/replay", &event, b"");
+    let replayed = app.engine.replay_notice(&auth.caller, notice.id, keyed_call).await?;
     Ok(object_response("webhook_event", replayed.id))
 }
 
@@ -349,28 +355,28 @@ struct AttemptBody {
     sent_at: String,
 }
 
-/// `GET /webhooks/{id}/events/{event}/attempts`, the latest first. Without an answer the status is 0.
+/// `GET /webhooks/{id}/events/{event}/attempts`, newest first. The status is 0 if the endpoint did not respond.
 pub(super) async fn attempts(
     State(app): State<App>,
-    guest: ResendRequest,
+    auth: ResendRequest,
     DialectPath((webhook, event), ..): TwoPathSegments,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let notice = find_event(&app, &guest, (&webhook, &event)).await?;
-    let name = |number: u32| super::attachments::file_id(notice.id.0, number as usize);
+    let notice = find_event(&app, &auth, (&webhook, &event)).await?;
+    let attempt_id = |number: u32| super::attachments::file_id(notice.id.0, number as usize);
     let rows: Vec<(Uuid, AttemptBody)> = notice
         .attempt_log
         .iter()
         .rev()
         .map(|attempt| {
             let body = AttemptBody {
-                id: name(attempt.number).to_string(),
+                id: attempt_id(attempt.number).to_string(),
                 http_status_code: attempt.status.unwrap_or_default(),
-                response: attempt.answer.clone(),
+                response: attempt.response.clone(),
                 sent_at: attempt.at.to_string(),
             };
-            (name(attempt.number), body)
+            (attempt_id(attempt.number), body)
         })
         .collect();
-    Ok(listed(query.parse()?.slice_in_order(rows, |row| row.0), |row| row.1))
+    Ok(list_response(query.parse()?.slice_in_order(rows, |row| row.0), |row| row.1))
 }

@@ -1,4 +1,4 @@
-//! Sending domains in useSend's words. Its ids are numbers; ours follow from them.
+//! The useSend routes for sending domains. useSend ids are numbers, so they are derived from our ids.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::problem::{Code, Problem};
@@ -39,7 +39,7 @@ impl From<&DnsEntry> for DomainRecordBody {
     }
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "the dialect has them")]
+#[expect(clippy::struct_excessive_bools, reason = "useSend's response has these fields")]
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DomainBody {
@@ -65,13 +65,13 @@ struct DomainBody {
 }
 
 impl DomainBody {
-    fn of(guest: &UsesendRequest, domain: &Domain) -> Self {
-        let key = domain.records.iter().find(|entry| entry.purpose == "dkim");
-        let public = key.and_then(|entry| entry.value.split("p=").nth(1)).unwrap_or_default();
+    fn of(auth: &UsesendRequest, domain: &Domain) -> Self {
+        let dkim_record = domain.records.iter().find(|entry| entry.purpose == "dkim");
+        let public_key = dkim_record.and_then(|entry| entry.value.split("p=").nth(1)).unwrap_or_default();
         Self {
             id: numeric_id(domain.id.0),
             name: domain.name.clone(),
-            team_id: numeric_id(guest.caller.team.id.0),
+            team_id: numeric_id(auth.caller.team.id.0),
             status: match (domain.verified_at, domain.checked_at) {
                 (Some(_), _) => "SUCCESS",
                 (None, Some(_)) => "FAILED",
@@ -80,8 +80,8 @@ impl DomainBody {
             region: "local",
             click_tracking: false,
             open_tracking: false,
-            public_key: public.to_owned(),
-            dkim_status: key.map(|entry| DomainRecordBody::from(entry).status),
+            public_key: public_key.to_owned(),
+            dkim_status: dkim_record.map(|entry| DomainRecordBody::from(entry).status),
             spf_details: None,
             created_at: domain.created_at.to_string(),
             updated_at: domain.checked_at.unwrap_or(domain.created_at).to_string(),
@@ -96,18 +96,18 @@ impl DomainBody {
     }
 }
 
-/// The domain that a number stands for.
-async fn find_by_number(app: &App, guest: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
+/// Finds the domain with a numeric id.
+async fn find_by_number(app: &App, auth: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, "Domain not found");
     let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
-    let all = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     all.into_iter().find(|domain| numeric_id(domain.id.0) == wanted).ok_or_else(missing)
 }
 
 /// `GET /domains`.
-pub(super) async fn list(State(app): State<App>, guest: UsesendRequest) -> UsesendResult {
-    let all = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
-    let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&guest, domain)).collect();
+pub(super) async fn list(State(app): State<App>, auth: UsesendRequest) -> UsesendResult {
+    let all = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&auth, domain)).collect();
     Ok(json(StatusCode::OK, &bodies))
 }
 
@@ -117,23 +117,23 @@ struct NewDomainBody {
     name: Option<String>,
 }
 
-/// `POST /domains`. There is only the region that mailonce runs in.
-pub(super) async fn create(State(app): State<App>, guest: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+/// `POST /domains`. The region is ignored: mailonce has only one.
+pub(super) async fn create(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
     let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| invalid_field("name", "name is required"))?;
     let name = parse_domain_name(&name)?;
-    let asked = guest.keyed_call("domains", "", name.as_bytes());
-    let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
-    Ok(json(StatusCode::OK, &DomainBody::of(&guest, &made.value)))
+    let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
+    let created = app.engine.create_domain(&auth.caller, &name, keyed_call).await?;
+    Ok(json(StatusCode::OK, &DomainBody::of(&auth, &created.value)))
 }
 
 /// `GET /domains/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
-    let domain = find_by_number(&app, &guest, &name).await?;
-    Ok(json(StatusCode::OK, &DomainBody::of(&guest, &domain)))
+    let domain = find_by_number(&app, &auth, &name).await?;
+    Ok(json(StatusCode::OK, &DomainBody::of(&auth, &domain)))
 }
 
 #[derive(Serialize)]
@@ -141,14 +141,14 @@ struct VerificationStartedBody {
     message: &'static str,
 }
 
-/// `PUT /domains/{id}/verify`. The check is done when this answers; its outcome is in the domain.
+/// `PUT /domains/{id}/verify`. The DNS check is finished when this returns; its result is stored with the domain.
 pub(super) async fn verify(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
-    let domain = find_by_number(&app, &guest, &name).await?;
-    app.engine.verify_domain(&guest.caller, domain.id, None).await?;
+    let domain = find_by_number(&app, &auth, &name).await?;
+    app.engine.verify_domain(&auth.caller, domain.id, None).await?;
     Ok(json(StatusCode::OK, &VerificationStartedBody { message: "Domain verification started" }))
 }
 
@@ -162,11 +162,11 @@ struct DomainDeletedBody {
 /// `DELETE /domains/{id}`.
 pub(super) async fn remove(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
-    let domain = find_by_number(&app, &guest, &name).await?;
-    app.engine.remove_domain(&guest.caller, domain.id).await?;
+    let domain = find_by_number(&app, &auth, &name).await?;
+    app.engine.remove_domain(&auth.caller, domain.id).await?;
     Ok(json(
         StatusCode::OK,
         &DomainDeletedBody { id: numeric_id(domain.id.0), success: true, message: "Domain deleted successfully" },

@@ -1,4 +1,4 @@
-//! Emails that were sent, in useSend's words: read, list, move, take back.
+//! The useSend routes for sent emails: read, list, reschedule and cancel.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::{api::App, dialects::usesend::errors::invalid_field};
 
-/// Rows of a page at the most, and when nobody says.
+/// Maximum and default number of rows per page.
 const PAGE_ROWS: usize = 50;
-/// Emails that are passed over to come to a page.
+/// Maximum number of emails that may be skipped to reach a page.
 const MAX_OFFSET: usize = 10_000;
 
-/// The nearest word for a state. What is held waits, what is unknown is late: neither is told as a success.
+/// The nearest useSend status. Held counts as queued and unknown as delayed, so that neither looks like a success.
 fn status(state: EmailState) -> &'static str {
     match state {
         EmailState::Scheduled => "SCHEDULED",
@@ -43,7 +43,7 @@ fn status(state: EmailState) -> &'static str {
     }
 }
 
-/// The dialect's word for how an attempt ended.
+/// The useSend status for the outcome of an attempt.
 fn attempt_status(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Accepted => "SENT",
@@ -52,9 +52,9 @@ fn attempt_status(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The dialect's word for what a fact says, where it is more than the answer to an attempt.
-fn evidence_status(says: EvidenceFinding) -> Option<&'static str> {
-    match says {
+/// The useSend status for evidence that says more than the reply to an attempt.
+fn evidence_status(finding: EvidenceFinding) -> Option<&'static str> {
+    match finding {
         EvidenceFinding::Delivered => Some("DELIVERED"),
         EvidenceFinding::Delayed => Some("DELIVERY_DELAYED"),
         EvidenceFinding::Bounced => Some("BOUNCED"),
@@ -63,52 +63,55 @@ fn evidence_status(says: EvidenceFinding) -> Option<&'static str> {
     }
 }
 
-/// When something happened, and the dialect's word for it.
+/// When a status began, and the useSend status.
 type StatusChange = (Time, &'static str);
 
-/// What happened to an email, in order and in the dialect's words.
+/// The history of an email as useSend events, oldest first.
 fn email_events(view: &EmailView) -> Vec<EmailEventBody> {
     let email = &view.detail.email;
     let was_scheduled = view.content.as_ref().is_some_and(|content| content.scheduled_at.is_some());
-    let mut facts = vec![(email.head.created_at, if was_scheduled { "SCHEDULED" } else { "QUEUED" })];
+    let mut changes = vec![(email.head.created_at, if was_scheduled { "SCHEDULED" } else { "QUEUED" })];
     for attempt in &view.detail.attempts {
-        facts.extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), attempt_status(outcome))));
+        changes
+            .extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), attempt_status(outcome))));
     }
-    for fact in &view.detail.evidence {
-        facts.extend(evidence_status(fact.says).map(|word| (fact.at, word)));
+    for evidence in &view.detail.evidence {
+        changes.extend(evidence_status(evidence.says).map(|status| (evidence.at, status)));
     }
-    let told = |(at, status): StatusChange| EmailEventBody {
+    let event = |(at, status): StatusChange| EmailEventBody {
         email_id: email.id.to_string(),
         status,
         created_at: at.to_string(),
         data: None,
     };
-    order_status_changes(facts, email.state(), email.settled_at).into_iter().map(told).collect()
+    order_status_changes(changes, email.state(), email.settled_at).into_iter().map(event).collect()
 }
 
-/// What is told of all copies together, sorted. A copy that went well never has the last word about an email that did not
-/// or not yet, and is not told at all while others are held or in doubt: either would read as a success of all.
+/// Sorts the status changes of all handoffs. A handoff that succeeded must not make the whole email look successful:
+/// its status is never last while the email has another state, and is hidden while the email is held or unknown.
 fn order_status_changes(
-    mut facts: Vec<StatusChange>,
+    mut changes: Vec<StatusChange>,
     state: EmailState,
     settled_at: Option<Time>,
 ) -> Vec<StatusChange> {
-    let went_well = |word: &str| matches!(word, "SENT" | "DELIVERED");
+    let is_success = |status_text: &str| matches!(status_text, "SENT" | "DELIVERED");
     if matches!(state, EmailState::Unknown | EmailState::Held) {
-        facts.retain(|(_, word)| !went_well(word));
+        changes.retain(|(_, status_text)| !is_success(status_text));
     }
-    let end = status(state);
-    if let Some(at) = settled_at.filter(|_| facts.iter().all(|(_, word)| *word != end)) {
-        facts.push((at, end));
+    let current = status(state);
+    if let Some(at) = settled_at.filter(|_| changes.iter().all(|(_, status_text)| *status_text != current)) {
+        changes.push((at, current));
     }
-    facts.sort_by_key(|(at, _)| *at);
-    if let Some((at, _)) = facts.last().copied().filter(|(_, word)| *word != end && went_well(word)) {
-        facts.push((at, end));
+    changes.sort_by_key(|(at, _)| *at);
+    if let Some((at, _)) =
+        changes.last().copied().filter(|(_, status_text)| *status_text != current && is_success(status_text))
+    {
+        changes.push((at, current));
     }
-    facts
+    changes
 }
 
-/// A text that names no email of the team is not found, whatever it looks like.
+/// Parses an email id. A malformed id gets a 404, like the id of an unknown email.
 fn email_id(text: &str) -> Result<EmailId, Problem> {
     text.parse().map_err(|_not_an_id| missing_email())
 }
@@ -117,7 +120,7 @@ fn missing_email() -> Problem {
     Problem::new(Code::NotFound, "Email not found")
 }
 
-/// The dialect's sentence for an email that is not there.
+/// Replaces the detail of a 404 by the message of the dialect.
 fn with_dialect_message(problem: Problem) -> Problem {
     if problem.code == Code::NotFound { missing_email() } else { problem }
 }
@@ -186,11 +189,11 @@ impl EmailBody {
 /// `GET /emails/{id}`.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.email_view(&guest.caller, email_id(&name)?).await.map_err(with_dialect_message)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.email_view(&auth.caller, email_id(&name)?).await.map_err(with_dialect_message)?;
     let events = email_events(&view);
     let mut body = EmailBody::of(&view.detail.email, view.content);
     if let Some(latest) = events.last() {
@@ -213,26 +216,26 @@ pub(super) struct UsesendEmailListQuery {
 impl UsesendEmailListQuery {
     fn parse(&self) -> Result<(EmailQuery, usize), Problem> {
         if self.domain_id.is_some() {
-            return Err(invalid_field("domainId", "domainId is not available here; leave it out"));
+            return Err(invalid_field("domainId", "domainId is not supported; leave it out"));
         }
-        let count = |field: &str, text: Option<&str>, most: usize, usual: usize| match text {
-            None => Ok(usual),
+        let count = |field: &str, text: Option<&str>, max: usize, default: usize| match text {
+            None => Ok(default),
             Some(text) => {
-                let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-                count.ok_or_else(|| invalid_field(field, format!("{field} is a number from 1 to {most}")))
+                let count = text.parse().ok().filter(|count| (1..=max).contains(count));
+                count.ok_or_else(|| invalid_field(field, format!("{field} must be a number from 1 to {max}")))
             }
         };
         let limit = count("limit", self.limit.as_deref(), PAGE_ROWS, PAGE_ROWS)?;
         let page = match self.page.as_deref().map(str::parse) {
             None => 1,
             Some(Ok(page)) if page > 0 => page,
-            Some(_) => return Err(invalid_field("page", "page is a number, counted from 1")),
+            Some(_) => return Err(invalid_field("page", "page must be a number of at least 1")),
         };
         let time = |field: &str, text: Option<&str>| {
-            let read = text.map(|text| {
-                Time::parse(text).ok_or_else(|| invalid_field(field, format!("{field} is an ISO 8601 time")))
+            let parsed = text.map(|text| {
+                Time::parse(text).ok_or_else(|| invalid_field(field, format!("{field} must be an ISO 8601 time")))
             });
-            read.transpose()
+            parsed.transpose()
         };
         let since = time("startDate", self.start_date.as_deref())?;
         let until = time("endDate", self.end_date.as_deref())?;
@@ -246,45 +249,45 @@ struct ListBody {
     count: u64,
 }
 
-/// `GET /emails`. Pages are counted, so those before are passed over; `count` is of every page.
+/// `GET /emails`. The client asks for a page number, so earlier pages are skipped; `count` covers all pages.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectQuery(query, ..): DialectQuery<UsesendEmailListQuery, Usesend>,
 ) -> UsesendResult {
-    guest.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let (query, page) = query.parse()?;
-    let count = app.engine.count_emails(&guest.caller, query.since, query.until).await?;
-    let passed = (page - 1).saturating_mul(query.limit);
+    let count = app.engine.count_emails(&auth.caller, query.since, query.until).await?;
+    let offset = (page - 1).saturating_mul(query.limit);
     let mut data = Vec::new();
-    // Behind the last page there is nothing, and that is no fault.
-    if passed as u64 >= count {
+    // A page after the last one is empty, not an error.
+    if offset as u64 >= count {
         return Ok(json(StatusCode::OK, &ListBody { data, count }));
     }
-    if passed > MAX_OFFSET {
-        let text = format!("page is more than {MAX_OFFSET} emails deep; ask from there by endDate");
+    if offset > MAX_OFFSET {
+        let text = format!("page is more than {MAX_OFFSET} emails deep; use endDate to list older emails");
         return Err(invalid_field("page", text).into());
     }
-    for email in load_page(&app, &guest, query, page).await? {
-        let content = app.engine.email_view(&guest.caller, email.id).await?.content;
+    for email in load_page(&app, &auth, query, page).await? {
+        let content = app.engine.email_view(&auth.caller, email.id).await?.content;
         data.push(EmailBody::of(&email, content));
     }
     Ok(json(StatusCode::OK, &ListBody { data, count }))
 }
 
-/// The rows of a page. What the ledger gives at a time may be short and have more behind it.
+/// The rows of a page. The engine may return a short page although more rows follow, so this reads on.
 async fn load_page(
     app: &App,
-    guest: &UsesendRequest,
+    auth: &UsesendRequest,
     mut query: EmailQuery,
     page: usize,
 ) -> Result<Vec<Email>, Problem> {
-    let (limit, mut passed) = (query.limit, (page - 1) * query.limit);
+    let (limit, mut offset) = (query.limit, (page - 1) * query.limit);
     let mut found = Vec::new();
     loop {
-        let rows = app.engine.emails(&guest.caller, query.clone()).await?;
-        let skipped = passed.min(rows.rows.len());
-        passed -= skipped;
+        let rows = app.engine.emails(&auth.caller, query.clone()).await?;
+        let skipped = offset.min(rows.rows.len());
+        offset -= skipped;
         found.extend(rows.rows.into_iter().skip(skipped));
         found.truncate(limit);
         query.before = rows.next;
@@ -304,30 +307,31 @@ struct RescheduleBody {
 /// `PATCH /emails/{id}`.
 pub(super) async fn reschedule(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectPath(name, ..): OnePathParam,
     body: UsesendRequestBody,
 ) -> UsesendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&name)?;
     let text = body
         .parse::<RescheduleBody>()?
         .scheduled_at
         .ok_or_else(|| invalid_field("scheduledAt", "scheduledAt is required"))?;
-    let at = Time::parse(&text).ok_or_else(|| invalid_field("scheduledAt", "scheduledAt is an ISO 8601 time"))?;
-    let email = app.engine.reschedule(&guest.caller, id, &Schedule::At(at)).await.map_err(with_dialect_message)?;
+    let at = Time::parse(&text).ok_or_else(|| invalid_field("scheduledAt", "scheduledAt must be an ISO 8601 time"))?;
+    let email = app.engine.reschedule(&auth.caller, id, &Schedule::At(at)).await.map_err(with_dialect_message)?;
     Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))
 }
 
 /// `POST /emails/{id}/cancel`.
 pub(super) async fn cancel(
     State(app): State<App>,
-    guest: UsesendRequest,
+    auth: UsesendRequest,
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
-    let asked = guest.keyed_call("cancel", &name, b"");
-    let email = app.engine.cancel(&guest.caller, email_id(&name)?, asked).await.map_err(with_dialect_message)?.value;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
+    let keyed_call = auth.keyed_call("cancel", &name, b"");
+    let email =
+        app.engine.cancel(&auth.caller, email_id(&name)?, keyed_call).await.map_err(with_dialect_message)?.value;
     Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))
 }
 
@@ -337,27 +341,27 @@ mod tests {
 
     #[test]
     fn a_copy_that_went_well_has_no_last_word_about_the_others() {
-        let told = |words: &[&'static str], state, settled: Option<i64>| -> Vec<&'static str> {
-            let facts = words.iter().zip(1..).map(|(word, at)| (Time(at), *word)).collect();
-            order_status_changes(facts, state, settled.map(Time)).into_iter().map(|(_, word)| word).collect()
+        let ordered = |statuses: &[&'static str], state, settled: Option<i64>| -> Vec<&'static str> {
+            let changes = statuses.iter().zip(1..).map(|(status, at)| (Time(at), *status)).collect();
+            order_status_changes(changes, state, settled.map(Time)).into_iter().map(|(_, status)| status).collect()
         };
-        assert_eq!(told(&["QUEUED", "SENT"], EmailState::Sent, Some(2)), ["QUEUED", "SENT"]);
-        assert_eq!(told(&["QUEUED"], EmailState::Cancelled, Some(2)), ["QUEUED", "CANCELLED"]);
-        assert_eq!(told(&["QUEUED", "DELIVERY_DELAYED"], EmailState::Queued, None), ["QUEUED", "DELIVERY_DELAYED"]);
-        // Others wait, are on their way to a mailbox, came back, are in doubt, are held.
-        assert_eq!(told(&["QUEUED", "SENT"], EmailState::Queued, None), ["QUEUED", "SENT", "QUEUED"]);
+        assert_eq!(ordered(&["QUEUED", "SENT"], EmailState::Sent, Some(2)), ["QUEUED", "SENT"]);
+        assert_eq!(ordered(&["QUEUED"], EmailState::Cancelled, Some(2)), ["QUEUED", "CANCELLED"]);
+        assert_eq!(ordered(&["QUEUED", "DELIVERY_DELAYED"], EmailState::Queued, None), ["QUEUED", "DELIVERY_DELAYED"]);
+        // The other handoffs are queued, sent but not delivered, bounced, unknown or held.
+        assert_eq!(ordered(&["QUEUED", "SENT"], EmailState::Queued, None), ["QUEUED", "SENT", "QUEUED"]);
         assert_eq!(
-            told(&["QUEUED", "SENT", "SENT", "DELIVERED"], EmailState::Sent, Some(3)),
+            ordered(&["QUEUED", "SENT", "SENT", "DELIVERED"], EmailState::Sent, Some(3)),
             ["QUEUED", "SENT", "SENT", "DELIVERED", "SENT"]
         );
         assert_eq!(
-            told(&["QUEUED", "BOUNCED", "SENT"], EmailState::Bounced, Some(3)),
+            ordered(&["QUEUED", "BOUNCED", "SENT"], EmailState::Bounced, Some(3)),
             ["QUEUED", "BOUNCED", "SENT", "BOUNCED"]
         );
         assert_eq!(
-            told(&["QUEUED", "DELIVERY_DELAYED", "SENT"], EmailState::Unknown, Some(3)),
+            ordered(&["QUEUED", "DELIVERY_DELAYED", "SENT"], EmailState::Unknown, Some(3)),
             ["QUEUED", "DELIVERY_DELAYED"]
         );
-        assert_eq!(told(&["QUEUED", "SENT"], EmailState::Held, None), ["QUEUED"]);
+        assert_eq!(ordered(&["QUEUED", "SENT"], EmailState::Held, None), ["QUEUED"]);
     }
 }

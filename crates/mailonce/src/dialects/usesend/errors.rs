@@ -1,4 +1,4 @@
-//! Problems in useSend's words: one envelope with a code and a message, also where its own server has others.
+//! Errors in useSend's format. Every error has one shape, code and message, although useSend's own server has several.
 
 use axum::{http::StatusCode, response::Response};
 use mailonce_core::problem::{Code, Problem};
@@ -18,17 +18,17 @@ struct ErrorDetailBody<'a> {
     message: &'a str,
 }
 
-/// An error of the dialect.
+/// An error response of the dialect.
 pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
     json(status, &ErrorBody { error: ErrorDetailBody { code, message } })
 }
 
-/// Something that the dialect words itself.
+/// A field error with a message in the wording of the dialect.
 pub(super) fn invalid_field(field: &str, message: impl Into<String>) -> Problem {
     Problem::for_field(Code::InvalidField, field, message)
 }
 
-/// A problem in the dialect's words. Where it has a sentence, that is what is said.
+/// Converts a problem to an error response, with useSend's own message where it has one.
 pub(super) fn problem_response(problem: &Problem) -> Response {
     let (status, code) =
         if problem.extensions.contains_key(ACCEPTED_STATE) { (409, "NOT_UNIQUE") } else { classify(problem.code) };
@@ -46,7 +46,7 @@ fn classify(code: Code) -> (u16, &'static str) {
         Code::KeyMismatch | Code::UseResolve => (409, "NOT_UNIQUE"),
         Code::RateLimited | Code::TooManyFailures | Code::QuotaExceeded => (429, "RATE_LIMITED"),
         Code::Internal => (500, "INTERNAL_SERVER_ERROR"),
-        // The dialect has no word for "later"; the status says it.
+        // The dialect has no code for a temporary failure, so only the status shows it.
         Code::Unavailable => (503, "INTERNAL_SERVER_ERROR"),
         _ => (400, "BAD_REQUEST"),
     }
@@ -63,33 +63,33 @@ fn problem_message(problem: &Problem) -> String {
         Code::Internal => "something unexpected happened".into(),
         Code::InvalidType => {
             let field = strip_item_index(problem.field.as_deref().unwrap_or_default());
-            let (item, words) = split_item_prefix(&problem.detail);
-            let is_named = !field.is_empty() && !words.starts_with("missing field");
-            if is_named { format!("{item}{}: {words}", camel_case(field)) } else { problem.detail.clone() }
+            let (item, text) = split_item_prefix(&problem.detail);
+            let has_field = !field.is_empty() && !text.starts_with("missing field");
+            if has_field { format!("{item}{}: {text}", camel_case(field)) } else { problem.detail.clone() }
         }
         _ => message_with_field(problem),
     }
 }
 
-/// The words of a problem, with its field called as the dialect calls it.
+/// The detail of a problem, with the field name in the spelling of the dialect.
 fn message_with_field(problem: &Problem) -> String {
     let field = strip_item_index(problem.field.as_deref().unwrap_or_default());
-    let (item, words) = split_item_prefix(&problem.detail);
-    match words.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
+    let (item, text) = split_item_prefix(&problem.detail);
+    match text.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
         Some(rest) if !field.is_empty() => format!("{item}{} {}", camel_case(field), to_requirement(rest)),
         _ => problem.detail.clone(),
     }
 }
 
-/// A path in the dialect's spelling: `scheduledAt`. What callers name themselves stays as it is.
+/// A field path in camel case, such as `scheduledAt`. Header names, which callers choose, stay as they are.
 fn camel_case(path: &str) -> String {
     if path.starts_with("headers") {
         return path.to_owned();
     }
-    let mut upper = false;
+    let mut after_underscore = false;
     let letter = |c: char| {
-        let now = std::mem::replace(&mut upper, c == '_');
-        (c != '_').then(|| if now { c.to_ascii_uppercase() } else { c })
+        let uppercase = std::mem::replace(&mut after_underscore, c == '_');
+        (c != '_').then(|| if uppercase { c.to_ascii_uppercase() } else { c })
     };
     path.chars().filter_map(letter).collect()
 }
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn fields_are_called_as_the_dialect_calls_them() {
-        let told = |field: &str, text: &str| {
+        let message = |field: &str, text: &str| {
             problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new(field, text)]))
         };
-        assert_eq!(told("scheduled_at", "is no time"), "scheduledAt is no time");
-        assert_eq!(told("reply_to[0]", "is no address"), "replyTo[0] is no address");
-        assert_eq!(told("to", "names no recipient"), "to names no recipient");
+        assert_eq!(message("scheduled_at", "is no time"), "scheduledAt is no time");
+        assert_eq!(message("reply_to[0]", "is no address"), "replyTo[0] is no address");
+        assert_eq!(message("to", "names no recipient"), "to names no recipient");
     }
 
     #[test]
@@ -121,8 +121,8 @@ mod tests {
             "INTERNAL_SERVER_ERROR",
         ];
         for code in Code::ALL {
-            let (status, word) = classify(*code);
-            assert!((400..600).contains(&status) && CODES.contains(&word), "{code:?}");
+            let (status, name) = classify(*code);
+            assert!((400..600).contains(&status) && CODES.contains(&name), "{code:?}");
         }
     }
 }

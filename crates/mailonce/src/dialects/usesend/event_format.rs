@@ -1,5 +1,5 @@
-//! Events in useSend's words, signed as useSend signs: hexadecimal, over milliseconds and body, under the secret as it
-//! is written.
+//! Webhook events in useSend's format. The signature is a hexadecimal HMAC over timestamp (milliseconds) and body. Its
+//! key is the text of the secret, `whsec_` included.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{
@@ -18,14 +18,14 @@ use crate::dialects::resend::event_format::{affected_recipients, reply_text};
 
 /// The name of the dialect.
 pub(crate) const NAME: &str = "usesend";
-/// The version of its payloads.
+/// The version of the event payloads.
 const VERSION: &str = "2026-01-18";
 
-/// The dialect's type and status of what happened.
+/// The useSend event type and status of an event; `None` if useSend has none.
 fn type_and_status(event: &Event) -> Option<(&'static str, &'static str)> {
     let scheduled = event.event.data["state"] == EmailState::Scheduled.as_str();
     match event.event.kind {
-        // There is no type for a mail that is to leave later.
+        // useSend has no event type for a scheduled email.
         EventKind::EmailAccepted if scheduled => None,
         EventKind::EmailAccepted | EventKind::EmailHeld => Some(("email.queued", "QUEUED")),
         EventKind::EmailSent => Some(("email.sent", "SENT")),
@@ -39,34 +39,34 @@ fn type_and_status(event: &Event) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// An event as useSend tells it.
-pub(crate) fn format_event(telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
-    let (kind, status) = type_and_status(telling.event)?;
-    let data = email_data(telling.email.as_ref()?, telling.event, status);
-    let call = telling.notice.id.to_string();
+/// Formats an event as a useSend webhook.
+pub(crate) fn format_event(context: &NoticeContext<'_>) -> Option<FormattedEvent> {
+    let (kind, status) = type_and_status(context.event)?;
+    let data = email_data(context.email.as_ref()?, context.event, status);
+    let call = context.notice.id.to_string();
     let body = json!({
         "id": call,
         "type": kind,
         "version": VERSION,
-        "createdAt": telling.event.event.at.to_string(),
-        "teamId": numeric_id(telling.endpoint.team.0),
+        "createdAt": context.event.event.at.to_string(),
+        "teamId": numeric_id(context.endpoint.team.0),
         "data": data,
-        "attempt": telling.notice.attempts.max(1),
+        "attempt": context.notice.attempts.max(1),
     })
     .to_string();
-    let at = telling.attempted_at.0.to_string();
+    let at = context.attempted_at.0.to_string();
     let mut headers = vec![
         ("x-usesend-event".to_owned(), kind.to_owned()),
         ("x-usesend-call".to_owned(), call),
         ("x-usesend-timestamp".to_owned(), at.clone()),
-        ("x-usesend-retry".to_owned(), (telling.notice.attempts > 1).to_string()),
+        ("x-usesend-retry".to_owned(), (context.notice.attempts > 1).to_string()),
     ];
-    let signed = telling.secrets.first().and_then(|secret| sign(secret, &at, &body));
-    headers.extend(signed.map(|signed| ("x-usesend-signature".to_owned(), signed)));
+    let signature = context.secrets.first().and_then(|secret| sign(secret, &at, &body));
+    headers.extend(signature.map(|signature| ("x-usesend-signature".to_owned(), signature)));
     Some(FormattedEvent { body, headers })
 }
 
-/// Its verifier knows one signature, so the newest secret signs.
+/// Signs a webhook. The verifier of useSend accepts one signature, so only the newest secret signs.
 fn sign(secret: &[u8], at: &str, body: &str) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret_text(secret).as_bytes()).ok()?;
     mac.update(at.as_bytes());
@@ -78,13 +78,13 @@ fn sign(secret: &[u8], at: &str, body: &str) -> Option<String> {
     Some(format!("v1={digits}"))
 }
 
-fn email_data(told: &EmailEvent, event: &Event, status: &str) -> Value {
-    let head = &told.email.head;
+fn email_data(email_event: &EmailEvent, event: &Event, status: &str) -> Value {
+    let head = &email_event.email.head;
     let mut data = json!({
-        "id": told.email.id.to_string(),
+        "id": email_event.email.id.to_string(),
         "status": status,
         "from": head.from,
-        "to": affected_recipients(told, event),
+        "to": affected_recipients(email_event, event),
         "occurredAt": event.event.at.to_string(),
         "subject": head.subject,
     });
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_secret_signs_as_it_is_written() {
-        // As Python's hmac has it, under `whsec_YWJj`.
+        // Computed with Python's hmac and the key `whsec_YWJj`.
         let expected = "v1=87b37e8e7e5f6cc2f1c973d388e5d2fdd0e1048a785d9c0dff4fdcc0e34d8a3d";
         assert_eq!(sign(b"abc", "1", "{}").as_deref(), Some(expected));
     }

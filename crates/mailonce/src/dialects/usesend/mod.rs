@@ -1,4 +1,4 @@
-//! useSend's dialect: `/compat/usesend` in the place of `https://app.usesend.com`; its SDKs append `/api/v1`.
+//! The useSend dialect: `/compat/usesend` replaces `https://app.usesend.com`. The SDKs append `/api/v1`.
 
 mod domains;
 mod emails;
@@ -24,25 +24,25 @@ use super::{
 };
 use crate::api::App;
 
-/// The largest number that its SDKs read unchanged.
+/// The largest integer that JavaScript SDKs read without loss.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// The contract.
+/// The useSend API contract.
 pub(crate) struct Usesend;
 
-/// Who calls.
+/// An authenticated request.
 type UsesendRequest = AuthedDialectRequest<Usesend>;
-/// What the body says.
+/// A request body.
 type UsesendRequestBody = DialectBody<Usesend>;
-/// What a handler gives back.
+/// What a handler returns.
 type UsesendResult = DialectResult<Usesend>;
-/// A path with one name.
+/// A path with one parameter.
 type OnePathParam = DialectPath<String, Usesend>;
 
 impl DialectContract for Usesend {
     const CHANNEL: Channel = Channel::Usesend;
 
-    /// The second word, whatever the first one is.
+    /// The second word of the header: useSend accepts any authentication scheme.
     fn credential(headers: &HeaderMap) -> Option<&str> {
         let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         text.split(' ').nth(1).filter(|credential| !credential.is_empty())
@@ -57,7 +57,7 @@ impl DialectContract for Usesend {
     }
 }
 
-/// Every route of the dialect. What is not here is not found, in its own words.
+/// All routes of the dialect. Other paths get a 404 in its error format.
 pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/emails", post(send::send).get(emails::list))
@@ -71,17 +71,18 @@ pub(super) fn routes() -> Router<App> {
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// The body is read to its end, so that who still sends it hears the answer.
+/// Reads the whole body, so that a client that is still sending it receives the response.
 async fn path_not_found(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
-    let detail = "This route is not available here: mailonce sends and receives email, and has no contacts, campaigns or analytics";
+    let detail =
+        "This route is not available: mailonce sends and receives email, and has no contacts, campaigns or analytics";
     Problem::new(Code::NotFound, detail).into()
 }
 
 async fn method_not_allowed(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
-    Problem::new(Code::MethodNotAllowed, "This path does not take this method").into()
+    Problem::new(Code::MethodNotAllowed, "This path does not support this method").into()
 }
 
-/// A number for an id, where the dialect has numbers.
+/// A numeric id, where the dialect uses numbers.
 fn numeric_id(id: Uuid) -> i64 {
     ordered_bits(id) & MAX_SAFE_INTEGER
 }

@@ -1,4 +1,4 @@
-//! Sends in useSend's words, one by one and in batches.
+//! The useSend routes for sending: one email or a batch.
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
@@ -25,14 +25,14 @@ use crate::{
     dialects::{attachment::DialectAttachment, batch_failure, respond_to_send, send_failures, with_state_headers},
 };
 
-/// Items of a batch at the most.
+/// Maximum number of emails in a batch.
 const MAX_BATCH_ITEMS: usize = 100;
-/// Files of a mail at the most.
+/// Maximum number of attachments of an email.
 const MAX_FILES: usize = 10;
-/// How long the contract remembers a key.
+/// How long useSend remembers an idempotency key.
 const KEY_TTL: Ttl = Ttl(86_400_000);
 
-/// A mail, as the SDKs word it.
+/// An email as the SDKs send it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SendBody {
@@ -64,9 +64,9 @@ struct SendBody {
     in_reply_to_id: Option<String>,
 }
 
-/// Whatever it is, as text. The words `true` and `false` mean that there is none, as there.
-fn html<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let text = match Value::deserialize(from)? {
+/// Parses any JSON value as text. As in useSend, `true` and `false` mean that there is no HTML.
+fn html<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = match Value::deserialize(deserializer)? {
         Value::Null => return Ok(None),
         Value::String(text) => text,
         other => other.to_string(),
@@ -75,7 +75,7 @@ fn html<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
 }
 
 impl SendBody {
-    /// The engine's form of it.
+    /// Converts it to the engine's send request.
     async fn into_request(self, engine: &Engine, caller: &Caller, key: Option<Key>) -> Result<SendRequest, Problem> {
         let headers = self.headers(engine, caller).await?;
         self.check()?;
@@ -105,7 +105,7 @@ impl SendBody {
 
     fn check(&self) -> Result<(), Problem> {
         if self.template_id.is_some() {
-            return Err(invalid_field("templateId", "templateId is not available here; send text or html"));
+            return Err(invalid_field("templateId", "templateId is not supported; send text or html"));
         }
         let from = self.from.as_deref().ok_or_else(|| invalid_field("from", "from is required"))?;
         NamedAddress::parse(from).map_err(|_wrong| invalid_field("from", "From email is invalid"))?;
@@ -119,11 +119,11 @@ impl SendBody {
             return Err(invalid_field("text", "Either text or html is required"));
         }
         if self.scheduled_at.as_deref().is_some_and(|at| Time::parse(at).is_none()) {
-            return Err(invalid_field("scheduledAt", "scheduledAt is an ISO 8601 time with an offset"));
+            return Err(invalid_field("scheduledAt", "scheduledAt must be an ISO 8601 time with an offset"));
         }
         let files = self.attachments.as_deref().unwrap_or_default();
         if files.len() > MAX_FILES {
-            return Err(invalid_field("attachments", format!("attachments holds more than {MAX_FILES} files")));
+            return Err(invalid_field("attachments", format!("attachments must hold at most {MAX_FILES} files")));
         }
         match files.iter().position(|file| file.content.is_none()) {
             Some(n) => Err(invalid_field("attachments", format!("attachments[{n}].content is required"))),
@@ -131,16 +131,16 @@ impl SendBody {
         }
     }
 
-    /// The caller's headers, without those that the dialect drops, and with those that name what is answered.
+    /// The caller's headers without those that useSend drops, plus `In-Reply-To` and `References` for `inReplyToId`.
     async fn headers(&self, engine: &Engine, caller: &Caller) -> Result<Vec<(String, String)>, Problem> {
         let dropped = |(name, value): &(String, String)| {
             value.contains(['\r', '\n']) || name.eq_ignore_ascii_case("x-usesend-email-id")
         };
-        let given = self.headers.iter().flat_map(|pairs| &pairs.0).filter(|pair| !dropped(pair));
-        let mut headers: Vec<(String, String)> = given.cloned().collect();
-        let Some(answered) = &self.in_reply_to_id else { return Ok(headers) };
+        let kept = self.headers.iter().flat_map(|pairs| &pairs.0).filter(|pair| !dropped(pair));
+        let mut headers: Vec<(String, String)> = kept.cloned().collect();
+        let Some(replied_to) = &self.in_reply_to_id else { return Ok(headers) };
         let invalid = || invalid_field("inReplyToId", "\"inReplyTo\" is invalid");
-        let id = answered.parse().map_err(|_not_an_id| invalid())?;
+        let id = replied_to.parse().map_err(|_not_an_id| invalid())?;
         let email = match engine.email(caller, id).await {
             Ok(email) => email,
             Err(problem) if problem.code == Code::NotFound => return Err(invalid()),
@@ -159,7 +159,7 @@ pub(super) struct SendReceiptBody {
     pub(super) email_id: String,
 }
 
-/// Says which domain a sender may not use, in the dialect's sentences.
+/// Replaces the detail of a sender problem by the message of the dialect, which names the domain.
 fn with_domain_message(problem: Problem) -> Problem {
     let domain = || problem.detail.split(' ').find_map(|word| word.split_once('@')).map_or("", |(_, domain)| domain);
     match problem.code {
@@ -176,12 +176,12 @@ fn with_domain_message(problem: Problem) -> Problem {
 }
 
 /// `POST /emails`.
-pub(super) async fn send(State(app): State<App>, guest: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
-    let read = body.parse::<SendBody>()?;
+pub(super) async fn send(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+    auth.caller.require_scope(ApiKeyScope::Send)?;
+    let send_body = body.parse::<SendBody>()?;
     drop(body);
-    let request = read.into_request(&app.engine, &guest.caller, guest.key).await?;
-    let sent = app.engine.send(&guest.caller, request).await.map_err(with_domain_message)?;
+    let request = send_body.into_request(&app.engine, &auth.caller, auth.key).await?;
+    let sent = app.engine.send(&auth.caller, request).await.map_err(with_domain_message)?;
     Ok(respond_to_send::<Usesend>(&sent, || json(StatusCode::OK, &SendReceiptBody { email_id: sent.id.to_string() })))
 }
 
@@ -190,9 +190,9 @@ struct BatchBody {
     data: Vec<SendReceiptBody>,
 }
 
-/// `POST /emails/batch`. All or none: the answer never has fewer ids than there were mails.
-pub(super) async fn batch(State(app): State<App>, guest: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
-    guest.caller.require_scope(ApiKeyScope::Send)?;
+/// `POST /emails/batch`. All emails are accepted or none: the response never has fewer ids than the batch has emails.
+pub(super) async fn batch(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let values: Vec<&RawValue> = body.items()?;
     if values.is_empty() {
         return Err(invalid_field("", "No emails provided for bulk send").into());
@@ -203,20 +203,20 @@ pub(super) async fn batch(State(app): State<App>, guest: UsesendRequest, body: U
     let mut items = Vec::with_capacity(values.len());
     for value in values {
         let item = match parse::<SendBody>(value.get().as_bytes()) {
-            Ok(read) => read.into_request(&app.engine, &guest.caller, None).await,
+            Ok(send_body) => send_body.into_request(&app.engine, &auth.caller, None).await,
             Err(problem) => Err(problem),
         };
         items.push(item);
     }
     drop(body);
-    let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, true).await.map_err(with_domain_message)?;
-    if !answer.errors.is_empty() {
-        return Err(answer.errors.remove(0).1.into());
+    let mut result = app.engine.send_batch(&auth.caller, auth.key, items, true).await.map_err(with_domain_message)?;
+    if !result.errors.is_empty() {
+        return Err(result.errors.remove(0).1.into());
     }
-    let sent: Vec<_> = answer.items.iter().flatten().collect();
-    if let Some(fault) = send_failures(&answer.items).into_iter().next() {
-        return Ok(with_state_headers(sent, problem_response(&batch_failure(fault))));
+    let sent: Vec<_> = result.items.iter().flatten().collect();
+    if let Some(failure) = send_failures(&result.items).into_iter().next() {
+        return Ok(with_state_headers(sent, problem_response(&batch_failure(failure))));
     }
-    let data = sent.iter().map(|one| SendReceiptBody { email_id: one.id.to_string() }).collect();
+    let data = sent.iter().map(|receipt| SendReceiptBody { email_id: receipt.id.to_string() }).collect();
     Ok(with_state_headers(sent, json(StatusCode::OK, &BatchBody { data })))
 }

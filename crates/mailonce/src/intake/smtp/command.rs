@@ -1,12 +1,12 @@
-//! Commands: one line in, what it wants out. The grammar is `smtp-proto`'s; what that lets pass and mail does not is
-//! refused here.
+//! Parses command lines. `smtp-proto` does the grammar; this file also rejects what its parser accepts but RFC 5321
+//! does not allow.
 
 use smtp_proto::{Error, MAIL_BODY_7BIT, MAIL_BODY_8BITMIME, MAIL_SMTPUTF8, MailFrom, RcptTo, Request};
 use std::borrow::Cow;
 
 use super::reply::{self, SmtpReply};
 
-/// What a client wants.
+/// A parsed command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SmtpCommand {
     /// EHLO, or HELO when not `extended`.
@@ -25,7 +25,7 @@ pub(super) enum SmtpCommand {
         address: Option<String>,
     },
     Data,
-    /// BDAT is not offered, and bytes that are no commands follow it.
+    /// BDAT, which is not offered. The bytes that follow it are data, not commands.
     Bdat,
     Reset,
     Noop,
@@ -35,15 +35,15 @@ pub(super) enum SmtpCommand {
     Starttls,
     /// AUTH.
     Auth,
-    /// A command of some extension that is not offered.
+    /// A command of an extension that is not offered.
     Unsupported,
 }
 
-/// Methods of HTTP (RFC 9110 §9, RFC 5789), and the preface of HTTP/2. None of them is an SMTP command.
+/// HTTP methods (RFC 9110 §9, RFC 5789), and the HTTP/2 preface. None of them is an SMTP command.
 const HTTP_METHODS: [&[u8]; 10] =
     [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH", b"PRI"];
 
-/// Whether a line, or the start of one, is an HTTP request: a web page can make a browser send commands in its body.
+/// Whether a line, or its start, is an HTTP request. A web page can make a browser send SMTP commands in a body.
 pub(super) fn is_http_request(line: &[u8]) -> bool {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let (Some(method), Some(_), version) = (words.next(), words.next(), words.next()) else { return false };
@@ -51,13 +51,18 @@ pub(super) fn is_http_request(line: &[u8]) -> bool {
         || version.is_some_and(|version| version.starts_with(b"HTTP/"))
 }
 
-/// Reads a line that ends in CRLF and has no other line end.
+/// Whether the input starts with a TLS handshake record, as a ClientHello does (RFC 8446 §5.1). No command starts so.
+pub(super) fn is_tls_handshake(input: &[u8]) -> bool {
+    input.starts_with(&[0x16, 0x03])
+}
+
+/// Parses a line that ends in CRLF and contains no other line ending.
 pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
     let bare = line.strip_suffix(b"\r\n").unwrap_or(line);
     let text = std::str::from_utf8(bare).ok().filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or(reply::NOT_UTF8)?;
     let request = Request::parse(&mut line.iter()).map_err(|error| refusal(&error))?;
-    // The parser skips whatever follows these.
+    // The parser ignores arguments of these commands.
     let is_alone = matches!(request, Request::Data | Request::Rset | Request::Quit | Request::StartTls);
     if is_alone && text.trim().len() != request.name().len() {
         return Err(reply::UNEXPECTED_ARGUMENTS);
@@ -97,13 +102,13 @@ fn refusal(error: &Error) -> SmtpReply {
 fn parse_mail(from: MailFrom<Cow<'_, str>>, text: &str) -> Result<SmtpCommand, SmtpReply> {
     let MailFrom { address, flags, size, trans_id, by, env_id, solicit, mtrk, auth, hold_for, hold_until, mt_priority } =
         from;
-    let words = trans_id.is_some() || env_id.is_some() || solicit.is_some() || mtrk.is_some() || auth.is_some();
-    let numbers = by != 0 || hold_for != 0 || hold_until != 0 || mt_priority != 0;
+    let other_texts = trans_id.is_some() || env_id.is_some() || solicit.is_some() || mtrk.is_some() || auth.is_some();
+    let other_numbers = by != 0 || hold_for != 0 || hold_until != 0 || mt_priority != 0;
     let offered = MAIL_BODY_7BIT | MAIL_BODY_8BITMIME | MAIL_SMTPUTF8;
-    if words || numbers || flags & !offered != 0 {
+    if other_texts || other_numbers || flags & !offered != 0 {
         return Err(reply::UNKNOWN_PARAMETER);
     }
-    // To the parser `<>`, `<"">`, `<@a:>` and `<postmaster>` are all the same; only the first is the null return path.
+    // The parser returns an empty address for `<>`, `<"">`, `<@a:>` and `<postmaster>`. Only `<>` is the null sender.
     if address.is_empty() && !is_path(text, "<>") {
         return Err(reply::BAD_SENDER);
     }
@@ -121,10 +126,10 @@ fn parse_rcpt(to: RcptTo<Cow<'_, str>>, text: &str) -> Result<SmtpCommand, SmtpR
     Ok(SmtpCommand::Rcpt { address: (!is_postmaster).then(|| to.address.into_owned()) })
 }
 
-/// Whether the first path of a line is this one.
+/// Whether the first `<…>` path of a line equals this one.
 fn is_path(text: &str, path: &str) -> bool {
-    let at = text.find('<').and_then(|start| text.get(start..start + path.len()));
-    at.is_some_and(|found| found.eq_ignore_ascii_case(path))
+    let prefix = text.find('<').and_then(|start| text.get(start..start + path.len()));
+    prefix.is_some_and(|candidate| candidate.eq_ignore_ascii_case(path))
 }
 
 #[cfg(test)]
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_mail_does_not_allow_is_refused() {
-        for (line, said) in [
+        for (line, expected) in [
             ("", reply::UNKNOWN_COMMAND),
             ("WHAT", reply::UNKNOWN_COMMAND),
             ("MAILFROM:<a@b.test>", reply::UNKNOWN_COMMAND),
@@ -200,7 +205,7 @@ mod tests {
             ("NO\0OP", reply::NOT_UTF8),
             ("DA\rTA", reply::NOT_UTF8),
         ] {
-            assert_eq!(told(line), Err(said.line), "{line:?}");
+            assert_eq!(told(line), Err(expected.line), "{line:?}");
         }
         assert_eq!(parse(b"EHLO \xff\r\n"), Err(reply::NOT_UTF8));
     }

@@ -1,4 +1,4 @@
-//! The `smtp` part of the configuration: environment over file over what holds when nothing is said.
+//! The `smtp` section of the configuration. The environment overrides the file, and the file overrides the defaults.
 
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{address::Address, limits, time::parse_span};
@@ -8,12 +8,12 @@ use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr, syn
 use super::settings::{NETWORK_SHARE_DIVISOR, NetworkLimits, SmtpSettings, SmtpTimeouts};
 use crate::tls::Tls;
 
-/// The host's name, when nothing names it.
+/// The host name if neither `hostname` nor `domains` is set.
 const DEFAULT_HOSTNAME: &str = "mailonce.test";
-/// A mail that is smaller than this is none.
+/// The smallest allowed value of `max_size`.
 const MIN_MAX_SIZE: usize = 64 * 1024;
 
-/// The `smtp` part as it is written.
+/// The `smtp` section of the configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SmtpFile {
@@ -36,32 +36,32 @@ pub(crate) struct SmtpFile {
     command_timeout: Option<String>,
     data_timeout: Option<String>,
     session_timeout: Option<String>,
-    authenticate: Option<bool>,
+    verify_senders: Option<bool>,
 }
 
-/// What an operator wants of the listener.
+/// The merged configuration of the SMTP listener.
 #[derive(Clone, Debug)]
 pub struct SmtpConfig {
-    /// Where it listens; `None` when it is `off`.
+    /// The listen address; `None` if it is `off`.
     pub listen: Option<SocketAddr>,
-    /// The domains whose mail comes to us, as A-labels.
+    /// The local domains, as A-labels.
     pub domains: Vec<String>,
-    /// Names at those domains that only an operator may give to an inbox; `None` for the usual ones.
+    /// Local parts that only an operator may use for an inbox; `None` for the default list.
     pub reserved: Option<Vec<String>>,
-    /// The certificate and its key.
+    /// The PEM files of the certificate and its key.
     pub tls_files: Option<(PathBuf, PathBuf)>,
-    /// Whether the domain name system is asked who sent a mail. `dev` asks nobody in any case.
-    pub authenticate: bool,
+    /// Whether senders are authenticated by SPF, DKIM and DMARC. `dev` never queries DNS.
+    pub verify_senders: bool,
     settings: SmtpSettings,
 }
 
 impl SmtpConfig {
-    /// The name that others know the listener by.
+    /// The host name in the greeting.
     pub(crate) fn hostname(&self) -> &str {
         &self.settings.hostname
     }
 
-    /// Puts the flag, the environment and the file together.
+    /// Merges the flag, the environment and the file.
     pub(crate) fn load(
         mut file: SmtpFile,
         flag: Option<String>,
@@ -75,10 +75,11 @@ impl SmtpConfig {
         let tls_files = match (file.tls_cert.take(), file.tls_key.take()) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            _ => bail!("smtp.tls_cert and smtp.tls_key belong together"),
+            _ => bail!("smtp.tls_cert and smtp.tls_key belong together: set both or neither"),
         };
-        let named = file.hostname.take().or_else(|| domains.first().cloned());
-        let hostname = parse_domain(&named.unwrap_or_else(|| DEFAULT_HOSTNAME.to_owned())).context("smtp.hostname")?;
+        let hostname = file.hostname.take().or_else(|| domains.first().cloned());
+        let hostname =
+            parse_domain(&hostname.unwrap_or_else(|| DEFAULT_HOSTNAME.to_owned())).context("smtp.hostname")?;
         Ok(Self {
             listen: match listen.as_str() {
                 "off" => None,
@@ -89,87 +90,94 @@ impl SmtpConfig {
             domains,
             reserved: file.reserved.take(),
             tls_files,
-            authenticate: file.authenticate.unwrap_or(true),
+            verify_senders: file.verify_senders.unwrap_or(true),
             settings: build_settings(&hostname, &file)?,
         })
     }
 
-    /// How the listener behaves. Reads the certificate; without one, `self_made` makes one on the spot.
-    pub fn settings(&self, self_made: bool) -> anyhow::Result<SmtpSettings> {
+    /// The settings of the listener. Reads the certificate. If none is configured, `allow_self_signed` decides whether
+    /// a self-signed one is created.
+    pub fn settings(&self, allow_self_signed: bool) -> anyhow::Result<SmtpSettings> {
         let tls = match &self.tls_files {
             Some((certificate, key)) => Some(Tls::from_files(certificate, key).context("smtp.tls_cert, smtp.tls_key")?),
-            None if self_made => Some(Tls::self_signed(&self.settings.hostname)?),
+            None if allow_self_signed => Some(Tls::self_signed(&self.settings.hostname)?),
             None => None,
         };
         Ok(SmtpSettings { tls: tls.map(Arc::new), ..self.settings.clone() })
     }
 }
 
-/// What the environment says instead of the file.
+/// Overrides the file section with environment variables.
 fn apply_env(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
-    let said = |name: &str| env(&format!("MAILONCE_SMTP_{}", name.to_ascii_uppercase()));
-    override_from_env(&mut file.listen, "listen", &said)?;
+    let env_value = |name: &str| env(&format!("MAILONCE_SMTP_{}", name.to_ascii_uppercase()));
+    override_from_env(&mut file.listen, "listen", &env_value)?;
     let list =
         |text: String| text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
-    file.domains = said("domains").map(list).or(file.domains.take());
-    file.reserved = said("reserved").map(list).or(file.reserved.take());
-    override_from_env(&mut file.hostname, "hostname", &said)?;
-    override_from_env(&mut file.tls_cert, "tls_cert", &said)?;
-    override_from_env(&mut file.tls_key, "tls_key", &said)?;
-    override_from_env(&mut file.max_size, "max_size", &said)?;
-    override_from_env(&mut file.max_recipients, "max_recipients", &said)?;
-    override_from_env(&mut file.max_connections, "max_connections", &said)?;
-    override_from_env(&mut file.max_memory, "max_memory", &said)?;
-    override_from_env(&mut file.max_spool, "max_spool", &said)?;
-    override_from_env(&mut file.per_ip_connections, "per_ip_connections", &said)?;
-    override_from_env(&mut file.per_ip_connections_per_minute, "per_ip_connections_per_minute", &said)?;
-    override_from_env(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &said)?;
-    override_from_env(&mut file.per_ip_memory, "per_ip_memory", &said)?;
-    override_from_env(&mut file.per_ip_spool, "per_ip_spool", &said)?;
-    override_from_env(&mut file.command_timeout, "command_timeout", &said)?;
-    override_from_env(&mut file.data_timeout, "data_timeout", &said)?;
-    override_from_env(&mut file.session_timeout, "session_timeout", &said)?;
-    override_from_env(&mut file.authenticate, "authenticate", &said)
+    file.domains = env_value("domains").map(list).or(file.domains.take());
+    file.reserved = env_value("reserved").map(list).or(file.reserved.take());
+    override_from_env(&mut file.hostname, "hostname", &env_value)?;
+    override_from_env(&mut file.tls_cert, "tls_cert", &env_value)?;
+    override_from_env(&mut file.tls_key, "tls_key", &env_value)?;
+    override_from_env(&mut file.max_size, "max_size", &env_value)?;
+    override_from_env(&mut file.max_recipients, "max_recipients", &env_value)?;
+    override_from_env(&mut file.max_connections, "max_connections", &env_value)?;
+    override_from_env(&mut file.max_memory, "max_memory", &env_value)?;
+    override_from_env(&mut file.max_spool, "max_spool", &env_value)?;
+    override_from_env(&mut file.per_ip_connections, "per_ip_connections", &env_value)?;
+    override_from_env(&mut file.per_ip_connections_per_minute, "per_ip_connections_per_minute", &env_value)?;
+    override_from_env(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &env_value)?;
+    override_from_env(&mut file.per_ip_memory, "per_ip_memory", &env_value)?;
+    override_from_env(&mut file.per_ip_spool, "per_ip_spool", &env_value)?;
+    override_from_env(&mut file.command_timeout, "command_timeout", &env_value)?;
+    override_from_env(&mut file.data_timeout, "data_timeout", &env_value)?;
+    override_from_env(&mut file.session_timeout, "session_timeout", &env_value)?;
+    override_from_env(&mut file.verify_senders, "verify_senders", &env_value)
 }
 
 fn override_from_env<T: FromStr>(
     field: &mut Option<T>,
     name: &str,
-    said: &impl Fn(&str) -> Option<String>,
+    env_value: &impl Fn(&str) -> Option<String>,
 ) -> anyhow::Result<()> {
-    if let Some(text) = said(name) {
-        let Ok(value) = text.parse() else { bail!("MAILONCE_SMTP_{} cannot be `{text}`", name.to_ascii_uppercase()) };
+    if let Some(text) = env_value(name) {
+        let Ok(value) = text.parse() else {
+            bail!("MAILONCE_SMTP_{} has the invalid value `{text}`", name.to_ascii_uppercase())
+        };
         *field = Some(value);
     }
     Ok(())
 }
 
 fn build_settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<SmtpSettings> {
-    let usual = SmtpSettings::new(hostname);
-    let max_size = file.max_size.unwrap_or(usual.max_size);
+    let defaults = SmtpSettings::new(hostname);
+    let max_size = file.max_size.unwrap_or(defaults.max_size);
     ensure!(
         (MIN_MAX_SIZE..=limits::INBOUND_MAIL_BYTES).contains(&max_size),
-        "smtp.max_size is from {MIN_MAX_SIZE} to {} octets",
+        "smtp.max_size must be from {MIN_MAX_SIZE} to {} octets, not {max_size}",
         limits::INBOUND_MAIL_BYTES
     );
-    let max_memory = file.max_memory.unwrap_or(usual.max_memory);
-    ensure!(max_memory >= 2 * max_size, "smtp.max_memory has room for two mails at least: {} octets", 2 * max_size);
-    let max_spool = file.max_spool.unwrap_or(usual.max_spool);
+    let max_memory = file.max_memory.unwrap_or(defaults.max_memory);
+    ensure!(
+        max_memory >= 2 * max_size,
+        "smtp.max_memory must have room for two mails: at least {} octets",
+        2 * max_size
+    );
+    let max_spool = file.max_spool.unwrap_or(defaults.max_spool);
     ensure!(
         max_spool >= NETWORK_SHARE_DIVISOR * max_size,
-        "smtp.max_spool is {} octets at least, so that a network's share of it has room for one mail",
+        "smtp.max_spool must be at least {} octets, so that a network's share of it has room for one mail",
         NETWORK_SHARE_DIVISOR * max_size
     );
-    let max_recipients = file.max_recipients.unwrap_or(usual.max_recipients);
-    ensure!((1..=1_000).contains(&max_recipients), "smtp.max_recipients is from 1 to 1000, not {max_recipients}");
-    let max_connections = file.max_connections.unwrap_or(usual.max_connections);
+    let max_recipients = file.max_recipients.unwrap_or(defaults.max_recipients);
+    ensure!((1..=1_000).contains(&max_recipients), "smtp.max_recipients must be from 1 to 1000, not {max_recipients}");
+    let max_connections = file.max_connections.unwrap_or(defaults.max_connections);
     ensure!(
         (1..=1_000_000).contains(&max_connections),
-        "smtp.max_connections is from 1 to 1000000, not {max_connections}"
+        "smtp.max_connections must be from 1 to 1000000, not {max_connections}"
     );
-    let largest = [max_memory, max_spool].map(|all| largest_share(all, max_size));
-    let given = network_limits(file, max_size, largest)?;
-    let patience = SmtpTimeouts::default();
+    let largest = [max_memory, max_spool].map(|total| largest_share(total, max_size));
+    let configured = network_limits(file, max_size, largest)?;
+    let default_timeouts = SmtpTimeouts::default();
     Ok(SmtpSettings {
         max_size,
         max_memory,
@@ -177,25 +185,26 @@ fn build_settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<SmtpSetting
         max_recipients,
         max_connections,
         per_ip: zero_as_unlimited(NetworkLimits {
-            connections: given.connections.or(usual.per_ip.connections),
-            connections_per_minute: given.connections_per_minute.or(usual.per_ip.connections_per_minute),
-            mails_per_minute: given.mails_per_minute.or(usual.per_ip.mails_per_minute),
-            memory: given.memory.or(Some(largest[0])),
-            spool: given.spool.or(Some(largest[1])),
+            connections: configured.connections.or(defaults.per_ip.connections),
+            connections_per_minute: configured.connections_per_minute.or(defaults.per_ip.connections_per_minute),
+            mails_per_minute: configured.mails_per_minute.or(defaults.per_ip.mails_per_minute),
+            memory: configured.memory.or(Some(largest[0])),
+            spool: configured.spool.or(Some(largest[1])),
         }),
-        // Whoever says a number means this machine too; otherwise it is free.
-        per_ip_loopback: zero_as_unlimited(given),
+        // Configured limits also apply to loopback; the default limits do not.
+        per_ip_loopback: zero_as_unlimited(configured),
         timeouts: SmtpTimeouts {
-            command: parse_duration("command_timeout", file.command_timeout.as_deref(), patience.command)?,
-            data: parse_duration("data_timeout", file.data_timeout.as_deref(), patience.data)?,
-            session: parse_duration("session_timeout", file.session_timeout.as_deref(), patience.session)?,
-            ..patience
+            command: parse_duration("command_timeout", file.command_timeout.as_deref(), default_timeouts.command)?,
+            data: parse_duration("data_timeout", file.data_timeout.as_deref(), default_timeouts.data)?,
+            session: parse_duration("session_timeout", file.session_timeout.as_deref(), default_timeouts.session)?,
+            ..default_timeouts
         },
-        ..usual
+        ..defaults
     })
 }
 
-/// What is said about networks. Shares of memory and of the spool have room for a mail and leave room for others.
+/// The configured limits per network. A share of memory or spool must have room for one mail and leave room for other
+/// networks.
 fn network_limits(file: &SmtpFile, max_size: usize, [memory, spool]: [usize; 2]) -> anyhow::Result<NetworkLimits> {
     Ok(NetworkLimits {
         connections: file.per_ip_connections,
@@ -206,42 +215,42 @@ fn network_limits(file: &SmtpFile, max_size: usize, [memory, spool]: [usize; 2])
     })
 }
 
-/// The largest share of a network: a quarter, or one mail where that is more.
-fn largest_share(all: usize, max_size: usize) -> usize {
-    (all / NETWORK_SHARE_DIVISOR).max(max_size)
+/// The largest share of one network: a quarter, or the size of one mail if that is more.
+fn largest_share(total: usize, max_size: usize) -> usize {
+    (total / NETWORK_SHARE_DIVISOR).max(max_size)
 }
 
-fn check_share(name: &str, given: Option<usize>, range: RangeInclusive<usize>) -> anyhow::Result<Option<usize>> {
+fn check_share(name: &str, share: Option<usize>, range: RangeInclusive<usize>) -> anyhow::Result<Option<usize>> {
     ensure!(
-        given.is_none_or(|octets| octets == 0 || range.contains(&octets)),
-        "smtp.{name} is from {} to {} octets, or 0 for no limit",
+        share.is_none_or(|octets| octets == 0 || range.contains(&octets)),
+        "smtp.{name} must be from {} to {} octets, or 0 for no limit",
         range.start(),
         range.end()
     );
-    Ok(given)
+    Ok(share)
 }
 
-/// Nought is no limit.
+/// Replaces 0 by `None`, which means no limit.
 fn zero_as_unlimited(per_ip: NetworkLimits) -> NetworkLimits {
-    let some = |most: Option<u32>| most.filter(|most| *most > 0);
-    let octets = |most: Option<usize>| most.filter(|most| *most > 0);
+    let count = |limit: Option<u32>| limit.filter(|limit| *limit > 0);
+    let octets = |limit: Option<usize>| limit.filter(|limit| *limit > 0);
     NetworkLimits {
-        connections: some(per_ip.connections),
-        connections_per_minute: some(per_ip.connections_per_minute),
-        mails_per_minute: some(per_ip.mails_per_minute),
+        connections: count(per_ip.connections),
+        connections_per_minute: count(per_ip.connections_per_minute),
+        mails_per_minute: count(per_ip.mails_per_minute),
         memory: octets(per_ip.memory),
         spool: octets(per_ip.spool),
     }
 }
 
-fn parse_duration(name: &str, text: Option<&str>, usual: Duration) -> anyhow::Result<Duration> {
-    let Some(text) = text else { return Ok(usual) };
+fn parse_duration(name: &str, text: Option<&str>, default: Duration) -> anyhow::Result<Duration> {
+    let Some(text) = text else { return Ok(default) };
     let ms = parse_span(text).filter(|ms| (1_000..=86_400_000).contains(ms));
-    let ms = ms.with_context(|| format!("smtp.{name} is a span such as 5m, from 1s to 1d, not `{text}`"))?;
+    let ms = ms.with_context(|| format!("smtp.{name} must be a duration such as 5m, from 1s to 1d, not `{text}`"))?;
     Ok(Duration::from_millis(ms.unsigned_abs()))
 }
 
-/// A domain as A-label. The rules of addresses are its rules.
+/// Parses a domain and converts it to A-labels, with the rules for the domain of an address.
 fn parse_domain(name: &str) -> anyhow::Result<String> {
     let address = Address::parse(&format!("postmaster@{name}"));
     address.map(|address| address.domain().to_owned()).with_context(|| format!("`{name}` is not a domain"))
@@ -265,7 +274,7 @@ mod tests {
         assert_eq!((settings.hostname.as_str(), settings.max_size), ("mailonce.test", limits::INBOUND_MAIL_BYTES));
         assert_eq!((settings.per_ip, settings.per_ip_loopback), (NetworkLimits::REMOTE, NetworkLimits::default()));
         assert_eq!(settings.timeouts, SmtpTimeouts::default());
-        assert!(config.authenticate);
+        assert!(config.verify_senders);
         assert!(settings.tls.is_none() && config.settings(true).unwrap().tls.is_some());
     }
 
@@ -289,14 +298,14 @@ mod tests {
             ("MAILONCE_SMTP_MAX_SIZE", "200000"),
             ("MAILONCE_SMTP_PER_IP_CONNECTIONS", "0"),
             ("MAILONCE_SMTP_COMMAND_TIMEOUT", "30s"),
-            ("MAILONCE_SMTP_AUTHENTICATE", "false"),
+            ("MAILONCE_SMTP_VERIFY_SENDERS", "false"),
         ];
         let config = load(file, &env).unwrap();
         assert_eq!((config.listen, config.domains.join(" ")), (None, "a.test b.test".to_owned()));
         assert_eq!((config.settings.hostname.as_str(), config.settings.max_size), ("mx.example.com", 200_000));
         assert_eq!(config.settings.per_ip_loopback, NetworkLimits::default());
         assert_eq!(config.settings.timeouts.command, Duration::from_secs(30));
-        assert!(!config.authenticate);
+        assert!(!config.verify_senders);
     }
 
     #[test]
@@ -314,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_before_anything_starts() {
-        for (file, said) in [
+        for (file, expected) in [
             ("listen = \"nowhere\"", "127.0.0.1:6225"),
             ("domains = [\"no domain\"]", "`no domain` is not a domain"),
             ("hostname = \"a b\"", "smtp.hostname"),
@@ -322,20 +331,23 @@ mod tests {
             ("max_size = 1", "smtp.max_size"),
             ("max_size = 999999999", "smtp.max_size"),
             ("max_memory = 1", "two mails"),
-            ("max_spool = 100000000", "smtp.max_spool is 146800640 octets at least"),
-            ("per_ip_spool = 300000000", "smtp.per_ip_spool is from 36700160 to 268435456 octets, or 0 for no limit"),
-            ("per_ip_memory = 1", "smtp.per_ip_memory is from 36700160 to 67108864 octets, or 0"),
-            ("max_recipients = 0", "smtp.max_recipients is from 1 to 1000, not 0"),
-            ("max_connections = 0", "smtp.max_connections is from 1"),
+            ("max_spool = 100000000", "smtp.max_spool must be at least 146800640 octets"),
+            (
+                "per_ip_spool = 300000000",
+                "smtp.per_ip_spool must be from 36700160 to 268435456 octets, or 0 for no limit",
+            ),
+            ("per_ip_memory = 1", "smtp.per_ip_memory must be from 36700160 to 67108864 octets, or 0"),
+            ("max_recipients = 0", "smtp.max_recipients must be from 1 to 1000, not 0"),
+            ("max_connections = 0", "smtp.max_connections must be from 1"),
             ("data_timeout = \"soon\"", "smtp.data_timeout"),
             ("data_timeout = \"0s\"", "smtp.data_timeout"),
             ("max_siz = 1", "unknown field `max_siz`"),
         ] {
-            let told = load(file, &[]).err().unwrap_or_else(|| panic!("taken: {file}"));
-            assert!(told.contains(said), "{file}\n{told}");
+            let error = load(file, &[]).err().unwrap_or_else(|| panic!("accepted: {file}"));
+            assert!(error.contains(expected), "{file}\n{error}");
         }
-        let told = load("", &[("MAILONCE_SMTP_MAX_SIZE", "big")]).unwrap_err();
-        assert!(told.contains("MAILONCE_SMTP_MAX_SIZE cannot be `big`"));
+        let error = load("", &[("MAILONCE_SMTP_MAX_SIZE", "big")]).unwrap_err();
+        assert!(error.contains("MAILONCE_SMTP_MAX_SIZE has the invalid value `big`"));
         let lost = load("tls_cert = \"/nowhere/c.pem\"\ntls_key = \"/nowhere/k.pem\"", &[]).unwrap();
         assert!(
             format!("{:#}", lost.settings(true).unwrap_err()).contains("/nowhere/c.pem"),

@@ -1,4 +1,4 @@
-//! One connection: a session with a socket, patience and a reception.
+//! One connection: runs a session over a socket, with timeouts, and passes mails to the receiver.
 
 use bytes::Bytes;
 use std::{
@@ -33,17 +33,17 @@ use crate::{
     byte_budget::{self, ByteBudget, ByteLease},
 };
 
-/// Bytes read at once. They are on the stack of the thread while they are read, not in the connection while it waits.
+/// Size of the read buffer. It is on the thread's stack during a read, so that an idle connection needs no buffer.
 const READ_OCTETS: usize = 16 * 1024;
-/// How long and how much is read after the last word, so that a reset does not overtake it.
+/// Time and octets for reading after the last reply, so that a TCP reset does not overtake the reply.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const LINGER_OCTETS: usize = 1024 * 1024;
 
-/// Anything that carries bytes both ways.
+/// A bidirectional byte stream.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// What all connections share.
+/// State shared by all connections.
 pub(super) struct SmtpListenerState {
     pub(super) settings: SmtpSettings,
     rules: Arc<SessionConfig>,
@@ -54,16 +54,16 @@ pub(super) struct SmtpListenerState {
 }
 
 impl SmtpListenerState {
-    pub(super) fn new(settings: SmtpSettings, reception: Arc<dyn MailReceiver>) -> Self {
-        let rules = SessionConfig {
+    pub(super) fn new(settings: SmtpSettings, receiver: Arc<dyn MailReceiver>) -> Self {
+        let session_config = SessionConfig {
             hostname: settings.hostname.clone(),
             max_size: settings.max_size,
             max_recipients: settings.max_recipients,
             tls: settings.tls.is_some(),
         };
         Self {
-            rules: Arc::new(rules),
-            receiver: reception,
+            rules: Arc::new(session_config),
+            receiver,
             memory: byte_budget::semaphore_for(settings.max_memory),
             disk: byte_budget::semaphore_for(settings.max_spool),
             spool: Spool::new(Arc::clone(&settings.spool)),
@@ -71,18 +71,18 @@ impl SmtpListenerState {
         }
     }
 
-    /// What a connection may hold in memory.
-    fn memory_lease(&self, visit: &ConnectionPermit) -> ByteLease {
-        ByteLease::new(ByteBudget { total: Arc::clone(&self.memory), share: visit.shares().memory.clone() })
+    /// An empty lease on memory for a connection.
+    fn memory_lease(&self, permit: &ConnectionPermit) -> ByteLease {
+        ByteLease::new(ByteBudget { total: Arc::clone(&self.memory), share: permit.shares().memory.clone() })
     }
 
-    /// What a mail of a connection may hold on disk.
-    fn disk_lease(&self, visit: &ConnectionPermit) -> ByteLease {
-        ByteLease::new(ByteBudget { total: Arc::clone(&self.disk), share: visit.shares().spool.clone() })
+    /// An empty lease on disk space for a mail of a connection.
+    fn disk_lease(&self, permit: &ConnectionPermit) -> ByteLease {
+        ByteLease::new(ByteBudget { total: Arc::clone(&self.disk), share: permit.shares().spool.clone() })
     }
 }
 
-/// The conversation is over, one way or another.
+/// The connection is closed, for whatever reason.
 struct ConnectionClosed;
 
 impl From<io::Error> for ConnectionClosed {
@@ -91,7 +91,7 @@ impl From<io::Error> for ConnectionClosed {
     }
 }
 
-/// A connection that is being served.
+/// An open connection.
 pub(super) struct SmtpConnection {
     listener: Arc<SmtpListenerState>,
     stream: Box<dyn ByteStream>,
@@ -99,9 +99,9 @@ pub(super) struct SmtpConnection {
     permit: ConnectionPermit,
     shutdown: watch::Receiver<bool>,
     session_deadline: Instant,
-    /// Since when a line is waited for, and how many there were then.
+    /// When the wait for the current line began, and how many lines there were before.
     line_wait: (Instant, u64),
-    /// How fast a mail comes in, while one does.
+    /// The arrival rate of the mail that is being received.
     arrival_rate: Option<ArrivalRate>,
     memory: ByteLease,
     spooled: Option<SpooledMail>,
@@ -110,24 +110,24 @@ pub(super) struct SmtpConnection {
 impl SmtpConnection {
     /// Serves a connection to its end.
     pub(super) async fn serve(
-        house: Arc<SmtpListenerState>,
+        listener: Arc<SmtpListenerState>,
         stream: Box<dyn ByteStream>,
         ip: IpAddr,
-        visit: ConnectionPermit,
-        stop: watch::Receiver<bool>,
+        permit: ConnectionPermit,
+        shutdown: watch::Receiver<bool>,
     ) {
-        let session = SmtpSession::new(Arc::clone(&house.rules), Arc::clone(&house.settings.metrics), ip);
+        let session = SmtpSession::new(Arc::clone(&listener.rules), Arc::clone(&listener.settings.metrics), ip);
         let now = Instant::now();
-        let ends = now + house.settings.timeouts.session;
-        let (memory, waiting) = (house.memory_lease(&visit), (now, 0));
+        let session_deadline = now + listener.settings.timeouts.session;
+        let (memory, line_wait) = (listener.memory_lease(&permit), (now, 0));
         let connection = Self {
-            listener: house,
+            listener,
             stream,
             session,
-            permit: visit,
-            shutdown: stop,
-            session_deadline: ends,
-            line_wait: waiting,
+            permit,
+            shutdown,
+            session_deadline,
+            line_wait,
             arrival_rate: None,
             memory,
             spooled: None,
@@ -145,8 +145,8 @@ impl SmtpConnection {
                 }
                 SessionStep::CheckMailRate => self.session.on_mail_rate(self.permit.may_begin_mail()),
                 SessionStep::CheckRecipient { sender, address } => {
-                    let asked = self.listener.receiver.check_recipient(&sender, &address);
-                    let verdict = timeout(self.listener.settings.timeouts.recipient_check, asked).await;
+                    let check = self.listener.receiver.check_recipient(&sender, &address);
+                    let verdict = timeout(self.listener.settings.timeouts.recipient_check, check).await;
                     self.session.on_recipient_status(verdict.unwrap_or(RecipientStatus::TemporaryError));
                 }
                 SessionStep::ReserveMemory(octets) => {
@@ -183,42 +183,42 @@ impl SmtpConnection {
         }
     }
 
-    /// The client is not slow while we do not read.
+    /// Time during which the server did not read does not count as slowness of the client.
     fn exclude_wait(&mut self, waited: Duration) {
         if let Some(rate) = &mut self.arrival_rate {
             rate.exclude(waited);
         }
     }
 
-    /// Writes what is to be said.
+    /// Writes pending replies.
     async fn flush(&mut self) -> Result<(), ConnectionClosed> {
-        let words = self.session.take_output();
-        if words.is_empty() {
+        let output = self.session.take_output();
+        if output.is_empty() {
             return Ok(());
         }
-        let until = Instant::now() + self.listener.settings.timeouts.command;
+        let deadline = Instant::now() + self.listener.settings.timeouts.command;
         let written = async {
-            self.stream.write_all(&words).await?;
+            self.stream.write_all(&output).await?;
             self.stream.flush().await
         };
-        if let Ok(written) = timeout_at(until, written).await {
+        if let Ok(written) = timeout_at(deadline, written).await {
             return Ok(written?);
         }
         self.listener.settings.metrics.record_refusal(Reason::Timeout);
         Err(ConnectionClosed)
     }
 
-    /// Waits for bytes, for as long as the moment allows.
+    /// Waits for bytes until the deadline of the current phase.
     async fn read(&mut self) -> Result<(), ConnectionClosed> {
-        let in_text = self.session.is_reading_data();
-        let until = self.deadline(in_text);
+        let in_data = self.session.is_reading_data();
+        let deadline = self.deadline(in_data);
         let (stream, session) = (&mut self.stream, &mut self.session);
         let stopped = async {
-            // A mail that is under way may be finished.
-            if in_text {
+            // A mail that is being received may be finished.
+            if in_data {
                 std::future::pending::<()>().await;
             }
-            // An error says that nobody can stop us any more, which is no reason to go on.
+            // An error means that the sender was dropped, which also means shutdown.
             drop(self.shutdown.wait_for(|stop| *stop).await);
         };
         tokio::select! {
@@ -227,63 +227,63 @@ impl SmtpConnection {
                 (octets, Some(rate)) => rate.record(octets),
                 (_, None) => {}
             },
-            () = tokio::time::sleep_until(until) => self.session.close_with(reply::TIMED_OUT),
+            () = tokio::time::sleep_until(deadline) => self.session.close_with(reply::TIMED_OUT),
             () = stopped => self.session.close_with(reply::SHUTTING_DOWN),
         }
         Ok(())
     }
 
-    fn deadline(&mut self, in_text: bool) -> Instant {
-        let patience = self.listener.settings.timeouts;
+    fn deadline(&mut self, in_data: bool) -> Instant {
+        let timeouts = self.listener.settings.timeouts;
         let now = Instant::now();
         let lines = self.session.lines();
-        if in_text || lines != self.line_wait.1 {
+        if in_data || lines != self.line_wait.1 {
             self.line_wait = (now, lines);
         }
-        if !in_text {
-            return (self.line_wait.0 + patience.command).min(self.session_deadline);
+        if !in_data {
+            return (self.line_wait.0 + timeouts.command).min(self.session_deadline);
         }
-        // The credit of a fast beginning is capped, so that it does not pay for an hour of single bytes.
-        let rate = self.arrival_rate.get_or_insert_with(|| ArrivalRate::new(patience.slow_grace, patience.data));
-        (self.line_wait.0 + patience.data).min(rate.deadline()).min(self.session_deadline)
+        // The credit for a fast start is capped, so that it does not allow an hour of single bytes.
+        let rate = self.arrival_rate.get_or_insert_with(|| ArrivalRate::new(timeouts.slow_grace, timeouts.data));
+        (self.line_wait.0 + timeouts.data).min(rate.deadline()).min(self.session_deadline)
     }
 
     /// Moves a part of the mail to the spool.
     async fn spool(&mut self, bytes: Vec<u8>) -> Result<(), SmtpReply> {
-        let house = Arc::clone(&self.listener);
+        let listener = Arc::clone(&self.listener);
         let mail = match self.spooled.take() {
             Some(mail) => mail,
-            None => house.spool.create_mail(house.disk_lease(&self.permit)).await.map_err(disk_error_reply)?,
+            None => listener.spool.create_mail(listener.disk_lease(&self.permit)).await.map_err(disk_error_reply)?,
         };
-        self.spooled = Some(append_to_spool(&house, mail, bytes.into()).await?);
+        self.spooled = Some(append_to_spool(&listener, mail, bytes.into()).await?);
         Ok(())
     }
 
-    /// Has the mail kept and tells the session. From here on it is kept to the end, whatever becomes of the connection.
+    /// Commits the mail and reports the result to the session. The commit runs in its own task, so it completes even if
+    /// the connection breaks.
     async fn commit_mail(&mut self, mail: ReceivedMail) -> Result<(), ConnectionClosed> {
         mailonce_core::failpoint!("mail-data");
-        let held = MailResources { memory: self.take_memory(), spooled: self.spooled.take() };
-        let keeping = tokio::spawn(commit_mail(Arc::clone(&self.listener), mail, held));
-        // Answers that are still owed do not wait for the commit, and who does not hear them has sent the mail all the
-        // same.
+        let resources = MailResources { memory: self.take_memory(), spooled: self.spooled.take() };
+        let commit = tokio::spawn(commit_mail(Arc::clone(&self.listener), mail, resources));
+        // Pending replies do not wait for the commit. If they cannot be written, the mail is committed all the same.
         let flushed = self.flush().await;
-        let kept = wait_for_commit(keeping, self.listener.settings.timeouts.commit).await;
+        let committed = wait_for_commit(commit, self.listener.settings.timeouts.commit).await;
         mailonce_core::failpoint!("mail-before-250");
-        self.session.on_mail_committed(kept);
+        self.session.on_mail_committed(committed);
         flushed
     }
 
-    /// What the mail holds in memory. The next one begins with nothing.
+    /// Takes the mail's memory lease. The next mail begins with an empty one.
     fn take_memory(&mut self) -> ByteLease {
         std::mem::replace(&mut self.memory, self.listener.memory_lease(&self.permit))
     }
 
-    /// Goes on under TLS.
+    /// Performs the TLS handshake and continues the session over TLS.
     async fn start_tls(mut self) -> Result<Self, ConnectionClosed> {
         self.flush().await?;
         let Some(tls) = self.listener.settings.tls.clone() else { return Err(ConnectionClosed) };
-        let shaken = timeout(self.listener.settings.timeouts.handshake, tls.acceptor().accept(self.stream)).await;
-        let Ok(Ok(stream)) = shaken else {
+        let handshake = timeout(self.listener.settings.timeouts.handshake, tls.acceptor().accept(self.stream)).await;
+        let Ok(Ok(stream)) = handshake else {
             self.listener.settings.metrics.record_refusal(Reason::Tls);
             return Err(ConnectionClosed);
         };
@@ -291,23 +291,23 @@ impl SmtpConnection {
         Ok(Self { stream: Box::new(stream), ..self })
     }
 
-    /// Closes our side and reads a little more: a socket that is closed over unread bytes is reset, and the reset
-    /// can overtake our last word.
+    /// Closes the sending side and reads a little more. Closing a socket with unread bytes sends a reset, which could
+    /// overtake the last reply.
     async fn linger(mut self) -> Result<(), ConnectionClosed> {
-        let until = Instant::now() + LINGER_TIMEOUT;
-        timeout_at(until, self.stream.shutdown()).await.map_err(|_late| ConnectionClosed)??;
+        let deadline = Instant::now() + LINGER_TIMEOUT;
+        timeout_at(deadline, self.stream.shutdown()).await.map_err(|_late| ConnectionClosed)??;
         let mut rest = (&mut self.stream).take(LINGER_OCTETS as u64);
-        let mut heap = vec![0; 4096];
-        while timeout_at(until, rest.read(&mut heap)).await.map_err(|_late| ConnectionClosed)?? > 0 {}
+        let mut buffer = vec![0; 4096];
+        while timeout_at(deadline, rest.read(&mut buffer)).await.map_err(|_late| ConnectionClosed)?? > 0 {}
         Ok(())
     }
 }
 
-/// Reads once, into the session.
+/// Reads once and passes the bytes to the session.
 async fn read_into_session(stream: &mut Box<dyn ByteStream>, session: &mut SmtpSession) -> io::Result<usize> {
     poll_fn(|cx| {
-        let mut space = [MaybeUninit::<u8>::uninit(); READ_OCTETS];
-        let mut buffer = ReadBuf::uninit(&mut space);
+        let mut bytes = [MaybeUninit::<u8>::uninit(); READ_OCTETS];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
         ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
         session.receive(buffer.filled());
         Poll::Ready(Ok(buffer.filled().len()))
@@ -315,69 +315,69 @@ async fn read_into_session(stream: &mut Box<dyn ByteStream>, session: &mut SmtpS
     .await
 }
 
-/// What a mail holds until it is kept.
+/// The resources that a mail holds until it is committed.
 struct MailResources {
     memory: ByteLease,
     spooled: Option<SpooledMail>,
 }
 
-/// Keeps a mail. A large one is read back from the spool first, once there is memory for it.
+/// Commits a mail. A large mail is first read back from the spool, once there is memory for it.
 async fn commit_mail(
-    house: Arc<SmtpListenerState>,
+    listener: Arc<SmtpListenerState>,
     mut mail: ReceivedMail,
-    held: MailResources,
+    resources: MailResources,
 ) -> Result<(), SmtpReply> {
-    let MailResources { mut memory, spooled } = held;
+    let MailResources { mut memory, spooled } = resources;
     if let Some(spooled) = spooled {
-        let spooled = append_to_spool(&house, spooled, std::mem::take(&mut mail.raw)).await?;
-        // Released before waiting, so that mails that wait for memory cannot block each other.
+        let spooled = append_to_spool(&listener, spooled, std::mem::take(&mut mail.raw)).await?;
+        // Released before the wait, so that mails that wait for memory cannot block each other.
         memory.shrink_to(0);
-        mail.raw = load_from_spool(&house, spooled, &mut memory).await?.into();
+        mail.raw = load_from_spool(&listener, spooled, &mut memory).await?.into();
     }
-    let kept = house.receiver.accept(mail).await.map_err(reply::for_not_accepted);
+    let committed = listener.receiver.accept(mail).await.map_err(reply::for_not_accepted);
     drop(memory);
-    kept
+    committed
 }
 
-/// Adds a part to a mail in the spool.
+/// Appends bytes to a mail in the spool.
 async fn append_to_spool(
-    house: &SmtpListenerState,
+    listener: &SmtpListenerState,
     mut mail: SpooledMail,
     bytes: Bytes,
 ) -> Result<SpooledMail, SmtpReply> {
-    mail.lease.grow(bytes.len(), house.settings.timeouts.buffer_space).await.map_err(reply::for_disk_shortage)?;
-    house.spool.append(mail, bytes).await.map_err(disk_error_reply)
+    mail.lease.grow(bytes.len(), listener.settings.timeouts.buffer_space).await.map_err(reply::for_disk_shortage)?;
+    listener.spool.append(mail, bytes).await.map_err(disk_error_reply)
 }
 
 /// The bytes of a mail in the spool.
 async fn load_from_spool(
-    house: &SmtpListenerState,
+    listener: &SmtpListenerState,
     spooled: SpooledMail,
     memory: &mut ByteLease,
 ) -> Result<Vec<u8>, SmtpReply> {
-    memory.grow(spooled.octets(), house.settings.timeouts.spool_load).await.map_err(reply::for_memory_shortage)?;
-    house.spool.load(spooled).await.map_err(|error| {
-        tracing::error!(%error, "reading a mail from the spool; its sender was told to try again");
+    memory.grow(spooled.octets(), listener.settings.timeouts.spool_load).await.map_err(reply::for_memory_shortage)?;
+    listener.spool.load(spooled).await.map_err(|error| {
+        tracing::error!(%error, "reading a mail from the spool failed; its sender was told to try again");
         reply::TEMPORARY_FAILURE
     })
 }
 
-/// The disk is full, most likely.
+/// Logs an error of the spool and returns the reply. Most likely the disk is full.
 fn disk_error_reply(error: io::Error) -> SmtpReply {
-    tracing::warn!(%error, "spooling a mail; its sender was told to try again");
+    tracing::warn!(%error, "writing a mail to the spool failed; its sender was told to try again");
     reply::DISK_FULL
 }
 
-/// Waits until it is kept.
-async fn wait_for_commit(keeping: JoinHandle<Result<(), SmtpReply>>, patience: Duration) -> Result<(), SmtpReply> {
-    match timeout(patience, keeping).await {
-        Ok(Ok(kept)) => kept,
+/// Waits until the mail is committed.
+async fn wait_for_commit(commit: JoinHandle<Result<(), SmtpReply>>, limit: Duration) -> Result<(), SmtpReply> {
+    match timeout(limit, commit).await {
+        Ok(Ok(committed)) => committed,
         Ok(Err(error)) => {
-            tracing::error!(%error, "taking a mail");
+            tracing::error!(%error, "the task that commits a mail failed; its sender was told to try again");
             Err(reply::TEMPORARY_FAILURE)
         }
         Err(_) => {
-            tracing::warn!("a mail is not kept yet; its sender was told to try again");
+            tracing::warn!("a mail was not committed within the timeout; its sender was told to try again");
             Err(reply::TEMPORARY_FAILURE)
         }
     }

@@ -1,20 +1,20 @@
-//! The text of a mail, from the answer to `DATA` to the dot. Only CR LF `.` CR LF ends it, and a CR or LF that stands
-//! alone spoils it: what a careless relay took for an end of its own never becomes a second mail here.
+//! Reads the data of a mail, from the reply to `DATA` to the final dot. Only CR LF `.` CR LF ends it, and a bare CR or
+//! LF makes it invalid. This prevents SMTP smuggling through relays that accept other line endings.
 
 use bytes::Bytes;
 
 use super::reply::SmtpReply;
 
-/// Room asked for at first; it doubles from there, so that nobody holds much more than was sent.
+/// Memory reserved at first. It doubles from there, so that a client holds little more than it sent.
 pub(super) const INITIAL_MEMORY: usize = 16 * 1024;
-/// Octets of a mail that are kept in memory. A larger mail goes to the spool, so that slow senders do not hold memory.
+/// Octets of a mail kept in memory. A larger mail goes to the spool, so that slow senders do not hold memory.
 pub(super) const SPOOL_ABOVE: usize = 256 * 1024;
-/// Octets that are collected in memory for each further write to the spool.
+/// Octets collected in memory for each further write to the spool.
 const SPOOL_CHUNK: usize = 64 * 1024;
-/// Octets of a line that are copied at once. Must be less than any room that a text has.
+/// Octets of a line copied at once. Must be less than any memory reservation of a mail.
 const MAX_COPY_OCTETS: usize = 8 * 1024;
 
-/// What is known of the line so far.
+/// The position in the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineState {
     /// Right after CR LF, or at the very start.
@@ -24,46 +24,46 @@ enum LineState {
     /// After a dot at the start of a line, and a CR.
     DotCr,
     InLine,
-    /// After a CR that is not yet known to begin a line end.
+    /// After a CR that may begin a line ending.
     Cr,
 }
 
-/// What became of the text.
+/// The status of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DataStatus {
-    /// It is kept so far.
+    /// Valid so far.
     Intact,
-    /// It is larger than a mail may be.
+    /// Larger than the maximum size of a mail.
     TooLarge,
-    /// There was no room for it, as this reply says.
+    /// Memory or disk space was not available; the reply says which.
     Refused(SmtpReply),
-    /// A line ended wrongly.
+    /// Contains a bare CR or LF.
     BareLineEnding,
 }
 
-/// What is to be done next.
+/// What the caller must do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DataStep {
-    /// More bytes.
+    /// Feed more bytes.
     NeedInput,
-    /// More room, by so many octets.
+    /// Reserve this many more octets of memory.
     ReserveMemory(usize),
-    /// What is in memory goes to the spool: [`Text::take_chunk`].
+    /// Write the buffer to the spool: [`DataReader::take_chunk`].
     Spool,
-    /// It ended.
+    /// The final dot was read.
     Complete,
-    /// It is refused, and too much of it came since to wait for its end.
+    /// Close the connection: the mail is refused, and too much data followed to wait for its end.
     GiveUp,
 }
 
-/// A text that comes in.
+/// Reads the data of one mail.
 #[derive(Debug)]
 pub(super) struct DataReader {
     line_state: LineState,
-    /// What is in memory: all of it, or what came since the last chunk went to the spool.
+    /// The data in memory: everything, or what followed the last chunk that went to the spool.
     buffer: Vec<u8>,
     memory_octets: usize,
-    /// Octets that went to the spool.
+    /// Octets written to the spool.
     spooled_octets: usize,
     max_octets: usize,
     seen_octets: usize,
@@ -71,30 +71,30 @@ pub(super) struct DataReader {
 }
 
 impl DataReader {
-    /// An empty text that may become `most` octets, with room for the first of them.
-    pub(super) fn new(most: usize, room: usize) -> Self {
+    /// Creates a reader for at most `max_octets`, with `memory_octets` already reserved.
+    pub(super) fn new(max_octets: usize, memory_octets: usize) -> Self {
         Self {
             line_state: LineState::LineStart,
             buffer: Vec::new(),
-            memory_octets: room,
+            memory_octets,
             spooled_octets: 0,
-            max_octets: most,
+            max_octets,
             seen_octets: 0,
             status: DataStatus::Intact,
         }
     }
 
-    /// What became of it so far.
+    /// The status so far.
     pub(super) fn status(&self) -> DataStatus {
         self.status
     }
 
-    /// Octets it has room for.
+    /// Octets of reserved memory.
     pub(super) fn memory_octets(&self) -> usize {
         self.memory_octets
     }
 
-    /// Octets of it that are in the spool.
+    /// Octets in the spool.
     pub(super) fn spooled_octets(&self) -> usize {
         self.spooled_octets
     }
@@ -104,7 +104,7 @@ impl DataReader {
         Bytes::from(self.buffer)
     }
 
-    /// The room that was asked for is there, or is not.
+    /// Reports the result of [`DataStep::ReserveMemory`].
     pub(super) fn on_memory_reserved(&mut self, more: Result<usize, SmtpReply>) {
         match more {
             Ok(more) => self.memory_octets += more,
@@ -112,12 +112,12 @@ impl DataReader {
         }
     }
 
-    /// What is to go to the spool.
+    /// Takes the buffer, to write it to the spool.
     pub(super) fn take_chunk(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// So many octets are in the spool, or there was no room for them.
+    /// Reports the result of [`DataStep::Spool`].
     pub(super) fn on_spooled(&mut self, more: Result<usize, SmtpReply>) {
         match more {
             Ok(more) => {
@@ -128,7 +128,7 @@ impl DataReader {
         }
     }
 
-    /// Takes bytes up to the end of the text, or until there is no more room. Tells how many it took.
+    /// Consumes bytes up to the final dot, or until memory must be reserved. Returns how many it consumed.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> (usize, DataStep) {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -138,7 +138,7 @@ impl DataReader {
                 }
                 _ => 0,
             };
-            // A run of letters, or one byte and a CR LF that was held back.
+            // Either a run of ordinary bytes, or one byte after a CR that was held back.
             if let Some(next) = self.required_step(run.max(2)) {
                 return (at, next);
             }
@@ -152,17 +152,17 @@ impl DataReader {
                 return (at, DataStep::Complete);
             }
         }
-        let enough = self.status != DataStatus::Intact
+        let give_up = self.status != DataStatus::Intact
             && self.seen_octets > self.max_octets + self.max_octets.max(INITIAL_MEMORY);
-        (at, if enough { DataStep::GiveUp } else { DataStep::NeedInput })
+        (at, if give_up { DataStep::GiveUp } else { DataStep::NeedInput })
     }
 
-    /// What has to happen before so many octets can be added.
+    /// The step that is needed before this many octets can be added.
     fn required_step(&mut self, octets: usize) -> Option<DataStep> {
         if self.status != DataStatus::Intact || self.buffer.len() + octets <= self.memory_octets {
             return None;
         }
-        // The last two may be the CR LF before the dot, or the dot itself.
+        // Up to two of these octets may belong to the CR LF before the dot, or be the dot itself.
         if self.spooled_octets + self.buffer.len() + octets > self.max_octets + 2 {
             self.discard(DataStatus::TooLarge);
             return None;
@@ -175,7 +175,7 @@ impl DataReader {
         }
     }
 
-    /// One byte. Tells whether it was the last.
+    /// Processes one byte. Returns whether it ended the data.
     fn push_byte(&mut self, byte: u8) -> bool {
         match (self.line_state, byte) {
             (LineState::DotCr, b'\n') => return true,
@@ -194,8 +194,8 @@ impl DataReader {
                 self.discard(DataStatus::BareLineEnding);
                 self.line_state = LineState::InLine;
             }
-            (LineState::LineStart | LineState::Dot | LineState::InLine, letter) => {
-                self.push(&[letter]);
+            (LineState::LineStart | LineState::Dot | LineState::InLine, other) => {
+                self.push(&[other]);
                 self.line_state = LineState::InLine;
             }
         }
@@ -215,10 +215,10 @@ impl DataReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// From now on nothing is kept. A wrong line end outweighs every other fate.
-    fn discard(&mut self, fate: DataStatus) {
-        if self.status == DataStatus::Intact || fate == DataStatus::BareLineEnding {
-            self.status = fate;
+    /// Discards the data. A bare line ending overrides any other status.
+    fn discard(&mut self, status: DataStatus) {
+        if self.status == DataStatus::Intact || status == DataStatus::BareLineEnding {
+            self.status = status;
         }
         self.buffer = Vec::new();
         (self.memory_octets, self.spooled_octets) = (0, 0);

@@ -1,4 +1,4 @@
-//! The door: connections are let in, turned away, and seen off when we stop.
+//! Accepts or rejects connections, and drains them when the server shuts down.
 
 use std::{future::pending, io::Write as _, net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
@@ -18,17 +18,17 @@ use crate::intake::smtp::{
     network_limits::{ConnectionPermit, NetworkLimiter},
 };
 
-/// Listens until `stop` says so or nobody can say it any more. See [`Smtp::listen`].
+/// Listens until `stop` becomes true or its sender is dropped. See [`SmtpListener::listen`].
 pub async fn run(
     listener: TcpListener,
-    reception: Arc<dyn MailReceiver>,
+    receiver: Arc<dyn MailReceiver>,
     settings: SmtpSettings,
     stop: watch::Receiver<bool>,
 ) {
-    SmtpListener::new(reception, settings).listen(listener, stop).await;
+    SmtpListener::new(receiver, settings).listen(listener, stop).await;
 }
 
-/// A listener, and what its connections share.
+/// A listener, and the state that its connections share.
 #[derive(Clone)]
 pub struct SmtpListener {
     state: Arc<SmtpListenerState>,
@@ -36,17 +36,18 @@ pub struct SmtpListener {
 }
 
 impl SmtpListener {
-    /// A listener that listens nowhere yet.
-    pub fn new(reception: Arc<dyn MailReceiver>, settings: SmtpSettings) -> Self {
-        let gate = NetworkLimiter::new(settings.per_ip, settings.per_ip_loopback);
-        Self { state: Arc::new(SmtpListenerState::new(settings, reception)), limiter: gate }
+    /// Creates a listener without a socket.
+    pub fn new(receiver: Arc<dyn MailReceiver>, settings: SmtpSettings) -> Self {
+        let limiter = NetworkLimiter::new(settings.per_ip, settings.per_ip_loopback);
+        Self { state: Arc::new(SmtpListenerState::new(settings, receiver)), limiter }
     }
 
-    /// Serves connections until `stop` says so or nobody can say it any more. Then no connection is let in, those that
-    /// wait for a command are told so, and mails that are under way get [`super::Patience::farewell`] to be finished.
+    /// Serves connections until `stop` becomes true or its sender is dropped. Then it accepts no more connections,
+    /// answers `421` to those that wait for a command, and gives running mails [`super::SmtpTimeouts::drain`] to
+    /// finish.
     pub async fn listen(&self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let mut sessions = JoinSet::new();
-        let mut fresh = std::pin::pin!(async {
+        let mut reload = std::pin::pin!(async {
             match self.state.settings.tls.clone() {
                 Some(tls) => tls.reload_on_change().await,
                 None => pending().await,
@@ -57,23 +58,23 @@ impl SmtpListener {
                 accepted = listener.accept() => accepted,
                 Some(ended) = sessions.join_next() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "a session broke");
+                        tracing::error!(%error, "an SMTP session panicked");
                     }
                     continue;
                 }
                 _ = stop.wait_for(|stop| *stop) => break,
-                () = &mut fresh => continue,
+                () = &mut reload => continue,
             };
             match accepted {
                 Ok((stream, peer)) => match self.admit(sessions.len(), peer.ip()) {
-                    Ok(visit) => {
-                        sessions.spawn(Self::serve_tcp(self.clone(), stream, peer.ip(), visit, stop.clone()));
+                    Ok(permit) => {
+                        sessions.spawn(Self::serve_tcp(self.clone(), stream, peer.ip(), permit, stop.clone()));
                     }
-                    Err(refusal) => reject_connection(stream, refusal),
+                    Err(reply) => reject_connection(stream, reply),
                 },
                 Err(error) => {
-                    // Out of descriptors, most likely: those that are open will end.
-                    tracing::warn!(%error, "accepting a connection");
+                    // Most likely the process is out of file descriptors, and open connections will close.
+                    tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -81,54 +82,57 @@ impl SmtpListener {
         drop(listener);
         let ended = async { while sessions.join_next().await.is_some() {} };
         if tokio::time::timeout(self.state.settings.timeouts.drain, ended).await.is_err() {
-            tracing::warn!(open = sessions.len(), "some mails were not finished in time; their senders will try again");
+            tracing::warn!(
+                open = sessions.len(),
+                "some mails were not received within the drain timeout; their senders will retry"
+            );
         }
         sessions.shutdown().await;
     }
 
-    /// Serves one connection over anything that carries bytes both ways.
+    /// Serves one connection over any byte stream.
     pub async fn serve_stream(&self, mut stream: impl ByteStream + 'static, ip: IpAddr, stop: watch::Receiver<bool>) {
         match self.admit(0, ip) {
-            Ok(visit) => self.serve(Box::new(stream), ip, visit, stop).await,
-            Err(refusal) => {
-                if let Err(error) = stream.write_all(closing_line(refusal).as_bytes()).await {
-                    tracing::debug!(%error, "turning a connection away");
+            Ok(permit) => self.serve(Box::new(stream), ip, permit, stop).await,
+            Err(reply) => {
+                if let Err(error) = stream.write_all(closing_line(reply).as_bytes()).await {
+                    tracing::debug!(%error, "rejecting a connection failed");
                 }
             }
         }
     }
 
-    /// Whether there is room for another connection, and its network may have one.
+    /// Checks the limits of all connections and of the network, and counts the connection.
     fn admit(&self, open: usize, ip: IpAddr) -> Result<ConnectionPermit, SmtpReply> {
-        let SmtpSettings { metrics: tally, max_connections, .. } = &self.state.settings;
-        tally.record_connection();
-        let visit = if open < *max_connections {
+        let SmtpSettings { metrics: counters, max_connections, .. } = &self.state.settings;
+        counters.record_connection();
+        let permit = if open < *max_connections {
             self.limiter.admit(ip).ok_or(reply::NETWORK_CONNECTION_LIMIT)
         } else {
             Err(reply::CONNECTION_LIMIT)
         };
-        if let Some(reason) = visit.as_ref().err().and_then(|refusal| refusal.reason) {
-            tally.record_refusal(reason);
+        if let Some(reason) = permit.as_ref().err().and_then(|refusal| refusal.reason) {
+            counters.record_refusal(reason);
         }
-        visit
+        permit
     }
 
-    async fn serve_tcp(self, stream: TcpStream, ip: IpAddr, visit: ConnectionPermit, stop: watch::Receiver<bool>) {
+    async fn serve_tcp(self, stream: TcpStream, ip: IpAddr, permit: ConnectionPermit, stop: watch::Receiver<bool>) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "setting TCP_NODELAY");
         }
-        self.serve(Box::new(stream), ip, visit, stop).await;
+        self.serve(Box::new(stream), ip, permit, stop).await;
     }
 
     async fn serve(
         &self,
         stream: Box<dyn ByteStream>,
         ip: IpAddr,
-        visit: ConnectionPermit,
+        permit: ConnectionPermit,
         stop: watch::Receiver<bool>,
     ) {
         let open = self.state.settings.metrics.track_session();
-        SmtpConnection::serve(Arc::clone(&self.state), stream, ip, visit, stop).await;
+        SmtpConnection::serve(Arc::clone(&self.state), stream, ip, permit, stop).await;
         drop(open);
     }
 }
@@ -137,10 +141,10 @@ fn closing_line(refusal: SmtpReply) -> String {
     format!("{}\r\n", refusal.line)
 }
 
-/// Says why and closes, without a task and without waiting: a socket that was never written to has room for a line.
+/// Writes the reply and closes, without a task and without waiting: the send buffer of a new socket has room for it.
 fn reject_connection(stream: TcpStream, refusal: SmtpReply) {
-    let said = stream.into_std().and_then(|mut stream| stream.write_all(closing_line(refusal).as_bytes()));
-    if let Err(error) = said {
-        tracing::debug!(%error, "turning a connection away");
+    let written = stream.into_std().and_then(|mut stream| stream.write_all(closing_line(refusal).as_bytes()));
+    if let Err(error) = written {
+        tracing::debug!(%error, "rejecting a connection failed");
     }
 }

@@ -1,61 +1,62 @@
-//! What the listener asks of whoever takes the mail.
+//! The trait through which the listener checks recipients and hands over received mail.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::net::IpAddr;
 
-/// What is to be said to a recipient.
+/// The answer to RCPT for one recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecipientStatus {
-    /// An inbox that takes mail.
+    /// An inbox that accepts mail.
     Accepted,
-    /// A domain of ours, but nobody by that name.
+    /// A local domain, but no such inbox.
     Unknown,
-    /// An inbox whose time is over.
+    /// An expired inbox.
     Expired,
-    /// A rule refuses this sender.
+    /// A rule blocks this sender.
     Blocked,
-    /// A domain that is not ours. Nothing is ever passed on.
+    /// Not a local domain. The listener never relays.
     NotLocal,
-    /// We could not tell.
+    /// The check failed. The sender should retry.
     TemporaryError,
 }
 
-/// A mail as it came. The bytes are those between `DATA` and the final dot, with the doubled dots undone and nothing
-/// added: they are part of the delivery's key, and a trace line on top would make every repeat a new delivery.
+/// A received mail. The bytes are those between `DATA` and the final dot, without dot-stuffing and with nothing added.
+/// They are part of the delivery key, so a `Received` header would turn every repeated delivery into a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedMail {
-    /// Where it came from.
+    /// The IP address of the sending host.
     pub ip: IpAddr,
-    /// What that host called itself.
+    /// The name that the host gave in EHLO or HELO.
     pub helo: String,
-    /// The sender of the envelope, domain as A-label; empty for the null return path.
+    /// The envelope sender, with the domain as A-label; empty for the null return path.
     pub sender: String,
-    /// The recipients that were [`Verdict::Here`], each once, in the form in which addresses are compared.
+    /// The recipients that were [`RecipientStatus::Accepted`], without duplicates, in canonical form.
     pub recipients: Vec<String>,
-    /// The bytes.
+    /// The raw bytes of the mail.
     pub raw: Bytes,
 }
 
 /// Why a mail is not acknowledged with `250`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAccepted {
-    /// The mail could not be kept. The sender is told to try again.
+    /// The mail could not be committed. The sender gets a temporary error.
     TemporaryError,
-    /// No recipient takes mail any more, although each did at RCPT. The sender is told so for good.
+    /// No recipient accepts mail any more, although each did at RCPT. The sender gets a permanent error.
     AllRecipientsGone,
-    /// Some recipients take no mail any more. The mail is kept for the others; the sender is told to try again and
-    /// learns at RCPT which ones are gone.
+    /// Some recipients accept no mail any more. The mail is committed for the others. The sender gets a temporary
+    /// error, and its retry learns at RCPT which recipients are gone.
     SomeRecipientsGone,
 }
 
-/// Whoever takes the mail.
+/// Accepts received mail.
 #[async_trait]
 pub trait MailReceiver: Send + Sync {
-    /// Whether mail of `sender` to `address` would be taken. Both as in [`Mail`].
+    /// Whether mail from `sender` to `address` would be accepted. Both have the form that [`ReceivedMail`] describes.
     async fn check_recipient(&self, sender: &str, address: &str) -> RecipientStatus;
 
-    /// Keeps a mail for all its recipients. `Ok` comes after the commit and says that each recipient has a delivery: the
-    /// other side is told `250` then, and forgets the mail. It is not dropped half-way when the other side or the listener goes away.
+    /// Commits a mail for all its recipients. Returns `Ok` after the commit, when each recipient has a delivery. The
+    /// sender then gets `250` and deletes its copy. The call runs to its end even if the sender disconnects or the
+    /// listener stops.
     async fn accept(&self, mail: ReceivedMail) -> Result<(), NotAccepted>;
 }

@@ -1,4 +1,4 @@
-//! What the listener counts, for whoever shows figures.
+//! Counters of the SMTP listener, in Prometheus format.
 
 use std::{
     fmt::Write as _,
@@ -10,15 +10,15 @@ use std::{
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $word:literal),* $(,)?) => {
-        /// Why something was not taken. A closed set, so that it can be a label.
+        /// Why something was refused. A closed set, so that it can be a metric label.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason { $($(#[$doc])* $variant),* }
 
         impl Reason {
-            /// Every one of them.
+            /// All reasons.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The word for it.
+            /// The value of the metric label.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
@@ -27,55 +27,55 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Not a command, or not a well-formed one.
+    /// An unknown or malformed command.
     Syntax = "syntax",
-    /// A command that is not for now.
+    /// A command that is not allowed in this state.
     Sequence = "sequence",
     /// A command or parameter that is not offered.
     NotOffered = "not_offered",
-    /// An address that is none.
+    /// An invalid address.
     Address = "address",
-    /// Nobody by that name.
+    /// An unknown recipient.
     Unknown = "unknown",
-    /// An inbox whose time is over.
+    /// An expired inbox.
     Expired = "expired",
-    /// A recipient that was accepted and takes no mail any more when the mail comes.
-    Gone = "gone",
-    /// A rule refuses the sender.
+    /// A recipient that was accepted at RCPT, but no longer when the mail was committed.
+    Gone = "recipient_gone",
+    /// A rule blocks the sender.
     Blocked = "blocked",
-    /// A domain that is not ours.
-    Elsewhere = "elsewhere",
-    /// More recipients than one mail may have.
+    /// A domain that is not local.
+    Elsewhere = "relay_denied",
+    /// Too many recipients in one mail.
     Recipients = "recipients",
     /// A mail that is too large.
     Size = "size",
-    /// A line that does not end as lines do.
-    LineEnd = "line_end",
-    /// Bytes where none may be: after STARTTLS, or after a DATA that was refused.
-    OutOfTurn = "out_of_turn",
-    /// More errors or commands than one connection may have.
-    Patience = "patience",
-    /// A network that comes too often.
+    /// A line that does not end in CR LF.
+    LineEnd = "bad_line_end",
+    /// Bytes sent too early: after STARTTLS, or after a refused DATA.
+    OutOfTurn = "unexpected_input",
+    /// Too many errors or commands on one connection.
+    Patience = "too_many_errors",
+    /// A network exceeded its rate or connection limit.
     Rate = "rate",
-    /// More connections than there is room for.
-    Busy = "busy",
-    /// More bytes than there is room for.
+    /// Too many connections in total.
+    Busy = "connection_limit",
+    /// No memory left for the mail.
     Memory = "memory",
-    /// More bytes than there is room for on disk.
+    /// No disk space left for the mail.
     Disk = "disk",
-    /// More bytes under way than one network may have.
-    Share = "share",
-    /// The mail could not be kept, or nobody could tell whether it would be.
-    Trouble = "trouble",
-    /// Silence.
+    /// The network has used up its share of memory or disk space.
+    Share = "network_share",
+    /// A temporary error of the server: the mail could not be committed, or the recipient could not be checked.
+    Trouble = "temporary_error",
+    /// The client was silent or too slow.
     Timeout = "timeout",
-    /// TLS that failed.
+    /// The TLS handshake failed.
     Tls = "tls",
-    /// We stop.
+    /// The server is shutting down.
     Stopping = "stopping",
 }
 
-/// Counters that only grow, and how many sessions are open.
+/// Counters of the listener, and a gauge of open sessions.
 #[derive(Debug, Default)]
 pub struct SmtpMetrics {
     connections: AtomicU64,
@@ -86,22 +86,22 @@ pub struct SmtpMetrics {
 }
 
 impl SmtpMetrics {
-    /// Connections so far, those that were turned away included.
+    /// Connections so far, including rejected ones.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Sessions that are open now.
+    /// Open sessions.
     pub fn open(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Mails taken so far.
+    /// Mails accepted so far.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Octets of the mails taken so far.
+    /// Octets of the mails accepted so far.
     pub fn accepted_octets(&self) -> u64 {
         self.accepted_octets.load(Ordering::Relaxed)
     }
@@ -111,19 +111,19 @@ impl SmtpMetrics {
         self.refused[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Every figure in the text form of Prometheus.
+    /// All metrics in the Prometheus text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: u64| {
+        let mut write_metric = |name: &str, kind: &str, help: &str, suffix: &str, value: u64| {
             let name = format!("mailonce_smtp_{name}");
             // Writing to a String cannot fail.
             writeln!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{suffix} {value}").ok();
         };
-        single("connections", "counter", "Connections to the SMTP listener", "_total", self.connections());
-        single("sessions", "gauge", "SMTP sessions that are open", "", self.open());
-        single("mails", "counter", "Mails taken by SMTP", "_total", self.accepted());
-        single("octets", "counter", "Octets of the mails taken by SMTP", "_total", self.accepted_octets());
-        text.push_str("# HELP mailonce_smtp_refused What the SMTP listener did not take, by reason.\n");
+        write_metric("connections", "counter", "Connections to the SMTP listener", "_total", self.connections());
+        write_metric("sessions", "gauge", "Open SMTP sessions", "", self.open());
+        write_metric("mails", "counter", "Mails accepted by SMTP", "_total", self.accepted());
+        write_metric("bytes", "counter", "Bytes of the mails accepted by SMTP", "_total", self.accepted_octets());
+        text.push_str("# HELP mailonce_smtp_refused Refusals of the SMTP listener, by reason.\n");
         text.push_str("# TYPE mailonce_smtp_refused counter\n");
         for reason in Reason::ALL {
             let count = self.refused(*reason);
@@ -136,7 +136,7 @@ impl SmtpMetrics {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A session is open until what this returns is dropped.
+    /// Counts an open session until the returned guard is dropped.
     pub(super) fn track_session(self: &Arc<Self>) -> OpenSession {
         self.open.fetch_add(1, Ordering::Relaxed);
         OpenSession(Arc::clone(self))
@@ -152,7 +152,7 @@ impl SmtpMetrics {
     }
 }
 
-/// A session that is open.
+/// A guard that counts one open session until it is dropped.
 pub(super) struct OpenSession(Arc<SmtpMetrics>);
 
 impl Drop for OpenSession {
@@ -167,23 +167,23 @@ mod tests {
 
     #[test]
     fn every_figure_is_shown() {
-        let tally = Arc::new(SmtpMetrics::default());
-        let open = tally.track_session();
-        tally.record_connection();
-        tally.record_accepted(7);
-        tally.record_refusal(Reason::Size);
-        let shown = tally.render();
+        let metrics = Arc::new(SmtpMetrics::default());
+        let open = metrics.track_session();
+        metrics.record_connection();
+        metrics.record_accepted(7);
+        metrics.record_refusal(Reason::Size);
+        let shown = metrics.render();
         for line in [
             "mailonce_smtp_connections_total 1",
             "mailonce_smtp_sessions 1",
             "mailonce_smtp_mails_total 1",
-            "mailonce_smtp_octets_total 7",
+            "mailonce_smtp_bytes_total 7",
             "mailonce_smtp_refused_total{reason=\"size\"} 1",
             "mailonce_smtp_refused_total{reason=\"rate\"} 0",
         ] {
             assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
         }
         drop(open);
-        assert!(tally.render().contains("mailonce_smtp_sessions 0"));
+        assert!(metrics.render().contains("mailonce_smtp_sessions 0"));
     }
 }

@@ -1,15 +1,16 @@
-//! The SMTP listener: mail comes in, is kept, and only then answered with `250`. No log-in and no relaying, ever.
+//! The SMTP listener: receives mail and answers `250` only after the mail is committed. It offers neither
+//! authentication nor relaying.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `session` | a conversation without a socket: bytes in, replies and wishes out |
-//! | `command`, `text`, `reply` | a command line; the text of a mail; what is said |
-//! | `connection` | a session with a socket, patience and a reception |
-//! | `listen`, `gate` | the door; who may come in, and how often |
-//! | `budget`, `spool` | octets in memory and on disk, and a network's share of them; large mails on disk |
-//! | `reception` | what is asked of whoever takes the mail |
-//! | `configured`, `settings` | the `smtp` part of the configuration; what it comes to |
-//! | `tally` | what is counted |
+//! | `session` | the SMTP state machine without a socket: bytes in, replies and requests for work out |
+//! | `command`, `data_reader`, `reply` | parses a command line; reads the data of a mail; the replies |
+//! | `connection` | runs a session over a socket, with timeouts and a mail receiver |
+//! | `listener`, `network_limits` | accepts connections; rate and connection limits per network |
+//! | `spool` | keeps large mails on disk while they are received |
+//! | `mail_receiver` | the trait that accepts received mail |
+//! | `config`, `settings` | the `smtp` section of the configuration; the resulting settings |
+//! | `metrics` | counters |
 
 mod command;
 mod config;

@@ -1,4 +1,4 @@
-//! What an operator can say about the listener, and what holds when nothing is said.
+//! The settings of the SMTP listener, and their defaults.
 
 use mailonce_core::limits;
 use std::{sync::Arc, time::Duration};
@@ -7,28 +7,28 @@ use super::spool::{SpoolDir, SpoolFiles};
 use crate::intake::smtp::metrics::SmtpMetrics;
 use crate::tls::Tls;
 
-/// How long each side of a conversation may take.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmtpTimeouts {
-    /// For a whole command line, however slowly it trickles in, and for reading one of our replies.
+    /// For a whole command line, however slowly its bytes arrive, and for writing a reply.
     pub command: Duration,
     /// For the next bytes of a mail.
     pub data: Duration,
-    /// For everything on one connection.
+    /// For the whole connection.
     pub session: Duration,
-    /// For the handshake of TLS.
+    /// For the TLS handshake.
     pub handshake: Duration,
-    /// For the verdict on a recipient.
+    /// For the check of a recipient.
     pub recipient_check: Duration,
-    /// For the commit of a mail. One that comes later still counts: the other side's retry is the same delivery.
+    /// For the commit of a mail. A later commit still counts: the sender's retry is a duplicate of the same delivery.
     pub commit: Duration,
-    /// For room in memory or on disk, while a mail comes in.
+    /// For memory or disk space, while a mail is being received.
     pub buffer_space: Duration,
-    /// For room in memory, when all of a large mail is there.
+    /// For the memory to load a complete large mail from the spool.
     pub spool_load: Duration,
-    /// For pauses of a mail, beyond what its rate pays for.
+    /// How long a mail may fall behind the minimum rate.
     pub slow_grace: Duration,
-    /// For mails that are under way when we stop.
+    /// For mails that are being received when the server shuts down.
     pub drain: Duration,
 }
 
@@ -49,30 +49,30 @@ impl Default for SmtpTimeouts {
     }
 }
 
-/// What one network may do: an IPv4 address, or 64 bits of IPv6. `None` is no limit.
+/// Limits of one network: an IPv4 address, or an IPv6 /64. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkLimits {
-    /// Connections at a time.
+    /// Open connections.
     pub connections: Option<u32>,
-    /// New connections in a minute.
+    /// New connections per minute.
     pub connections_per_minute: Option<u32>,
-    /// Mails begun in a minute.
+    /// New mails per minute.
     pub mails_per_minute: Option<u32>,
-    /// Octets of its mails that are in memory.
+    /// Octets of its mails in memory.
     pub memory: Option<usize>,
-    /// Octets of its mails that are in the spool.
+    /// Octets of its mails in the spool.
     pub spool: Option<usize>,
 }
 
-/// All octets in memory, unless the configuration says otherwise.
+/// The default of `max_memory`.
 const DEFAULT_MAX_MEMORY: usize = 256 * 1024 * 1024;
-/// All octets in the spool, unless the configuration says otherwise: 29 mails of the largest size.
+/// The default of `max_spool`: 29 mails of the largest size.
 const DEFAULT_MAX_SPOOL: usize = 1024 * 1024 * 1024;
-/// One network may hold one part in so many.
+/// One network may hold this fraction of memory and spool: one part in four.
 pub(super) const NETWORK_SHARE_DIVISOR: usize = 4;
 
 impl NetworkLimits {
-    /// For networks that nothing is known of.
+    /// The default limits of remote networks.
     pub const REMOTE: Self = Self {
         connections: Some(50),
         connections_per_minute: Some(300),
@@ -82,38 +82,38 @@ impl NetworkLimits {
     };
 }
 
-/// How the listener behaves.
+/// The settings of the SMTP listener.
 #[derive(Clone, Debug)]
 pub struct SmtpSettings {
-    /// The name in the greeting and in the answer to EHLO.
+    /// The name in the greeting and in the reply to EHLO.
     pub hostname: String,
-    /// Octets of one mail.
+    /// Maximum octets of one mail.
     pub max_size: usize,
-    /// Recipients of one mail.
+    /// Maximum recipients of one mail.
     pub max_recipients: usize,
-    /// Connections at a time.
+    /// Maximum open connections.
     pub max_connections: usize,
-    /// Octets of all mails under way that are in memory: small ones while they come in, and large ones while they are
+    /// Maximum octets in memory of all mails: small ones while they are received, and large ones while they are
     /// committed.
     pub max_memory: usize,
-    /// Octets of all mails under way that are in the spool.
+    /// Maximum octets in the spool of all mails that are being received.
     pub max_spool: usize,
-    /// Where the spool is.
+    /// Creates the spool files.
     pub spool: Arc<dyn SpoolFiles>,
-    /// What a network may do.
+    /// Limits of a remote network.
     pub per_ip: NetworkLimits,
-    /// What this machine may do.
+    /// Limits of loopback.
     pub per_ip_loopback: NetworkLimits,
-    /// How long things may take.
+    /// Timeouts.
     pub timeouts: SmtpTimeouts,
-    /// The certificate, when STARTTLS is offered.
+    /// The certificate, if STARTTLS is offered.
     pub tls: Option<Arc<Tls>>,
-    /// Where it is counted.
+    /// The counters of the listener.
     pub metrics: Arc<SmtpMetrics>,
 }
 
 impl SmtpSettings {
-    /// What holds when nothing is said.
+    /// The default settings.
     pub fn new(hostname: &str) -> Self {
         Self {
             hostname: hostname.to_owned(),

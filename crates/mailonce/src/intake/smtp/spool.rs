@@ -1,7 +1,8 @@
-//! The spool: where a large mail is kept while it comes in, so that a slow sender holds disk space and no memory.
+//! The spool: keeps large mails on disk while they are received, so that a slow sender holds disk space instead of
+//! memory.
 //!
-//! Each mail has an unlinked file. The kernel removes it when it is closed, also when the process is killed. Files are
-//! written and read on threads for blocking work, never on those of connections.
+//! Each mail has an unlinked file, which the kernel removes when it is closed, also when the process is killed. Files
+//! are written and read on threads for blocking work, never on those of connections.
 
 use std::{
     fmt,
@@ -15,12 +16,12 @@ use tokio::sync::Semaphore;
 
 use crate::byte_budget::ByteLease;
 
-/// Files that are written or read at a time. A slow disk must not use up the threads that read the ledger.
+/// Files written or read at the same time. A slow disk must not use up the blocking threads that also read the ledger.
 const MAX_CONCURRENT_FILES: usize = 16;
 
-/// Makes the files of the spool.
+/// Creates the files of the spool.
 pub trait SpoolFiles: fmt::Debug + Send + Sync {
-    /// An empty file that can be written and read, and that nobody else sees.
+    /// Creates an empty private file for writing and reading.
     fn create(&self) -> io::Result<File>;
 }
 
@@ -49,7 +50,7 @@ impl Spool {
         Self { files, workers: Arc::new(Semaphore::new(MAX_CONCURRENT_FILES)) }
     }
 
-    /// Creates the file of a mail. The lease counts what is written to it.
+    /// Creates the file of a mail. The lease accounts for the bytes in it.
     pub(super) async fn create_mail(&self, lease: ByteLease) -> io::Result<SpooledMail> {
         let files = Arc::clone(&self.files);
         let file = self.run(move || files.create()).await?;
@@ -99,7 +100,7 @@ impl Spool {
 pub(super) struct SpooledMail {
     file: File,
     octets: usize,
-    /// The mail's part of the disk budget.
+    /// The disk space that the mail holds.
     pub(super) lease: ByteLease,
 }
 
@@ -126,8 +127,8 @@ mod tests {
         let mut mail = spool.create_mail(lease()).await.unwrap();
         mail = spool.append(mail, b"one ".to_vec()).await.unwrap();
         mail = spool.append(mail, b"mail".to_vec()).await.unwrap();
-        let about = mail.file.metadata().unwrap();
-        assert_eq!((about.mode() & 0o777, about.nlink()), (0o600, 0));
+        let metadata = mail.file.metadata().unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.nlink()), (0o600, 0));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert_eq!(mail.octets(), 8);
         assert_eq!(spool.load(mail).await.unwrap(), b"one mail");

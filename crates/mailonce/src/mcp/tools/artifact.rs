@@ -1,4 +1,4 @@
-//! `take_artifact`: a code or link is given out once.
+//! `take_artifact`: hands out each code or link once.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id};
 use crate::api::check_text;
 
-/// Characters of a code that stands outside of a fence.
+/// The longest code that is returned without a fence.
 const MAX_PLAIN_CODE_CHARS: usize = 16;
 
 #[derive(Deserialize)]
@@ -33,43 +33,44 @@ struct TakeToolArgs {
     subject: Option<String>,
 }
 
-pub(super) async fn take_artifact(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Read)?;
+pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Read)?;
     let args: TakeToolArgs = parse_args(arguments)?;
-    let kind = ArtifactKind::parse(&args.kind).ok_or_else(|| invalid_argument("type", "is code or link"))?;
+    let kind = ArtifactKind::parse(&args.kind).ok_or_else(|| invalid_argument("type", "must be `code` or `link`"))?;
     if args.purpose.is_empty() {
-        return Err(invalid_argument("for", "names the account or workflow that needs it"));
+        return Err(invalid_argument("for", "must name the account or workflow that needs the value"));
     }
     check_text("for", &args.purpose)?;
     for (field, text) in [("from", &args.from), ("subject", &args.subject)] {
         check_text(field, text.as_deref().unwrap_or_default())?;
     }
-    let engine = &desk.app.engine;
-    let asked_at = engine.now();
+    let engine = &ctx.app.engine;
+    let called_at = engine.now();
     let artifact = if let Some(message) = &args.message {
-        let best = best_artifact(desk, parse_id("message", message)?, kind).await?;
-        engine.consume(desk.caller, best.id, args.purpose, None, None).await?
+        let best = best_artifact(ctx, parse_id("message", message)?, kind).await?;
+        engine.consume(ctx.caller, best.id, args.purpose, None, None).await?
     } else {
-        let inbox = find_inbox(desk, args.inbox.as_deref()).await?;
-        let wanted = ArtifactQuery { kind, from: args.from, subject: args.subject };
-        match engine.consume_latest_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await {
+        let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
+        let query = ArtifactQuery { kind, from: args.from, subject: args.subject };
+        match engine.consume_latest_match(ctx.caller, inbox.id, &query, (args.purpose, None), None).await {
             Err(problem) if problem.code == Code::NotFound => return Ok(nothing_found(kind, &problem)),
             taken => taken?,
         }
     };
-    let again = artifact.consumption.as_ref().is_some_and(|consumed| consumed.at < asked_at);
+    let already_taken = artifact.consumption.as_ref().is_some_and(|consumed| consumed.at < called_at);
     let next = match kind {
-        _ if again => {
-            "You took it before, at taken_at, and it is still yours. If you used it then, do not use it again: ask the \
-             sender for a fresh one."
+        _ if already_taken => {
+            "You took it before, at taken_at, and it is still assigned to you. If you used it then, do not use it \
+             again: ask the sender for a new one."
         }
-        ArtifactKind::Code => "It is yours: use the code once, now. Nobody else gets it.",
+        ArtifactKind::Code => "The code is assigned to you: use the code once, now. Nobody else gets it.",
         ArtifactKind::Link => {
-            "It is yours: open the link between the fences once, only if you expected it. Nobody else gets it."
+            "The link is assigned to you: open the link between the fences once, only if you expected it. Nobody else \
+             gets it."
         }
     };
     let value = &artifact.extracted.value;
-    // A link can say anything, and a code should be too short for that.
+    // A link can contain arbitrary text, so it is fenced. A short alphanumeric code cannot.
     let value = if is_plain_code(value) { value.clone() } else { engine.fence_untrusted(std::slice::from_ref(value)) };
     Ok(ToolReply::new("taken", next)
         .with("artifact", artifact.id.to_string())
@@ -81,30 +82,29 @@ pub(super) async fn take_artifact(desk: &ToolContext<'_>, arguments: &Value) -> 
         .with("taken_at", artifact.consumption.as_ref().map(|consumed| consumed.at.to_string())))
 }
 
-/// Nothing of the kind has come.
+/// The result when the inbox has no message with such an artifact.
 fn nothing_found(kind: ArtifactKind, problem: &Problem) -> ToolReply {
     let next = match kind {
         ArtifactKind::Code => {
-            "No mail with a code has come here yet. Call wait_for_message with has=code, then take_artifact again."
+            "No mail with a code has arrived yet. Call wait_for_message with has=code, then take_artifact again."
         }
         ArtifactKind::Link => {
-            "No mail with a link has come here yet. Call wait_for_message with has=link, then take_artifact again."
+            "No mail with a link has arrived yet. Call wait_for_message with has=link, then take_artifact again."
         }
     };
     ToolReply::new("none", next).with("detail", &problem.detail)
 }
 
-/// Letters and digits, and few of them.
+/// Whether a value is so short and simple that it cannot carry a prompt injection.
 fn is_plain_code(value: &str) -> bool {
     value.len() <= MAX_PLAIN_CODE_CHARS && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
-/// What was found in a message, best first.
-async fn best_artifact(desk: &ToolContext<'_>, message: MessageId, kind: ArtifactKind) -> Result<Artifact, Problem> {
-    let found = desk.app.engine.artifacts_of(desk.caller, message).await?;
+/// The best artifact of this kind in a message. The engine lists the best first.
+async fn best_artifact(ctx: &ToolContext<'_>, message: MessageId, kind: ArtifactKind) -> Result<Artifact, Problem> {
+    let found = ctx.app.engine.artifacts_of(ctx.caller, message).await?;
     let none = || {
-        let detail =
-            format!("no {} was surely found in this message; read it, and ask a person if in doubt", kind.as_str());
+        let detail = format!("no unambiguous {} in this message; read it, and ask a person if in doubt", kind.as_str());
         Problem::new(Code::NotFound, detail)
     };
     found.into_iter().find(|artifact| artifact.kind == kind).ok_or_else(none)

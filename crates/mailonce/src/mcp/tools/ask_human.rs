@@ -1,4 +1,4 @@
-//! `ask_human`: a question is asked once, and the same call reads the answer. Agents ask; people decide.
+//! `ask_human`: asks a person a question once; the same call later returns the answer. Only people can decide.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -25,11 +25,11 @@ struct AskHumanArgs {
     email: Option<String>,
 }
 
-pub(super) async fn ask_human(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Reply)?;
+pub(super) async fn ask_human(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Reply)?;
     let AskHumanArgs { entity, question, message, thread, email } = parse_args(arguments)?;
     if question.trim().is_empty() || question.chars().count() > MAX_QUESTION_CHARS {
-        return Err(invalid_argument("question", format!("is 1 to {MAX_QUESTION_CHARS} characters")));
+        return Err(invalid_argument("question", format!("must have 1 to {MAX_QUESTION_CHARS} characters")));
     }
     check_required_text("entity", &entity)?;
     if entity.trim() != entity {
@@ -42,23 +42,25 @@ pub(super) async fn ask_human(desk: &ToolContext<'_>, arguments: &Value) -> Tool
         email: parse_optional_id("email", email)?,
         entity: Some(entity),
     };
-    let asked = desk.app.engine.ask_person(desk.caller, new).await?;
-    let escalation = &asked.value.escalation;
-    let next = match (escalation.state, asked.is_new) {
+    let opened = ctx.app.engine.ask_person(ctx.caller, new).await?;
+    let escalation = &opened.value.escalation;
+    let next = match (escalation.state, opened.is_new) {
         (EscalationState::Open, true) => {
-            "Asked. Go on with other work; call again with the same entity and question to read the answer, never to \
-             press. Another question is asked on its own."
+            "Asked. Continue with other work. Call again with the same entity and question only to read the answer, \
+             not to urge the person. A different question is asked separately."
         }
         (EscalationState::Open, false) => {
-            "Asked before and not answered yet. Go on with other work and look again later."
+            "Asked before and not answered yet. Continue with other work and call again later."
         }
-        (EscalationState::Resolved, _) => "A person answered this very question: follow `decision` and `answer`.",
-        (EscalationState::Expired | EscalationState::Moot, _) => "Nobody answered, and it is closed. Do not act on it.",
+        (EscalationState::Resolved, _) => "A person answered this question: follow `decision` and `answer`.",
+        (EscalationState::Expired | EscalationState::Moot, _) => {
+            "The question was closed without an answer. Do not act on it."
+        }
     };
-    let decided = escalation.decided.as_ref();
+    let decided = escalation.decision.as_ref();
     Ok(ToolReply::new(escalation.state.as_str(), next)
-        .with("escalation", asked.value.id.to_string())
-        .with_approval_page(Some(format!("{}/approve/{}", desk.app.public_url, asked.value.id)), asked.is_new)
+        .with("escalation", opened.value.id.to_string())
+        .with_approval_page(Some(format!("{}/approve/{}", ctx.app.public_url, opened.value.id)), opened.is_new)
         .with("decision", decided.map(|decided: &DecisionRecord| decided.decision.as_str()))
         .with("answer", decided.and_then(|decided| decided.reason.as_ref())))
 }

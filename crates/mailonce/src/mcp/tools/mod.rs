@@ -1,7 +1,7 @@
-//! The ten tools. Each reads its arguments, calls a verb and words the answer: `status`, `next` and what belongs to it.
+//! The ten tools. Each parses its arguments, calls the engine and builds a result with `status`, `next` and details.
 //!
-//! A replay, a hold or a conflict is an answer. An error is only what the model can mend by calling again: a wrong
-//! argument, or a ledger that could not tell.
+//! A replay, a held email or a conflict is a normal result. `isError` is set only where calling again can help: after
+//! an invalid argument, or when the store could not answer.
 
 mod artifact;
 mod ask_human;
@@ -29,48 +29,48 @@ use tool_reply::ToolReply;
 
 pub(super) use tool_list::list;
 
-/// What a tool has to say, or why it cannot.
+/// The result of a tool, or the problem that prevented it.
 type ToolResult = Result<ToolReply, Problem>;
 
-/// Names of inboxes that a question lists.
+/// Inbox addresses listed when the caller must choose one.
 const MAX_LISTED_INBOXES: usize = 10;
-/// Characters of a name that no tool has that are said back.
+/// Characters of an unknown tool name that the error repeats.
 const MAX_ECHOED_CHARS: usize = 128;
 
-/// A result, and the page for a person when the call left something for one to decide.
+/// A tool result, and the URL of the approval page if this call created a question for a person.
 pub(super) type ToolCallResult = (Map<String, Value>, Option<String>);
 
 /// Calls a tool.
-pub(super) async fn call(desk: &ToolContext<'_>, params: &Map<String, Value>) -> Result<ToolCallResult, RpcError> {
+pub(super) async fn call(ctx: &ToolContext<'_>, params: &Map<String, Value>) -> Result<ToolCallResult, RpcError> {
     let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
-    let nothing = Value::Object(Map::new());
+    let no_arguments = Value::Object(Map::new());
     let arguments = match params.get("arguments") {
-        None | Some(Value::Null) => &nothing,
+        None | Some(Value::Null) => &no_arguments,
         Some(arguments @ Value::Object(_)) => arguments,
-        Some(_) => return Err(RpcError::invalid_params("arguments is an object")),
+        Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
     };
-    let told = match name {
-        "send_email" => send::send_email(desk, arguments).await,
-        "reply_email" => reply::reply_email(desk, arguments).await,
-        "resend_email" => send::resend_email(desk, arguments).await,
-        "get_outcome" => outcome::get_outcome(desk, arguments).await,
-        "find_messages" => messages::find_messages(desk, arguments).await,
-        "read_message" => messages::read_message(desk, arguments).await,
-        "wait_for_message" => messages::wait_for_message(desk, arguments).await,
-        "take_artifact" => artifact::take_artifact(desk, arguments).await,
-        "claim_thread" => thread::claim_thread(desk, arguments).await,
-        "ask_human" => ask_human::ask_human(desk, arguments).await,
+    let result = match name {
+        "send_email" => send::send_email(ctx, arguments).await,
+        "reply_email" => reply::reply_email(ctx, arguments).await,
+        "resend_email" => send::resend_email(ctx, arguments).await,
+        "get_outcome" => outcome::get_outcome(ctx, arguments).await,
+        "find_messages" => messages::find_messages(ctx, arguments).await,
+        "read_message" => messages::read_message(ctx, arguments).await,
+        "wait_for_message" => messages::wait_for_message(ctx, arguments).await,
+        "take_artifact" => artifact::take_artifact(ctx, arguments).await,
+        "claim_thread" => thread::claim_thread(ctx, arguments).await,
+        "ask_human" => ask_human::ask_human(ctx, arguments).await,
         _ => return Err(RpcError::invalid_params(format!("Unknown tool: {}", sanitize_name(name)))),
     };
-    let said = told.unwrap_or_else(ToolReply::from);
-    log_call(desk.caller, name, &said);
-    let page = said.approval_page().map(str::to_owned);
-    Ok((to_mcp_result(said), page))
+    let reply = result.unwrap_or_else(ToolReply::from);
+    log_call(ctx.caller, name, &reply);
+    let page = reply.approval_page().map(str::to_owned);
+    Ok((to_mcp_result(reply), page))
 }
 
-/// The same as members and as text: some clients show one, some the other.
-fn to_mcp_result(said: ToolReply) -> Map<String, Value> {
-    let (is_error, body) = said.into_parts();
+/// Returns the result both as structured content and as text, because clients differ in which one they show.
+fn to_mcp_result(reply: ToolReply) -> Map<String, Value> {
+    let (is_error, body) = reply.into_parts();
     let text = Value::Object(body.clone()).to_string();
     object([
         ("content", json!([{ "type": "text", "text": text }])),
@@ -83,16 +83,16 @@ fn sanitize_name(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_ECHOED_CHARS).collect()
 }
 
-/// Writes down which call of whom this was, so that a trace of the agent can be laid beside ours.
-fn log_call(caller: &Caller, tool: &str, said: &ToolReply) {
-    let mark = caller.call.as_ref();
-    let call = mark.and_then(|mark| mark.id.as_deref());
-    let trace = mark.and_then(|mark| mark.traceparent.as_deref());
-    let (status, email) = (said.text_member("status"), said.text_member("email"));
-    tracing::info!(tool, status, email, call, trace, api_key = %caller.key.id, "a model called a tool");
+/// Logs the call with the caller's call id and trace context, so that agent traces can be correlated with ours.
+fn log_call(caller: &Caller, tool: &str, reply: &ToolReply) {
+    let call_trace = caller.call.as_ref();
+    let call = call_trace.and_then(|call_trace| call_trace.id.as_deref());
+    let trace = call_trace.and_then(|call_trace| call_trace.traceparent.as_deref());
+    let (status, email) = (reply.text_member("status"), reply.text_member("email"));
+    tracing::info!(tool, status, email, call, trace, api_key = %caller.key.id, "MCP tool call");
 }
 
-/// Reads the arguments of a tool.
+/// Parses the arguments of a tool.
 fn parse_args<T: DeserializeOwned>(arguments: &Value) -> Result<T, Problem> {
     door::parse(arguments.to_string().as_bytes())
 }
@@ -101,24 +101,24 @@ fn invalid_argument(field: &str, detail: impl std::fmt::Display) -> Problem {
     Problem::for_field(Code::InvalidField, field, format!("{field} {detail}"))
 }
 
-/// An id in the form of ours.
+/// Parses an id of mailonce.
 fn parse_id<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
-    text.parse().map_err(|_not_an_id| invalid_argument(field, "is an id that a tool gave you"))
+    text.parse().map_err(|_not_an_id| invalid_argument(field, "must be an id that a tool returned"))
 }
 
-/// The inbox that is meant: the one that is named, else the only one that the caller may use.
-async fn find_inbox(desk: &ToolContext<'_>, named: Option<&str>) -> Result<Inbox, Problem> {
-    find_inbox_where(desk, named, |_| true).await
+/// The inbox that the caller named, else the only one that the caller may use.
+async fn find_inbox(ctx: &ToolContext<'_>, inbox: Option<&str>) -> Result<Inbox, Problem> {
+    find_inbox_where(ctx, inbox, |_| true).await
 }
 
-/// The same among those that `fits` is true of, for whoever names none.
+/// The same, but a caller who named none gets the only inbox for which `fits` returns true.
 async fn find_inbox_where(
-    desk: &ToolContext<'_>,
-    named: Option<&str>,
+    ctx: &ToolContext<'_>,
+    id_or_address: Option<&str>,
     fits: impl Fn(&Inbox) -> bool,
 ) -> Result<Inbox, Problem> {
-    let (engine, caller) = (&desk.app.engine, desk.caller);
-    if let Some(text) = named {
+    let (engine, caller) = (&ctx.app.engine, ctx.caller);
+    if let Some(text) = id_or_address {
         if text.contains('@') {
             return engine.inbox_by_address(caller, text).await;
         }
@@ -140,11 +140,11 @@ async fn find_inbox_where(
     usable.retain(|inbox| inbox.is_open(now) && fits(inbox));
     match usable.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(invalid_argument("inbox", "is needed: your key has no inbox; ask the operator for one")),
+        [] => Err(invalid_argument("inbox", "is required: your API key has no inbox; ask the operator for one")),
         several => {
             let names: Vec<&str> =
                 several.iter().take(MAX_LISTED_INBOXES).map(|inbox| inbox.address.as_str()).collect();
-            Err(invalid_argument("inbox", format!("is needed: which of {} do you mean?", names.join(", "))))
+            Err(invalid_argument("inbox", format!("is required: choose one of {}", names.join(", "))))
         }
     }
 }

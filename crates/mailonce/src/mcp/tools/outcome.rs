@@ -1,4 +1,4 @@
-//! `get_outcome`: what became of a mail. What the next hop said stays out of it: those are a stranger's words.
+//! `get_outcome`: the state of an email. Reply texts of the next hop are left out, because a stranger wrote them.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -25,7 +25,7 @@ use crate::mcp::tools::{
     tool_reply::{LOOKS_DUPLICATE_NEXT_STEP, REJECTED_NEXT_STEP, send_status, status_next_step},
 };
 
-/// Attempts that are told one by one, the latest.
+/// Attempts listed individually: the latest ones.
 const MAX_SHOWN_ATTEMPTS: usize = 10;
 
 #[derive(Deserialize)]
@@ -45,31 +45,31 @@ struct OutcomeArgs {
     period: Option<String>,
 }
 
-pub(super) async fn get_outcome(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Read)?;
+pub(super) async fn get_outcome(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Read)?;
     let args: OutcomeArgs = parse_args(arguments)?;
     if let Some(email) = &args.email {
-        return outcome_of_email(desk, parse_id("email", email)?).await;
+        return outcome_of_email(ctx, parse_id("email", email)?).await;
     }
     let (Some(kind), Some(entity), Some(to)) = (args.kind, args.entity, args.to) else {
-        return Err(invalid_argument("email", "is needed, or type, entity and to"));
+        return Err(invalid_argument("email", "is required, or `type`, `entity` and `to`"));
     };
     let intent = parse_intent(kind, entity, args.version, args.period)?;
-    let none = || ToolReply::new("not_accepted", "No such mail was accepted. If it is wanted, use send_email.");
-    Ok(outcome_of_intent(desk, &intent, &to).await?.unwrap_or_else(none))
+    let none = || ToolReply::new("not_accepted", "No such email was accepted. To send it, use send_email.");
+    Ok(outcome_of_intent(ctx, &intent, &to).await?.unwrap_or_else(none))
 }
 
-/// What became of the mail that an intent names; `None` when there is none.
+/// The outcome of the email with this intent and recipient; `None` if none was accepted.
 pub(super) async fn outcome_of_intent(
-    desk: &ToolContext<'_>,
+    ctx: &ToolContext<'_>,
     intent: &Intent,
     to: &str,
 ) -> Result<Option<ToolReply>, Problem> {
     let to = Address::parse(to).map_err(|error| invalid_argument("to", error))?;
     let key = Key::parse(&intent.derive_key(&[to])).map_err(|error| invalid_argument("entity", error))?;
-    match desk.app.engine.key(desk.caller, &key).await {
+    match ctx.app.engine.key(ctx.caller, &key).await {
         Ok(view) => match view.binding {
-            Some(KeyBinding::Email(email)) => outcome_of_email(desk, email.id).await.map(Some),
+            Some(KeyBinding::Email(email)) => outcome_of_email(ctx, email.id).await.map(Some),
             Some(KeyBinding::Operation { .. }) | None => Ok(None),
         },
         Err(problem) if problem.code == Code::NotFound => Ok(None),
@@ -77,19 +77,19 @@ pub(super) async fn outcome_of_intent(
     }
 }
 
-async fn outcome_of_email(desk: &ToolContext<'_>, id: EmailId) -> ToolResult {
-    let detail = desk.app.engine.email_view(desk.caller, id).await?.detail;
+async fn outcome_of_email(ctx: &ToolContext<'_>, id: EmailId) -> ToolResult {
+    let detail = ctx.app.engine.email_view(ctx.caller, id).await?.detail;
     let email = &detail.email;
     let status = send_status(false, email.state(), email.guard);
-    let stuck = !email.state().is_terminal();
-    let page = if stuck { approval_url(desk, email.id).await? } else { None };
+    let unfinished = !email.state().is_terminal();
+    let page = if unfinished { approval_url(ctx, email.id).await? } else { None };
     let attempts: Vec<_> = detail.attempts.iter().rev().take(MAX_SHOWN_ATTEMPTS).rev().map(attempt_json).collect();
     Ok(ToolReply::new(status, next_step(email, status, page.is_some()))
         .with("email", email.id.to_string())
         .with("state", email.state().as_str())
         .with("guard", email.guard.map(Guard::as_str))
-        .with("to", visible_addresses(desk, &email.head.to))
-        .with("recipients", email.handoffs.iter().map(|handoff| recipient_json(desk, handoff)).collect::<Vec<_>>())
+        .with("to", visible_addresses(ctx, &email.head.to))
+        .with("recipients", email.handoffs.iter().map(|handoff| recipient_json(ctx, handoff)).collect::<Vec<_>>())
         .with("attempts", attempts)
         .with("accepted_at", email.head.created_at.to_string())
         .with("settled_at", email.settled_at.map(|at| at.to_string()))
@@ -99,23 +99,25 @@ async fn outcome_of_email(desk: &ToolContext<'_>, id: EmailId) -> ToolResult {
         .with("suppressed", email.suppressed))
 }
 
-fn next_step(email: &Email, status: &str, asked: bool) -> &'static str {
+fn next_step(email: &Email, status: &str, has_approval_page: bool) -> &'static str {
     match email.state() {
-        _ if email.resent_as.is_some() => "It was sent again as the email in `resent_as`; look at that one.",
+        _ if email.resent_as.is_some() => "It was resent as the email in `resent_as`; call get_outcome for that one.",
         EmailState::Queued | EmailState::Sending | EmailState::Scheduled => {
             "It is on its way and will be sent once. Do not send it again."
         }
         EmailState::Held if email.may_sender_confirm() => LOOKS_DUPLICATE_NEXT_STEP,
-        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => status_next_step("held", asked),
+        EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => status_next_step("held", has_approval_page),
         EmailState::Cancelled if email.guard.is_some() => REJECTED_NEXT_STEP,
-        EmailState::Failed => "The next hop refused it; `attempts` has its code. If that is mended, use resend_email.",
-        _ => status_next_step(status, asked),
+        EmailState::Failed => {
+            "The next hop refused it; `attempts` has its code. Once the cause is fixed, use resend_email."
+        }
+        _ => status_next_step(status, has_approval_page),
     }
 }
 
-fn recipient_json(desk: &ToolContext<'_>, handoff: &Handoff) -> Value {
+fn recipient_json(ctx: &ToolContext<'_>, handoff: &Handoff) -> Value {
     json!({
-        "to": visible_addresses(desk, &handoff.recipients),
+        "to": visible_addresses(ctx, &handoff.recipients),
         "state": handoff.state.as_str(),
         "attempts": handoff.attempts,
     })
@@ -126,7 +128,7 @@ fn attempt_json(attempt: &Attempt) -> Map<String, Value> {
         "at": attempt.at.to_string(),
         "outcome": attempt.outcome.map_or("on the wire", Outcome::as_str),
         "code": attempt.details.code,
-        // What the sandbox captures goes no way.
+        // An email that the sandbox captures has no transport.
         "transport": Some(&attempt.details.transport).filter(|name| !name.is_empty()),
     }))
 }

@@ -1,4 +1,4 @@
-//! `reply_email`: an answer is named by the message it answers, so it needs no other name.
+//! `reply_email`: the message identifies its reply, so a reply needs no idempotency key.
 
 use mailonce_core::{access::team::ApiKeyScope, id::MessageId, problem::Problem};
 use mailonce_engine::{conversation::reply::ReplyRequest, outbound::send_receipt::SendReceipt};
@@ -28,13 +28,13 @@ struct ReplyToolArgs {
     distinct_token: Option<String>,
 }
 
-pub(super) async fn reply_email(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Reply)?;
+pub(super) async fn reply_email(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Reply)?;
     let args: ReplyToolArgs = parse_args(arguments)?;
     let message: MessageId = parse_id("message", &args.message)?;
     let seen = args.seen.unwrap_or_default();
     if seen.len() > MAX_SEEN {
-        return Err(invalid_argument("seen", format!("holds more than {MAX_SEEN} ids")));
+        return Err(invalid_argument("seen", format!("must have at most {MAX_SEEN} ids")));
     }
     let request = ReplyRequest {
         text: Some(args.text),
@@ -48,35 +48,35 @@ pub(super) async fn reply_email(desk: &ToolContext<'_>, arguments: &Value) -> To
         distinct_token: args.distinct_token,
     };
     let to_all = request.reply_all;
-    match desk.app.engine.reply(desk.caller, message, request).await {
-        Ok(sent) => Ok(send::send_reply(desk, &sent).await?.with("reply_goes_to", recipients(desk, &sent).await)),
-        Err(problem) if is_recipient_problem(&problem) => Ok(unusable_recipient(desk, problem, to_all)),
+    match ctx.app.engine.reply(ctx.caller, message, request).await {
+        Ok(sent) => Ok(send::send_reply(ctx, &sent).await?.with("reply_goes_to", recipients(ctx, &sent).await)),
+        Err(problem) if is_recipient_problem(&problem) => Ok(unusable_recipient(ctx, problem, to_all)),
         Err(problem) => Err(problem),
     }
 }
 
-/// Whom the answer is for: the message named them, and not the model.
-async fn recipients(desk: &ToolContext<'_>, sent: &SendReceipt) -> Option<Vec<String>> {
-    let email = desk.app.engine.email(desk.caller, sent.id).await.ok()?;
-    Some(message_view::visible_addresses(desk, &email.head.to))
+/// The recipients of the reply. The message determines them, not the model.
+async fn recipients(ctx: &ToolContext<'_>, sent: &SendReceipt) -> Option<Vec<String>> {
+    let email = ctx.app.engine.email(ctx.caller, sent.id).await.ok()?;
+    Some(message_view::visible_addresses(ctx, &email.head.to))
 }
 
-/// Whom an answer goes to, the message said and not the model.
+/// Whether a problem is about the recipients, which the message determines and the model cannot change.
 fn is_recipient_problem(problem: &Problem) -> bool {
-    let whom = ["to", "cc", "bcc", "message"];
-    problem.field.as_deref().is_some_and(|field| whom.iter().any(|name| field.starts_with(name)))
+    let fields = ["to", "cc", "bcc", "message"];
+    problem.field.as_deref().is_some_and(|field| fields.iter().any(|name| field.starts_with(name)))
 }
 
-/// The model cannot mend what a stranger wrote, and is shown it behind the fence alone.
-fn unusable_recipient(desk: &ToolContext<'_>, mut problem: Problem, to_all: bool) -> ToolReply {
-    problem.detail = desk.app.engine.fence_untrusted(&[problem.detail]);
+/// The result when the message asks for a reply to an unusable address. A stranger wrote the address, so it is fenced.
+fn unusable_recipient(ctx: &ToolContext<'_>, mut problem: Problem, to_all: bool) -> ToolReply {
+    problem.detail = ctx.app.engine.fence_untrusted(&[problem.detail]);
     problem.extensions.remove("recipient");
     let next = if to_all {
-        "Nothing was sent: somebody whom the message names cannot be written to. Reply without reply_all, or use \
+        "Nothing was sent: one of the message's addresses cannot receive mail. Reply without reply_all, or use \
          ask_human."
     } else {
-        "Nothing was sent: whom the message asks to answer cannot be written to, and no wording changes that. Use \
-         ask_human if it matters."
+        "Nothing was sent: the reply address of the message cannot receive mail, and rewording does not change that. \
+         Use ask_human if it matters."
     };
     ToolReply::from(problem).with("next", next).into_success()
 }

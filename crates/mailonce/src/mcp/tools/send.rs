@@ -22,11 +22,11 @@ use super::{ToolContext, ToolReply, ToolResult, find_inbox_where, invalid_argume
 use crate::api::check_text;
 use crate::mcp::tools::tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step};
 
-/// Why spaces around a name are not taken.
+/// Why leading and trailing spaces are rejected: they would change the derived key.
 pub(super) const EDGE_SPACE_ERROR: &str =
-    "begins or ends with a space, and without it would name another matter: leave the space out";
+    "begins or ends with a space, which would make it a different value: leave the space out";
 
-/// What a mail is about. Flat, because models fill flat forms best.
+/// Arguments of `send_email`. The intent is flat, because models fill in flat schemas most reliably.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SendToolArgs {
@@ -48,7 +48,7 @@ struct SendToolArgs {
     distinct_token: Option<String>,
 }
 
-/// The intent that a model names, checked.
+/// Builds the intent from tool arguments and validates it.
 pub(super) fn parse_intent(
     kind: String,
     entity: String,
@@ -63,15 +63,15 @@ pub(super) fn parse_intent(
     }
 }
 
-pub(super) async fn send_email(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Send)?;
+pub(super) async fn send_email(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Send)?;
     let args: SendToolArgs = parse_args(arguments)?;
     let intent = parse_intent(args.kind, args.entity, args.version, args.period)?;
-    let may_send = |inbox: &Inbox| desk.caller.key.may_send_from(&inbox.address);
-    let inbox = match find_inbox_where(desk, args.inbox.as_deref(), may_send).await {
+    let may_send = |inbox: &Inbox| ctx.caller.key.may_send_from(&inbox.address);
+    let inbox = match find_inbox_where(ctx, args.inbox.as_deref(), may_send).await {
         Ok(inbox) => inbox,
-        // A retry of what was accepted is never asked anything.
-        Err(problem) => return outcome::outcome_of_intent(desk, &intent, &args.to).await?.ok_or(problem),
+        // A retry of an accepted email must succeed, even if the inbox can no longer be determined.
+        Err(problem) => return outcome::outcome_of_intent(ctx, &intent, &args.to).await?.ok_or(problem),
     };
     let content = EmailContent::validate(RawContent {
         from: inbox.address.clone(),
@@ -87,13 +87,13 @@ pub(super) async fn send_email(desk: &ToolContext<'_>, arguments: &Value) -> Too
         sender_name: sender_name(&inbox),
         ..SendRequest::new(content, None)
     };
-    let sent = desk.app.engine.send(desk.caller, request).await?;
-    send_reply(desk, &sent).await
+    let sent = ctx.app.engine.send(ctx.caller, request).await?;
+    send_reply(ctx, &sent).await
 }
 
-/// What a repeated wish for another copy means.
+/// `next` for a replayed `resend_email`.
 const COPY_SENT: &str =
-    "That further copy was sent before, as this email. Do not ask again; if it did not arrive, use ask_human.";
+    "That copy was already sent, as this email. Do not resend again; if it did not arrive, use ask_human.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,47 +102,47 @@ struct ResendArgs {
     reason: String,
 }
 
-pub(super) async fn resend_email(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Send)?;
+pub(super) async fn resend_email(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Send)?;
     let ResendArgs { email, reason } = parse_args(arguments)?;
     let email: EmailId = parse_id("email", &email)?;
     if reason.trim().is_empty() {
-        return Err(invalid_argument("reason", "says why it is sent again"));
+        return Err(invalid_argument("reason", "must say why it is sent again"));
     }
     check_text("reason", &reason)?;
-    let sent = desk.app.engine.resend(desk.caller, email, Some(reason), None).await?;
-    let said = send_reply(desk, &sent).await?;
-    // Whoever asked for another copy must not be sent to ask for another copy.
-    Ok(match said.text_member("status") {
-        Some("already_sent") => said.with("next", COPY_SENT),
-        _ => said,
+    let sent = ctx.app.engine.resend(ctx.caller, email, Some(reason), None).await?;
+    let reply = send_reply(ctx, &sent).await?;
+    // The usual text for `already_sent` recommends resend_email, which is the tool that was just called.
+    Ok(match reply.text_member("status") {
+        Some("already_sent") => reply.with("next", COPY_SENT),
+        _ => reply,
     })
 }
 
-/// Where a person decides about an email, when one must.
-pub(super) async fn approval_url(desk: &ToolContext<'_>, email: EmailId) -> Result<Option<String>, Problem> {
-    let question = desk.app.engine.escalation_of_email(desk.caller, email).await?;
-    Ok(question.map(|id| format!("{}/approve/{id}", desk.app.public_url)))
+/// The approval page of an email, if a person must decide about it.
+pub(super) async fn approval_url(ctx: &ToolContext<'_>, email: EmailId) -> Result<Option<String>, Problem> {
+    let escalation = ctx.app.engine.escalation_of_email(ctx.caller, email).await?;
+    Ok(escalation.map(|id| format!("{}/approve/{id}", ctx.app.public_url)))
 }
 
-/// How a send went.
-pub(super) async fn send_reply(desk: &ToolContext<'_>, sent: &SendReceipt) -> ToolResult {
+/// The result of a send, a reply or a resend.
+pub(super) async fn send_reply(ctx: &ToolContext<'_>, sent: &SendReceipt) -> ToolResult {
     let status = send_status(sent.first, sent.state, sent.guard);
     let differs = sent.payload_differs && status != "already_answered";
-    let page = if sent.state.is_terminal() { None } else { approval_url(desk, sent.id).await? };
+    let page = if sent.state.is_terminal() { None } else { approval_url(ctx, sent.id).await? };
     let next = match status {
         "cancelled" | "failed" if sent.resent_as.is_some() => {
-            "It was made anew as the email in resent_as: look at that with get_outcome, and do not send it again."
+            "It was resent as the email in resent_as: check that one with get_outcome, and do not send it again."
         }
         _ if differs => {
-            "You asked for this before in other words; those stand, and nothing else is sent. Do not send it again."
+            "It was accepted before with different content, which is kept; nothing else is sent. Do not send it again."
         }
         "cancelled" if sent.guard.is_some() => REJECTED_NEXT_STEP,
-        // Only its own sender can say that a look-alike is meant, and only of the first version.
+        // Without a distinct_token the caller cannot release it: only the original sender can, and only version 1.
         "looks_duplicate" if sent.distinct_token.is_none() => status_next_step("held", page.is_some()),
         _ => status_next_step(status, page.is_some()),
     };
-    // What its sender can let go by a token needs nobody else.
+    // The sender can release it with the distinct_token, so no person needs to be asked.
     let new = sent.first && sent.distinct_token.is_none();
     Ok(ToolReply::new(status, next)
         .with("email", sent.id.to_string())

@@ -1,4 +1,4 @@
-//! `claim_thread`: one agent at a time answers a thread.
+//! `claim_thread`: leases a thread, so that one agent at a time replies to it.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id};
 use crate::api::check_required_text;
 
-/// How long a lease lasts when nobody says, in seconds: a model thinks slowly.
+/// The default duration of a lease, in seconds. Long, because models are slow.
 const DEFAULT_LEASE_S: u32 = 120;
 
 #[derive(Deserialize)]
@@ -33,26 +33,26 @@ struct ClaimArgs {
     lease: Option<String>,
 }
 
-pub(super) async fn claim_thread(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
-    desk.caller.require_scope(ApiKeyScope::Reply)?;
+pub(super) async fn claim_thread(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    ctx.caller.require_scope(ApiKeyScope::Reply)?;
     let ClaimArgs { thread, ttl_s, holder, lease } = parse_args(arguments)?;
     let thread: ThreadId = parse_id("thread", &thread)?;
     let ttl_ms = i64::from(ttl_s.unwrap_or(DEFAULT_LEASE_S)) * 1000;
     if ttl_ms == 0 {
-        return release(desk, thread, lease).await;
+        return release(ctx, thread, lease).await;
     }
     if ttl_ms > MAX_LEASE_MS {
-        return Err(invalid_argument("ttl_s", "is at most 600"));
+        return Err(invalid_argument("ttl_s", "must be at most 600"));
     }
     holder.as_deref().map_or(Ok(()), |holder| check_required_text("holder", holder))?;
-    let asked = match (&lease, &holder) {
-        (None, Some(holder)) => Some(claim_call(desk, thread, holder).await?),
+    let keyed_call = match (&lease, &holder) {
+        (None, Some(holder)) => Some(claim_call(ctx, thread, holder).await?),
         _ => None,
     };
-    let holder = holder.unwrap_or_else(|| desk.caller.key.details.name.clone());
+    let holder = holder.unwrap_or_else(|| ctx.caller.key.details.name.clone());
     let request = NewThreadLease { renew: lease, holder, ttl_ms };
-    let lease = desk.app.engine.lease_thread(desk.caller, thread, request, asked).await?;
-    Ok(ToolReply::new("claimed", "The thread is yours until `expires_at`: pass `lease` to reply_email.")
+    let lease = ctx.app.engine.lease_thread(ctx.caller, thread, request, keyed_call).await?;
+    Ok(ToolReply::new("claimed", "You hold the thread until `expires_at`: pass `lease` to reply_email.")
         .with("thread", thread.to_string())
         .with("lease", lease.token)
         .with("fence", lease.fence)
@@ -60,21 +60,21 @@ pub(super) async fn claim_thread(desk: &ToolContext<'_>, arguments: &Value) -> T
         .with("expires_at", lease.expires_at.to_string()))
 }
 
-async fn release(desk: &ToolContext<'_>, thread: ThreadId, lease: Option<String>) -> ToolResult {
-    let Some(lease) = lease else { return Err(invalid_argument("lease", "is needed to give a thread back")) };
-    desk.app.engine.release_thread(desk.caller, thread, &lease).await?;
-    let next = "The thread is free; leave it to others, or claim it anew before you answer.";
+async fn release(ctx: &ToolContext<'_>, thread: ThreadId, lease: Option<String>) -> ToolResult {
+    let Some(lease) = lease else { return Err(invalid_argument("lease", "is required to release a thread")) };
+    ctx.app.engine.release_thread(ctx.caller, thread, &lease).await?;
+    let next = "The thread is released; leave it to other agents, or claim it again before you reply.";
     Ok(ToolReply::new("released", next).with("thread", thread.to_string()))
 }
 
-/// A holder who forgot its lease gets the same one again. The name of the wish is the lease that it is about: the one
-/// that is held now, or the next one.
-async fn claim_call(desk: &ToolContext<'_>, id: ThreadId, holder: &str) -> Result<KeyedCall, Problem> {
-    let (thread, _) = desk.app.engine.thread(desk.caller, id).await?;
-    let held = thread.active_lease(desk.app.engine.now()).is_some();
-    let fence = thread.details.fence + u64::from(!held);
-    let who = format!("{}\n{holder}", desk.caller.key.id);
-    let digest = digest::operation_digest("mcp/claim_thread", &format!("{id}/{fence}"), who.as_bytes());
+/// Derives an idempotency key for the claim, so that a holder who lost its lease token gets the same lease back. The
+/// key covers the fence of the lease: the current one, or the next one if the thread is free.
+async fn claim_call(ctx: &ToolContext<'_>, id: ThreadId, holder: &str) -> Result<KeyedCall, Problem> {
+    let (thread, _) = ctx.app.engine.thread(ctx.caller, id).await?;
+    let is_leased = thread.active_lease(ctx.app.engine.now()).is_some();
+    let fence = thread.details.fence + u64::from(!is_leased);
+    let holder_id = format!("{}\n{holder}", ctx.caller.key.id);
+    let digest = digest::operation_digest("mcp/claim_thread", &format!("{id}/{fence}"), holder_id.as_bytes());
     let mut name = String::from("mcp_claim_");
     for byte in digest {
         // Writing to a String cannot fail.

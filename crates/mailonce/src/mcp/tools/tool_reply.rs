@@ -1,4 +1,4 @@
-//! What a tool answers: a status to branch on, a sentence to act on, and members that belong to it.
+//! The result of a tool: `status` for branching, `next` with the recommended next step, and further members.
 
 use mailonce_core::{
     outbound::email::{EmailState, Guard},
@@ -7,7 +7,7 @@ use mailonce_core::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// An answer in the making.
+/// A tool result under construction.
 pub(super) struct ToolReply {
     is_error: bool,
     body: Map<String, Value>,
@@ -16,33 +16,33 @@ pub(super) struct ToolReply {
 
 impl ToolReply {
     pub(super) fn new(status: &str, next: &str) -> Self {
-        let mut said = Self { is_error: false, body: Map::new(), approval_page: None };
-        said.set_member("status", status);
-        said.set_member("next", next);
-        said
+        let mut reply = Self { is_error: false, body: Map::new(), approval_page: None };
+        reply.set_member("status", status);
+        reply.set_member("next", next);
+        reply
     }
 
-    /// With a further member. What is not there is left out, because schemas know no null.
+    /// Sets a member. Null values are omitted, because the output schemas do not allow null.
     pub(super) fn with(mut self, name: &str, value: impl Serialize) -> Self {
         self.set_member(name, value);
         self
     }
 
-    /// As something that the model has to know and cannot mend.
+    /// Clears the error flag, for a problem that calling again cannot fix.
     pub(super) fn into_success(mut self) -> Self {
         self.is_error = false;
         self
     }
 
-    /// With the page on which a person decides. `new` when this very call made the question: then the person is led
-    /// there; whoever asks again is only told where it is.
+    /// Sets the approval page. If `new`, this call created the question, and a capable client opens the page. A later
+    /// call only returns the URL.
     pub(super) fn with_approval_page(mut self, page: Option<String>, new: bool) -> Self {
         self.set_member("approval_url", &page);
         self.approval_page = page.filter(|_| new);
         self
     }
 
-    /// The page to which a person is to be led now.
+    /// The approval page that a client should open now.
     pub(super) fn approval_page(&self) -> Option<&str> {
         self.approval_page.as_deref()
     }
@@ -53,16 +53,16 @@ impl ToolReply {
             Ok(value) => {
                 self.body.insert(name.to_owned(), value);
             }
-            Err(error) => tracing::error!(%error, name, "a member of an answer cannot be written"),
+            Err(error) => tracing::error!(%error, name, "cannot serialize a member of a tool result"),
         }
     }
 
-    /// A member that is a text.
+    /// The value of a string member.
     pub(super) fn text_member(&self, name: &str) -> Option<&str> {
         self.body.get(name).and_then(Value::as_str)
     }
 
-    /// Whether it is an error, and the members.
+    /// The error flag and the members.
     pub(super) fn into_parts(self) -> (bool, Map<String, Value>) {
         (self.is_error, self.body)
     }
@@ -70,16 +70,16 @@ impl ToolReply {
 
 impl From<Problem> for ToolReply {
     fn from(problem: Problem) -> Self {
-        let mut said = Self::new(problem.code.as_str(), problem_next_step(problem.code));
-        said.is_error = is_error(problem.code);
-        said.set_member("detail", problem.detail);
-        said.set_member("field", problem.field);
-        said.body.extend(problem.extensions.into_iter().filter(|(_, value)| !value.is_null()));
-        said
+        let mut reply = Self::new(problem.code.as_str(), problem_next_step(problem.code));
+        reply.is_error = is_error(problem.code);
+        reply.set_member("detail", problem.detail);
+        reply.set_member("field", problem.field);
+        reply.body.extend(problem.extensions.into_iter().filter(|(_, value)| !value.is_null()));
+        reply
     }
 }
 
-/// Whether the model can do something about it by calling again.
+/// Whether calling again can help: with corrected arguments, or later.
 fn is_error(code: Code) -> bool {
     matches!(
         code,
@@ -98,7 +98,7 @@ fn is_error(code: Code) -> bool {
     )
 }
 
-/// The sentence for a problem, with the names of tools in the place of paths.
+/// The `next` text for a problem. It names tools where the HTTP API names paths.
 fn problem_next_step(code: Code) -> &'static str {
     match code {
         Code::InvalidKey | Code::InvalidJson | Code::InvalidType | Code::UnknownField | Code::InvalidQuery => {
@@ -109,37 +109,37 @@ fn problem_next_step(code: Code) -> &'static str {
         Code::CursorReset => "Call again without a cursor.",
         Code::Timeout | Code::Internal | Code::Unavailable => "Call again with the same arguments; it is safe.",
         Code::WrongScope | Code::SenderNotAllowed | Code::SenderNotVerified | Code::KeyRequired => {
-            "Your credential does not allow this; do not try another way, tell the person you work for."
+            "Your API key does not allow this. Do not look for a workaround; tell the person you work for."
         }
         Code::KeyMismatch => {
-            "Nothing was sent: this type and entity, or the distinct_token, belong to the email in `original`. If it is \
-             the same matter there is nothing to do; for another matter use its own entity."
+            "Nothing was sent: this type and entity, or the distinct_token, belong to the email in `original`. If you \
+             meant that email, there is nothing to do; for a different email use a different entity."
         }
         Code::Leased => {
-            "If `holder` names somebody, leave this thread to them until `expires_at`. Then, or without one, take it \
-             with claim_thread and read its newest message first."
+            "If `holder` is set, leave this thread to that agent until `expires_at`. After that, or if it is not set, \
+             call claim_thread and read the newest message before you reply."
         }
         Code::NewerMessage => {
-            "Nothing was sent: read the message in `message` with read_message, word your answer anew, and reply \
-             again with its id in `seen`."
+            "Nothing was sent: read the message in `message` with read_message, revise your reply, and call \
+             reply_email again with its id in `seen`."
         }
-        Code::AlreadyAnswered => "Do not answer again; to add something, reply with the next follow_up number.",
+        Code::AlreadyAnswered => "Do not reply again; to add something, reply with the next follow_up number.",
         Code::AlreadyConsumed => {
-            "Do not use it: it was taken for what `consumed_for` names. If you need one, ask the sender for a fresh one."
+            "Do not use it: it was taken for `consumed_for`. If you need one, ask the sender for a new one."
         }
         Code::NotTerminal => {
-            "Nothing was sent: the first is not finished, so it may still go out. get_outcome says where it stands."
+            "Nothing was sent: the original email is not finished and may still be sent. Check it with get_outcome."
         }
-        Code::UseResolve => "Nothing was sent: the recipient may have it already. Use ask_human.",
-        Code::BudgetSpent => "Nothing was sent: it was already sent again today. Use ask_human if it matters.",
+        Code::UseResolve => "Nothing was sent: the recipient may already have it. Use ask_human.",
+        Code::BudgetSpent => "Nothing was sent: it was already resent today. Use ask_human if it matters.",
         other => other.next(),
     }
 }
 
-/// How a mail of ours stands, in one word.
+/// The `status` of an outbound email.
 pub(super) fn send_status(first: bool, state: EmailState, guard: Option<Guard>) -> &'static str {
     match (state, guard) {
-        // Nobody was answered as long as it is held.
+        // A held reply has not answered the message yet.
         (EmailState::Held, Some(Guard::AlreadyAnswered)) => "held",
         (_, Some(Guard::AlreadyAnswered)) => "already_answered",
         (EmailState::Held, Some(guard)) => guard.as_str(),
@@ -151,48 +151,46 @@ pub(super) fn send_status(first: bool, state: EmailState, guard: Option<Guard>) 
     }
 }
 
-/// What a look-alike means for whoever did not make the call that it was held in.
-pub(super) const LOOKS_DUPLICATE_NEXT_STEP: &str = "Held: it looks like a mail you just sent to the same person. If that was this mail, do \
-     nothing. If both are meant, make the call that sent it again with the same arguments: its answer has the \
-     distinct_token to let it go.";
+/// `next` for an email held as `looks_duplicate`, in calls other than the one that sent it.
+pub(super) const LOOKS_DUPLICATE_NEXT_STEP: &str = "Held: it looks like an email you just sent to the same person. \
+     If it is the same email, do nothing. If you want both sent, repeat the call that sent it with the same arguments: \
+     its result has the distinct_token that releases it.";
 
-/// What it means that a mail which was held is cancelled.
+/// `next` for a held email that was cancelled.
 pub(super) const REJECTED_NEXT_STEP: &str =
-    "It was held, and then rejected by a person or taken back. Do not send it again unless a person says so.";
+    "It was held and then rejected by a person or cancelled. Do not send it again unless a person says so.";
 
-/// What that means for whoever asked. `asked` when there is a page on which a person decides.
-pub(super) fn status_next_step(status: &str, asked: bool) -> &'static str {
+/// `next` for a status. `has_approval_page` is true if there is a page on which a person decides.
+pub(super) fn status_next_step(status: &str, has_approval_page: bool) -> &'static str {
     match status {
-        "accepted" => "Done: it will be sent once. Do not send it again.",
+        "accepted" => "Accepted: it will be sent once. Do not send it again.",
         "sent" => "Done: it was sent. Do not send it again.",
-        "already_accepted" => "You asked for this before and it is on its way. Do not send it again.",
+        "already_accepted" => "It was accepted before and is being sent. Do not send it again.",
         "already_sent" => {
             "It was sent before. Do not send it again; if the person needs another copy, use resend_email."
         }
-        "already_answered" => "This message was answered before, by this email. Do not answer it again.",
+        "already_answered" => "This message was already answered, by this email. Do not answer it again.",
         "looks_duplicate" => {
-            "Held: it looks like a mail you just sent to the same person. If that was this mail, do nothing. If both \
-             are meant, call again with the same arguments and the distinct_token."
+            "Held: it looks like an email you just sent to the same person. If it is the same email, do nothing. If \
+             you want both sent, call again with the same arguments and the distinct_token."
         }
-        "unknown" if !asked => {
-            "Nobody can tell whether it arrived. Do not send again; a person is asked within seconds, look again with \
+        "unknown" if !has_approval_page => {
+            "It is unknown whether it was sent. Do not send again; a person is asked within seconds. Check later with \
              get_outcome."
         }
-        "cap" | "approval" | "overlaps" | "held" if !asked => {
-            "Held until a person decides. Do not send again; look again later with get_outcome."
+        "cap" | "approval" | "overlaps" | "held" if !has_approval_page => {
+            "Held until a person decides. Do not send again; check later with get_outcome."
         }
-        "cap" => {
-            "Held: this conversation was answered too often, so a person decides at approval_url. Do not send again."
-        }
+        "cap" => "Held: too many replies in this conversation, so a person decides at approval_url. Do not send again.",
         "approval" => "Held: a person must approve it at approval_url. Do not send again.",
         "overlaps" | "held" => "Held: a person decides at approval_url. Do not send again.",
-        "unknown" => "Nobody can tell whether it arrived. Do not send again; a person decides at approval_url.",
+        "unknown" => "It is unknown whether it was sent. Do not send again; a person decides at approval_url.",
         "bounced" => "It was sent and bounced: check the address with the person you work for.",
         "complained" => "It was sent and the recipient complained. Do not write to them again.",
-        "failed" => "The next hop refused it; get_outcome says why. If that is mended, use resend_email.",
-        "abandoned" => "A person gave it up. Ask before you send it again.",
-        "cancelled" => "It was cancelled before it was sent. If it should go after all, use resend_email.",
-        _ => "Look at it with get_outcome.",
+        "failed" => "The next hop refused it; get_outcome says why. Once the cause is fixed, use resend_email.",
+        "abandoned" => "A person abandoned it. Ask before you send it again.",
+        "cancelled" => "It was cancelled before it was sent. If it should be sent after all, use resend_email.",
+        _ => "Check it with get_outcome.",
     }
 }
 

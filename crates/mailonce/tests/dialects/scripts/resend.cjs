@@ -112,7 +112,7 @@ async function reads(first) {
   const [inBatch] = (await good(resend.batch.send(both, { idempotencyKey: "node-doubts" }))).data;
   for (const one of [id, inBatch.id]) await until("delayed", async () => (await good(resend.emails.get(one))).last_event === "delivery_delayed");
   // What nobody can tell of is no success when it is asked for again.
-  assert.match(await bad(resend.emails.send(doubtful, { idempotencyKey: "node-doubt" }), 409, "concurrent_idempotent_requests"), /nobody can tell/);
+  assert.match(await bad(resend.emails.send(doubtful, { idempotencyKey: "node-doubt" }), 409, "concurrent_idempotent_requests"), /it is unknown whether it was delivered/);
   await bad(resend.batch.send(both, { idempotencyKey: "node-doubts" }), 409, "concurrent_idempotent_requests");
   const refused = await good(resend.emails.send(mail({ to: "refuse@sandbox.mailonce.test", subject: "No" })));
   await until("failed", async () => (await good(resend.emails.get(refused.id))).last_event === "failed");

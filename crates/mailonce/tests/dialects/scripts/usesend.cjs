@@ -55,7 +55,7 @@ async function sends() {
   const doubt = await good(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }));
   await until("delayed", async () => (await good(usesend.emails.get(doubt.emailId))).latestStatus === "DELIVERY_DELAYED");
   // What nobody can tell of is no success when it is asked for again.
-  assert.match(await bad(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }), "NOT_UNIQUE"), /nobody can tell/);
+  assert.match(await bad(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }), "NOT_UNIQUE"), /it is unknown whether it was delivered/);
 }
 
 async function schedules() {

@@ -55,7 +55,7 @@ class AsyncWebhooks:
     async def rotate(
         self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[RotateEndpoint]
     ) -> Endpoint:
-        """Another secret; those before sign beside it for `overlap`."""
+        """Another secret; those before sign beside it for `previous_secret_ttl`."""
         return await self._post(Endpoint, endpoint, "rotate", body, options)
 
     async def pause(self, endpoint: str, *, options: CallOptions | None = None) -> Endpoint:

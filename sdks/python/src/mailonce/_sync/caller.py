@@ -46,6 +46,6 @@ class Caller:
         try:
             return judge(self.http.send(request, follow_redirects=False), bytes_)
         except httpx.TransportError as error:
-            lost = no_answer(str(error) or type(error).__name__)
+            lost = no_answer(str(error) or type(error).__name__, str(request.url))
             lost.__cause__ = error
             return Lost(lost, True)

@@ -60,9 +60,9 @@ class Events:
             with self._call.http.stream(**request, follow_redirects=False) as response:
                 if not response.is_success:
                     response.read()
-                    raise refusal(response.status_code, response.text)
+                    raise refusal(response.status_code, response.text, str(response.url))
                 for piece in response.iter_bytes():
                     for frame in frames.feed(piece):
                         yield frame
         except httpx.TransportError as error:
-            raise no_answer(f"the stream was cut: {error}") from error
+            raise no_answer(f"the stream was cut: {error}", str(request["url"])) from error

@@ -55,7 +55,7 @@ class Webhooks:
     def rotate(
         self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[RotateEndpoint]
     ) -> Endpoint:
-        """Another secret; those before sign beside it for `overlap`."""
+        """Another secret; those before sign beside it for `previous_secret_ttl`."""
         return self._post(Endpoint, endpoint, "rotate", body, options)
 
     def pause(self, endpoint: str, *, options: CallOptions | None = None) -> Endpoint:

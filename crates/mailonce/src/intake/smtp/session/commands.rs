@@ -1,4 +1,4 @@
-//! What each command does to a session.
+//! Executes commands in a session.
 
 use mailonce_core::address::{Address, NamedAddress};
 
@@ -16,7 +16,7 @@ impl SmtpSession {
             SmtpCommand::Mail { sender, size, utf8 } => return self.mail(&sender, size, utf8),
             SmtpCommand::Rcpt { address } => return self.rcpt(address),
             SmtpCommand::Data => return self.data(),
-            // What follows it are no commands, and nobody can tell where they begin again.
+            // Data follows a BDAT command, and the end of that data is not known, so the session cannot continue.
             SmtpCommand::Bdat => self.close_with(reply::NOT_OFFERED),
             SmtpCommand::Reset => {
                 self.envelope = None;
@@ -34,17 +34,17 @@ impl SmtpSession {
     }
 
     fn hello(&mut self, name: String, extended: bool) {
-        let rules = &self.config;
-        let size = format!("SIZE {}", rules.max_size);
-        let mut lines = vec![rules.hostname.as_str()];
+        let config = &self.config;
+        let size = format!("SIZE {}", config.max_size);
+        let mut lines = vec![config.hostname.as_str()];
         if extended {
             lines.extend(["PIPELINING", &size, "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]);
-            lines.extend((rules.tls && !self.is_tls).then_some("STARTTLS"));
+            lines.extend((config.tls && !self.is_tls).then_some("STARTTLS"));
         }
         let last = lines.len() - 1;
         for (n, line) in lines.into_iter().enumerate() {
-            let mark = if n == last { ' ' } else { '-' };
-            self.output.extend_from_slice(format!("250{mark}{line}\r\n").as_bytes());
+            let separator = if n == last { ' ' } else { '-' };
+            self.output.extend_from_slice(format!("250{separator}{line}\r\n").as_bytes());
         }
         self.helo = Some(name);
         self.envelope = None;
@@ -74,7 +74,7 @@ impl SmtpSession {
             return None;
         };
         let text = address.unwrap_or_else(|| format!("postmaster@{}", self.config.hostname));
-        let said = match Address::parse(&text) {
+        let answer = match Address::parse(&text) {
             _ if !envelope.utf8 && !text.is_ascii() => reply::SMTPUTF8_REQUIRED,
             Err(_) => reply::BAD_RECIPIENT,
             Ok(address) if envelope.recipients.iter().any(|known| known == address.as_str()) => reply::RECIPIENT_OK,
@@ -85,7 +85,7 @@ impl SmtpSession {
                 return Some(SessionStep::CheckRecipient { sender, address });
             }
         };
-        self.reply(said);
+        self.reply(answer);
         None
     }
 
@@ -101,7 +101,7 @@ impl SmtpSession {
         None
     }
 
-    /// Refuses DATA. What was sent without waiting for the answer may be a mail, and is not read as commands.
+    /// Refuses DATA. Bytes sent before the reply may be the data of a mail, so they must not be read as commands.
     pub(super) fn refuse_data(&mut self, refusal: SmtpReply) {
         self.reply(refusal);
         if !self.input.is_empty() && !matches!(self.phase, SessionPhase::Closed) {
@@ -116,7 +116,7 @@ impl SmtpSession {
             () if self.helo.is_none() => reply::HELLO_FIRST,
             () if self.envelope.is_some() => reply::NESTED_MAIL,
             () if !self.input.is_empty() => {
-                // Said by somebody in between, perhaps, to be obeyed as if it had come under TLS.
+                // A man in the middle may have injected these bytes, to be executed as if they came over TLS.
                 self.close_with(reply::INPUT_AFTER_STARTTLS);
                 return None;
             }
@@ -131,7 +131,8 @@ impl SmtpSession {
     }
 }
 
-/// A sender as it is kept, or `None` when it is no address. Its local part keeps its case: only its owner may fold it.
+/// The sender in canonical form, or `None` if it is not a valid address. The local part keeps its case, because only
+/// the sender's own host may ignore case.
 fn normalize_sender(sender: &str) -> Option<String> {
     if sender.is_empty() {
         return Some(String::new());

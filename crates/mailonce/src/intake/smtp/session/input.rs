@@ -1,4 +1,4 @@
-//! How a session reads: lines of commands, and the text of a mail.
+//! Reads command lines and the data of a mail from the input of a session.
 
 use super::{SessionPhase, SessionStep, SmtpEnvelope, SmtpSession};
 use crate::intake::smtp::{
@@ -8,16 +8,21 @@ use crate::intake::smtp::{
     reply::{self, SmtpReply},
 };
 
-/// Octets of a command line, its end included.
+/// Maximum octets of a command line, including its line ending.
 const MAX_LINE_OCTETS: usize = 2048;
-/// Octets of a line that is too long before nobody waits for its end.
+/// Octets of an overlong line after which the session closes instead of waiting for its end.
 const MAX_SKIPPED_OCTETS: usize = 64 * 1024;
-/// Commands that may pass without a mail that was taken.
+/// Commands allowed without an accepted mail.
 const MAX_COMMANDS_WITHOUT_MAIL: usize = 1000;
 
 impl SmtpSession {
     pub(super) fn read_command(&mut self) -> Option<SessionStep> {
         self.phase = SessionPhase::Commands;
+        // A client that begins with TLS waits for a handshake, so the record may contain no line ending.
+        if self.lines == 0 && command::is_tls_handshake(&self.input) {
+            self.close_with(reply::TLS_HANDSHAKE);
+            return None;
+        }
         let Some(end) = memchr::memchr(b'\n', &self.input) else {
             if self.input.len() >= MAX_LINE_OCTETS {
                 if command::is_http_request(&self.input) {
@@ -28,7 +33,7 @@ impl SmtpSession {
                 return None;
             }
             if self.input.is_empty() {
-                // A connection that idles holds nothing.
+                // Frees the buffer, so that an idle connection holds no memory.
                 self.input = Vec::new();
             }
             return Some(SessionStep::Read);
@@ -61,7 +66,7 @@ impl SmtpSession {
         }
     }
 
-    /// Drops bytes to the end of a line that was too long.
+    /// Discards bytes up to the end of an overlong line.
     pub(super) fn skip_line(&mut self, seen: usize) -> Option<SessionStep> {
         let end = memchr::memchr(b'\n', &self.input);
         let seen = seen + end.unwrap_or(self.input.len());
@@ -81,46 +86,46 @@ impl SmtpSession {
         Some(SessionStep::Read)
     }
 
-    pub(super) fn read_data(&mut self, mut text: DataReader) -> Option<SessionStep> {
-        let (taken, next) = text.feed(&self.input);
-        if taken == self.input.len() {
+    pub(super) fn read_data(&mut self, mut reader: DataReader) -> Option<SessionStep> {
+        let (consumed, next) = reader.feed(&self.input);
+        if consumed == self.input.len() {
             self.input = Vec::new();
         } else {
-            self.input.drain(..taken);
+            self.input.drain(..consumed);
         }
         match next {
             DataStep::NeedInput => {
-                self.phase = SessionPhase::ReadingData(text);
+                self.phase = SessionPhase::ReadingData(reader);
                 Some(SessionStep::Read)
             }
             DataStep::ReserveMemory(more) => {
-                self.phase = SessionPhase::AwaitingMoreMemory(text, more);
+                self.phase = SessionPhase::AwaitingMoreMemory(reader, more);
                 Some(SessionStep::ReserveMemory(more))
             }
             DataStep::Spool => {
-                let chunk = text.take_chunk();
-                self.phase = SessionPhase::AwaitingSpool(text, chunk.len());
+                let chunk = reader.take_chunk();
+                self.phase = SessionPhase::AwaitingSpool(reader, chunk.len());
                 Some(SessionStep::Spool(chunk))
             }
-            DataStep::Complete => self.finish_data(text),
+            DataStep::Complete => self.finish_data(reader),
             DataStep::GiveUp => {
-                self.close_with(reply_for_data(text.status()));
+                self.close_with(reply_for_data(reader.status()));
                 None
             }
         }
     }
 
-    fn finish_data(&mut self, text: DataReader) -> Option<SessionStep> {
+    fn finish_data(&mut self, reader: DataReader) -> Option<SessionStep> {
         self.phase = SessionPhase::Commands;
-        match (text.status(), self.envelope.take()) {
+        match (reader.status(), self.envelope.take()) {
             (DataStatus::Intact, Some(SmtpEnvelope { sender, recipients, .. })) => {
-                let spooled = text.spooled_octets();
-                let raw = text.into_bytes();
+                let spooled = reader.spooled_octets();
+                let raw = reader.into_bytes();
                 self.phase = SessionPhase::AwaitingCommit(spooled + raw.len());
                 let helo = self.helo.clone().unwrap_or_default();
                 return Some(SessionStep::CommitMail(ReceivedMail { ip: self.ip, helo, sender, recipients, raw }));
             }
-            // Whoever sends such a mail was tricked, or tries a trick. What comes after it is not to be trusted.
+            // A bare line ending may be an attempt at SMTP smuggling, so the following input is not trusted.
             (DataStatus::BareLineEnding, _) => self.close_with(reply::BARE_LINE_ENDING),
             (other, _) => self.reply(reply_for_data(other)),
         }
@@ -128,10 +133,10 @@ impl SmtpSession {
     }
 }
 
-/// The answer to a text with this fate.
-fn reply_for_data(fate: DataStatus) -> SmtpReply {
-    match fate {
-        // Only `take` earns a 250.
+/// The reply to data with this status.
+fn reply_for_data(status: DataStatus) -> SmtpReply {
+    match status {
+        // Only a committed mail gets a 250.
         DataStatus::Intact => reply::TEMPORARY_FAILURE,
         DataStatus::TooLarge => reply::TOO_LARGE,
         DataStatus::Refused(refusal) => refusal,

@@ -1,5 +1,5 @@
-//! One conversation, without a socket: bytes go in, replies come out, and between them the session says what it needs
-//! to know before it goes on.
+//! The state machine of one SMTP session, without a socket: bytes go in, replies come out. When it needs something
+//! from outside, such as the check of a recipient, it returns a step for the caller to execute.
 
 mod commands;
 mod input;
@@ -12,12 +12,12 @@ use crate::intake::smtp::{
     metrics::SmtpMetrics,
 };
 
-/// Mistakes that one connection may make. The last one ends it.
+/// Client errors on one connection. The last one closes it.
 const MAX_CLIENT_ERRORS: usize = 10;
-/// Recipients that may be refused on one connection: a list with dead names, but not a dictionary.
+/// Refused recipients on one connection: enough for an outdated mailing list, too few for a dictionary attack.
 const MAX_REFUSED_RECIPIENTS: usize = 100;
 
-/// What is the same for every session.
+/// Settings shared by all sessions.
 #[derive(Clone, Debug)]
 pub(super) struct SessionConfig {
     pub(super) hostname: String,
@@ -26,28 +26,29 @@ pub(super) struct SessionConfig {
     pub(super) tls: bool,
 }
 
-/// What the session needs before it goes on. Each but `Read` and `Close` is answered by the call it names.
+/// What the session needs before it continues. The caller reports the result of each step, except `Close`, with the
+/// method that the step names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SessionStep {
-    /// More bytes: [`Session::receive`].
+    /// Read more bytes: [`SmtpSession::receive`].
     Read,
-    /// May another mail begin? [`Session::may_begin`].
+    /// Check whether another mail may begin: [`SmtpSession::on_mail_rate`].
     CheckMailRate,
-    /// Is this a recipient? [`Session::recipient_is`].
+    /// Check this recipient: [`SmtpSession::on_recipient_status`].
     CheckRecipient { sender: String, address: String },
-    /// Room in memory for so many octets more: [`Session::room_is`].
+    /// Reserve memory for this many more octets: [`SmtpSession::on_memory_reserved`].
     ReserveMemory(usize),
-    /// Append this to the spool: [`Session::spooled_is`].
+    /// Append this to the spool: [`SmtpSession::on_spooled`].
     Spool(Vec<u8>),
-    /// Keep this: [`Session::mail_is`]. Its bytes are those that come after what is in the spool.
+    /// Commit this mail: [`SmtpSession::on_mail_committed`]. Its bytes follow those in the spool.
     CommitMail(ReceivedMail),
-    /// TLS, once all replies are out: [`Session::secured`].
+    /// Start TLS after all replies are written: [`SmtpSession::on_tls_established`].
     StartTls,
-    /// The end, once all replies are out.
+    /// Close the connection after all replies are written.
     Close,
 }
 
-/// An envelope that is being written.
+/// The envelope of the current mail transaction.
 #[derive(Debug)]
 struct SmtpEnvelope {
     sender: String,
@@ -55,30 +56,30 @@ struct SmtpEnvelope {
     recipients: Vec<String>,
 }
 
-/// What the session is in the middle of.
+/// The state of the session.
 #[derive(Debug)]
 enum SessionPhase {
     Commands,
-    /// Reads on to the end of a line that was too long.
+    /// Skips to the end of an overlong line. Holds the octets skipped so far.
     SkippingLine(usize),
-    /// Waits for an answer about this envelope.
+    /// Waits until the mail rate is checked, before this envelope begins.
     AwaitingMailRate(SmtpEnvelope),
-    /// Waits for an answer about this recipient.
+    /// Waits for the check of this recipient.
     AwaitingRecipient(String),
-    /// Waits for room before the text.
+    /// Waits for memory before the data.
     AwaitingMemory,
     ReadingData(DataReader),
-    /// Waits for room within the text.
+    /// Waits for this many more octets of memory within the data.
     AwaitingMoreMemory(DataReader, usize),
-    /// Waits until so many octets of the text are in the spool.
+    /// Waits until this many octets of the data are in the spool.
     AwaitingSpool(DataReader, usize),
-    /// Waits until so many octets are kept.
+    /// Waits until a mail of this many octets is committed.
     AwaitingCommit(usize),
     AwaitingTls,
     Closed,
 }
 
-/// A conversation.
+/// One SMTP session.
 #[derive(Debug)]
 pub(super) struct SmtpSession {
     config: Arc<SessionConfig>,
@@ -97,12 +98,12 @@ pub(super) struct SmtpSession {
 }
 
 impl SmtpSession {
-    /// A session that has greeted.
-    pub(super) fn new(rules: Arc<SessionConfig>, tally: Arc<SmtpMetrics>, ip: IpAddr) -> Self {
-        let output = format!("220 {} ESMTP mailonce\r\n", rules.hostname).into_bytes();
+    /// Creates a session, with the greeting as its first output.
+    pub(super) fn new(config: Arc<SessionConfig>, metrics: Arc<SmtpMetrics>, ip: IpAddr) -> Self {
+        let output = format!("220 {} ESMTP mailonce\r\n", config.hostname).into_bytes();
         Self {
-            config: rules,
-            metrics: tally,
+            config,
+            metrics,
             ip,
             is_tls: false,
             helo: None,
@@ -117,53 +118,53 @@ impl SmtpSession {
         }
     }
 
-    /// Bytes came. To be called only after [`Step::Read`], which bounds what is held of them.
+    /// Adds received bytes. Call it only after [`SessionStep::Read`], so that the input buffer stays small.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
 
-    /// What is to be said, and is then forgotten.
+    /// Takes the pending output.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// Lines that were understood or refused so far. Who waits for a line sees by it whether one came.
+    /// Lines processed so far. The caller uses it to see whether a complete line arrived.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Whether the text of a mail is under way.
+    /// Whether the data of a mail is being received.
     pub(super) fn is_reading_data(&self) -> bool {
         self.data_reader().is_some()
     }
 
     fn data_reader(&self) -> Option<&DataReader> {
         match &self.phase {
-            SessionPhase::ReadingData(text)
-            | SessionPhase::AwaitingMoreMemory(text, _)
-            | SessionPhase::AwaitingSpool(text, _) => Some(text),
+            SessionPhase::ReadingData(reader)
+            | SessionPhase::AwaitingMoreMemory(reader, _)
+            | SessionPhase::AwaitingSpool(reader, _) => Some(reader),
             _ => None,
         }
     }
 
-    /// Octets of memory that a text has. What was granted above it may be given back.
+    /// Octets of memory that the data needs. Anything reserved above that can be released.
     pub(super) fn memory_octets(&self) -> usize {
         self.data_reader().map_or(0, DataReader::memory_octets)
     }
 
-    /// Octets of a text that are in the spool. When there are none, nothing that is in the spool is needed any more.
+    /// Octets of the data in the spool. If 0, the spooled file is no longer needed.
     pub(super) fn spooled_octets(&self) -> usize {
         self.data_reader().map_or(0, DataReader::spooled_octets)
     }
 
-    /// Goes on until something is needed.
+    /// Runs until the session needs something from the caller.
     pub(super) fn step(&mut self) -> SessionStep {
         loop {
             let step = match std::mem::replace(&mut self.phase, SessionPhase::Closed) {
                 SessionPhase::Commands => self.read_command(),
                 SessionPhase::SkippingLine(seen) => self.skip_line(seen),
-                SessionPhase::ReadingData(text) => self.read_data(text),
-                // Nothing goes on without the answer that was asked for.
+                SessionPhase::ReadingData(reader) => self.read_data(reader),
+                // The caller did not report the result of the previous step.
                 _ => Some(SessionStep::Close),
             };
             if let Some(step) = step {
@@ -172,25 +173,25 @@ impl SmtpSession {
         }
     }
 
-    /// Whether another mail may begin.
-    pub(super) fn on_mail_rate(&mut self, may: bool) {
+    /// Reports whether another mail may begin.
+    pub(super) fn on_mail_rate(&mut self, allowed: bool) {
         match std::mem::replace(&mut self.phase, SessionPhase::Commands) {
             SessionPhase::AwaitingMailRate(envelope) => {
-                self.envelope = may.then_some(envelope);
-                self.reply(if may { reply::SENDER_OK } else { reply::MAIL_RATE_LIMITED });
+                self.envelope = allowed.then_some(envelope);
+                self.reply(if allowed { reply::SENDER_OK } else { reply::MAIL_RATE_LIMITED });
             }
             other => self.phase = other,
         }
     }
 
-    /// What is to be said to the recipient.
-    pub(super) fn on_recipient_status(&mut self, verdict: RecipientStatus) {
+    /// Reports the check of a recipient.
+    pub(super) fn on_recipient_status(&mut self, status: RecipientStatus) {
         match (std::mem::replace(&mut self.phase, SessionPhase::Commands), &mut self.envelope) {
-            (SessionPhase::AwaitingRecipient(address), Some(envelope)) if verdict == RecipientStatus::Accepted => {
+            (SessionPhase::AwaitingRecipient(address), Some(envelope)) if status == RecipientStatus::Accepted => {
                 envelope.recipients.push(address)
             }
             (SessionPhase::AwaitingRecipient(_), _) => {
-                self.refused_recipients += usize::from(verdict != RecipientStatus::TemporaryError)
+                self.refused_recipients += usize::from(status != RecipientStatus::TemporaryError)
             }
             (other, _) => {
                 self.phase = other;
@@ -200,39 +201,39 @@ impl SmtpSession {
         if self.refused_recipients > MAX_REFUSED_RECIPIENTS {
             return self.close_with(reply::TOO_MANY_ERRORS);
         }
-        self.reply(reply::for_recipient(verdict));
+        self.reply(reply::for_recipient(status));
     }
 
-    /// Whether the room that was asked for is there.
-    pub(super) fn on_memory_reserved(&mut self, granted: Result<(), SmtpReply>) {
-        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), granted) {
+    /// Reports whether the memory was reserved.
+    pub(super) fn on_memory_reserved(&mut self, result: Result<(), SmtpReply>) {
+        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), result) {
             (SessionPhase::AwaitingMemory, Ok(())) => {
                 self.reply(reply::START_DATA);
                 self.phase = SessionPhase::ReadingData(DataReader::new(self.config.max_size, INITIAL_MEMORY));
             }
             (SessionPhase::AwaitingMemory, Err(refusal)) => self.refuse_data(refusal),
-            (SessionPhase::AwaitingMoreMemory(mut text, more), granted) => {
-                text.on_memory_reserved(granted.map(|()| more));
-                self.phase = SessionPhase::ReadingData(text);
+            (SessionPhase::AwaitingMoreMemory(mut reader, more), result) => {
+                reader.on_memory_reserved(result.map(|()| more));
+                self.phase = SessionPhase::ReadingData(reader);
             }
             (other, _) => self.phase = other,
         }
     }
 
-    /// Whether the octets are in the spool.
-    pub(super) fn on_spooled(&mut self, written: Result<(), SmtpReply>) {
+    /// Reports whether the octets were written to the spool.
+    pub(super) fn on_spooled(&mut self, result: Result<(), SmtpReply>) {
         match std::mem::replace(&mut self.phase, SessionPhase::Commands) {
-            SessionPhase::AwaitingSpool(mut text, octets) => {
-                text.on_spooled(written.map(|()| octets));
-                self.phase = SessionPhase::ReadingData(text);
+            SessionPhase::AwaitingSpool(mut reader, octets) => {
+                reader.on_spooled(result.map(|()| octets));
+                self.phase = SessionPhase::ReadingData(reader);
             }
             other => self.phase = other,
         }
     }
 
-    /// Whether the mail is kept.
-    pub(super) fn on_mail_committed(&mut self, kept: Result<(), SmtpReply>) {
-        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), kept) {
+    /// Reports whether the mail was committed.
+    pub(super) fn on_mail_committed(&mut self, result: Result<(), SmtpReply>) {
+        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), result) {
             (SessionPhase::AwaitingCommit(octets), Ok(())) => {
                 self.metrics.record_accepted(octets);
                 self.commands_since_mail = 0;
@@ -243,7 +244,7 @@ impl SmtpSession {
         }
     }
 
-    /// TLS runs. All that was said before is forgotten, since anybody may have said it.
+    /// Reports that TLS is active. Discards all earlier input and state, because it was not protected by TLS.
     pub(super) fn on_tls_established(&mut self) {
         self.is_tls = true;
         self.helo = None;
@@ -252,7 +253,7 @@ impl SmtpSession {
         self.phase = SessionPhase::Commands;
     }
 
-    /// Says a last word.
+    /// Writes a last reply and closes the session.
     pub(super) fn close_with(&mut self, last: SmtpReply) {
         self.write_reply(last);
         self.phase = SessionPhase::Closed;
@@ -266,7 +267,7 @@ impl SmtpSession {
         }
     }
 
-    /// Answers and goes on with commands, unless it was a mistake too many.
+    /// Writes a reply. Closes the session if the client has made too many errors.
     fn reply(&mut self, reply: SmtpReply) {
         self.client_errors += usize::from(reply.is_client_error());
         if reply.is_client_error() && self.client_errors >= MAX_CLIENT_ERRORS {

@@ -1,4 +1,4 @@
-//! The session by table, against tricks, and cut at every byte; no socket anywhere.
+//! Tests of the session without a socket: command table, smuggling, disconnects at every byte.
 
 mod command_table;
 mod disconnects;
@@ -16,15 +16,15 @@ use crate::intake::smtp::{
 };
 
 pub(super) const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-/// What a mail may have in these tests.
+/// Maximum octets of a mail in these tests.
 pub(super) const MAX_SIZE: usize = 40_000;
 
-/// A session and a reception that answers at once.
+/// A session with a receiver that answers at once.
 pub(super) struct TestSession {
     pub(super) session: SmtpSession,
     pub(super) tally: Arc<SmtpMetrics>,
     pub(super) accepted: Vec<ReceivedMail>,
-    /// What went to the spool of the mail that is under way.
+    /// The spooled part of the current mail.
     pub(super) spooled: Vec<u8>,
     pub(super) closed: bool,
     pub(super) may_begin: bool,
@@ -34,16 +34,16 @@ pub(super) struct TestSession {
 }
 
 impl TestSession {
-    /// Greeted by the host.
+    /// A session after the greeting.
     pub(super) fn new() -> Self {
         Self::with_max_size(MAX_SIZE)
     }
 
-    /// Greeted by a host whose mails may have so many octets.
+    /// A session after the greeting, with this maximum size of a mail.
     pub(super) fn with_max_size(max_size: usize) -> Self {
         let tally = Arc::new(SmtpMetrics::default());
-        let rules = SessionConfig { hostname: "mx.in.test".to_owned(), max_size, max_recipients: 3, tls: true };
-        let mut session = SmtpSession::new(Arc::new(rules), Arc::clone(&tally), IP);
+        let config = SessionConfig { hostname: "mx.in.test".to_owned(), max_size, max_recipients: 3, tls: true };
+        let mut session = SmtpSession::new(Arc::new(config), Arc::clone(&tally), IP);
         assert_eq!(session.take_output(), b"220 mx.in.test ESMTP mailonce\r\n");
         Self {
             session,
@@ -58,22 +58,22 @@ impl TestSession {
         }
     }
 
-    /// Greeted by both.
+    /// A session after EHLO.
     pub(super) fn after_ehlo() -> Self {
-        let mut talk = Self::new();
-        talk.send("EHLO out.test\r\n");
-        talk
+        let mut session = Self::new();
+        session.send("EHLO out.test\r\n");
+        session
     }
 
-    /// Ready for a text.
+    /// A session after DATA.
     pub(super) fn after_data() -> Self {
-        let mut talk = Self::after_ehlo();
-        let said = talk.send("MAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
-        assert_eq!(codes(&said), ["250", "250", "354"]);
-        talk
+        let mut session = Self::after_ehlo();
+        let replies = session.send("MAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
+        assert_eq!(codes(&replies), ["250", "250", "354"]);
+        session
     }
 
-    /// Says something and hears the answers.
+    /// Sends bytes and returns the replies.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> String {
         if !self.closed {
             self.session.receive(bytes.as_ref());
@@ -113,7 +113,7 @@ impl TestSession {
         }
     }
 
-    /// The bytes of the mails that were taken.
+    /// The bytes of the accepted mails.
     pub(super) fn texts(&self) -> Vec<&[u8]> {
         self.accepted.iter().map(|mail| &mail.raw[..]).collect()
     }
@@ -130,7 +130,7 @@ fn recipient_status(address: &str) -> RecipientStatus {
     }
 }
 
-/// The codes of all answers, the last line of each.
-pub(super) fn codes(said: &str) -> Vec<&str> {
-    said.lines().filter(|line| line.as_bytes().get(3) == Some(&b' ')).map(|line| &line[..3]).collect()
+/// The codes of all replies, from the last line of each.
+pub(super) fn codes(replies: &str) -> Vec<&str> {
+    replies.lines().filter(|line| line.as_bytes().get(3) == Some(&b' ')).map(|line| &line[..3]).collect()
 }

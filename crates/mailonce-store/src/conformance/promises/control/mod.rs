@@ -1,0 +1,79 @@
+//! Promises about budgets and records.
+
+mod budgets;
+mod records;
+
+promises! {
+    /// Budgets are counted in the accept transaction. A refused send leaves nothing behind, and a retry is never
+    /// refused. An email records where it was counted, and rescheduling moves its charges in the same transaction.
+    budgets "Budgets" {
+        /// An email over budget is refused and leaves no email, event, key or count.
+        an_email_over_budget_is_refused_and_leaves_nothing,
+        /// A retry is never refused by a budget.
+        a_retry_is_never_refused_by_a_budget,
+        /// Every budget of an email must have room, else none is charged.
+        every_budget_must_have_room,
+        /// A strict batch over budget is refused as a whole.
+        a_strict_batch_that_exceeds_a_budget_is_refused_whole,
+        /// A permissive batch is accepted as far as the budget goes, and a retry sends only the rest.
+        a_permissive_batch_is_accepted_as_far_as_the_budget_goes,
+        /// A repeated item of a batch counts once.
+        a_repeated_item_of_a_batch_counts_once,
+        /// A resend is charged, and a resend over budget changes nothing.
+        a_resend_is_charged_and_one_over_budget_changes_nothing,
+        /// A reply is charged, and a reply over budget leaves its slot free.
+        a_reply_is_charged_and_one_over_budget_leaves_its_slot_free,
+        /// Budgets of teams are counted separately.
+        budgets_of_teams_are_separate,
+        /// Counters of an ended period are swept after two days.
+        an_ended_period_is_swept_after_two_days,
+        /// Of 64 concurrent sends only as many are accepted as the budget allows.
+        of_64_concurrent_sends_only_as_many_are_accepted_as_the_budget_allows,
+        /// Rescheduling an email moves its charge to the new period.
+        rescheduling_moves_the_budget_charge,
+        /// A reschedule that exceeds a budget changes nothing.
+        a_reschedule_that_exceeds_a_budget_changes_nothing,
+        /// A reschedule within a period changes no counter.
+        a_reschedule_within_a_period_changes_no_counter,
+        /// An email that was never charged refunds nothing.
+        an_uncharged_email_refunds_nothing,
+        /// A period that has ended gets no refund.
+        an_ended_period_gets_no_refund,
+        /// A partly sent email keeps its charge when the rest is rescheduled.
+        a_partly_sent_email_keeps_its_charge_when_rescheduled,
+        /// Of 32 concurrent reschedules only as many succeed as the budget allows.
+        of_32_concurrent_reschedules_only_as_many_succeed_as_the_budget_allows,
+    }
+
+    /// Records are the small things that a team owns, such as domains, suppressions and sources.
+    records "Records" {
+        /// A record is read back unchanged, by id and by name.
+        a_record_is_read_back_unchanged,
+        /// The name of a record is unique within its team and kind.
+        a_record_name_is_unique_in_its_team_and_kind,
+        /// Creating a record with the same id twice creates it once.
+        creating_a_record_twice_creates_it_once,
+        /// Replaying the creation of a record creates no second one.
+        replaying_a_record_creation_creates_no_second_record,
+        /// A refused creation or change of a record binds no key.
+        a_refused_record_creation_or_change_binds_no_key,
+        /// Records are listed newest first, in pages.
+        records_are_listed_newest_first_in_pages,
+        /// A record is changed only with its current revision.
+        a_record_change_needs_the_current_rev,
+        /// Replaying a change of a record changes nothing.
+        replaying_a_record_change_changes_nothing,
+        /// A removed record is not found, and its name is free again.
+        a_removed_record_frees_its_name,
+        /// Records of another team cannot be read or changed.
+        records_of_another_team_are_not_found,
+        /// Of 32 concurrent creations under one name one record is created.
+        of_32_concurrent_records_of_one_name_one_is_created,
+        /// Of 32 concurrent changes of one record one is applied.
+        of_32_concurrent_changes_of_one_record_one_is_applied,
+        /// Of 32 concurrent creations under one operation key one is executed.
+        of_32_concurrent_creations_under_one_key_one_is_executed,
+        /// A change of a record emits its event once, and only when it is applied.
+        a_record_change_emits_its_event_once_and_only_when_applied,
+    }
+}

@@ -1,0 +1,174 @@
+//! Promises about lists of emails.
+
+use mailonce_core::{
+    id::EmailId,
+    outbound::{
+        email::{Email, EmailState},
+        email_query::EmailQuery,
+    },
+    time::Time,
+};
+
+use crate::conformance::{
+    DAY, HOUR, OTHER_TEAM, SECOND, T0, TEAM, TestStore, accept_and_send, accept_first, cancel_email, capture_due,
+    given_key_hash, keyed_email, keyless_email, list_all, list_all_pages,
+};
+
+/// Ids of all emails that a query finds, over all pages.
+async fn matching_ids(store: &TestStore, query: EmailQuery) -> Vec<EmailId> {
+    list_all_pages(store, TEAM, query).await.iter().map(|email| email.id).collect()
+}
+
+fn paged_query() -> EmailQuery {
+    EmailQuery { limit: 2, ..EmailQuery::default() }
+}
+
+async fn accept_several(store: &TestStore, count: i64) -> Vec<Email> {
+    let mut emails = Vec::new();
+    for i in 0..count {
+        emails.push(accept_first(store, &keyed_email(&format!("k{i}")), T0.plus(i * HOUR)).await);
+    }
+    emails
+}
+
+pub(super) async fn emails_are_listed_newest_first(store: TestStore) {
+    let mut emails = accept_several(&store, 5).await;
+    emails.reverse();
+
+    assert_eq!(list_all(&store, TEAM).await, emails);
+    assert_eq!(list_all(&store, OTHER_TEAM).await, []);
+}
+
+pub(super) async fn pages_cover_everything_once(store: TestStore) {
+    let mut wanted: Vec<_> = accept_several(&store, 11).await.iter().map(|email| email.id).collect();
+    wanted.reverse();
+    for limit in [1, 2, 3, 10, 11, 12] {
+        assert_eq!(matching_ids(&store, EmailQuery { limit, ..paged_query() }).await, wanted, "limit {limit}");
+    }
+}
+
+pub(super) async fn emails_are_counted_by_id_range(store: TestStore) {
+    let emails = accept_several(&store, 5).await;
+    let (first, last) = (EmailId(uuid::Uuid::nil()), EmailId(uuid::Uuid::max()));
+    let count = async |team, from, to| store.count_emails(team, from, to).await.unwrap();
+
+    assert_eq!(count(TEAM, first, last).await, 5);
+    assert_eq!(count(TEAM, emails[1].id, last).await, 4);
+    assert_eq!(count(TEAM, emails[1].id, emails[3].id).await, 2);
+    assert_eq!(count(TEAM, emails[3].id, emails[1].id).await, 0);
+    assert_eq!(count(OTHER_TEAM, first, last).await, 0);
+}
+
+pub(super) async fn a_page_holds_at_most_its_limit(store: TestStore) {
+    let emails = accept_several(&store, 5).await;
+
+    let page = store.emails(TEAM, EmailQuery { limit: 3, ..paged_query() }).await.unwrap();
+    let all = store.emails(TEAM, EmailQuery { limit: 5, ..paged_query() }).await.unwrap();
+
+    assert_eq!((page.rows.len(), page.next), (3, Some(emails[2].id)));
+    assert_eq!((all.rows.len(), all.next), (5, None));
+}
+
+pub(super) async fn pages_are_stable_while_new_emails_arrive(store: TestStore) {
+    let emails = accept_several(&store, 4).await;
+    let first = store.emails(TEAM, paged_query()).await.unwrap();
+    let _new = accept_first(&store, &keyless_email(), T0.plus(DAY)).await;
+
+    let second = store.emails(TEAM, EmailQuery { before: first.next, ..paged_query() }).await.unwrap();
+
+    let ids: Vec<_> = first.rows.iter().chain(&second.rows).map(|email| email.id).collect();
+    assert_eq!(ids, [emails[3].id, emails[2].id, emails[1].id, emails[0].id]);
+}
+
+pub(super) async fn emails_are_found_by_state(store: TestStore) {
+    let sent_one = accept_and_send(&store, &keyed_email("sent"), T0).await;
+    let queued = accept_first(&store, &keyed_email("queued"), T0).await;
+    let scheduled = accept_first(&store, &keyed_email("scheduled").due(T0.plus(DAY)), T0).await;
+    let gone = accept_first(&store, &keyed_email("cancelled"), T0).await;
+    let _cancelled = cancel_email(&store, gone.id, T0).await;
+
+    for (state, wanted) in [
+        (EmailState::Sent, vec![sent_one.id]),
+        (EmailState::Queued, vec![queued.id]),
+        (EmailState::Scheduled, vec![scheduled.id]),
+        (EmailState::Cancelled, vec![gone.id]),
+        (EmailState::Failed, vec![]),
+    ] {
+        assert_eq!(matching_ids(&store, EmailQuery { state: Some(state), ..paged_query() }).await, wanted, "{state:?}");
+    }
+}
+
+pub(super) async fn an_email_is_listed_in_the_state_of_its_least_finished_envelope(store: TestStore) {
+    let fixture = keyless_email().to(&["a@example.com", "b@example.com"]).separate_envelopes();
+    let id = accept_first(&store, &fixture, T0).await.id;
+    capture_due(&store, 1, T0).await;
+
+    assert_eq!(matching_ids(&store, EmailQuery { state: Some(EmailState::Queued), ..paged_query() }).await, [id]);
+    assert_eq!(matching_ids(&store, EmailQuery { state: Some(EmailState::Sent), ..paged_query() }).await, []);
+}
+
+pub(super) async fn emails_are_found_by_recipient(store: TestStore) {
+    let to = accept_first(&store, &keyless_email().to(&["a@example.com", "b@example.com"]), T0).await;
+    let copied = accept_first(&store, &keyless_email().to(&["c@example.com"]).cc(&["a@example.com"]), T0).await;
+    let _other = accept_first(&store, &keyless_email().to(&["aa@example.com"]), T0).await;
+
+    for (address, wanted) in
+        [("a@example.com", vec![copied.id, to.id]), ("b@example.com", vec![to.id]), ("nobody@example.com", vec![])]
+    {
+        assert_eq!(
+            matching_ids(&store, EmailQuery { to: Some(address.into()), ..paged_query() }).await,
+            wanted,
+            "{address}"
+        );
+    }
+}
+
+pub(super) async fn a_key_finds_its_latest_email(store: TestStore) {
+    let by_key = |key: &str| EmailQuery { key: Some(given_key_hash(TEAM, key)), ..paged_query() };
+    let old = accept_and_send(&store, &keyed_email("k").ttl(SECOND), T0).await;
+    let _other = accept_first(&store, &keyed_email("other"), T0).await;
+    assert_eq!(matching_ids(&store, by_key("k")).await, [old.id]);
+
+    let new = accept_first(&store, &keyed_email("k"), T0.plus(SECOND)).await;
+
+    assert_eq!(matching_ids(&store, by_key("k")).await, [new.id]);
+    assert_eq!(matching_ids(&store, EmailQuery { state: Some(EmailState::Sent), ..by_key("k") }).await, []);
+    assert_eq!(matching_ids(&store, EmailQuery { before: Some(new.id), ..by_key("k") }).await, []);
+    assert_eq!(matching_ids(&store, by_key("never")).await, []);
+}
+
+pub(super) async fn emails_are_found_by_time(store: TestStore) {
+    let ids: Vec<_> = accept_several(&store, 4).await.iter().map(|email| email.id).collect();
+    let at = |hours: i64| Some(Time(T0.0 + hours * HOUR));
+
+    for (since, until, wanted) in [
+        (at(1), None, vec![ids[3], ids[2], ids[1]]),
+        (None, at(1), vec![ids[0]]),
+        (at(1), at(3), vec![ids[2], ids[1]]),
+        (at(9), None, vec![]),
+    ] {
+        assert_eq!(
+            matching_ids(&store, EmailQuery { since, until, ..paged_query() }).await,
+            wanted,
+            "{since:?} {until:?}"
+        );
+    }
+}
+
+pub(super) async fn filters_are_combined(store: TestStore) {
+    let wanted = accept_first(&store, &keyed_email("k").to(&["a@example.com"]), T0.plus(HOUR)).await;
+    let _too_early = accept_first(&store, &keyless_email().to(&["a@example.com"]), T0).await;
+    let _too_late = accept_first(&store, &keyless_email().to(&["a@example.com"]), T0.plus(DAY)).await;
+    let _other_person = accept_first(&store, &keyless_email().to(&["b@example.com"]), T0.plus(HOUR)).await;
+    let gone = accept_first(&store, &keyless_email().to(&["a@example.com"]), T0.plus(HOUR)).await;
+    let _cancelled = cancel_email(&store, gone.id, T0.plus(HOUR)).await;
+    let all = EmailQuery {
+        state: Some(EmailState::Queued),
+        to: Some("a@example.com".into()),
+        since: Some(T0.plus(1)),
+        until: Some(T0.plus(DAY)),
+        ..paged_query()
+    };
+
+    assert_eq!(matching_ids(&store, all).await, [wanted.id]);
+}

@@ -1,0 +1,199 @@
+//! Promises about look-alikes, and about emails that a guard held or flagged before the accept.
+
+use mailonce_core::{
+    handoff::reply::ReplyMeaning,
+    operation::IdempotentResult,
+    outbound::{
+        accept::AcceptResult,
+        content_guard::{COMPARE_WINDOW_MS, MAX_COMPARED},
+        email::{Email, EmailState, Guard},
+        email_commands::EmailResendResult,
+    },
+    time::Time,
+};
+
+use crate::conformance::{
+    EmailFixture, OTHER_TEAM, T0, TEAM, TestStore, accept_and_send, accept_batch_items, accept_email, accept_first,
+    accept_replay, all_at_once, cancel_email, capture_due, event_kinds, expect_first,
+    fixtures::{
+        conversations::{accept_reply, expect_accepted, inbox_with_message, load_thread, reply_with},
+        handoffs,
+    },
+    intent_email, keyed_email, keyless_batch, keyless_email, list_all, load_email, next_version,
+};
+
+const A: &str = "a@example.com";
+const B: &str = "b@example.com";
+
+/// An email without a key that the content guard compares.
+fn comparable_email(text: &str) -> EmailFixture {
+    keyless_email().text(text).compared()
+}
+
+/// Whether an email is held as a look-alike or queued.
+async fn is_held(store: &TestStore, fixture: &EmailFixture, now: Time) -> bool {
+    is_look_alike(&accept_first(store, fixture, now).await)
+}
+
+fn is_look_alike(email: &Email) -> bool {
+    match (email.state(), email.guard) {
+        (EmailState::Queued, None) => false,
+        (EmailState::Held, Some(Guard::LooksDuplicate)) => true,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn a_look_alike_is_held(store: TestStore) {
+    let _first = accept_and_send(&store, &comparable_email("your order 41 has shipped"), T0).await;
+    assert!(is_held(&store, &comparable_email("Your order 41 has shipped!"), T0.plus(COMPARE_WINDOW_MS - 1)).await);
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.sent", "email.held"]);
+    assert_eq!(capture_due(&store, 10, T0.plus(COMPARE_WINDOW_MS)).await, 0);
+}
+
+pub(super) async fn emails_with_other_numbers_words_people_or_teams_are_not_look_alikes(store: TestStore) {
+    assert!(!is_held(&store, &comparable_email("your order 41 has shipped"), T0).await);
+    assert!(!is_held(&store, &comparable_email("your order 42 has shipped"), T0).await);
+    assert!(!is_held(&store, &comparable_email("the invoice 41 is overdue since monday"), T0).await);
+    assert!(!is_held(&store, &comparable_email("your order 41 has shipped").to(&[A]), T0).await);
+    assert!(!is_held(&store, &comparable_email("your order 41 has shipped").team(OTHER_TEAM), T0).await);
+    let plain = accept_first(&store, &keyless_email().text("your order 41 has shipped"), T0).await;
+    assert_eq!(plain.state(), EmailState::Queued, "an email that is not compared is sent");
+}
+
+pub(super) async fn an_explicit_resend_is_sent_and_its_look_alikes_are_held(store: TestStore) {
+    let first = accept_and_send(&store, &comparable_email("your order 41 has shipped"), T0).await;
+    let version = next_version(&first).text("your order 41 has shipped").compared().to_new_email(T0);
+    let IdempotentResult::Done(EmailResendResult::First(version)) = store.resend(version, None, T0).await.unwrap()
+    else {
+        panic!()
+    };
+    assert!(!is_look_alike(&version), "a resend repeats its content on purpose");
+    assert!(is_held(&store, &comparable_email("your order 41 has shipped"), T0).await);
+    // The first email was never sent, so only its new version can be the one that looks alike.
+    let gone = accept_first(&store, &comparable_email("something else altogether"), T0).await;
+    let gone = cancel_email(&store, gone.id, T0).await;
+    let again = next_version(&gone).text("something else altogether").compared().to_new_email(T0);
+    let IdempotentResult::Done(EmailResendResult::First(again)) = store.resend(again, None, T0).await.unwrap() else {
+        panic!()
+    };
+    assert!(!is_look_alike(&again));
+    assert!(is_held(&store, &comparable_email("something else altogether"), T0).await);
+}
+
+pub(super) async fn nothing_is_a_look_alike_after_the_window(store: TestStore) {
+    for (n, sweeps) in [(0, false), (1, true)] {
+        let (fixture, began) = (comparable_email("hello again"), T0.plus(n * 10 * COMPARE_WINDOW_MS));
+        let sweep = async |now| {
+            if sweeps {
+                let _swept = store.sweep(100, now).await.unwrap();
+            }
+        };
+        assert!(!is_held(&store, &fixture, began).await, "swept: {sweeps}");
+        let later = began.plus(COMPARE_WINDOW_MS);
+        sweep(later.plus(-1)).await;
+        assert!(is_held(&store, &fixture, later.plus(-1)).await, "swept: {sweeps}");
+        // From now on the held email is the one that counts.
+        assert!(is_held(&store, &fixture, later).await, "swept: {sweeps}");
+        let much_later = later.plus(COMPARE_WINDOW_MS);
+        sweep(much_later).await;
+        assert!(!is_held(&store, &fixture, much_later).await, "swept: {sweeps}");
+    }
+}
+
+pub(super) async fn an_email_that_certainly_was_not_sent_has_no_look_alikes(store: TestStore) {
+    let first = accept_first(&store, &comparable_email("hello"), T0).await;
+    let _cancelled = cancel_email(&store, first.id, T0).await;
+    let job = handoffs::accept_and_mark(&store, &comparable_email("hello")).await;
+    assert_eq!(handoffs::record_attempt(&store, &job, ReplyMeaning::Refused, T0).await.1.state(), EmailState::Failed);
+    let job = handoffs::accept_and_mark(&store, &comparable_email("hello")).await;
+    let _lost = handoffs::record_attempt(&store, &job, ReplyMeaning::Unknown, T0).await;
+    assert!(is_held(&store, &comparable_email("hello"), T0).await, "an email that may have been sent has look-alikes");
+}
+
+pub(super) async fn only_the_latest_emails_are_compared(store: TestStore) {
+    assert!(!is_held(&store, &comparable_email("mail 0"), T0).await);
+    for n in 1..MAX_COMPARED {
+        assert!(!is_held(&store, &comparable_email(&format!("mail {n}")), T0).await);
+    }
+    assert!(is_held(&store, &comparable_email("mail 0"), T0).await);
+    assert!(!is_held(&store, &comparable_email("mail 99"), T0).await);
+    assert!(!is_held(&store, &comparable_email("mail 1"), T0).await, "only the latest eight are compared");
+}
+
+pub(super) async fn a_replay_is_no_look_alike(store: TestStore) {
+    let fixture = comparable_email("hello");
+    let first = accept_first(&store, &keyed_email("k").text("hello").compared(), T0).await;
+    assert_eq!(accept_replay(&store, &keyed_email("k").text("hello").compared(), T0).await, first);
+    let _cancelled = cancel_email(&store, first.id, T0).await;
+    assert!(!is_held(&store, &fixture, T0).await);
+}
+
+pub(super) async fn look_alike_items_of_one_batch_are_held(store: TestStore) {
+    let new_emails = [comparable_email("hello"), comparable_email("hello"), comparable_email("bye")]
+        .map(|fixture| fixture.to_new_email(T0));
+    let results = accept_batch_items(&store, keyless_batch(&new_emails), T0).await;
+    let held: Vec<bool> = results.into_iter().map(|result| is_look_alike(&expect_first(result))).collect();
+    assert_eq!(held, [false, true, false]);
+}
+
+pub(super) async fn of_16_concurrent_look_alikes_one_is_sent(store: TestStore) {
+    for round in 0..5 {
+        let fixture = |n: u8| {
+            let fixture = if n.is_multiple_of(2) { keyless_email() } else { keyed_email(&format!("k{round}-{n}")) };
+            fixture.text(&format!("round {round}")).compared().to_new_email(T0)
+        };
+        let work: Vec<_> = (0..16).map(|n| (store.clone(), fixture(n))).collect();
+        let results = all_at_once(
+            work.into_iter().map(|(store, new_email)| async move { store.accept(new_email, T0).await.unwrap() }),
+        )
+        .await;
+        let queued = results
+            .into_iter()
+            .filter(|result| matches!(result, AcceptResult::First(email) if !is_look_alike(email)))
+            .count();
+        assert_eq!(queued, 1, "round {round}");
+    }
+    assert_eq!(list_all(&store, TEAM).await.len(), 80);
+}
+
+pub(super) async fn a_reply_that_is_a_look_alike_is_held(store: TestStore) {
+    let (_inbox, message) = inbox_with_message(&store).await;
+    let _first = accept_first(&store, &comparable_email("hello"), T0).await;
+    let held = expect_accepted(accept_reply(&store, reply_with(&message, &comparable_email("hello"), T0), T0).await);
+    assert!(is_look_alike(&held));
+    let thread = load_thread(&store, message.thread).await;
+    assert_eq!(thread.details.sends.count_within(COMPARE_WINDOW_MS, T0), 1, "its sender may release it at any time");
+}
+
+pub(super) async fn an_email_that_a_guard_holds_is_not_sent(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k").held(Guard::Approval), T0).await;
+    assert_eq!((email.state(), email.guard), (EmailState::Held, Some(Guard::Approval)));
+    assert_eq!((event_kinds(&store).await, capture_due(&store, 10, T0).await), (vec!["email.held"], 0));
+    assert_eq!(accept_replay(&store, &keyed_email("k"), T0).await, email);
+    let due = T0.plus(COMPARE_WINDOW_MS);
+    let later = accept_first(&store, &keyless_email().held(Guard::Cap).due(due), T0).await;
+    assert_eq!((later.state(), later.handoffs[0].due_at), (EmailState::Held, Some(due)));
+}
+
+pub(super) async fn a_flagged_email_is_sent(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k").flagged(Guard::LooksDuplicate), T0).await;
+    assert_eq!((email.state(), email.guard), (EmailState::Queued, Some(Guard::LooksDuplicate)));
+    assert_eq!(load_email(&store, email.id).await, email);
+    assert_eq!((event_kinds(&store).await, capture_due(&store, 10, T0).await), (vec!["email.accepted"], 1));
+}
+
+pub(super) async fn of_several_guards_the_strongest_decides(store: TestStore) {
+    let _one = accept_first(&store, &intent_email("o", &[A]).text("hello").compared(), T0).await;
+    let several = intent_email("o", &[A, B]).text("hello").compared();
+    let all = accept_first(&store, &several.clone().held(Guard::Approval).flagged(Guard::Cap), T0).await;
+    assert_eq!((all.state(), all.guard), (EmailState::Held, Some(Guard::Overlaps)));
+    let other = || intent_email("p", &[A, B]).text("hello").compared();
+    let two = accept_first(&store, &other().held(Guard::Approval), T0).await;
+    assert_eq!(two.guard, Some(Guard::Approval));
+    let AcceptResult::First(alike) =
+        accept_email(&store, &keyless_email().to(&[A, B]).text("hello").compared().flagged(Guard::Cap), T0).await
+    else {
+        panic!()
+    };
+    assert_eq!((alike.state(), alike.guard), (EmailState::Held, Some(Guard::LooksDuplicate)));
+}
