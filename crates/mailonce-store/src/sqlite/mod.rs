@@ -37,6 +37,7 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        accept_decision::AcceptDecision,
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
         email_query::{EmailDetail, EmailQuery, ResultPage},
@@ -69,7 +70,7 @@ use crate::{
     sqlite::{
         control::records::RecordScope,
         fresh_keys::FreshKeys,
-        outbound::accept::{AcceptDecision, BatchDecision, PreparedEmail},
+        outbound::accept::{BatchDecision, PreparedEmail},
     },
     transport_registry::TransportRegistry,
 };
