@@ -5,6 +5,7 @@
 //! the store answers it from its tables. So every store checks in the same order, and loads only what decides. The
 //! store writes nothing before the decision, so a refusal changes nothing.
 
+pub mod batch;
 #[cfg(test)]
 mod tests;
 

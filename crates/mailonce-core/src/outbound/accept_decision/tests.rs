@@ -1,12 +1,16 @@
 //! Tables of sends and resends: what the store finds, what it is asked for, and the decision.
 
-use super::*;
+use super::{
+    batch::{BatchCheck, BatchItem, BatchStep},
+    *,
+};
 use crate::{
     control::budget::Charge,
     handoff::HandoffState,
     intent::Intent,
+    operation::KeyedOperation,
     outbound::{
-        accept::{Envelope, GuardInput},
+        accept::{BatchAcceptResult, Envelope, GuardInput},
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, OnUnknown},
@@ -363,5 +367,60 @@ fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
         (AcceptDecision::OverBudget(overrun()), false, over_budget()),
     ] {
         assert_eq!(resend.decide(decision.clone(), is_current_reply), expected, "{decision:?} {is_current_reply}");
+    }
+}
+
+/// The answer to a batch of two keyed items and one without a key, and the steps before it.
+fn decide_batch(
+    is_strict: bool,
+    items: [&KeyBinding; 2],
+    batch: Option<Option<&KeyBinding>>,
+    exceeded: Option<(usize, Overrun)>,
+) -> (BatchStep, String) {
+    let new = [new_email(), NewEmail { key: None, ..new_email() }, NewEmail { key: Some(ANN), ..new_email() }];
+    let operation = KeyedOperation { team: TEAM, key: BOB, digest: [7; 32], response: Vec::new(), expires_at: T0 };
+    let operation = batch.map(|_| &operation);
+    let (mut check, mut step) = BatchCheck::start(new.iter().map(BatchItem::from), operation, is_strict);
+    let mut asked = Vec::new();
+    loop {
+        let (word, next) = match step {
+            BatchStep::LoadItemKey(_, OWN) => ("one", check.item_key(Some(items[0].clone()))),
+            BatchStep::LoadItemKey(..) => ("two", check.item_key(Some(items[1].clone()))),
+            BatchStep::LoadBatchKey(..) => ("batch", check.batch_key(batch.flatten().cloned())),
+            BatchStep::CheckBudgets => ("budget", check.budget(exceeded.clone())),
+            decided => return (decided, asked.join(" ")),
+        };
+        asked.push(word);
+        step = next;
+    }
+}
+
+#[test]
+fn a_batch_is_refused_in_order_and_binds_a_free_key() {
+    let (same, other) = (&KeyBinding::Email(email("sent")), &KeyBinding::Operation { digest: [8; 32] });
+    let accept = |binds_key| BatchStep::Accept { binds_key };
+    let item = |index| BatchStep::Refuse(BatchAcceptResult::ItemKeyMismatch(index, other.clone()));
+    let batch = || BatchStep::Refuse(BatchAcceptResult::BatchKeyMismatch(other.clone()));
+    let over = || BatchStep::Refuse(BatchAcceptResult::OverBudget(1, overrun()));
+    let exceeded = || Some((1, overrun()));
+    for (is_strict, items, key, exceeded, asked, expected) in [
+        (false, [same, same], None, None, "", accept(false)),
+        (false, [other, other], None, exceeded(), "", accept(false)),
+        (false, [same, same], Some(None), None, "batch", accept(true)),
+        (false, [same, same], Some(Some(&OPERATION)), None, "batch", accept(false)),
+        (false, [same, same], Some(Some(other)), None, "batch", batch()),
+        (false, [same, same], Some(Some(same)), None, "batch", {
+            BatchStep::Refuse(BatchAcceptResult::BatchKeyMismatch(same.clone()))
+        }),
+        (true, [same, same], None, None, "one two budget", accept(false)),
+        (true, [same, same], Some(None), None, "one two batch budget", accept(true)),
+        (true, [other, other], Some(Some(other)), exceeded(), "one", item(0)),
+        (true, [same, other], Some(Some(other)), exceeded(), "one two", item(2)),
+        (true, [same, same], Some(Some(other)), exceeded(), "one two batch", batch()),
+        (true, [same, same], Some(None), exceeded(), "one two batch budget", over()),
+        (true, [same, same], Some(Some(&OPERATION)), exceeded(), "one two batch budget", over()),
+    ] {
+        let found = decide_batch(is_strict, items, key, exceeded);
+        assert_eq!(found, (expected, asked.to_owned()), "strict {is_strict}: {asked}");
     }
 }
