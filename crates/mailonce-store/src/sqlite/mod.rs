@@ -325,9 +325,7 @@ impl Store for Sqlite {
             (items, BatchDecision::Items(said)) => BatchAcceptResult::Items(
                 items.into_iter().zip(said).map(|(item, said)| item.into_accept(said)).collect(),
             ),
-            (_, BatchDecision::Mismatch(bound)) => BatchAcceptResult::BatchKeyMismatch(bound),
-            (_, BatchDecision::Contradiction(index, bound)) => BatchAcceptResult::ItemKeyMismatch(index, bound),
-            (_, BatchDecision::OverBudget(index, exceeded)) => BatchAcceptResult::OverBudget(index, exceeded),
+            (_, BatchDecision::Refused(refusal)) => refusal,
         })
     }
 

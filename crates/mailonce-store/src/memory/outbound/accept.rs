@@ -5,8 +5,11 @@ use mailonce_core::{
     key::KeyHash,
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
-        accept::{AcceptResult, NewEmail},
-        accept_decision::{AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend},
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        accept_decision::{
+            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend,
+            batch::{BatchCheck, BatchItem, BatchStep},
+        },
         email::Email,
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
@@ -43,6 +46,21 @@ impl Tables {
                 AcceptStep::LoadRecipientKey(key) => check.recipient_key(binding(key).as_ref()),
                 AcceptStep::CompareContent => check.content(self.looks_duplicate(wish, now)),
                 AcceptStep::Decided(decision) => return decision,
+            }
+        }
+    }
+
+    /// Checks the keys and budgets of a batch. Returns whether to bind its own key, or breaks with the refusal.
+    pub(crate) fn check_batch(&self, batch: &NewBatch, now: Time) -> ControlFlow<BatchAcceptResult, bool> {
+        let items = batch.items.iter().map(BatchItem::from);
+        let (mut check, mut step) = BatchCheck::start(items, batch.operation.as_ref(), batch.strict);
+        loop {
+            step = match step {
+                BatchStep::LoadItemKey(team, key) => check.item_key(self.key_binding(team, key, now)),
+                BatchStep::LoadBatchKey(team, key) => check.batch_key(self.key_binding(team, key, now)),
+                BatchStep::CheckBudgets => check.budget(self.batch_over_budget(batch, now)),
+                BatchStep::Accept { binds_key } => return ControlFlow::Continue(binds_key),
+                BatchStep::Refuse(refusal) => return ControlFlow::Break(refusal),
             }
         }
     }

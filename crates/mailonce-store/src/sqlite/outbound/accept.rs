@@ -13,8 +13,11 @@ use mailonce_core::{
     key::KeyHash,
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
-        accept::{AcceptResult, NewEmail},
-        accept_decision::{AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend, SendFacts},
+        accept::{AcceptResult, BatchAcceptResult, NewEmail},
+        accept_decision::{
+            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend, SendFacts,
+            batch::{BatchCheck, BatchItem, BatchStep},
+        },
         content_guard::ContentFingerprint,
         email::{Email, Guard},
         email_commands::EmailResendResult,
@@ -155,6 +158,10 @@ impl PreparedEmail {
             has_fingerprint: self.fingerprint.is_some(),
             has_charges: !self.charges.is_empty(),
         }
+    }
+
+    fn batch_item(&self) -> BatchItem<'_> {
+        BatchItem { team: self.email.team, key: self.key, digest: &self.email.digest, first_wins: self.first_wins }
     }
 
     /// Changes what differs from the usual case: how often the key was bound, and the guard that holds the email.
@@ -362,19 +369,22 @@ pub(crate) fn accept_batch(
     now: Time,
 ) -> Result<BatchDecision> {
     // `accept` checks and writes item by item. A strict batch must check all items before the first write.
-    for (index, item) in items.iter().enumerate().filter(|_| strict) {
-        if let Some(bound) = find_contradiction(ledger, item, now)? {
-            return Ok(BatchDecision::Contradiction(index, bound));
+    let binding = |team: TeamId, key: KeyHash| {
+        let number = ledger.team_number(team).ok_or_else(|| unknown_team_error(team))?;
+        key_binding(ledger, (team, number), key, now)
+    };
+    let facts = items.iter().map(PreparedEmail::batch_item);
+    let (mut check, mut step) = BatchCheck::start(facts, operation, strict);
+    let binds_key = loop {
+        step = match step {
+            BatchStep::LoadItemKey(team, key) => check.item_key(binding(team, key)?),
+            BatchStep::LoadBatchKey(team, key) => check.batch_key(binding(team, key)?),
+            BatchStep::CheckBudgets => check.budget(batch_over_budget(ledger, items, now)?),
+            BatchStep::Accept { binds_key } => break binds_key,
+            BatchStep::Refuse(refusal) => return Ok(BatchDecision::Refused(refusal)),
         }
-    }
-    let repeat = operation.map(|operation| find_replay::<()>(ledger, operation, now)).transpose()?.flatten();
-    if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
-        return Ok(BatchDecision::Mismatch(bound));
-    }
-    if strict && let Some((index, exceeded)) = batch_over_budget(ledger, items, now)? {
-        return Ok(BatchDecision::OverBudget(index, exceeded));
-    }
-    if let Some(operation) = operation.filter(|_| repeat.is_none()) {
+    };
+    if let Some(operation) = operation.filter(|_| binds_key) {
         bind_operation(ledger, operation)?;
     }
     items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(BatchDecision::Items)
@@ -398,24 +408,12 @@ fn batch_over_budget(
     Ok(usage.exceeded_by_batch(new.into_iter()))
 }
 
-/// The binding of an item's key, if it is bound to a different email or operation.
-fn find_contradiction(ledger: &WriteSession<'_>, item: &PreparedEmail, now: Time) -> Result<Option<KeyBinding>> {
-    let Email { team: id, digest, .. } = &item.email;
-    let team = ledger.team_number(*id).ok_or_else(|| unknown_team_error(*id))?;
-    let bound = item.key.map(|key| key_binding(ledger, (*id, team), key, now)).transpose()?.flatten();
-    Ok(bound.filter(|bound| bound.mismatches(digest, item.first_wins)))
-}
-
 /// The decision about a batch.
 pub(crate) enum BatchDecision {
     /// The decision about each item, in order.
     Items(Vec<AcceptDecision>),
-    /// The batch's key is bound to a different operation or email.
-    Mismatch(KeyBinding),
-    /// The key of this item is bound to a different email or operation.
-    Contradiction(usize, KeyBinding),
-    /// This item would exceed this budget.
-    OverBudget(usize, Overrun),
+    /// Nothing was written.
+    Refused(BatchAcceptResult),
 }
 
 /// The replayed response, or the mismatch, for an operation whose key is bound already. `None` when the key is free.
