@@ -105,6 +105,7 @@ macro_rules! engine {
                 recipients_are_free_again_after_a_cancel
                 recipients_freed_by_a_cancel_are_taken_again
                 what_left_with_a_later_version_stands_for_the_earlier
+                a_version_that_takes_back_a_held_email_takes_its_recipients
                 an_earlier_version_after_a_later_one_is_held
                 a_later_version_does_not_overlap_what_it_is_made_of
                 a_forgotten_later_version_stands_for_nobody
@@ -173,6 +174,8 @@ macro_rules! engine {
                 operations_of_two_teams_never_meet
                 an_operation_on_nobody_binds_nothing
                 a_resend_under_an_operation_is_done_once
+                a_resend_under_the_key_of_an_operation_cancels_nothing
+                a_resend_that_finds_its_version_takes_back_the_held_email
                 a_refusal_under_an_operation_changes_no_email
             ]
             keys [
@@ -461,6 +464,7 @@ macro_rules! engine {
                 a_message_stays_answered_while_one_of_its_answers_stands
                 other_words_for_a_held_answer_leave_nobody_between
                 an_answer_that_another_replaced_is_not_sent_again
+                a_resend_refused_for_another_answer_cancels_nothing
                 a_slot_stays_taken_while_its_answer_may_have_left
                 a_held_answer_keeps_its_slot
                 another_version_keeps_the_slot
