@@ -171,7 +171,7 @@ VERBS = {
 
 # What verbs say besides, because they have defaults of their own.
 FULL_REPLY = {"reply_all": False, "follow_up": 0, "seen": [], "quote": False}
-LISTED = {"threads.list": "100", "webhooks.list": "100"}
+LISTED = {"threads.list": "20", "webhooks.list": "20"}
 
 
 def in_cli_words(call, request):
@@ -248,7 +248,7 @@ def judge(scenario, done):
     refused = status in (403, 408, 409, 422, 429) and code not in ("invalid_field", "invalid_key")
     exits = 6 if code == "key_mismatch" else 64 if 400 <= status < 500 and not refused or code == "invalid_key" else 5
     if code == "no_problem":
-        exits, parts = 5, ["without saying why"]
+        exits, parts = 5, ["without a reason"]
     elif code == "no_answer":
         parts = ["no answer"]
     elif code == "invalid_key":

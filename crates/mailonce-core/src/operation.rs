@@ -17,6 +17,29 @@ pub struct KeyedOperation {
     pub expires_at: Time,
 }
 
+/// Whether an operation may be performed, from what its key is bound to.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum OperationDecision {
+    /// The key is free: perform the operation.
+    First,
+    /// The operation was performed before: answer with the stored response.
+    Replayed,
+    /// The key is bound to something else.
+    KeyMismatch(KeyBinding),
+}
+
+impl KeyedOperation {
+    /// Decides whether to perform this operation.
+    pub fn decide(&self, bound: Option<KeyBinding>) -> OperationDecision {
+        match bound {
+            None => OperationDecision::First,
+            Some(KeyBinding::Operation { digest }) if digest == self.digest => OperationDecision::Replayed,
+            Some(other) => OperationDecision::KeyMismatch(other),
+        }
+    }
+}
+
 /// The result of a call that may be a replay.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]

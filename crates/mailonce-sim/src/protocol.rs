@@ -38,7 +38,8 @@ pub enum Op {
     ClaimRow,
     /// Sets the row to `confirmed` and commits.
     ConfirmRow,
-    /// Binds the key and commits. A caller that finds `sending` records `unknown` and stops; one that finds `sent` stops.
+    /// Binds the key and commits. A caller that finds `sending` records `unknown` and stops; one that finds `sent`
+    /// stops.
     BindKey,
     /// Commits `sending`, only from `queued`.
     Marker,
@@ -418,7 +419,8 @@ pub struct CheckResult {
     pub states: usize,
 }
 
-/// Checks a protocol. The depth grows by one until a violation is found or no new state is, so the trace is a shortest one.
+/// Checks a protocol. The depth grows by one until it finds a violation or no new state, so the trace is a shortest
+/// one.
 pub fn check_protocol(protocol: Protocol) -> CheckResult {
     let (mut depth, mut states) = (1, 0);
     loop {

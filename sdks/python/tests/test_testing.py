@@ -7,7 +7,7 @@ import unittest
 import uuid
 from typing import Any
 
-from mailonce import Intent, Mailonce, SendReceipt, derive_key
+from mailonce import Intent, Mailonce, MailonceError, SendReceipt, derive_key
 from mailonce.testing import Double, expect_sent_once
 
 
@@ -19,6 +19,15 @@ def follow_up(mo: Mailonce, lead: str) -> None:
 def careless(mo: Mailonce, lead: str) -> None:
     key = str(uuid.uuid4())
     mo.emails.send(from_="agent@mailonce.test", to=f"{lead}@example.com", text="…", idempotency_key=key)
+
+
+class Errors(unittest.TestCase):
+    def test_an_error_shows_the_url_and_the_next_step(self) -> None:
+        mo = Mailonce(base_url="http://127.0.0.1:1", api_key="nobody", max_retries=0)
+        with mo, self.assertRaises(MailonceError) as caught:
+            mo.emails.list()
+        self.assertEqual(caught.exception.url, "http://127.0.0.1:1/v1/emails")
+        self.assertIn("(http://127.0.0.1:1/v1/emails); next: Make the same call again", str(caught.exception))
 
 
 class Intents(unittest.TestCase):

@@ -80,11 +80,6 @@ impl NewEmail {
         self.guard_input.fingerprint.as_ref().filter(|_| self.head.resend_of.is_none())
     }
 
-    /// Whether the key is bound to something with another meaning, so that this email must be refused.
-    pub fn mismatches(&self, bound: &KeyBinding) -> bool {
-        bound.mismatches(&self.digest, self.first_wins)
-    }
-
     /// The email that is stored when this is the first use of its key.
     pub fn into_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
         let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };

@@ -51,3 +51,11 @@ pub enum EmailResendResult {
     /// No such email in this team.
     Missing,
 }
+
+impl EmailResendResult {
+    /// Whether there is a new version. Only then is the key of the operation bound, because a refused resend may
+    /// succeed later.
+    pub fn has_new_version(&self) -> bool {
+        matches!(self, Self::First(_) | Self::Replayed(_))
+    }
+}

@@ -1,5 +1,7 @@
 //! What an idempotency key is bound to.
 
+use std::borrow::Cow;
+
 use crate::{
     outbound::{digest::Digest, email::Email, suppressed_call::SuppressedCall},
     time::Time,
@@ -18,6 +20,16 @@ pub enum KeyBinding {
 }
 
 impl KeyBinding {
+    /// The binding to an email. `None` when the email's key expired by `expiry_cutoff`.
+    pub fn to_email(email: Cow<'_, Email>, expiry_cutoff: Time) -> Option<Self> {
+        (!email.is_forgotten(expiry_cutoff)).then(|| Self::Email(email.into_owned()))
+    }
+
+    /// The binding to an operation. `None` when it expired by `expiry_cutoff`.
+    pub fn to_operation(digest: [u8; 32], expires_at: Time, expiry_cutoff: Time) -> Option<Self> {
+        (expires_at > expiry_cutoff).then_some(Self::Operation { digest })
+    }
+
     /// Whether the binding has another meaning than a new email with this digest, so that the email must be refused.
     pub fn mismatches(&self, digest: &Digest, first_wins: bool) -> bool {
         let Self::Email(email) = self else { return true };

@@ -1,6 +1,7 @@
 //! Sending: the content of an email, its digest and schedule, the content guard, and the accepted email.
 
 pub mod accept;
+pub mod accept_decision;
 pub mod content;
 pub mod content_guard;
 pub mod digest;

@@ -1,4 +1,4 @@
-//! `mailonce-failover`: loses the primary of a synchronous pair again and again under load, and judges what was kept.
+//! `mailonce-failover`: fails over to a synchronous standby again and again under load, and checks what was kept.
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -17,27 +17,27 @@ use std::{
 #[derive(Debug, Parser)]
 #[command(name = "mailonce-failover", max_term_width = 100)]
 struct Args {
-    /// How often the primary is lost, in all
+    /// Number of failovers in all
     #[arg(long, default_value_t = 5)]
     failovers: u64,
-    /// How many of them on the same pair of servers; then a new pair is made and the figures are written
+    /// Failovers per pair of servers; then a new pair is created and the results are written
     #[arg(long, default_value_t = 10)]
     part: u64,
-    /// Where everything that is by chance comes from; else a new one
+    /// Seed of all randomness [default: MAILONCE_SEED, else a new one]
     #[arg(long)]
     seed: Option<u64>,
-    /// The server's binary; else the one beside this
+    /// The server's binary [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Where figures are left for the page of proofs, part by part
+    /// Write results for docs/proof.md to this folder after each pair
     #[arg(long, value_name = "DIR")]
     proof: Option<PathBuf>,
-    /// Goes on with the figures that are there, until there are so many failovers in all
+    /// Continue the campaign in the `--proof` folder until it has `--failovers` failovers
     #[arg(long, requires = "proof")]
     resume: bool,
 }
 
-/// The figures of all parts so far.
+/// The results of all parts so far.
 #[derive(Debug, Default)]
 struct FailoverTotals {
     report: FailoverReport,
@@ -91,7 +91,7 @@ fn main() -> Result<ExitCode> {
     Ok(if total.report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Nothing yet, or what an earlier run of the same code left.
+/// No results yet, or those of an earlier run of the same code.
 fn start_or_resume(args: &Args) -> Result<(TestRun, FailoverTotals)> {
     let Some(dir) = args.proof.as_deref().filter(|_| args.resume) else {
         return Ok((TestRun::start("failovers"), FailoverTotals::default()));

@@ -1,4 +1,4 @@
-//! `mailonce-fuzz`: bends seeds for every reader of outside bytes and prints what broke as JSON.
+//! `mailonce-fuzz`: mutates seeds for every parser of outside bytes and prints failures as JSON.
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
@@ -17,40 +17,40 @@ use std::{
     time::Duration,
 };
 
-/// Bends seeds for every reader of outside bytes, or for one.
+/// Mutates seeds for every parser of outside bytes, or for one.
 #[derive(Parser)]
 struct Args {
-    /// Only this reader.
+    /// Only this parser.
     #[arg(long)]
     target: Option<String>,
-    /// Seconds for each reader.
+    /// Seconds for each parser.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Inputs for each reader at the most.
+    /// Maximum number of inputs for each parser.
     #[arg(long, default_value_t = u64::MAX)]
     inputs: u64,
-    /// The number that all inputs follow from; `MAILONCE_SEED`, or a fresh one.
+    /// Seed of all inputs [default: MAILONCE_SEED, else a new one].
     #[arg(long)]
     seed: Option<u64>,
     /// A folder with more seeds.
     #[arg(long)]
     corpus: Option<PathBuf>,
-    /// Where inputs are written that break something.
+    /// Write failing inputs to this folder.
     #[arg(long, default_value = "target/fuzz")]
     keep: PathBuf,
-    /// Tries one file and nothing else.
+    /// Run one file and nothing else.
     #[arg(long, requires = "target")]
     replay: Option<PathBuf>,
-    /// Leaves a summary in this folder.
+    /// Write a summary to this folder.
     #[arg(long)]
     proof: Option<PathBuf>,
-    /// Names the readers.
+    /// List the parsers.
     #[arg(long)]
     list: bool,
-    /// Writes the seeds of every reader into a folder of its own below this one, as libFuzzer wants them.
+    /// Write the seeds of each parser to a folder of its own below this one, for libFuzzer.
     #[arg(long)]
     write_seeds: Option<PathBuf>,
-    /// Writes the manifest and the targets that `cargo fuzz` wants into this folder.
+    /// Write the manifest and the targets of `cargo fuzz` to this folder.
     #[arg(long)]
     write_targets: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `mailonce-model`: plays every order of events of a small world and prints what it saw as JSON.
+//! `mailonce-model`: explores every order of events of a small system and prints the result as JSON.
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
@@ -13,7 +13,7 @@ use mailonce_sim::{
 };
 use std::{path::PathBuf, time::Duration};
 
-/// Plays every order of events of a small world. Without `--class` every class of next hop is played.
+/// Explores every order of events of a small system. Without `--class`, every class of next hop is checked.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
@@ -27,33 +27,33 @@ struct Args {
     /// Leases that each handoff may have, at most 8.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     leases: u8,
-    /// What the next hop can do.
+    /// The class of next hop.
     #[arg(long)]
     class: Option<ModelHopClass>,
-    /// The email asks to be resent when its outcome stays unknown.
+    /// The email is resent when its outcome stays unknown.
     #[arg(long)]
     resend: bool,
-    /// The next hop tells what became of the mail.
+    /// The provider sends events about the mail.
     #[arg(long)]
     news: bool,
-    /// A mistake that must be found.
+    /// A deliberate bug that the checker must find.
     #[arg(long)]
     flaw: Option<SeededBug>,
-    /// Threads that play.
+    /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Leaves a summary in this folder.
+    /// Write a summary to this folder.
     #[arg(long)]
     proof: Option<PathBuf>,
-    /// Seconds after which a class is given up as not done.
+    /// Timeout for each class, in seconds. A class that exceeds it is incomplete.
     #[arg(long)]
     seconds: Option<u64>,
 }
 
-/// What else there is to play.
+/// Further commands.
 #[derive(Subcommand)]
 enum ModelCommand {
-    /// Protocols that do not hold, as the page `docs/protocols.md`.
+    /// Print `docs/protocols.md`: recommended protocols that fail.
     Protocols,
 }
 
@@ -91,7 +91,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was played, in the form of every rig.
+/// The results in the format of `docs/proof.md`.
 fn report(begun: &TestRun, played: &[ModelSummary]) -> Report {
     let mut report = begun.summary();
     report.counts.insert("states".into(), played.iter().map(|one| one.states as u64).sum());

@@ -1,4 +1,4 @@
-//! `mailonce-proof`: writes `docs/proof.md` from the summaries that rigs left.
+//! `mailonce-proof`: writes `docs/proof.md` from saved test results.
 
 use anyhow::Context as _;
 use clap::Parser;
@@ -8,13 +8,13 @@ use mailonce_sim::report::{
 };
 use std::{fs, path::PathBuf};
 
-/// Writes the page about what was run, from the figures that rigs left.
+/// Writes docs/proof.md from the results that tests saved.
 #[derive(Parser)]
 struct Args {
-    /// Where the summaries are.
+    /// The folder of the results.
     #[arg(long, default_value = "target/proof")]
     from: PathBuf,
-    /// Where the page goes.
+    /// The page to write.
     #[arg(long, default_value = "docs/proof.md")]
     to: PathBuf,
 }

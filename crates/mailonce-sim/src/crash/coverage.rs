@@ -131,7 +131,7 @@ impl CoverageBoard {
         let marks = self.lock();
         let CampaignCounts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
         format!(
-            "{:>5} s  {} kills ({others} beside points), {stops} stops, {misses} misses, {rounds} rounds, {emails} \
+            "{:>5} s  {} kills ({others} not at failpoints), {stops} stops, {misses} misses, {rounds} rounds, {emails} \
              emails, {taken} acceptances, {} violations",
             self.started_at.elapsed().as_secs(),
             kills + others,

@@ -159,7 +159,7 @@ fn start_sink(tools: &CrashTools, root: &Path, seed: u64) -> Result<(ChildProces
     let mut sink = tools.children.spawn(command, &output_file)?;
     let line = || std::fs::read_to_string(&output_file).unwrap_or_default();
     sink.wait_until_ready(SINK_START_TIMEOUT, || line().ends_with('\n'))?;
-    let addresses = serde_json::from_str(&line()).with_context(|| format!("the sink said: {}", line()))?;
+    let addresses = serde_json::from_str(&line()).with_context(|| format!("the sink printed no JSON: {}", line()))?;
     Ok((sink, addresses))
 }
 
@@ -182,7 +182,7 @@ fn transport_config(class: HopClass, sink: &Value) -> Result<String> {
         HopClass::Keyless => format!(
             "{head}kind = \"http\"\nurl = \"{}\"\nheaders = {{ Authorization = \"Bearer {SINK_KEY}\" }}\n\
              body = '{{\"to\": \"{{{{to}}}}\", \"id\": \"{{{{id}}}}\", \"subject\": \"{{{{subject}}}}\", \"text\": \
-             \"{{{{text}}}}\"}}'\naccepted = [200]\nid_pointer = \"/data/id\"\n",
+             \"{{{{text}}}}\"}}'\naccepted_statuses = [200]\nmessage_id_pointer = \"/data/id\"\n",
             at("keyless")?
         ),
     })

@@ -228,20 +228,20 @@ impl PointRow {
         let http = matches!(class, HopClass::Keyed | HopClass::LookUp | HopClass::Keyless);
         // A failpoint that belongs to no store is a step of either sending or receiving.
         if class == HopClass::Inbound && !matches!(self.reachable, Reachability::Inbound | Reachability::Store(_)) {
-            return Some("a step of mail that goes out");
+            return Some("a step of sending");
         }
         match self.reachable {
-            Reachability::Inbound if class != HopClass::Inbound => Some("a step of mail that comes in"),
+            Reachability::Inbound if class != HopClass::Inbound => Some("a step of receiving"),
             Reachability::Store(only) if only != store => Some("a step of the other store"),
-            Reachability::Class(HopClass::Smtp) if class != HopClass::Smtp => Some("speaks no SMTP"),
-            Reachability::Class(HopClass::Sandbox) if class != HopClass::Sandbox => Some("leaves the machine"),
+            Reachability::Class(HopClass::Smtp) if class != HopClass::Smtp => Some("does not use SMTP"),
+            Reachability::Class(HopClass::Sandbox) if class != HopClass::Sandbox => Some("not captured in the ledger"),
             Reachability::Class(HopClass::Keyed) if class != HopClass::Keyed => {
-                Some("takes no key, so nothing is repeated")
+                Some("takes no idempotency key, so nothing is repeated")
             }
-            Reachability::Class(HopClass::LookUp) if class != HopClass::LookUp => Some("cannot be asked"),
-            Reachability::Http if !http => Some("speaks no HTTP"),
+            Reachability::Class(HopClass::LookUp) if class != HopClass::LookUp => Some("cannot be searched"),
+            Reachability::Http if !http => Some("does not use HTTP"),
             Reachability::Endpoints if !matches!(class, HopClass::Sandbox | HopClass::Smtp) => {
-                Some("told as with other classes")
+                Some("webhooks do not depend on the class")
             }
             _ => None,
         }

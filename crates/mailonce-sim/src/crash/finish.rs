@@ -24,7 +24,7 @@ impl RunningRound<'_> {
         self.environment.control_sink("calm", None)?;
         self.resume_paused(true)?;
         if let Some(other) = self.peer.take() {
-            self.kill(other, "a kill of the other node")?;
+            self.kill(other, "killed the other node")?;
         }
         let server = self.start_without_failpoint()?;
         self.set_up_resources(server.at, SETTLE_TIMEOUT)?;
@@ -51,7 +51,7 @@ impl RunningRound<'_> {
             counts.taken += verdict.mails_accepted;
         });
         let status = server.terminate()?;
-        ensure!(status.success(), "the server ended with {status} when it was asked to");
+        ensure!(status.success(), "the server exited with {status} after SIGTERM");
         Ok(verdict)
     }
 
@@ -117,9 +117,9 @@ impl RunningRound<'_> {
             });
             let own = verdict.broken_invariants();
             // Our own violations are reported in any case; a different second verdict is added to the log.
-            ensure!(broken == own || !own.is_empty(), "only the second judge found something: {output}");
+            ensure!(broken == own || !own.is_empty(), "only the second checker found a violation: {output}");
             if broken != own {
-                verdict.log = format!("  the judges differ: {own:?} here, and there {output}");
+                verdict.log = format!("  the checkers disagree: {own:?} here, second checker: {output}");
             }
         }
         Ok(verdict)

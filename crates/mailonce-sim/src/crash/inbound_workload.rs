@@ -106,9 +106,9 @@ impl Workload {
         let heard = self.wait_for_message(at, mail).unwrap_or_default();
         let Some(message) = heard.body["message"]["id"].as_str() else { return };
         for agent in 0..CONSUMERS {
-            let wish = operations::reply_call(self.team_index(&mail.inboxes[0]), message, &mail.sender, agent);
-            lock(&self.requests).push(wish.clone());
-            self.send(at, &wish);
+            let reply_request = operations::reply_call(self.team_index(&mail.inboxes[0]), message, &mail.sender, agent);
+            lock(&self.requests).push(reply_request.clone());
+            self.send(at, &reply_request);
         }
     }
 
@@ -132,7 +132,7 @@ impl Workload {
             purpose,
             ..ConsumeTry::default()
         };
-        let place = self.client.begin_consume(take);
+        let index = self.client.begin_consume(take);
         let (got, refused) = match http::exchange_on(&mut stream, request.as_bytes()) {
             Ok(HttpReply { status: 200, body, .. }) => {
                 let field = |name: &str| body["artifact"][name].as_str().unwrap_or_default().to_owned();
@@ -141,7 +141,7 @@ impl Workload {
             Ok(HttpReply { body, .. }) => (None, body["code"].as_str().unwrap_or("no_code").to_owned()),
             Err(_) => (None, String::new()),
         };
-        self.client.end_consume(place, got, refused);
+        self.client.end_consume(index, got, refused);
     }
 
     /// Replays a dead delivery.
@@ -191,8 +191,8 @@ impl Workload {
         for _ in 0..REDELIVERY_ROUNDS {
             let (open, unserved) = (self.unacknowledged(), self.unanswered_consumes());
             if open.is_empty() && unserved.is_empty() {
-                let trouble = lock(&self.unexpected_refusals).clone();
-                ensure!(trouble.is_empty(), "mail was refused: {}", trouble.join("; "));
+                let refusals = lock(&self.unexpected_refusals).clone();
+                ensure!(refusals.is_empty(), "mail was refused: {}", refusals.join("; "));
                 return Ok(());
             }
             open.iter().for_each(|mail| self.deliver(at, mail));

@@ -1,7 +1,8 @@
-//! The crash campaign: drives the shipped binary through its public API, kills or stops it at failpoints, restarts it,
-//! and compares what it reports with the log of a mail sink that is never killed.
+//! The crash campaign: drives the shipped binary through its public API, kills or stops it, restarts it, and checks
+//! what it kept against the log of a mail sink that is never killed.
 //!
-//! - [`campaign`] runs rounds in parallel. A [`round`] is one ledger and the crashes that it has to survive.
+//! - [`campaign`] runs rounds in parallel. A [`round`] is one ledger and the crashes at failpoints that it has to survive;
+//!   [`kills_under_load`] are kills at random moments under heavy load, with disk faults and power cuts.
 //! - [`failpoints`] lists every failpoint and where it can be reached, and [`coverage`] counts what was reached.
 //! - [`schedule`] orders the crashes. [`operations`] generates requests from a seed, [`workload`] sends them, and
 //!   [`recording_client`] records the history.
@@ -11,7 +12,7 @@
 //! - [`report`] saves figures, so that an interrupted campaign can continue.
 //! - [`api_snapshot`] reads the final state through the API, and [`verdict`] builds one history and checks it.
 //!
-//! The binary is `mailonce-crash`; `tests/crash` plays the short form.
+//! The binary is `mailonce-crash`; `tests/crash` runs the short form.
 
 pub mod api_snapshot;
 pub mod campaign;

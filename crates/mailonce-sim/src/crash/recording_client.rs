@@ -157,8 +157,8 @@ impl RecordingClient {
     }
 
     /// Records that a key with a short TTL may expire from now on.
-    pub fn record_key_expiry(&self, team: &TeamCredential, wish: &RepeatableCall) {
-        let call_spec = ApiCall { verb: CallKind::Forget, expected_emails: Vec::new(), ..wish.call.clone() };
+    pub fn record_key_expiry(&self, team: &TeamCredential, send: &RepeatableCall) {
+        let call_spec = ApiCall { verb: CallKind::Forget, expected_emails: Vec::new(), ..send.call.clone() };
         let call = self.history().begin_call(begin_call(team, &call_spec));
         self.record_outcome(call, CallOutcome::Info);
     }

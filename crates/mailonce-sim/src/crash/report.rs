@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_campaign_that_was_cut_goes_on_with_what_it_counted() {
+    fn an_interrupted_campaign_continues_with_its_counts() {
         let dir = tempfile::tempdir().unwrap();
         let board = CoverageBoard::default();
         let cell = ("after-marker", StoreKind::Sqlite, HopClass::Smtp);

@@ -156,7 +156,7 @@ impl RunningRound<'_> {
             StartOutcome::Ready(server) => server,
             StartOutcome::Ended(status, log) => {
                 self.record_death(step, status, &log)?;
-                self.log_cycle(n, step, began, "died at the start");
+                self.log_cycle(n, step, began, "crashed at the start");
                 return Ok(true);
             }
         };
@@ -168,16 +168,16 @@ impl RunningRound<'_> {
         let outcome = match reached {
             Some(Some(status)) => {
                 self.record_death(step, status, &server.read_log())?;
-                "died"
+                "crashed"
             }
             Some(None) => {
                 self.record_pause(server, step)?;
-                "fell asleep"
+                "paused"
             }
             None => {
-                self.kill(server, "a kill, as the point was not reached")?;
+                self.kill(server, "killed, failpoint not reached")?;
                 self.board.update_counts(|counts| counts.misses += 1);
-                "was killed, as the point was not reached"
+                "was killed, since the failpoint was not reached"
             }
         };
         self.log_cycle(n, step, began, outcome);
@@ -237,7 +237,7 @@ impl RunningRound<'_> {
         let point = step.row.point;
         if status.signal() != Some(9) || !log.contains(&format!("failpoint {point} kill")) {
             let last = log.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
-            bail!("the server ended with {status}, not at {point}:\n{last}");
+            bail!("the server exited with {status}, not at {point}:\n{last}");
         }
         self.injected_faults.push(InjectedFault::now(format!("killed at {point}")));
         self.board.record_hit((point, self.round.store, self.round.class), false);
@@ -277,12 +277,12 @@ impl RunningRound<'_> {
                 }
                 server.server.resume()?;
                 let (at_us, until_us) = (server.stopped_us, now_us());
-                self.injected_faults.push(InjectedFault { at_us, until_us, what: "asleep".to_owned() });
+                self.injected_faults.push(InjectedFault { at_us, until_us, what: "paused".to_owned() });
                 (server.is_resumed, server.due_at) = (true, Instant::now() + TIME_AFTER_PAUSE);
             }
         }
         self.paused = rest;
-        dying.into_iter().try_for_each(|server| self.kill(server, "a kill after it slept"))
+        dying.into_iter().try_for_each(|server| self.kill(server, "killed after a pause"))
     }
 
     /// Starts the second node of a pair and kills it now and then. It must not recover work that the step needs.
@@ -292,7 +292,7 @@ impl RunningRound<'_> {
         }
         let alone = step.row.trigger == Trigger::Leftover;
         if let Some(other) = self.peer.take_if(|_| alone || n.is_multiple_of(PEER_KILL_INTERVAL)) {
-            self.kill(other, "a kill of the other node")?;
+            self.kill(other, "killed the other node")?;
         }
         if self.peer.is_none() && !alone {
             self.peer = Some(self.start_without_failpoint()?);

@@ -188,9 +188,9 @@ impl RoundRecord {
         let timeout = SINK_REPLY_TIMEOUT.as_millis() as i64 - CLOCK_SLACK_MS;
         let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= timeout);
         let slow = shown.attempts.iter().filter(|(_, began, ended)| late(*ended, *began));
-        let slow = slow.map(|(id, began, _)| fault(*began as u64 * 1_000, "no answer in time", vec![id.clone()]));
+        let slow = slow.map(|(id, began, _)| fault(*began as u64 * 1_000, "no reply in time", vec![id.clone()]));
         let mute = shown.emails.iter().filter(|email| email.to.iter().any(|to| to.starts_with("unknown@sandbox.")));
-        let mute = mute.map(|email| fault(0, "an address that never tells", vec![email.id.clone()]));
+        let mute = mute.map(|email| fault(0, "a test address without an outcome", vec![email.id.clone()]));
         made.chain(misbehaved).chain(slow).chain(mute).collect()
     }
 }
@@ -239,10 +239,10 @@ impl SecondVerdict {
         let result = command.args(api).output().context("cannot run python3")?;
         let stdout = String::from_utf8_lossy(&result.stdout).into_owned();
         let why = String::from_utf8_lossy(&result.stderr).into_owned();
-        ensure!(matches!(result.status.code(), Some(0 | 1)), "the second judge could not judge: {why}");
+        ensure!(matches!(result.status.code(), Some(0 | 1)), "the second checker failed: {why}");
         let verdict: Value = serde_json::from_str(&stdout)?;
-        let broken = verdict["broken"].as_object().context("a verdict without an answer")?.keys().cloned().collect();
-        let holds = verdict["holds"].as_array().context("a verdict without what holds")?;
+        let broken = verdict["broken"].as_object().context("a verdict without `broken`")?.keys().cloned().collect();
+        let holds = verdict["holds"].as_array().context("a verdict without `holds`")?;
         let holds = holds.iter().filter_map(|promise| promise.as_str().map(str::to_owned)).collect();
         Ok(Self { holds, broken, output: stdout })
     }

@@ -273,7 +273,7 @@ impl Workload {
             }
             open.iter().for_each(|request| self.send(at, request));
         }
-        bail!("{} wishes have no answer", self.unanswered().len())
+        bail!("{} sends have no answer", self.unanswered().len())
     }
 
     fn unanswered(&self) -> Vec<RepeatableCall> {

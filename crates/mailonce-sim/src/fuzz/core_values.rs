@@ -1,4 +1,4 @@
-//! Readers of the core. What is read must be within its bounds, and what is written must be read again as the same.
+//! Parsers of the core. A parsed value is within its bounds, and a formatted value parses to the same.
 
 use mailonce_core::{
     address::{Address, NamedAddress},
@@ -39,7 +39,7 @@ pub fn cursor(bytes: &[u8]) -> FuzzResult {
     Ok(InputOutcome::Accepted)
 }
 
-/// Spans, instants and memories.
+/// Durations, instants and retention times.
 pub fn span(bytes: &[u8]) -> FuzzResult {
     let Some(text) = as_utf8(bytes) else { return Ok(InputOutcome::Rejected) };
     let mut came = InputOutcome::Rejected;
@@ -71,7 +71,7 @@ pub fn schedule(bytes: &[u8]) -> FuzzResult {
     Ok(InputOutcome::Accepted)
 }
 
-/// Addresses, bare and with a name.
+/// Addresses, with and without a name.
 pub fn address(bytes: &[u8]) -> FuzzResult {
     let Some(text) = as_utf8(bytes) else { return Ok(InputOutcome::Rejected) };
     if let Ok(address) = Address::parse(text) {

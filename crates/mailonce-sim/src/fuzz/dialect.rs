@@ -1,5 +1,5 @@
-//! Calls of the dialects, as they come from outside: a line with method, path and query, then the body. The whole router
-//! answers them, over a ledger in memory: nothing that anybody writes there is our fault.
+//! Calls of the dialects: a line with method, path and query, then the body. The whole router answers them over a
+//! memory store, and no input may cause a server error.
 
 use axum::{
     Router,
@@ -25,14 +25,14 @@ use super::{FuzzResult, InputOutcome, as_utf8, ensure_holds};
 
 /// 2026-11-15T10:00:00Z.
 const NOW: Time = Time(1_794_736_800_000);
-/// Calls that one world answers: what they leave in it must not grow for ever.
+/// Calls per engine: what they store must not grow without bound.
 const CALLS_PER_SERVER: usize = 500;
-/// Bytes of an answer that are read.
+/// Maximum number of response bytes that are read.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
-/// Where the dialects begin.
+/// The path prefixes of the dialects.
 const DIALECT_PREFIXES: [&str; 3] = ["/compat/resend/", "/compat/usesend/api/v1/", "/compat/agentmail/v0/"];
 
-/// A clock that stands still.
+/// A fixed clock.
 struct FuzzClock;
 
 impl Clock for FuzzClock {
@@ -45,7 +45,7 @@ impl Clock for FuzzClock {
     }
 }
 
-/// The same numbers in every run.
+/// Deterministic entropy.
 struct FuzzEntropy(AtomicU64);
 
 impl Entropy for FuzzEntropy {
@@ -130,7 +130,7 @@ fn sample_mail() -> IntakeMail {
     }
 }
 
-/// A call of a dialect: it is answered, and no answer says that we failed.
+/// A call of a dialect: it is answered without a server error.
 pub fn run_call(bytes: &[u8]) -> FuzzResult {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (line, body) = (bytes.get(..end).and_then(as_utf8), bytes.get(end + 1..).unwrap_or_default());

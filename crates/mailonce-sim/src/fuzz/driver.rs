@@ -1,4 +1,4 @@
-//! Bending seeds until the time is up: no panic, no broken rule, no input that takes too long or too much.
+//! Mutates seeds until the time is up: no panic, no broken rule, no input that needs too much time or memory.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -13,57 +13,57 @@ use std::{
 use super::{FuzzResult, FuzzTarget, InputOutcome, mutate};
 use crate::harness::rng::SeededRng;
 
-/// Processor time that one input may take in an unoptimised build. Waiting does not count.
+/// CPU time that one input may take in an unoptimized build.
 pub const MAX_CPU_TIME: Duration = Duration::from_secs(3);
-/// Failures after which a target is given up.
+/// Failures after which a target is abandoned.
 const MAX_FAILURES: usize = 3;
 
-/// How long a target is driven.
+/// The limits of a run.
 #[derive(Clone, Debug)]
 pub struct FuzzPlan {
-    /// The number that all inputs follow from.
+    /// The seed of all inputs.
     pub seed: u64,
-    /// Inputs at the most, seeds not counted.
+    /// Maximum number of inputs, without the seeds.
     pub max_inputs: u64,
-    /// How long at the most.
+    /// Maximum duration.
     pub time_limit: Duration,
-    /// Processor time that one input may take.
+    /// CPU time that one input may take.
     pub max_cpu_time: Duration,
-    /// More seeds, a file each.
+    /// More seeds, one per file.
     pub corpus: Option<PathBuf>,
-    /// Where inputs are written that break something.
+    /// Where failing inputs are written.
     pub failures_dir: PathBuf,
 }
 
-/// What came of it.
+/// The result of a target.
 #[derive(Debug, Serialize)]
 pub struct FuzzReport {
     /// The target.
     pub target: &'static str,
-    /// Inputs that were tried.
+    /// Inputs so far.
     pub inputs: u64,
-    /// Inputs that were read as what the reader looks for.
+    /// Inputs that were parsed successfully.
     pub through: u64,
-    /// Processor time of the slowest one, in milliseconds.
+    /// CPU time of the slowest input in milliseconds.
     pub slowest_ms: u64,
-    /// How far resident memory rose above what it was before, in kilobytes.
+    /// Growth of the resident memory in kilobytes.
     pub memory_kb: u64,
-    /// What broke.
+    /// The failures.
     pub failures: Vec<FuzzFailure>,
 }
 
-/// An input that broke something.
+/// A failing input.
 #[derive(Debug, Serialize)]
 pub struct FuzzFailure {
-    /// What.
+    /// What failed.
     pub what: String,
     /// The input.
     pub input: PathBuf,
-    /// The command that tries it again.
+    /// The command that replays it.
     pub replay: String,
 }
 
-/// Drives a target.
+/// Runs a target.
 pub fn run_target(target: &FuzzTarget, plan: &FuzzPlan) -> std::io::Result<FuzzReport> {
     let mut seeds = (target.seeds)();
     seeds.extend(read_corpus(plan.corpus.as_deref())?);
@@ -84,7 +84,7 @@ pub fn run_target(target: &FuzzTarget, plan: &FuzzPlan) -> std::io::Result<FuzzR
     Ok(driven)
 }
 
-/// Tries one input, and keeps it when something broke.
+/// Runs one input, and saves it if it fails.
 fn try_input(target: &FuzzTarget, bytes: &[u8], plan: &FuzzPlan, driven: &mut FuzzReport) -> std::io::Result<()> {
     let (came, took) = run_input(target, bytes, plan.max_cpu_time);
     driven.inputs += 1;
@@ -96,7 +96,7 @@ fn try_input(target: &FuzzTarget, bytes: &[u8], plan: &FuzzPlan, driven: &mut Fu
     Ok(())
 }
 
-/// What comes of an input, or what it breaks, and the processor's time for it. More than `slowest` is broken too.
+/// The result of an input and its CPU time. More than `slowest` is a failure.
 pub fn run_input(target: &FuzzTarget, bytes: &[u8], slowest: Duration) -> (FuzzResult, Duration) {
     let before = processor_time();
     let came =
@@ -129,7 +129,7 @@ fn read_corpus(dir: Option<&Path>) -> std::io::Result<Vec<Vec<u8>>> {
             if path.is_dir() { left.push(path) } else { files.push(path) }
         }
     }
-    // The order of a directory is nobody's; inputs must follow from the seed alone.
+    // Sorted, since inputs must follow from the seed only.
     files.sort();
     files.iter().map(fs::read).collect()
 }
@@ -143,7 +143,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Memory that the process has, as Linux counts it; 0 elsewhere.
+/// Resident memory on Linux; 0 elsewhere.
 fn resident_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

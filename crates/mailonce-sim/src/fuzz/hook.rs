@@ -1,4 +1,4 @@
-//! Webhooks of providers, and the tags that bounces bring back.
+//! Webhooks of providers, and the tags in returned bounces.
 
 use mailonce_core::{handoff::reply::TransportReply, time::Time};
 use mailonce_mail::{
@@ -10,7 +10,7 @@ use super::{FuzzResult, InputOutcome, as_utf8, ensure_holds};
 
 const NOW: Time = Time(1_794_736_800_000);
 
-/// A provider's events. The same bytes are tried as its headers: a stranger writes both.
+/// A provider's events. The same bytes are used as headers, since an attacker controls both.
 pub fn read_webhook(kind: Kind, bytes: &[u8]) -> FuzzResult {
     let names = ["authorization", "svix-id", "svix-timestamp", "svix-signature", "webhook-signature", "x-signature"];
     let headers: Vec<(&str, &[u8])> = names.into_iter().zip(bytes.split(|byte| *byte == b'\n')).collect();
@@ -39,7 +39,7 @@ pub fn read_webhook(kind: Kind, bytes: &[u8]) -> FuzzResult {
     Ok(InputOutcome::accepted_if(reports.iter().any(|report| report.email.is_some() || report.remote_id.is_some())))
 }
 
-/// Secrets that no input knows.
+/// Secrets that no input contains.
 fn hook_secrets(kind: Kind) -> Option<HookSecrets> {
     let knock = || vec![SharedSecret::Bearer("a-token-that-no-input-knows".into())];
     match kind {
@@ -51,7 +51,7 @@ fn hook_secrets(kind: Kind) -> Option<HookSecrets> {
             HookSecrets::from_keys(kind, &["whsec_YS1rZXktdGhhdC1uby1pbnB1dC1rbm93cw=="]).ok()
         }
         Kind::Ses => HookSecrets::from_topics(vec!["arn:aws:sns:eu-west-1:123456789012:mail".into()], true).ok(),
-        // Its key is a point on a curve; the provider's own tests hold one.
+        // Its key is a point on a curve; the provider's unit tests have one.
         Kind::Sendgrid => None,
     }
 }

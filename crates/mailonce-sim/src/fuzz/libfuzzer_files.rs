@@ -1,5 +1,5 @@
-//! The files of `fuzz/`, which `cargo fuzz` wants: one manifest, one file for each target. They are written from the list
-//! of targets, and a test compares them with it.
+//! The files of `fuzz/` for `cargo fuzz`: a manifest, and a file per target. They are generated from the list of
+//! targets, and a test compares them.
 
 use super::TARGETS;
 

@@ -1,4 +1,4 @@
-//! Received mail, from bytes to the view that a model is shown. Everything has a bound, and the same bytes mean the same.
+//! Received mail, from bytes to the view for a model. Everything is bounded, and equal bytes have equal results.
 
 use mailonce_core::limits;
 use mailonce_mail::{
@@ -13,7 +13,7 @@ use mailonce_mail::{
 
 use super::{FuzzResult, InputOutcome, ensure_holds};
 
-/// A mail with its page and its links.
+/// A mail with its HTML and links.
 fn parse_mail(raw: &[u8]) -> (ParsedMail, Option<HtmlPage>, Vec<CheckedLink>) {
     let mail = parse::parse(raw);
     let page = mail.html.as_deref().map(HtmlPage::parse);
@@ -25,7 +25,7 @@ fn link_policy() -> LinkPolicy {
     LinkPolicy { allowed_domains: vec!["allowed.example".into()], sender_domain: Some("x.example".into()) }
 }
 
-/// Bytes as values.
+/// Single header values.
 pub fn parse(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
     ensure_holds(parse::parse(raw) == mail, "the same bytes, another mail")?;
@@ -65,7 +65,7 @@ pub fn html(bytes: &[u8]) -> FuzzResult {
     Ok(InputOutcome::accepted_if(!page.clean_html.is_empty()))
 }
 
-/// One link, and all of a mail.
+/// One link, and all links of a mail.
 pub fn link(bytes: &[u8]) -> FuzzResult {
     let href = String::from_utf8_lossy(bytes);
     let (url, _, reasons) = link::check_link(&href, Some(&href), &link_policy());
@@ -92,7 +92,7 @@ pub fn artifact(raw: &[u8]) -> FuzzResult {
     Ok(InputOutcome::accepted_if(!found.decided.is_empty()))
 }
 
-/// The view that a model is shown.
+/// The view for a model.
 pub fn minimise(raw: &[u8]) -> FuzzResult {
     let (mail, page, links) = parse_mail(raw);
     let found = artifact::extract(&mail, page.as_ref(), &links);
@@ -103,7 +103,7 @@ pub fn minimise(raw: &[u8]) -> FuzzResult {
     Ok(InputOutcome::accepted_if(!view.text.is_empty()))
 }
 
-/// Which thread a mail belongs to.
+/// The thread of a mail.
 pub fn thread(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
     let ancestors = thread::ancestors(&mail).len();
@@ -113,7 +113,7 @@ pub fn thread(raw: &[u8]) -> FuzzResult {
     Ok(InputOutcome::accepted_if(ancestors > 0))
 }
 
-/// Why a machine must not answer.
+/// Why a mail must not be answered automatically.
 pub fn automatic(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
     let why = automatic::detect(&mail, Some(""));
@@ -121,7 +121,7 @@ pub fn automatic(raw: &[u8]) -> FuzzResult {
     Ok(InputOutcome::accepted_if(automatic::detect(&mail, None).is_some()))
 }
 
-/// What became of our own mail.
+/// Bounces of our own mail.
 pub fn bounce(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
     let Some(bounce) = bounce::parse_bounce(raw, &mail, Some(""), "bounce+x@x.example") else {

@@ -1,4 +1,4 @@
-//! Messages of models' clients.
+//! Messages of MCP clients.
 
 use mailonce_core::call_trace;
 use serde_json::Value;

@@ -1,22 +1,22 @@
-//! Hostile bytes for every reader of outside bytes.
+//! Fuzzing of every parser of outside bytes.
 //!
-//! A [`Target`] takes bytes and says what does not hold. [`TARGETS`] is the one list of them. They are driven in two
-//! ways: by [`drive`], which bends seeds on a number and needs nothing but the compiler (`mailonce-fuzz`,
-//! `tests/fuzz`), and by libFuzzer, which follows coverage and needs a nightly compiler (`fuzz/`).
+//! A [`FuzzTarget`] parses bytes and reports broken rules. [`TARGETS`] lists all of them. Two drivers run them:
+//! [`driver`] mutates seeds and needs nothing but the compiler (`mailonce-fuzz`, `tests/fuzz`); libFuzzer follows
+//! coverage and needs a nightly compiler (`fuzz/`).
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`words`] | readers of the core: keys, ids, cursors, spans, addresses, digests |
-//! | [`mail`] | received mail, from bytes to the view of a model |
+//! | [`core_values`] | parsers of the core: keys, ids, cursors, durations, addresses, digests |
+//! | [`mail`] | received mail, from bytes to the view for a model |
 //! | [`hook`] | webhooks of providers, and the tags of return paths |
-//! | [`wire`] | what next hops say, over a socket of this machine |
-//! | [`api`] | bodies of our own API |
-//! | [`mcp`] | messages of models' clients |
+//! | [`next_hop_replies`] | replies of next hops, over a local socket |
+//! | [`api`] | request bodies of our own API |
+//! | [`mcp`] | messages of MCP clients |
 //! | [`dialect`] | calls of the dialects: paths, queries and bodies |
-//! | [`mutate`] | how a seed is bent |
-//! | [`drive`] | bending seeds until the time is up |
-//! | [`seeds`] | what is bent |
-//! | [`layout`] | the files of `fuzz/` |
+//! | [`mutate`] | the mutations |
+//! | [`driver`] | runs mutated seeds until the time is up |
+//! | [`seeds`] | the seeds |
+//! | [`libfuzzer_files`] | the files of `fuzz/` |
 
 pub mod api;
 pub mod core_values;
@@ -34,15 +34,15 @@ use mailonce_mail::hooks::Kind;
 
 use crate::sink::http::Vendor;
 
-/// What came of an input, or what does not hold.
+/// The result of an input, or a broken rule.
 pub type FuzzResult = Result<InputOutcome, String>;
 
-/// What came of an input.
+/// The result of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputOutcome {
-    /// It was read as what the reader looks for. A seed that is not proves little when it is bent.
+    /// It was parsed. A seed that is not parsed is of little use.
     Accepted,
-    /// It was refused, or nothing was found in it.
+    /// It was refused, or contained nothing.
     Rejected,
 }
 
@@ -52,16 +52,16 @@ impl InputOutcome {
     }
 }
 
-/// A reader of outside bytes, with what must hold of it.
+/// A parser of outside bytes, with its rules.
 #[derive(Clone, Copy)]
 pub struct FuzzTarget {
-    /// Its name, the same for libFuzzer.
+    /// Its name, also for libFuzzer.
     pub name: &'static str,
-    /// Reads the bytes and says what does not hold.
+    /// Parses the bytes and reports broken rules.
     pub run: fn(&[u8]) -> FuzzResult,
-    /// What is bent.
+    /// Its seeds.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Whether it talks over a socket, which takes its time.
+    /// Whether it uses a socket, which is slow.
     pub slow: bool,
 }
 
@@ -73,7 +73,7 @@ const fn over_socket(name: &'static str, run: fn(&[u8]) -> FuzzResult, seeds: fn
     FuzzTarget { name, run, seeds, slow: true }
 }
 
-/// Every reader of outside bytes.
+/// Every parser of outside bytes.
 pub const TARGETS: &[FuzzTarget] = &[
     in_memory("core_key", core_values::key, seeds::keys),
     in_memory("core_id", core_values::id, seeds::ids),
@@ -113,22 +113,22 @@ pub const TARGETS: &[FuzzTarget] = &[
     in_memory("api_dialect", dialect::run_call, seeds::calls),
 ];
 
-/// The target of a name.
+/// The target with this name.
 pub fn find_target(name: &str) -> Option<&'static FuzzTarget> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Runs a target by its name.
+/// Runs a target by name.
 pub fn run(name: &str, bytes: &[u8]) -> FuzzResult {
     find_target(name).map_or_else(|| Err(format!("there is no target {name}")), |target| (target.run)(bytes))
 }
 
-/// Says what does not hold.
+/// Reports a broken rule.
 fn ensure_holds(condition: bool, what: &str) -> Result<(), String> {
     if condition { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// The bytes as text, when they are some.
+/// The bytes as text, if they are UTF-8.
 fn as_utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

@@ -1,8 +1,8 @@
-//! How a seed is bent: the same number always bends it the same way.
+//! Mutates a seed: the same number always gives the same mutation.
 
 use crate::harness::rng::SeededRng;
 
-/// Pieces that readers stumble over.
+/// Fragments that are difficult for parsers.
 const TOKENS: &[&[u8]] = &[
     b"\0",
     b"\r\n",
@@ -51,10 +51,10 @@ const TOKENS: &[&[u8]] = &[
     b"../../",
 ];
 
-/// Bytes of an input at the most.
+/// Maximum size of an input.
 pub const MAX_INPUT_BYTES: usize = 64 * 1024;
 
-/// A seed, bent a few times.
+/// Mutates a seed a few times.
 pub fn mutate(rng: &mut SeededRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = pick(rng, seeds).cloned().unwrap_or_default();
     for _ in 0..=rng.below(8) {
@@ -91,7 +91,7 @@ fn mutate_once(rng: &mut SeededRng, seeds: &[Vec<u8>], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Another number in the place of one.
+/// Replaces a number by another.
 fn replace_number(rng: &mut SeededRng, bytes: &mut Vec<u8>, from: usize) {
     let Some(start) = bytes.iter().skip(from).position(u8::is_ascii_digit).map(|at| at + from) else { return };
     let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,5 +1,4 @@
-//! What next hops say: the bytes are played by a server on this machine, so that they meet the readers the way they
-//! will, whole client included.
+//! Replies of next hops: a local server sends the bytes to the real clients.
 
 use mailonce_core::{
     handoff::{
@@ -32,12 +31,12 @@ use crate::sink::http::{
 const ID: Uuid = Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001);
 const MESSAGE_ID: &str = "<k1@mail.example.com>";
 const MIME: &[u8] = b"Message-ID: <k1@mail.example.com>\r\nSubject: hello\r\n\r\nhello\r\n";
-/// How long the server waits for a client that has nothing to say.
+/// How long the server waits for a client that sends nothing.
 const SERVER_WAIT: Duration = Duration::from_millis(25);
-/// How long a client waits at the most. The server hangs up long before.
+/// The timeout of a client. The server closes long before.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A provider's answer, to a mail and to a question about it.
+/// A provider's reply to a mail and to a look-up.
 pub fn run_http(vendor: Vendor, bytes: &[u8]) -> FuzzResult {
     block_on(async {
         let (at, server) = serve_script(bytes, &[bytes.len()], 2).await.map_err(|error| error.to_string())?;
@@ -58,10 +57,10 @@ pub fn run_http(vendor: Vendor, bytes: &[u8]) -> FuzzResult {
         };
         let frozen = transport.freeze(&mail).map_err(|unfit| unfit.0)?;
         let reply = run_attempt(&*transport, sample_envelope(frozen)).await;
-        // Empty lines before an answer are passed over, as HTTP wants it.
+        // HTTP allows empty lines before a response.
         let text = bytes.trim_ascii_start();
         let begins = |class: u8| matches!(text, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', first, ..] if *first == class);
-        // What is said before the answer itself may be followed by any.
+        // Any response may follow an interim one.
         let (success, early) = (begins(b'2'), begins(b'1'));
         check_reply(&reply, success || early)?;
         let found = transport.look_up(lookup_query()).await;
@@ -72,7 +71,7 @@ pub fn run_http(vendor: Vendor, bytes: &[u8]) -> FuzzResult {
     })
 }
 
-/// A relay's replies. A NUL in the bytes ends what is said before the client speaks again.
+/// A relay's replies. A NUL ends the part that is sent before the client's next command.
 pub fn run_smtp(bytes: &[u8]) -> FuzzResult {
     let turns: Vec<usize> = bytes.split_inclusive(|byte| *byte == 0).map(<[u8]>::len).collect();
     block_on(async {
@@ -95,7 +94,7 @@ pub fn run_smtp(bytes: &[u8]) -> FuzzResult {
     })
 }
 
-/// What holds of every reply: it is bounded, it can be printed, and nothing is accepted that was not said to be.
+/// The rules for every reply: it is bounded and printable, and `accepted` needs a positive reply.
 fn check_reply(reply: &TransportReply, may_accept: bool) -> Result<(), String> {
     ensure_holds(reply.text.chars().count() <= TransportReply::TEXT_CHARS, "a reply too long")?;
     ensure_holds(!reply.text.contains(char::is_control), "a reply that cannot be printed")?;
@@ -146,7 +145,7 @@ fn lookup_query() -> LookUpRequest {
     }
 }
 
-/// A server that says the bytes, a turn at a time, to so many connections, and hangs up.
+/// A server that sends the bytes in parts to a number of connections, and closes.
 async fn serve_script(bytes: &[u8], turns: &[usize], connections: usize) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let at = listener.local_addr()?;
@@ -167,7 +166,7 @@ async fn serve_script(bytes: &[u8], turns: &[usize], connections: usize) -> io::
                 }
                 at += turn;
             }
-            // What the client still says is heard, so that our last words are not lost in a reset.
+            // Reads what the client still sends, so that a reset does not drop our last bytes.
             socket.shutdown().await.ok();
             while matches!(timeout(SERVER_WAIT, socket.read(&mut heard)).await, Ok(Ok(1..))) {}
         }
@@ -175,7 +174,7 @@ async fn serve_script(bytes: &[u8], turns: &[usize], connections: usize) -> io::
     Ok((at, server))
 }
 
-/// Runs to the end on this thread.
+/// Runs a future on this thread.
 fn block_on(work: impl Future<Output = FuzzResult>) -> FuzzResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

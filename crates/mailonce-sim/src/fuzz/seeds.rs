@@ -1,8 +1,8 @@
-//! What is bent: well-formed inputs that reach far into their readers.
+//! The seeds: well-formed inputs that reach deep into the parsers.
 
 use serde_json::{Value, json};
 
-/// Our id, as providers give it back.
+/// Our id as providers return it.
 const OUR_EMAIL_ID: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
 
 fn to_seeds(texts: &[&str]) -> Vec<Vec<u8>> {
@@ -33,7 +33,7 @@ pub fn cursors() -> Vec<Vec<u8>> {
     to_seeds(&["0", "3-42", "4294967295-18446744073709551615", "00-00"])
 }
 
-/// Spans, instants and memories.
+/// Durations, instants and retention times.
 pub fn spans() -> Vec<Vec<u8>> {
     to_seeds(&[
         "90s",
@@ -125,7 +125,7 @@ pub fn pages() -> Vec<Vec<u8>> {
     ])
 }
 
-/// Links, and mails that are full of them.
+/// Links, and mails with many of them.
 pub fn links() -> Vec<Vec<u8>> {
     let mut links = to_seeds(&[
         "https://allowed.example/verify?token=abc",
@@ -176,7 +176,7 @@ pub fn hooks() -> Vec<Vec<u8>> {
     ])
 }
 
-/// A relay's side of a session, a turn of it before each NUL.
+/// A relay's side of a session, with a NUL after each part.
 pub fn smtp() -> Vec<Vec<u8>> {
     to_seeds(&[
         "220 hi\r\n\x00250-relay\r\n250-SIZE 1000000\r\n250-DSN\r\n250 8BITMIME\r\n\x00250 ok\r\n\x00250 ok\r\n\x00354 go\r\n\x00250 2.0.0 Ok: queued as 4F2A1\r\n\x00221 bye\r\n",
@@ -187,7 +187,7 @@ pub fn smtp() -> Vec<Vec<u8>> {
     ])
 }
 
-/// Answers of every provider.
+/// Replies of every provider.
 pub fn answers() -> Vec<Vec<u8>> {
     let bodies = [
         (200, json!({"id": "49a3999c-0ce1-4ea6-ab68-afcd6dc2e794"})),
@@ -225,8 +225,7 @@ pub fn answers() -> Vec<Vec<u8>> {
     answers
 }
 
-/// Bodies of `POST /v1/emails`.
-/// Messages of models' clients, in both ways to speak.
+/// Messages of MCP clients, in both protocol versions.
 pub fn messages() -> Vec<Vec<u8>> {
     let stateless = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}, "claudecode/toolUseId": "toolu_1",

@@ -107,8 +107,8 @@ impl GeneratedSend {
                 slot = slots[0]
             ),
             SendKind::Intent => {
-                let intent = format!(r#","intent":{{"type":"rig.wish","entity":"{self}"}}"#);
-                email_json(&slots[0], &format!("Said in way {}.", variant % 3), &intent)
+                let intent = format!(r#","intent":{{"type":"test.send","entity":"{self}"}}"#);
+                email_json(&slots[0], &format!("Text variant {}.", variant % 3), &intent)
             }
             SendKind::Batch => {
                 let items: Vec<_> = slots.iter().map(|slot| email_json(slot, "One of many.", "")).collect();

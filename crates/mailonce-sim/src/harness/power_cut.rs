@@ -86,13 +86,13 @@ impl FileChanges<'_> {
     /// Records a failed sync. The kernel marks dirty pages as clean then, so no later sync saves them.
     fn mark_sync_failed(&mut self, upto: usize) {
         let synced = self.synced_upto;
-        self.changes.retain(|(place, _)| *place < synced || *place >= upto);
+        self.changes.retain(|(position, _)| *position < synced || *position >= upto);
     }
 
-    fn is_durable(&self, (place, change): &(usize, FileChange<'_>)) -> bool {
+    fn is_durable(&self, (position, change): &(usize, FileChange<'_>)) -> bool {
         match change {
-            FileChange::Removed => *place < self.directory_synced_upto.max(self.synced_upto),
-            _ => *place < self.synced_upto,
+            FileChange::Removed => *position < self.directory_synced_upto.max(self.synced_upto),
+            _ => *position < self.synced_upto,
         }
     }
 }
@@ -183,7 +183,7 @@ fn parse_journal(journal: &[u8]) -> Result<BTreeMap<&str, FileChanges<'_>>> {
     let mut changes_by_file: BTreeMap<&str, FileChanges<'_>> = BTreeMap::new();
     let mut at = 0;
     while let Some(end) = journal[at..].iter().position(|byte| *byte == b'\n') {
-        let place = at;
+        let position = at;
         let line = std::str::from_utf8(&journal[at..at + end]).context("a line that is none")?;
         at += end + 1;
         let mut fields = line.split(' ');
@@ -195,10 +195,10 @@ fn parse_journal(journal: &[u8]) -> Result<BTreeMap<&str, FileChanges<'_>>> {
                 let (offset, length) = (number(fields.next())?, number(fields.next())?);
                 let Some(bytes) = journal.get(at..at + length) else { break };
                 at += length;
-                changes.changes.push((place, FileChange::Write(offset, bytes)));
+                changes.changes.push((position, FileChange::Write(offset, bytes)));
             }
-            "t" => changes.changes.push((place, FileChange::Truncate(number(fields.next())?))),
-            "u" => changes.changes.push((place, FileChange::Removed)),
+            "t" => changes.changes.push((position, FileChange::Truncate(number(fields.next())?))),
+            "u" => changes.changes.push((position, FileChange::Removed)),
             "f" => changes.mark_sync_failed(number(fields.next())?),
             "s" => changes.synced_upto = changes.synced_upto.max(number(fields.next())?),
             other => bail!("a record of the kind `{other}`"),
@@ -254,16 +254,16 @@ fn rebuild_file(
 }
 
 /// Applies a write to the sectors for which `keep` returns true. A write creates the file.
-fn apply_change(place: &mut Option<Vec<u8>>, change: &FileChange<'_>, mut keep: impl FnMut(usize) -> bool) {
+fn apply_change(contents: &mut Option<Vec<u8>>, change: &FileChange<'_>, mut keep: impl FnMut(usize) -> bool) {
     match change {
         FileChange::Removed => {
             if keep(0) {
-                *place = None;
+                *contents = None;
             }
         }
         FileChange::Truncate(length) => {
             if keep(0) {
-                place.get_or_insert_default().resize(*length, 0);
+                contents.get_or_insert_default().resize(*length, 0);
             }
         }
         FileChange::Write(offset, bytes) => {
@@ -272,7 +272,7 @@ fn apply_change(place: &mut Option<Vec<u8>>, change: &FileChange<'_>, mut keep: 
                 let next = (at / SECTOR + 1) * SECTOR;
                 let stop = next.min(end);
                 if keep(at) {
-                    let file = place.get_or_insert_default();
+                    let file = contents.get_or_insert_default();
                     if file.len() < stop {
                         file.resize(stop, 0);
                     }
@@ -371,12 +371,12 @@ mod tests {
     #[test]
     fn a_sync_covers_what_stood_before_it_began_in_its_own_file() {
         let journal = b"w a 0 2\nxxw b 0 1\ny" as &[u8];
-        let place = journal.len();
-        let text = [journal, format!("s a {place}\nw a 2 1\nzw a 3 9\nshort").as_bytes()].concat();
+        let position = journal.len();
+        let text = [journal, format!("s a {position}\nw a 2 1\nzw a 3 9\nshort").as_bytes()].concat();
         let changes_by_file = parse_journal(&text).unwrap();
         let a = &changes_by_file["a"];
-        assert_eq!((a.synced_upto, changes_by_file["b"].synced_upto), (place, 0));
-        let safe = a.changes.iter().filter(|(place, _)| *place < a.synced_upto).count();
+        assert_eq!((a.synced_upto, changes_by_file["b"].synced_upto), (position, 0));
+        let safe = a.changes.iter().filter(|(position, _)| *position < a.synced_upto).count();
         assert_eq!((safe, a.changes.len()), (1, 2));
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_was_answered_and_is_not_there_is_lost() {
+    fn an_acknowledged_send_without_an_email_is_lost() {
         let send = GeneratedSend { cycle: 0, n: 0, kind: SendKind::Single };
         let mut history = SendHistory::default();
         let call = history.begin_call(send);

@@ -256,7 +256,7 @@ pub fn free_address() -> Result<SocketAddr> {
             return Ok(listener.local_addr()?);
         }
     }
-    bail!("somebody listens on every port from {FIRST_PORT} on")
+    bail!("every port from {FIRST_PORT} on is in use")
 }
 
 #[cfg(test)]

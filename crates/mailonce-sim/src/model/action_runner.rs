@@ -1,4 +1,4 @@
-//! What comes of a move. Whatever the ledger decides is decided by the core.
+//! The effect of an action. The core makes all decisions of the ledger.
 
 use mailonce_core::{
     handoff::{
@@ -22,21 +22,21 @@ use crate::model::{
     state::{BrokenRule, ModelLease, ModelState, ModelWorker, is_sent_state},
 };
 
-/// How long a handoff is tried: twice, so that the last attempt is within reach.
+/// How long a handoff is retried: twice, so that the last attempt is reachable.
 const RETRY_PLAN: HandoffRetryPolicy = HandoffRetryPolicy { max_attempts: 2, max_age_ms: i64::MAX, jitter_seed: 0 };
 
-/// What plays the moves of a world.
+/// Applies actions to states.
 #[derive(Debug)]
 pub struct ActionRunner {
-    /// The world's size.
+    /// The configuration.
     pub config: ModelConfig,
-    /// Routes that were walked.
+    /// Routes that were taken.
     pub coverage: RouteCoverage,
     template: Email,
     legal_steps: LegalStepCache,
 }
 
-/// Which moves are legal by which steps, as the core said when it was asked first.
+/// Which transitions are legal, as the core answered the first time.
 #[derive(Debug, Default)]
 struct LegalStepCache(RwLock<HashMap<(&'static [Transition], HandoffState, HandoffState), bool>>);
 
@@ -53,7 +53,7 @@ impl LegalStepCache {
 }
 
 impl ActionRunner {
-    /// A player of worlds of a size.
+    /// A runner for a configuration.
     pub fn new(size: ModelConfig) -> Option<Self> {
         Some(Self {
             config: size,
@@ -63,7 +63,7 @@ impl ActionRunner {
         })
     }
 
-    /// The world after a move.
+    /// The state after an action.
     pub fn apply(&self, before: &ModelState, what: ModelAction) -> ModelState {
         let mut world = before.clone();
         match what {
@@ -96,7 +96,7 @@ impl ActionRunner {
         Email { handoffs, ..self.template.clone() }
     }
 
-    /// Writes what became of the email, and looks whether the way there was legal.
+    /// Stores the email and checks that its transitions were legal.
     fn save_email(&self, world: &mut ModelState, email: &Email, steps: &'static [Transition]) {
         for (row, handoff) in world.rows.iter_mut().zip(&email.handoffs) {
             let after = PackedHandoff::pack(handoff);
@@ -257,7 +257,7 @@ impl ActionRunner {
         }
     }
 
-    /// Counts the route of an answer that was written down.
+    /// Counts the route of a recorded outcome.
     fn count_outcome_route(
         &self,
         (before, after): (PackedHandoff, PackedHandoff),
@@ -389,7 +389,7 @@ impl ActionRunner {
     }
 }
 
-/// An idle worker comes to know that it holds a handoff.
+/// Gives an idle worker the lease of a handoff.
 fn give_to_idle_worker(world: &mut ModelState, number: u8) {
     let row = world.rows[usize::from(number)];
     let hold = ModelLease { handoff: number, fence: row.fence, began: world.now };

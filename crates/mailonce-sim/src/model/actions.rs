@@ -1,4 +1,4 @@
-//! What may happen next. Nothing waits for its turn: whatever could happen at any time may happen now.
+//! The actions that may happen next. Timers are not modelled: everything that can happen at some time may happen now.
 
 use mailonce_core::{
     handoff::{
@@ -15,50 +15,50 @@ use crate::model::{
     state::{ModelState, ModelWorker},
 };
 
-/// Something that happens.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelAction {
     /// An idle worker leases a handoff.
     Lease(u8),
-    /// A worker connects and looks at the window.
+    /// A worker connects and checks the window.
     Connect(u8),
-    /// A worker is turned away before the point of no return.
+    /// A worker fails before its marker.
     RejectBeforeMarker(u8, ReplyMeaning),
     /// A worker commits its marker.
     Mark(u8),
-    /// A worker's marker is committed or not, and it cannot learn which.
+    /// A worker's marker is committed or not, and it does not learn which.
     MarkUnconfirmed(u8, bool),
-    /// A worker lets the bytes go.
+    /// A worker sends the bytes.
     SendBytes(u8),
-    /// The next hop decides about an attempt of a handoff.
+    /// The next hop decides about an attempt.
     HopReply(u8, u8, ReplyMeaning),
-    /// A worker waits no longer.
+    /// A worker's timeout passes.
     LoseReply(u8),
-    /// A worker writes down what it knows. `true`: it does not learn that it was written, and will write it again.
+    /// A worker records its outcome. `true`: it does not learn that this succeeded, and will repeat it.
     RecordOutcome(u8, bool),
-    /// A worker dies.
+    /// A worker crashes.
     Crash(u8),
-    /// What a process held is taken from it, whether it is dead or only slow.
+    /// A process's lease is revoked, whether it is dead or only slow.
     Recover(u8),
-    /// The caller takes the email back.
+    /// The client cancels the email.
     Cancel,
-    /// The attempts in doubt are repeated by an idle worker.
+    /// An idle worker repeats the attempts with unknown outcomes.
     Repeat(u8),
-    /// The next hop is asked, and finds the mail or not.
+    /// A look-up finds the mail, or does not.
     LookUp(u8, bool),
-    /// The email's own policy sends it again.
+    /// The email's policy resends it.
     ResendByPolicy(u8),
-    /// The next hop tells what became of a mail.
+    /// The provider reports an event.
     ProviderEvent(u8, EvidenceFinding),
-    /// A person decides.
+    /// An operator resolves it.
     Resolve(u8, Resolution),
-    /// Time passes.
+    /// Time advances.
     Tick,
-    /// The ledger forgets its last marker. Only a flaw allows it.
+    /// The ledger loses its last marker. Only a deliberate bug allows it.
     LoseMarker(u8),
 }
 
-/// All that may happen in a world.
+/// All actions that are possible in a state.
 pub fn possible_actions(size: ModelConfig, world: &ModelState, all: &mut Vec<ModelAction>) {
     for (number, worker) in (0..).zip(&world.workers) {
         worker_actions(size, number, *worker, all);
@@ -123,7 +123,7 @@ fn handoff_actions(size: ModelConfig, world: &ModelState, number: u8, all: &mut 
     }
     if row.state == HandoffState::Unknown {
         all.extend(Resolution::ALL.iter().map(|choice| ModelAction::Resolve(number, *choice)));
-        // The core would wait ten minutes. No law may depend on that.
+        // The core would wait ten minutes. No property may depend on that.
         if size.on_unknown == OnUnknown::Resend {
             all.push(ModelAction::ResendByPolicy(number));
         }
@@ -148,7 +148,7 @@ fn handoff_actions(size: ModelConfig, world: &ModelState, number: u8, all: &mut 
     }
 }
 
-/// What a next hop may say to an attempt. It never lies about having a mail, or not having it.
+/// The replies of a next hop to an attempt. It never lies about whether it has the mail.
 fn possible_replies(class: ModelHopClass) -> &'static [ReplyMeaning] {
     match class {
         ModelHopClass::Keyed => &[

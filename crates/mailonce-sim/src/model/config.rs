@@ -1,4 +1,4 @@
-//! How large a modelled world is, what its next hop can do, and what is wrong with it on purpose.
+//! The size of the modelled system, the class of its next hop, and deliberate bugs.
 
 use clap::ValueEnum;
 use mailonce_core::{
@@ -8,50 +8,50 @@ use mailonce_core::{
 };
 use serde::Serialize;
 
-/// One step of modelled time, in milliseconds: the margin that the core keeps before the end of a window.
+/// One tick of modelled time in milliseconds: the margin that the core keeps before the end of a key's window.
 pub const TICK_MS: i64 = 3 * 60_000;
 /// How many ticks the next hop remembers a key. The core may use the first of them.
 pub const WINDOW_TICKS: u8 = 2;
-/// How many ticks may begin between the look at the window and the next hop's decision. A connection older than
-/// 60 s is not written to and patience ends after 30 s, so together they are shorter than one tick.
+/// How many ticks may start between the check of the window and the next hop's decision. A connection older than 60 s
+/// is not used, and the timeout is 30 s: together less than one tick.
 pub const SLACK_TICKS: u8 = 1;
-/// The account behind the way out.
+/// The provider account of the transport.
 pub const ACCOUNT: &str = "A";
 
-/// What the next hop can do about an unknown outcome.
+/// The class of next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelHopClass {
-    /// It remembers a key for a window.
+    /// It remembers a key for a window of time.
     Keyed,
-    /// It can be asked, and may learn of a mail late.
+    /// It can be searched, and may find a mail late.
     LookUp,
-    /// Nothing.
+    /// Neither.
     Keyless,
 }
 
-/// A mistake built into a world. Each must be found out.
+/// A deliberate bug. The checker must find each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeededBug {
-    /// Bytes go out on a connection however old it is.
+    /// An old connection is used for sending.
     OldConnection,
-    /// What is found in `sending` goes back to the queue.
+    /// A handoff in `sending` returns to the queue.
     SendingIsRetried,
-    /// The ledger forgets the last marker, like a replica that was behind when it took over.
+    /// The ledger loses the last marker, like a lagging replica that was promoted.
     LostMarker,
-    /// The bytes go first, the marker follows.
+    /// The bytes are sent before the marker is committed.
     WireFirst,
     /// A look-up that finds nothing counts as proof.
     NegativeIsProof,
-    /// A refusal of a repeat settles the whole handoff.
+    /// A refused repeat decides the whole handoff.
     RefusalSettlesAll,
-    /// A worker that came back gets the fence of now.
+    /// A worker that returns gets the current fence.
     FenceOfNow,
 }
 
 impl SeededBug {
-    /// The class of next hop that shows it.
+    /// The class of next hop with which the bug is visible.
     pub fn hop_class(self) -> ModelHopClass {
         match self {
             Self::OldConnection | Self::RefusalSettlesAll => ModelHopClass::Keyed,
@@ -61,12 +61,12 @@ impl SeededBug {
     }
 }
 
-/// A world to be played.
+/// A system to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ModelConfig {
-    /// What the next hop can do.
+    /// The class of next hop.
     pub class: ModelHopClass,
-    /// What the email asks for when its outcome stays unknown.
+    /// The email's policy for unknown outcomes.
     pub on_unknown: OnUnknown,
     /// Workers, each a process of its own.
     pub workers: u8,
@@ -74,23 +74,23 @@ pub struct ModelConfig {
     pub handoffs: u8,
     /// Leases that each handoff may have.
     pub leases: u8,
-    /// Whether the next hop tells what became of the mail: delivered, bounced, complained.
+    /// Whether the provider sends events: delivered, bounced, complained.
     pub news: bool,
-    /// What is wrong on purpose.
+    /// The deliberate bug, if any.
     pub flaw: Option<SeededBug>,
 }
 
 impl ModelConfig {
-    /// Ticks that time may pass. Only windows care for time.
+    /// How many ticks time may advance. Only windows depend on time.
     pub fn max_ticks(self) -> u8 {
         if self.class == ModelHopClass::Keyed { WINDOW_TICKS + SLACK_TICKS } else { 0 }
     }
 
-    /// What the core is told about the way out.
+    /// The transport's capability, as the core gets it.
     pub fn recovery_input(self) -> RecoveryContext<'static> {
         let recovery = match self.class {
             ModelHopClass::Keyed => RecoveryMethod::IdempotencyKey { window_ms: i64::from(WINDOW_TICKS) * TICK_MS },
-            // Lag is the next hop's own business here: it may answer "no" at any time.
+            // The lag is part of the modelled next hop: it may answer "not found" at any time.
             ModelHopClass::LookUp => RecoveryMethod::LookUp { settle_delay_ms: 0 },
             ModelHopClass::Keyless => RecoveryMethod::None,
         };
@@ -105,12 +105,12 @@ impl ModelConfig {
     }
 }
 
-/// The instant at which a tick begins.
+/// The start of a tick.
 pub fn tick_start(tick: u8) -> Time {
     Time(i64::from(tick) * TICK_MS)
 }
 
-/// The tick that an instant of the model belongs to.
+/// The tick of an instant.
 pub fn tick_of(at: Time) -> u8 {
     (at.0 / TICK_MS) as u8
 }

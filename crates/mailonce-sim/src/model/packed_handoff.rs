@@ -1,8 +1,7 @@
-//! One handoff of the ledger in a few bytes, and back.
+//! A handoff of the ledger in a few bytes, and back.
 //!
-//! What has no say in what may happen next is left out: texts, and the instants at which something is due, because
-//! in a model everything that may ever be due is due at any moment. A field that the core adds does not compile
-//! here until somebody decided about it.
+//! Fields without an effect on the next action are left out: texts, and due times, since in the model everything may be
+//! due at any moment. A new field of the core does not compile here until the model handles it.
 
 use mailonce_core::{
     handoff::{Handoff, HandoffProgress, HandoffState},
@@ -20,52 +19,52 @@ use uuid::Uuid;
 
 use crate::model::config::{ACCOUNT, ModelConfig, tick_of, tick_start};
 
-/// Whoever holds a handoff. Which worker it is does not matter to the ledger: only fences tell them apart.
+/// The holder of a handoff. Workers are told apart by fences only.
 pub const HOLDER: NodeId = NodeId(Uuid::from_u128(1));
 
 /// One handoff.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PackedHandoff {
-    /// Where it stands.
+    /// Its state.
     pub state: HandoffState,
     /// Grows with each lease.
     pub fence: u8,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u8,
-    /// Whether a process holds it.
+    /// Whether a process holds a lease.
     pub is_leased: bool,
-    /// Attempts in doubt, one bit each.
+    /// Attempts with an unknown outcome, one bit each.
     pub unknown_attempts: u8,
-    /// The tick of the first marker in doubt.
+    /// The tick of the first marker with an unknown outcome.
     pub unknown_since: Option<u8>,
-    /// Whether the policy or a person said to try again although it is in doubt.
+    /// Whether the policy or an operator ordered a resend in spite of an unknown outcome.
     pub may_retry_unknown: bool,
-    /// Whether the recipient may have it twice.
+    /// Whether the recipient may get it twice.
     pub may_duplicate: bool,
-    /// When the attempt on the wire was marked.
+    /// When the running attempt was marked.
     pub marked_at: Option<u8>,
-    /// Whether the attempts in doubt went to one account.
+    /// Whether the attempts with unknown outcomes used the same account.
     pub same_account: bool,
-    /// Whether the next hop was asked, or the attempt repeated.
+    /// Whether the next hop was searched, or the attempt repeated.
     pub was_looked_up: bool,
-    /// Whether only a person can settle it.
+    /// Whether only an operator can resolve it.
     pub needs_person: bool,
-    /// Whether the email's own policy has sent it again.
+    /// Whether the email's policy resent it.
     pub was_resent_by_policy: bool,
-    /// Leases in a row that ended with their worker.
+    /// Consecutive leases that ended with a crash of their worker.
     pub lapsed_leases: u8,
-    /// Attempts that failed for the transport's own fault.
+    /// Attempts that failed because of the transport.
     pub transport_faults: u8,
 }
 
 impl PackedHandoff {
-    /// A handoff that nobody has touched.
+    /// A new handoff.
     pub fn new(state: HandoffState) -> Self {
         Self::pack(&Handoff::new(0, Envelope { transport: String::new(), recipients: Vec::new() }, state, None))
     }
 
-    /// A handoff as the ledger has it.
+    /// Packs a handoff of the ledger.
     pub fn pack(handoff: &Handoff) -> Self {
         let Handoff {
             number: _,
@@ -91,7 +90,7 @@ impl PackedHandoff {
             may_duplicate,
             lapses,
             faults,
-            // Every transport of the model is there.
+            // Every transport of the model exists.
             orphaned: _,
             reason: _,
         } = work;
@@ -114,7 +113,7 @@ impl PackedHandoff {
         }
     }
 
-    /// The handoff that the core is asked about.
+    /// The handoff for calls of the core.
     pub fn unpack(&self, number: usize) -> Handoff {
         let envelope = Envelope { transport: String::new(), recipients: Vec::new() };
         let mut handoff = Handoff::new(number as u16, envelope, self.state, None);
@@ -142,7 +141,7 @@ impl PackedHandoff {
         handoff
     }
 
-    /// Whether a worker holds it only to repeat an attempt in doubt.
+    /// Whether a worker leased it to repeat an attempt with an unknown outcome.
     pub fn is_repeat(&self) -> bool {
         self.unknown_attempts != 0 && !self.may_retry_unknown
     }
@@ -153,7 +152,7 @@ pub fn attempt_bit(attempt: u8) -> u8 {
     1 << (attempt.saturating_sub(1) & 7)
 }
 
-/// The email around the handoffs of a size, without any of them. `None` never happens: its digest is well formed.
+/// An email without handoffs. It is never `None`: its digest is well formed.
 pub fn empty_email(size: ModelConfig) -> Option<Email> {
     let head = EmailHead {
         from: "agent@example.com".into(),
@@ -176,7 +175,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         call: None,
         held_by: None,
     };
-    let wish = NewEmail {
+    let new_email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),
         team: TeamId(Uuid::from_u128(2)),
         head,
@@ -190,5 +189,5 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         body: Arc::from([]),
         guard_input: GuardInput::default(),
     };
-    Some(wish.into_email(0, None, Time(0)).0)
+    Some(new_email.into_email(0, None, Time(0)).0)
 }

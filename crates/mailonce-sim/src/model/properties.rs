@@ -1,6 +1,6 @@
-//! What must hold in every world, and the states that some world must reach.
+//! The properties that every state must have, and the states that must be reachable.
 //!
-//! The numbers are those of the history checker's laws: what is P3 to a campaign is P3 here.
+//! The numbers are those of the invariants in [`crate::proof`].
 
 use mailonce_core::handoff::HandoffState;
 use stateright::{Model, Property};
@@ -13,17 +13,17 @@ use crate::model::{
     state::{BrokenRule, HopTruth, ModelState, is_sent_state},
 };
 
-/// P3 and P4: under hold and inside a window nobody but a person sends again.
+/// P3 and P4: under `hold`, and inside a window, only an operator resends.
 pub const NO_DUPLICATE: &str = "P3, P4: no mail is taken twice that nobody asked to be sent again";
 /// P7.
 pub const NO_FALSE_FAILURE: &str = "P7: what is called failed or cancelled was never taken";
 
-/// The model of a handoff on its way out.
+/// The model of a handoff.
 #[derive(Debug)]
 pub struct HandoffModel(pub ActionRunner);
 
 impl HandoffModel {
-    /// The model of a size. `None` never happens.
+    /// The model of a configuration. It is never `None`.
     pub fn new(size: ModelConfig) -> Option<Self> {
         ActionRunner::new(size).map(Self)
     }
@@ -33,7 +33,7 @@ impl Model for HandoffModel {
     type State = ModelState;
     type Action = ModelAction;
 
-    /// Due now, due later, or held back.
+    /// Due now, due later, or held.
     fn init_states(&self) -> Vec<ModelState> {
         let size = self.0.config;
         [HandoffState::Queued, HandoffState::Scheduled, HandoffState::Held]
@@ -69,7 +69,7 @@ fn any_in_state(world: &ModelState, state: HandoffState) -> bool {
     world.rows.iter().any(|row| row.state == state)
 }
 
-/// What must hold in every world.
+/// The properties of every state.
 fn safety_properties() -> Vec<Property<HandoffModel>> {
     vec![
         Property::always(NO_DUPLICATE, |_, world| {
@@ -108,7 +108,7 @@ fn safety_properties() -> Vec<Property<HandoffModel>> {
     ]
 }
 
-/// The states that some world must reach.
+/// The states that must be reachable.
 fn reachability_properties(size: ModelConfig) -> Vec<Property<HandoffModel>> {
     let mut states = vec![
         Property::sometimes("scheduled is reached", |_, world| any_in_state(world, HandoffState::Scheduled)),

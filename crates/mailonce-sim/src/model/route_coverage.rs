@@ -1,5 +1,4 @@
-//! Ways through a world that must be walked at least once: a law that holds only because nothing ever happened is
-//! worth nothing.
+//! Routes that must occur at least once, since a property can also hold because nothing ever happened.
 
 use mailonce_core::outbound::email::OnUnknown;
 use std::{
@@ -11,15 +10,15 @@ use crate::model::config::{ModelConfig, ModelHopClass};
 
 macro_rules! routes {
     ($($(#[$doc:meta])* $name:ident = $words:literal),* $(,)?) => {
-        /// A way through a world.
+        /// A route of a handoff.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Route { $($(#[$doc])* $name),* }
 
         impl Route {
-            /// Every one of them.
+            /// All routes.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// In words.
+            /// Its description.
             pub fn words(self) -> &'static str {
                 match self { $(Self::$name => $words),* }
             }
@@ -95,7 +94,7 @@ routes! {
 }
 
 impl Route {
-    /// Whether a world of this size must walk it.
+    /// Whether a system of this configuration must take the route.
     pub fn must_be_reached(self, size: ModelConfig) -> bool {
         let keyed = size.class == ModelHopClass::Keyed;
         match self {
@@ -113,12 +112,12 @@ impl Route {
     }
 }
 
-/// How often each route was walked.
+/// How often each route was taken.
 #[derive(Debug, Default)]
 pub struct RouteCoverage(BTreeMap<&'static str, AtomicU64>);
 
 impl RouteCoverage {
-    /// Counters for every route.
+    /// Counters for all routes.
     pub fn new() -> Self {
         Self(Route::ALL.iter().map(|route| (route.words(), AtomicU64::new(0))).collect())
     }
@@ -130,12 +129,12 @@ impl RouteCoverage {
         }
     }
 
-    /// How often each was walked, in words.
+    /// The counts by description.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.0.iter().map(|(words, counter)| (*words, counter.load(Ordering::Relaxed))).collect()
     }
 
-    /// Routes that a world of this size must walk and nobody walked.
+    /// Routes that a system of this configuration must take and never took.
     pub fn unreached(&self, size: ModelConfig) -> Vec<&'static str> {
         let counts = self.counts();
         let due = Route::ALL.iter().filter(|route| route.must_be_reached(size)).map(|route| route.words());

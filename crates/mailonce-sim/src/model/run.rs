@@ -1,4 +1,4 @@
-//! A world played to the end, and the summary of it.
+//! Runs the checker on a system and summarizes the result.
 
 use serde::Serialize;
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -12,58 +12,59 @@ use crate::model::{
     properties::{HandoffModel, NO_DUPLICATE, NO_FALSE_FAILURE},
 };
 
-/// How a world is played.
+/// The limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunBounds {
-    /// Threads that play.
+    /// Threads.
     pub threads: usize,
-    /// How long at the most; what is not done by then is said to be not done.
+    /// The timeout. A run that exceeds it is reported as incomplete.
     pub timeout: Option<Duration>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub struct ModelSummary {
-    /// The world.
+    /// The configuration.
     pub size: ModelConfig,
-    /// Different worlds that were seen.
+    /// Distinct states.
     pub states: usize,
-    /// Moves that were played.
+    /// Transitions.
     pub moves: usize,
-    /// The longest way to a new world.
+    /// The longest path to a new state.
     pub depth: usize,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Whether every world was seen.
+    /// Whether all states were explored.
     pub complete: bool,
-    /// How often each route was walked.
+    /// How often each route was taken.
     pub routes: BTreeMap<&'static str, u64>,
-    /// Laws that were broken, with the moves that broke them.
+    /// Violated properties with the actions that led there.
     pub violations: Vec<PropertyViolation>,
     /// States and routes that must be reached and were not.
     pub missed: Vec<&'static str>,
 }
 
-/// A broken law.
+/// A violated property.
 #[derive(Debug, Serialize)]
 pub struct PropertyViolation {
-    /// The law.
+    /// The property.
     pub law: &'static str,
-    /// The moves, one after the other.
+    /// The actions in order.
     pub moves: Vec<String>,
 }
 
 impl ModelSummary {
-    /// Whether all of it was seen and all of it holds.
+    /// Whether all states were explored and every property holds.
     pub fn holds(&self) -> bool {
         self.complete && self.violations.is_empty() && self.missed.is_empty()
     }
 }
 
-/// Plays a world to its end, or until a law is broken. `None` never happens.
+/// Explores all states, or stops at the first violation. It is never `None`.
 pub fn check_model(size: ModelConfig, bounds: RunBounds) -> Option<ModelSummary> {
     let started = Instant::now();
-    // A mistake is looked for until it makes a second mail or a false end; any other broken law is found on the way.
+    // With a deliberate bug, the run continues until a duplicate or a false failure; other violations are found on the
+    // way.
     let enough = match size.flaw {
         Some(_) => HasDiscoveries::AnyOf([NO_DUPLICATE, NO_FALSE_FAILURE].into()),
         None => HasDiscoveries::AnyFailures,

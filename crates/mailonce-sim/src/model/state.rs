@@ -1,4 +1,4 @@
-//! A whole world at one moment: the ledger, the workers, what really happened at the next hop, and the time.
+//! A state of the system: the ledger, the workers, what really happened at the next hop, and the time.
 
 use mailonce_core::handoff::{HandoffState, reply::ReplyMeaning};
 
@@ -7,92 +7,92 @@ use crate::model::{
     packed_handoff::PackedHandoff,
 };
 
-/// Attempts that a handoff of a model may have at the most.
+/// Maximum number of attempts of a handoff.
 pub const MAX_ATTEMPTS: usize = 8;
 
-/// What a worker remembers. It may be wrong by now, and it is gone when the worker dies.
+/// What a worker remembers. It may be outdated, and is lost when the worker crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelWorker {
     /// Nothing.
     Idle,
     /// It leased a handoff.
     Leased {
-        /// Which.
+        /// The handoff.
         hold: ModelLease,
-        /// The tick of the first marker in doubt, when it is to repeat.
+        /// The tick of the first marker with an unknown outcome, if the lease is for a repeat.
         repeats: Option<u8>,
     },
-    /// It stands before the point of no return.
+    /// It is about to commit the marker.
     Ready {
-        /// Which.
+        /// The handoff.
         hold: ModelLease,
-        /// When it connected and looked at the window.
+        /// When it connected and checked the window.
         since: u8,
-        /// Whether the bytes went already, which only a flaw allows.
+        /// Whether the bytes were sent already, which only a deliberate bug allows.
         wired: bool,
     },
-    /// The marker is written.
+    /// The marker is committed.
     Marked {
-        /// Which.
+        /// The handoff.
         hold: ModelLease,
         /// When it connected.
         since: u8,
         /// The attempt.
         attempt: u8,
     },
-    /// The bytes went, and it waits for the answer.
+    /// The bytes are sent, and it waits for the reply.
     Waiting {
-        /// Which.
+        /// The handoff.
         hold: ModelLease,
         /// The attempt.
         attempt: u8,
     },
-    /// It knows what there is to know, and has not written it down.
+    /// It knows the outcome and has not recorded it.
     KnowsOutcome {
-        /// Which.
+        /// The handoff.
         hold: ModelLease,
-        /// The attempt; `None` when it never came to its marker.
+        /// The attempt; `None` if it never got to its marker.
         attempt: Option<u8>,
-        /// What it knows.
+        /// The outcome.
         meaning: ReplyMeaning,
     },
 }
 
-/// What a worker holds, or held.
+/// The lease that a worker has or had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModelLease {
-    /// The handoff's number.
+    /// The number of the handoff.
     pub handoff: u8,
     /// The fence of its lease.
     pub fence: u8,
-    /// When the marker was written, or the attempt began.
+    /// When the marker was committed, or the attempt started.
     pub began: u8,
 }
 
-/// What really happened to a handoff at the next hop. Nobody in the world sees it whole.
+/// What really happened to a handoff at the next hop. No part of the system sees all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HopTruth {
-    /// Attempts whose bytes were written and not decided upon, with the tick in which they were begun.
+    /// Attempts whose bytes are in transit, with their start ticks.
     pub undecided_attempts: [Option<u8>; MAX_ATTEMPTS],
-    /// Mails it took.
+    /// Mails that it accepted.
     pub accepted_mails: u8,
-    /// When it took the first one under the key it remembers.
+    /// When it accepted the first mail under the key it remembers.
     pub key_since: Option<u8>,
-    /// How often the policy or a person sent it again, knowing that it may be a second mail.
+    /// How often the policy or an operator resent it in spite of a possible duplicate.
     pub resends: u8,
-    /// Whether a person said that it arrived.
+    /// Whether an operator reported that it arrived.
     pub person_confirmed: bool,
 }
 
 impl HopTruth {
-    /// Bytes are on their way.
+    /// Sends the bytes of an attempt.
     pub fn send_bytes(&mut self, attempt: u8, since: u8) {
         if let Some(letter) = self.undecided_attempts.get_mut(usize::from(attempt.saturating_sub(1))) {
             *letter = Some(since);
         }
     }
 
-    /// The next hop takes a mail. It is no second one while it remembers the key.
+    /// The next hop accepts a mail. While it remembers the key, a repeat is no second mail.
     pub fn accept_mail(&mut self, keyed: bool, now: u8) {
         let known = keyed && self.key_since.is_some_and(|since| now < since + WINDOW_TICKS);
         if !known {
@@ -101,38 +101,38 @@ impl HopTruth {
         }
     }
 
-    /// Attempts that are on their way.
+    /// Attempts in transit.
     pub fn undecided(&self) -> impl Iterator<Item = u8> + '_ {
         (1..).zip(&self.undecided_attempts).filter(|(_, letter)| letter.is_some()).map(|(attempt, _)| attempt)
     }
 }
 
-/// A law that a move itself broke.
+/// A property that an action itself violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BrokenRule {
-    /// No legal steps lead from the state before to the state after.
+    /// No legal transitions lead from the old state to the new.
     Step,
-    /// A fence went back, or grew without a lease.
+    /// A fence decreased, or grew without a lease.
     Fence,
 }
 
-/// A world at one moment.
+/// A state of the system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelState {
     /// The ledger.
     pub rows: Vec<PackedHandoff>,
-    /// What really happened, handoff by handoff.
+    /// What really happened to each handoff.
     pub truth: Vec<HopTruth>,
-    /// The workers, in the order of what they do: which of them does it makes no difference.
+    /// The workers, sorted by what they do, since their identity makes no difference.
     pub workers: Vec<ModelWorker>,
     /// The time.
     pub now: u8,
-    /// What the last move broke.
+    /// What the last action violated.
     pub broken: Option<BrokenRule>,
 }
 
 impl ModelState {
-    /// A world in which nothing happened yet.
+    /// The initial state.
     pub fn new(size: ModelConfig, rows: Vec<PackedHandoff>) -> Self {
         Self {
             truth: vec![HopTruth::default(); rows.len()],
@@ -143,7 +143,7 @@ impl ModelState {
         }
     }
 
-    /// A moment passes. What was begun too long ago is cut.
+    /// Advances time. Attempts that started too long ago are cut.
     pub fn advance_tick(&mut self) {
         self.now += 1;
         let now = self.now;
@@ -155,13 +155,13 @@ impl ModelState {
             .for_each(|letter| *letter = None);
     }
 
-    /// Puts the workers in order, so that worlds that differ only in their names are one.
+    /// Sorts the workers, so that states that differ only in worker names are equal.
     pub fn sort_workers(&mut self) {
         self.workers.sort_unstable();
     }
 }
 
-/// Whether the next hop is said to have it.
+/// Whether the handoff counts as accepted by the next hop.
 pub fn is_sent_state(state: HandoffState) -> bool {
     matches!(state, HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained)
 }

@@ -1,4 +1,4 @@
-//! P1, P2 and P15: who is the first of a key, what became of acknowledged emails, and other words under one key.
+//! P1, P2 and P15: one first call per key, acknowledged emails exist, and other content under a key is refused.
 
 use super::history::{CallKind, CallOutcome, CallRecord, Email, ExpectedEmail};
 use crate::proof::history_index::{HistoryIndex, RecipientSet, recipient_set};
@@ -6,7 +6,7 @@ use crate::proof::invariants::Rule;
 use crate::proof::violation::{StorySubject, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The word for a key that is bound to something else.
+/// The error code for a key that is bound to other content.
 const KEY_MISMATCH: &str = "key_mismatch";
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -21,7 +21,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     check_batches_complete(view, found);
 }
 
-/// What the answers under one key must agree on.
+/// The replies under one key, which must agree.
 fn check_key_agreement(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&CallRecord], found: &mut Vec<Violation>) {
     let lives = view.max_binds(key);
     let ids: BTreeSet<&[String]> = calls.iter().filter_map(|call| call.acknowledged_ids()).collect();
@@ -34,7 +34,7 @@ fn check_key_agreement(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&Cal
     }
 }
 
-/// Every acknowledged email exists, is the one that was wanted, and no call was refused without a reason.
+/// Every acknowledged email exists and is the requested one, and no call was refused without a reason.
 fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Vec<Violation>) {
     let subject =
         StorySubject { key: call.key.as_deref().map(|key| (call.team.as_str(), key)), ..StorySubject::default() };
@@ -54,16 +54,16 @@ fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Ve
                 if let Some(wanted) =
                     wanted.filter(|wanted| recipient_set("", &wanted.to) != recipient_set("", &email.to))
                 {
-                    let why = format!("{:?} was wanted, {:?} was told", wanted.to, email.to);
+                    let why = format!("expected recipients {:?}, the reply names {:?}", wanted.to, email.to);
                     found.push(view.email_violation(Rule::OutOfOrder, email, why));
                 }
             }
             if matches!(call.verb, CallKind::Send | CallKind::Batch) && ids.len() != call.wanted.len() {
-                let why = format!("{} emails were wanted, {} told", call.wanted.len(), ids.len());
+                let why = format!("expected {} emails, the reply names {}", call.wanted.len(), ids.len());
                 found.push(view.violation(Rule::Torn, call.key.as_deref().unwrap_or("no key"), why, &subject));
             }
         }
-        // It could not tell; whether it happened is as open as without an answer.
+        // 503 leaves it open whether the call took effect, like a missing reply.
         CallOutcome::Info | CallOutcome::Fail { status: 503, .. } => {}
         CallOutcome::Fail { code, .. } if call.may_fail.contains(code) => {}
         CallOutcome::Fail { status, code } => {
@@ -73,7 +73,7 @@ fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Ve
     }
 }
 
-/// Every email was asked for, is the only one of its wish, and has its key to itself.
+/// Every email was requested, is the only one of its send, and has its key to itself.
 fn check_every_email_requested(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut by_key: BTreeMap<(&str, &str, u32), Vec<&Email>> = BTreeMap::new();
     for email in view.history.emails.iter().filter(|email| !email.key.is_empty()) {
@@ -89,8 +89,8 @@ fn check_every_email_requested(view: &HistoryIndex<'_>, found: &mut Vec<Violatio
     }
 }
 
-/// There are as many emails to the same people as were asked for: one for each life of each key, one for each call
-/// without one, and one next version of each.
+/// The number of emails to the same recipients matches the calls: one for each binding of each key, one for each call
+/// without a key, and one for each resend.
 fn check_email_count(view: &HistoryIndex<'_>, slot: &RecipientSet<'_>, emails: &[&Email], found: &mut Vec<Violation>) {
     let calls = view.calls_by_recipients.get(slot).map_or(&[][..], Vec::as_slice);
     let keys: BTreeSet<&str> = calls.iter().filter_map(|call| call.key.as_deref()).collect();
@@ -110,7 +110,7 @@ fn check_email_count(view: &HistoryIndex<'_>, slot: &RecipientSet<'_>, emails: &
     }
 }
 
-/// A batch is there as a whole or not at all.
+/// All items of a batch exist, or none.
 fn check_batches_complete(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for (key, calls) in &view.calls_by_key {
         let Some(batch) = calls.iter().find(|call| call.verb == CallKind::Batch) else { continue };
@@ -124,10 +124,10 @@ fn check_batches_complete(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// What a key is bound to is what its calls asked for, and each call was answered accordingly.
+/// A key is bound to the content of one of its calls, and each call was answered accordingly.
 fn check_key_content(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&CallRecord], found: &mut Vec<Violation>) {
     let Some(first) = calls.first() else { return };
-    // Two verbs under one key differ in any case, and a key with two lives has two meanings.
+    // Two operations under one key always differ, and a key that was bound twice has two contents.
     if view.max_binds(key) > 1 || calls.iter().any(|call| call.verb != first.verb) {
         return;
     }

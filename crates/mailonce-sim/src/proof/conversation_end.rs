@@ -1,4 +1,4 @@
-//! P14 in the end: what left, what was told, and that nothing was left lying.
+//! P14 at the end: sent replies, events, and unanswered messages.
 
 use super::history::Email;
 use crate::proof::conversations::ConversationChecker;
@@ -7,12 +7,12 @@ use crate::proof::invariants::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl ConversationChecker<'_, '_> {
-    /// At most one answer of each slot left, and every answer was wanted.
+    /// At most one reply per slot was sent, and every reply was requested.
     pub(super) fn check_replies_sent(&mut self) {
         let view = self.view;
         let left = |id: &&&str| {
             let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
-            // One that is long forgotten is judged by what was seen of it.
+            // An expired email is checked by what was recorded earlier.
             let unsent = |email: &&Email| matches!(&*email.state, "failed" | "cancelled");
             let stands = view.emails_by_id.get(**id).map_or_else(|| !self.is_unsent(id), |email| !unsent(email));
             taken || stands
@@ -35,7 +35,7 @@ impl ConversationChecker<'_, '_> {
         }
     }
 
-    /// Each answer, refusal, lease and cap is told once.
+    /// Each reply, refusal, lease and cap has one event.
     pub(super) fn check_conversation_events(&mut self) {
         const KINDS: [&str; 5] =
             ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap_reached"];
@@ -55,7 +55,7 @@ impl ConversationChecker<'_, '_> {
         let subjects: BTreeSet<(&str, &str)> = counted.keys().chain(wanted.keys()).copied().collect();
         for subject in subjects {
             let (is, must) = (counted.get(&subject).copied().unwrap_or(0), wanted.get(&subject).copied().unwrap_or(0));
-            // One that was open again for a while may be told of again: its answer left after all.
+            // A message that was reopened for a while may have a second event, since its reply was sent after all.
             let more = self
                 .view
                 .history
@@ -69,8 +69,8 @@ impl ConversationChecker<'_, '_> {
         }
     }
 
-    /// After healing each message of a person was answered, skipped or asked about, and a person is asked about whatever
-    /// is held or was offered in vain.
+    /// After all faults ended, each message of a person was answered, skipped or escalated, and every held reply and
+    /// every message that was offered in vain has an escalation.
     pub(super) fn check_nothing_left(&mut self) {
         let view = self.view;
         let questions = &view.history.talk.questions;

@@ -1,40 +1,40 @@
-//! Conversations: what was committed about them, in order, and the questions for people that stand in the end.
+//! Conversations: the commits about them in order, and the escalations at the end.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Limits that an inbox lives by.
+/// The reply limits of an inbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyLimits {
-    /// The limit that is likely to be reached first, for the count.
+    /// The limit that is probably reached first, for statistics.
     pub tight: String,
-    /// Answers in a thread within the window.
+    /// Replies per thread and window.
     pub per_window: usize,
     /// The window, in milliseconds.
     pub window_ms: i64,
-    /// Answers in a thread within a day.
+    /// Replies per thread and day.
     pub per_day: usize,
-    /// Answers to one person within a day.
+    /// Replies per person and day.
     pub per_person: usize,
-    /// Answers in a thread in all, where there is such a limit.
+    /// Replies per thread in all, if limited.
     #[serde(default)]
     pub per_thread: Option<usize>,
-    /// Whether mail that only looks automatic is answered.
+    /// Whether mail that only looks automatic gets replies.
     pub answers_soft: bool,
 }
 
 /// One commit about a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationCommit {
-    /// When, in the order of the rig.
+    /// Its position in the history.
     pub at: u64,
-    /// When, by the ledger time of whoever asked.
+    /// The caller's ledger time.
     pub now: i64,
-    /// What it did.
+    /// The change.
     pub did: ConversationChange,
 }
 
-/// What one commit did.
+/// The change of one commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConversationChange {
     /// A message was filed.
@@ -48,116 +48,116 @@ pub enum ConversationChange {
         /// Its Message-ID.
         message_id: String,
     },
-    /// A lease was taken.
+    /// A lease was granted.
     Leased {
-        /// Of this thread.
+        /// The thread.
         thread: String,
         /// The token of the lease.
         token: String,
-        /// When it lapses.
+        /// Its expiry.
         until: i64,
         /// Its fence.
         fence: u64,
-        /// The message that was offered with it, if one was.
+        /// The message that was leased with it, if any.
         offered: Option<String>,
     },
-    /// The latest lease of a thread was given more time.
+    /// The latest lease of a thread was extended.
     Extended {
         /// The thread.
         thread: String,
-        /// The token that was shown.
+        /// The token.
         token: String,
-        /// When it lapses now.
+        /// The new expiry.
         until: i64,
     },
-    /// The latest lease of a thread was given back.
+    /// The latest lease of a thread was released.
     Released {
         /// The thread.
         thread: String,
-        /// The token that was shown.
+        /// The token.
         token: String,
     },
-    /// An agent is done with a message.
+    /// An agent acknowledged a message.
     Acked(String),
-    /// An agent put a message off until then.
+    /// An agent postponed a message.
     PutOff(String, i64),
-    /// A message was answered or passed on.
+    /// A message was answered or forwarded.
     Answered(ReplyRecord),
-    /// A message had been answered before.
+    /// A repeat: the message had been answered before.
     Again {
         /// The message.
         message: String,
-        /// What of it.
+        /// The slot.
         slot: String,
-        /// By this email.
+        /// The email of the earlier reply.
         email: String,
     },
-    /// A guard refused an answer.
+    /// A guard refused a reply.
     Refused {
         /// The guard.
         guard: String,
-        /// What was wanted; its email is empty.
+        /// The refused reply; its email is empty.
         reply: ReplyRecord,
     },
     /// An email without a key was accepted.
     Keyless {
         /// The email.
         email: String,
-        /// The guard that holds it; empty when none does.
+        /// The guard that holds it; empty if none does.
         guard: String,
     },
 }
 
-/// An answer to a message, as it was wanted and what it became.
+/// A reply to a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyRecord {
     /// The message.
     pub message: String,
-    /// What of it: `reply 0` for the first answer, `forward …` for passing it on.
+    /// The slot: `reply 0` for the first reply, `forward …` for a forward.
     pub slot: String,
-    /// The token of the lease that was shown.
+    /// The lease token of the caller.
     pub token: Option<String>,
-    /// Newer messages that its writer knew of.
+    /// Newer messages that the caller has seen.
     pub seen: Vec<String>,
-    /// Its key, if it came with one.
+    /// Its idempotency key, if any.
     pub key: Option<String>,
-    /// The email it became.
+    /// The resulting email.
     pub email: String,
-    /// The guard that holds it; empty when none does.
+    /// The guard that holds it; empty if none does.
     pub guard: String,
 }
 
 impl ReplyRecord {
-    /// Whether it goes to who wrote the message.
+    /// Whether it goes to the author of the message.
     pub fn is_reply(&self) -> bool {
         self.slot.starts_with("reply")
     }
 }
 
-/// A question for a person, as it is in the end.
+/// An escalation at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EscalationRow {
-    /// Why it is asked.
+    /// Its reason.
     pub reason: String,
-    /// The email it is about, or empty.
+    /// Its email, or empty.
     pub email: String,
-    /// The message it is about, or empty.
+    /// Its message, or empty.
     pub message: String,
 }
 
 /// Everything about conversations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationHistory {
-    /// Inboxes that agents answer from, by address.
+    /// The reply limits of inboxes with agents, by address.
     pub desks: BTreeMap<String, ReplyLimits>,
-    /// What was committed, in order. Empty when the rig cannot see it: then nothing is judged.
+    /// The commits in order. Empty if the test cannot see them; then nothing is checked.
     pub steps: Vec<ConversationCommit>,
-    /// The questions in the end.
+    /// The escalations at the end.
     pub questions: Vec<EscalationRow>,
 }
 
 impl ConversationHistory {
-    /// How often each thing happened: the guards by their words, and what agents did.
+    /// How often each kind of change happened: refusals by guard, and actions of agents.
     pub fn count_by_kind(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         let tight = self.desks.values().next().map_or("", |limits| limits.tight.as_str());

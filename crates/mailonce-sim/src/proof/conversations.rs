@@ -1,8 +1,8 @@
-//! P14: each message is answered once, by whoever may work on its thread, never too often, and never by machines to
-//! machines; and in the end somebody took care of it.
+//! P14: each message is answered once, by the holder of its thread, within the limits, and never by one machine to
+//! another; in the end each message was handled.
 //!
-//! The judge plays the commits again with rules of its own. What a lease, a tally or a slot is stands here a second time
-//! on purpose.
+//! The checker replays the commits with rules of its own. Leases, counters and slots are implemented a second time on
+//! purpose.
 
 use crate::proof::conversation_history::{ConversationChange, ConversationCommit, ReplyLimits, ReplyRecord};
 use crate::proof::history_index::HistoryIndex;
@@ -11,42 +11,42 @@ use crate::proof::violation::{StorySubject, Violation};
 use std::collections::BTreeMap;
 
 const DAY_MS: i64 = 86_400_000;
-/// Mails without a key that say the same within this are one too many.
+/// Two equal mails without a key within this time are duplicates.
 const LOOK_ALIKE_WINDOW_MS: i64 = 600_000;
-/// With so many of the latest between the same people at least; later versions of a mail count among them.
+/// The guard compares at least this many of the latest mails between the same people, resends included.
 const LOOK_ALIKE_LATEST: usize = 4;
-/// How often a message is offered at the most.
+/// How often a message is offered at most.
 const MAX_OFFERS: usize = 5;
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     if view.history.talk.steps.is_empty() {
         return;
     }
-    let mut judge = ConversationChecker::new(view);
+    let mut checker = ConversationChecker::new(view);
     for step in &view.history.talk.steps {
-        judge.replay_transitions(step.at);
-        judge.apply_commit(step);
+        checker.replay_transitions(step.at);
+        checker.apply_commit(step);
     }
-    judge.replay_transitions(u64::MAX);
-    judge.check_replies_sent();
-    judge.check_conversation_events();
+    checker.replay_transitions(u64::MAX);
+    checker.check_replies_sent();
+    checker.check_conversation_events();
     if view.history.healed {
-        judge.check_nothing_left();
+        checker.check_nothing_left();
     }
-    found.append(&mut judge.violations);
+    found.append(&mut checker.violations);
 }
 
-/// A message as the judge knows it.
+/// A message as the checker knows it.
 pub(super) struct CheckedMessage<'a> {
     thread: &'a str,
     seq: u64,
-    /// Who wrote it: `person`, `machine`, `soft` or `own`.
+    /// Its author: `person`, `machine`, `soft` or `own`.
     pub(super) kind: &'a str,
-    /// Whose desk it is, and whom an answer goes to, a tag apart.
+    /// The inbox, and the recipient of a reply without its tag.
     person_key: String,
     limits: ReplyLimits,
     is_open: bool,
-    /// Somebody said that it wants no answer.
+    /// Whether an agent said that it needs no reply.
     is_skipped: bool,
     offers: usize,
     not_before: i64,
@@ -60,11 +60,11 @@ struct CheckedLease<'a> {
     fence: u64,
 }
 
-/// What the judge knows after so many commits.
+/// The state of the checker after a number of commits.
 pub(super) struct ConversationChecker<'a, 'v> {
     pub(super) view: &'v HistoryIndex<'a>,
     pub(super) violations: Vec<Violation>,
-    /// How many moves were followed, and where they led.
+    /// How many transitions were applied, and the resulting states.
     transitions_replayed: usize,
     states: BTreeMap<&'a str, BTreeMap<u16, &'a str>>,
     pub(super) messages: BTreeMap<&'a str, CheckedMessage<'a>>,
@@ -72,7 +72,7 @@ pub(super) struct ConversationChecker<'a, 'v> {
     pub(super) slots: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     keys: BTreeMap<&'a str, &'a str>,
     reply_times_by_thread: BTreeMap<&'a str, Vec<i64>>,
-    /// How often each thread was answered in all.
+    /// Replies per thread in all.
     replies_by_thread: BTreeMap<&'a str, usize>,
     reply_times_by_person: BTreeMap<String, Vec<i64>>,
     keyless_emails: Vec<(&'a str, i64)>,
@@ -111,7 +111,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         self.violations.push(self.view.violation(rule, about, why, &StorySubject::id(about)));
     }
 
-    /// What emails were before this place.
+    /// Applies the transitions before this position.
     fn replay_transitions(&mut self, at: u64) {
         let moves = &self.view.history.moves;
         while let Some(step) = moves.get(self.transitions_replayed).filter(|step| step.at <= at) {
@@ -120,14 +120,14 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    /// Whether nothing of an email, nor of its later versions, can have left.
+    /// Whether no part of an email, nor of its resends, can have been sent.
     pub(super) fn is_unsent(&self, email: &str) -> bool {
         let unsent = |id: &str| {
             let states = self.states.get(id);
             states.is_some_and(|states| states.values().all(|state| matches!(*state, "failed" | "cancelled")))
         };
         let later = self.view.history.emails.iter().find(|later| later.resend_of == email);
-        // A version that was not made yet does not count.
+        // A resend that was not made yet does not count.
         let later = later.filter(|later| self.states.contains_key(later.id.as_str()));
         unsent(email) && later.is_none_or(|later| self.is_unsent(&later.id))
     }
@@ -169,7 +169,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         let Some(limits) = self.view.history.talk.desks.get(&brought.inbox) else { return };
         let soft = brought.kind == "soft" && limits.answers_soft;
         let open = brought.kind == "person" || soft;
-        // Each team counts for itself, and has one desk.
+        // Each team counts for itself, and has one inbox with agents.
         let person = format!("{} {}", brought.inbox, strip_tag(&brought.sender));
         let (kind, limits) = (brought.kind.as_str(), limits.clone());
         let known = CheckedMessage {
@@ -186,7 +186,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         self.messages.insert(message, known);
     }
 
-    /// The latest lease of a thread, of which only its holder may dispose.
+    /// Changes the latest lease of a thread, which only its holder may do.
     fn held_lease(&mut self, thread: &'a str, token: &str) -> &mut CheckedLease<'a> {
         if self.leases.get(thread).and_then(|lease| lease.token) != Some(token) {
             self.add_violation(Rule::TwoHolders, thread, "somebody disposed of a lease that is not the latest");
@@ -232,7 +232,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    /// Whether it was answered and waits again: whatever answered it surely never left.
+    /// Whether it was answered and is open again: the reply certainly was never sent.
     pub(super) fn is_open_again(&self, message: &str) -> bool {
         let replies = || self.slots.iter().filter(|((of, slot), _)| *of == message && slot.starts_with("reply"));
         let skipped = self.messages.get(message).is_none_or(|known| known.is_skipped);
@@ -240,7 +240,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         !skipped && replies().next().is_some() && replies().all(latest)
     }
 
-    /// Why a lease forbids an answer, if it does.
+    /// Whether a lease forbids a reply.
     fn is_blocked_by_lease(&self, reply: &ReplyRecord, known: &CheckedMessage<'_>, now: i64) -> bool {
         let lease = self.leases.get(known.thread);
         match &reply.token {
@@ -249,7 +249,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    /// Whether a person wrote something since that the answer does not know of.
+    /// Whether a person sent a newer message that the reply does not know.
     fn misses_newer_message(&self, reply: &ReplyRecord, known: &CheckedMessage<'_>) -> bool {
         let newer = |(id, other): (&&str, &CheckedMessage<'_>)| {
             other.thread == known.thread
@@ -276,7 +276,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
             || count_within(person, DAY_MS, now) >= limits.per_person
     }
 
-    /// What took a slot and may have left, or may still leave.
+    /// The replies of a slot that were sent or may still be sent.
     fn slot_holder(&self, message: &str, slot: &str) -> Option<&'a str> {
         let before = self.slots.get(&(message, slot))?;
         before.iter().find(|email| !self.is_unsent(email)).copied()
@@ -321,7 +321,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         let Some(known) = self.messages.get_mut(message) else { return };
         let (thread, person) = (known.thread, known.person_key.clone());
         known.is_open &= !answer.is_reply();
-        // Whoever answers it after all wants it answered.
+        // A reply after a skip means that the message needs one.
         known.is_skipped &= !answer.is_reply();
         let add = |times: &mut Vec<i64>| {
             times.retain(|at| now - *at < DAY_MS);
@@ -366,10 +366,10 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    /// Two mails without a key that say the same to the same people are one too many.
+    /// Two equal mails without a key to the same people are duplicates.
     fn apply_keyless(&mut self, email: &'a str, guard: &str, now: i64) {
         let shown = |id: &str| self.view.emails_by_id.get(id).map(|email| (&email.team, &email.to, email.body));
-        // A clock that is behind may know of less.
+        // A clock that is behind may know fewer mails.
         let sure = self.keyless_emails.iter().all(|(_, at)| *at <= now);
         let people = |id: &str| self.view.emails_by_id.get(id).map(|email| (&email.team, &email.to));
         let like = |(other, at): &&(&str, i64)| {

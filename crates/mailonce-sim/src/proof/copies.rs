@@ -1,4 +1,4 @@
-//! P3, P4, P6, P7 and P9: what next hops got, held against what the ledger says of it.
+//! P3, P4, P6, P7 and P9: arrivals at next hops, compared with the ledger.
 
 use super::history::{Email, Evidence, Handoff, HopArrival};
 use crate::proof::history_index::HistoryIndex;
@@ -25,12 +25,12 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether the next hop has it, as far as the ledger says.
+/// Whether the next hop has the mail, according to the ledger.
 fn is_sent_state(state: &str) -> bool {
     matches!(state, "sent" | "delivered" | "bounced" | "complained")
 }
 
-/// Times that it was sent again although it may have arrived: by the email's own policy, or by a person.
+/// Resends in spite of a possible arrival, by the email's policy or by an operator.
 fn count_resends(handoff: &Handoff) -> usize {
     let again = |fact: &&Evidence| fact.says == "again" && matches!(fact.source.as_str(), "policy" | "person");
     handoff.evidence.iter().filter(again).count()
@@ -74,7 +74,7 @@ fn check_recipient_copies(view: &HistoryIndex<'_>, email: &Email, to: &String, f
     }
 }
 
-/// The policy resends once, and only where the email asks for it.
+/// The policy resends once, and only if the email asks for it.
 fn check_policy_resends(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     for handoff in &email.handoffs {
         let policy = handoff.evidence.iter().filter(|fact| fact.source == "policy" && fact.says == "again").count();
@@ -86,13 +86,13 @@ fn check_policy_resends(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<
     }
 }
 
-/// One intent goes to one recipient by one email.
+/// One intent reaches a recipient through one email.
 fn check_intent_recipients(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut holders: BTreeMap<(&str, &str, &str), &Email> = BTreeMap::new();
     for email in view.history.emails.iter().filter(|email| !email.intent.is_empty()) {
         for to in email.to.iter().filter(|to| view.copies(&email.id, to) > 0) {
             let other = holders.insert((&email.team, &email.intent, to), email);
-            // What was forgotten stands for nobody, and of versions made on purpose nobody says when they are.
+            // Expired emails do not count, and the order of deliberate versions is not recorded.
             let remembered = |email: &Email| {
                 let key = (email.team.as_str(), email.key.as_str());
                 view.calls_by_key.contains_key(&key) && view.max_binds(key) == 1
@@ -106,7 +106,7 @@ fn check_intent_recipients(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) 
     }
 }
 
-/// Whatever left for one envelope by one way is the same, and so is its name.
+/// All requests of one handoff have the same bytes and the same Message-ID.
 fn check_identical_bytes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for email in &view.history.emails {
         let arrivals = view.arrivals(&email.id);
@@ -130,7 +130,7 @@ fn check_identical_bytes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A key passed downstream belongs to one envelope.
+/// A provider key belongs to one handoff.
 fn check_downstream_keys(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut owners: BTreeMap<(&str, &str), &HopArrival> = BTreeMap::new();
     for arrival in &view.history.arrivals {

@@ -1,4 +1,4 @@
-//! P11: each change is told once, in one order without gaps.
+//! P11: each change has one event, in one order without gaps.
 
 use super::history::{Email, Event, HandoffTransition};
 use crate::proof::history_index::HistoryIndex;
@@ -27,7 +27,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Each team's events are numbered from 1 without gaps, and no id comes twice.
+/// Each team's events are numbered from 1 without gaps, and ids are unique.
 fn check_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let (mut last, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for event in &view.history.events {
@@ -49,7 +49,7 @@ fn is_accept_event(event: &Event) -> bool {
     matches!(event.kind.as_str(), "email.accepted" | "email.held")
 }
 
-/// A fact that has a name counts once.
+/// Evidence with an id is recorded once.
 fn check_evidence_once(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     let facts = email.handoffs.iter().flat_map(|handoff| &handoff.evidence);
     let mut names = BTreeSet::new();
@@ -60,43 +60,43 @@ fn check_evidence_once(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<V
     }
 }
 
-/// An email's acceptance is told once and first, its hand-overs once each, and its rev rises.
+/// An email's accept event is its first and only one, each handoff event occurs once, and its revision grows.
 fn check_email_events(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
-    let told = view.events(&email.id);
-    let births = told.iter().filter(|event| is_accept_event(event)).count();
-    if births != 1 {
-        found.push(view.email_violation(Rule::Births, email, format!("{births} times")));
+    let events = view.events(&email.id);
+    let accept_events = events.iter().filter(|event| is_accept_event(event)).count();
+    if accept_events != 1 {
+        found.push(view.email_violation(Rule::Births, email, format!("{accept_events} times")));
     }
-    let sent = told.iter().filter(|event| event.kind == "email.sent").count();
-    // Repeats are told without a change.
-    let revs: Vec<u32> = told.iter().filter(|e| e.kind != "email.duplicate" && e.rev > 0).map(|e| e.rev).collect();
-    let early = told.first().is_some_and(|event| !is_accept_event(event));
+    let sent = events.iter().filter(|event| event.kind == "email.sent").count();
+    // Repeats have events without a change.
+    let revs: Vec<u32> = events.iter().filter(|e| e.kind != "email.duplicate" && e.rev > 0).map(|e| e.rev).collect();
+    let early = events.first().is_some_and(|event| !is_accept_event(event));
     if early || sent > email.handoffs.len().max(1) || !revs.is_sorted_by(|a, b| a < b) {
-        let kinds: Vec<String> = told.iter().map(|event| format!("{}@{}", event.kind, event.rev)).collect();
+        let kinds: Vec<String> = events.iter().map(|event| format!("{}@{}", event.kind, event.rev)).collect();
         found.push(view.email_violation(Rule::Told, email, kinds.join(" ")));
     }
 }
 
-/// Each change that concerns the outside has its event, and each such event its change.
+/// Each visible change has its event, and each such event its change.
 fn check_changes(view: &HistoryIndex<'_>, email: &Email, moves: &[&HandoffTransition], found: &mut Vec<Violation>) {
-    let told = |kind: &str| view.events(&email.id).iter().filter(|event| event.kind == kind).count();
+    let event_count = |kind: &str| view.events(&email.id).iter().filter(|event| event.kind == kind).count();
     let into = |state: &str| moves.iter().filter(|step| step.to == state).count();
     let lost = moves.iter().filter(|step| step.from == "sending" && step.to == "unknown").count();
-    let settled = into("sent").saturating_sub(told("email.resolved"));
+    let settled = into("sent").saturating_sub(event_count("email.resolved"));
     let taken_back = usize::from(email.state == "cancelled");
     let bounds = [
         ("email.failed", into("failed"), into("failed")),
         ("email.delivered", into("delivered"), into("delivered")),
         ("email.bounced", into("bounced"), into("bounced")),
         ("email.complained", into("complained"), into("complained")),
-        // Nothing new is told when a repeat is given up before its marker.
+        // A repeat that is abandoned before its marker has no event.
         ("email.unknown", lost, into("unknown")),
-        // What a person calls sent is told as resolved.
+        // An operator's `sent` has a `resolved` event.
         ("email.sent", settled, into("sent")),
         ("email.cancelled", taken_back, usize::from(into("cancelled") > 0)),
     ];
     for (kind, least, most) in bounds {
-        let count = told(kind);
+        let count = event_count(kind);
         if count < least || count > most {
             let why = format!("{count} times {kind} for {least} to {most} changes");
             found.push(view.email_violation(Rule::Untold, email, why));
@@ -104,10 +104,10 @@ fn check_changes(view: &HistoryIndex<'_>, email: &Email, moves: &[&HandoffTransi
     }
 }
 
-/// What was read before must read the same now.
+/// Events that were read earlier must be unchanged.
 pub(super) fn check_reread(before: &[Event], now: &[Event]) -> Vec<Violation> {
-    let differs = |(place, event): (usize, &Event)| {
-        let now = now.get(place);
+    let differs = |(index, event): (usize, &Event)| {
+        let now = now.get(index);
         (now != Some(event)).then(|| Violation {
             rule: Rule::Rewritten,
             about: event.seq.to_string(),

@@ -1,8 +1,8 @@
-//! What a rig saw.
+//! What a test observed.
 //!
-//! Every line has a place `at` in one order of the rig's own: a counter, or a clock that never goes back. Ids, keys
-//! and teams are words, so that a history can be read by the API as well as by hand. What a rig cannot see it leaves
-//! empty; the promises that need it are then not judged.
+//! Every record has a position `at` in one order: a counter, or a monotonic clock. Ids, keys and teams are strings, so
+//! that a history can come from the API or be written by hand. Fields that a test cannot observe stay empty; the
+//! invariants that need them are not checked then.
 
 pub use crate::proof::conversation_history::{
     ConversationChange, ConversationCommit, ConversationHistory, EscalationRow, ReplyLimits, ReplyRecord,
@@ -15,233 +15,233 @@ pub use crate::proof::ledger_rows::{Attempt, Email, Event, Evidence, Handoff};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Everything a rig saw.
+/// Everything that a test observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// The next hops, by the name of the transport that leads there.
+    /// The next hops by transport.
     pub hops: BTreeMap<String, HopCapability>,
-    /// Calls, in the order in which they began.
+    /// Calls in the order in which they started.
     pub calls: Vec<CallRecord>,
-    /// What next hops got, in order.
+    /// Arrivals at next hops, in order.
     pub arrivals: Vec<HopArrival>,
-    /// Faults that the rig made.
+    /// Injected faults.
     pub faults: Vec<FaultRecord>,
-    /// Spans in which a process was stopped or ended: times on record may lag behind their commits there.
+    /// Times at which a process was stopped or killed. Recorded times may lag behind their commits there.
     #[serde(default)]
     pub stalls: Vec<(u64, u64)>,
-    /// Changes of handoffs in the order of their commits, if the rig sees them.
+    /// Transitions of handoffs in commit order, if the test sees them.
     pub moves: Vec<HandoffTransition>,
-    /// What processes said that time is, if the rig asked.
+    /// Clock readings of processes, if the test took them.
     pub readings: Vec<ReportedTime>,
-    /// The emails as they are in the end.
+    /// The emails at the end.
     pub emails: Vec<Email>,
-    /// The events as they are in the end: each team's in its order.
+    /// The events at the end, in order for each team.
     pub events: Vec<Event>,
-    /// What endpoints were told.
+    /// Webhooks that endpoints received.
     pub webhooks: WebhookHistory,
-    /// Mail that came in.
+    /// Received mail.
     pub inbound: InboundHistory,
-    /// Conversations about mail that came in.
+    /// Conversations about received mail.
     pub talk: ConversationHistory,
-    /// Whether the end was read after every fault was healed and enough time had passed.
+    /// Whether the end was read after all faults ended and enough time passed.
     pub healed: bool,
 }
 
-/// What a next hop can do against a second mail.
+/// What a next hop can do against duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HopCapability {
-    /// It takes a key and remembers it for so many milliseconds.
+    /// It remembers keys for this many milliseconds.
     Keyed(u64),
-    /// It can be asked.
+    /// It can be searched.
     Asked,
     /// Nothing.
     Blind,
 }
 
-/// What a call asks for.
+/// The operation of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallKind {
     /// Accept one email.
     Send,
-    /// Accept several, or none.
+    /// Accept a batch.
     Batch,
-    /// Take one back.
+    /// Cancel an email.
     Cancel,
-    /// Make the next version of one.
+    /// Resend an email.
     Resend,
-    /// Decide what became of one.
+    /// Resolve an unknown outcome.
     Resolve,
-    /// Tell what a next hop did with one.
+    /// Report a provider event.
     Report,
     /// Forget a key.
     Forget,
-    /// Show one.
+    /// Read an email.
     Look,
-    /// Answer a message, or pass it on.
+    /// Reply to a message, or forward it.
     Reply,
 }
 
-/// One email that a call asks for.
+/// An email that a call should create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedEmail {
-    /// Its recipients, bare.
+    /// Its recipients, without names.
     pub to: Vec<String>,
-    /// A hash of what it says. Equal meanings have equal ones.
+    /// A hash of its content. Equal contents have equal hashes.
     pub body: u64,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallOutcome {
-    /// It did what was asked, now or before.
+    /// It succeeded, now or earlier.
     Ok {
-        /// Whether this call made the emails.
+        /// Whether this call created the emails.
         first: bool,
-        /// One id per email that was wanted, in order; for other verbs the ids in the answer.
+        /// One id per expected email, in order; for other operations the ids of the reply.
         ids: Vec<String>,
     },
     /// It was refused.
     Fail {
         /// The status.
         status: u16,
-        /// The word to branch on.
+        /// The error code.
         code: String,
     },
-    /// Nobody knows: no answer came, or one that says that it cannot tell.
+    /// Unknown: no reply, or one that leaves it open.
     Info,
 }
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// When it began.
+    /// Its start.
     pub at: u64,
-    /// When it ended, if it did.
+    /// Its end, if it ended.
     pub ended: Option<u64>,
-    /// Whose credential it came with.
+    /// The team of its credential.
     pub team: String,
-    /// What it asks for.
+    /// The operation.
     pub verb: CallKind,
-    /// Its key, if it has one. Two calls with one key and team mean one thing.
+    /// Its key, if it has one. Two calls of a team with one key mean the same.
     pub key: Option<String>,
-    /// The email it is about, for verbs that name one.
+    /// The email it is about, if any.
     pub about: Option<String>,
-    /// The emails that it asks for.
+    /// The emails that it should create.
     pub wanted: Vec<ExpectedEmail>,
-    /// Whether other words under its key are forgiven.
+    /// Whether other content under its key is accepted as a repeat.
     pub forgives: bool,
-    /// Codes with which it may be refused. Any other refusal is a violation.
+    /// Error codes that are allowed. Any other error is a violation.
     pub may_fail: Vec<String>,
-    /// Whether it must be refused, or not be answered: the rig knows that what it asks for is not allowed.
+    /// Whether it must fail or get no reply, because it is not allowed.
     pub must_fail: bool,
-    /// How it ended.
+    /// The outcome.
     pub end: CallOutcome,
 }
 
-/// One mail or request that reached a next hop.
+/// A mail or request that reached a next hop.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HopArrival {
-    /// When.
+    /// Its position.
     pub at: u64,
-    /// The transport by which it came.
+    /// The transport.
     pub transport: String,
-    /// The email, if the rig can tell.
+    /// The email, if known.
     pub email: String,
-    /// The number of its handoff, if the rig can tell.
+    /// The number of its handoff, if known.
     pub handoff: Option<u16>,
-    /// Its Message-ID, with angle brackets; empty when the next hop does not see it.
+    /// Its Message-ID with angle brackets; empty if the next hop does not see it.
     pub message_id: String,
-    /// The key it came with.
+    /// The provider key.
     pub key: Option<String>,
     /// A hash of its bytes.
     pub bytes: u64,
-    /// Its recipients, bare.
+    /// Its recipients, without names.
     pub to: Vec<String>,
-    /// Whether it became a mail. A repeat that was recognised, or a request that was refused, did not.
+    /// Whether it became a mail. A recognized repeat and a refused request did not.
     pub taken: bool,
-    /// Whether it came before the time that the email was scheduled for.
+    /// Whether it came before the scheduled time.
     pub early: bool,
-    /// Whether a process that lives in the end heard that it is taken.
+    /// Whether a process that runs at the end knows that it was accepted.
     pub heard: bool,
 }
 
-/// A fault that the rig made.
+/// An injected fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultRecord {
-    /// When.
+    /// Its position.
     pub at: u64,
-    /// What it did.
+    /// Its kind.
     pub kind: String,
-    /// Whether it may leave an outcome that nobody can tell.
+    /// Whether it may cause an unknown outcome.
     pub ambiguous: bool,
-    /// The emails it can have touched. Empty: any.
+    /// The emails that it may affect. Empty: any.
     pub emails: Vec<String>,
 }
 
-/// A change of one handoff, as one commit made it.
+/// A transition of a handoff in one commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffTransition {
-    /// When.
+    /// Its position.
     pub at: u64,
     /// The email.
     pub email: String,
     /// The handoff's number.
     pub handoff: u16,
-    /// The state before; empty when it was made by this commit.
+    /// The state before; empty for a new handoff.
     pub from: String,
     /// The state after.
     pub to: String,
     /// The fence after.
     pub fence: u64,
-    /// The email's rev after.
+    /// The email's revision after.
     pub rev: u32,
 }
 
-/// What endpoints were told.
+/// The webhooks of endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookHistory {
-    /// Teams with an endpoint, and the number up to which it is owed every event. What lies beyond is not judged.
+    /// Teams with an endpoint, and the last event number that it should have received. Later events are not checked.
     pub owed: BTreeMap<String, u64>,
-    /// What came, in order.
+    /// The received webhooks, in order.
     pub came: Vec<ReceivedWebhook>,
 }
 
-/// A webhook as it came.
+/// A received webhook.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedWebhook {
-    /// Whose endpoint it came to.
+    /// The team of the endpoint.
     pub team: String,
     /// The id of the notice.
     pub id: String,
     /// The id of the event.
     pub event: String,
-    /// What the event is about.
+    /// The id of the event's subject.
     pub about: String,
     /// The number of the event.
     pub seq: u64,
-    /// Whether the signature holds.
+    /// Whether the signature is valid.
     pub signed: bool,
 }
 
-/// What a process said that time is.
+/// A clock reading of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedTime {
-    /// When.
+    /// Its position.
     pub at: u64,
-    /// Which process: one life of a node.
+    /// The process.
     pub process: String,
     /// Ledger time, in milliseconds.
     pub time: i64,
 }
 
 impl History {
-    /// Notes that a call begins, and says under which number.
+    /// Records the start of a call and returns its index.
     pub fn begin_call(&mut self, call: CallRecord) -> usize {
         self.calls.push(call);
         self.calls.len() - 1
     }
 
-    /// Notes how a call ended, and when.
+    /// Records the outcome of a call.
     pub fn end_call(&mut self, call: usize, at: u64, end: CallOutcome) {
         if let Some(call) = self.calls.get_mut(call) {
             (call.ended, call.end) = (Some(at), end);
@@ -250,7 +250,7 @@ impl History {
 }
 
 impl CallRecord {
-    /// A call that has not ended yet and may not be refused.
+    /// A call that has not ended and must not fail.
     pub fn new(at: u64, team: &str, verb: CallKind) -> Self {
         Self {
             at,

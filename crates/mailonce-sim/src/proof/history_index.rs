@@ -1,20 +1,20 @@
-//! A history, sorted so that each rule finds what it needs.
+//! A history, indexed for the rules.
 
 use super::history::{CallKind, CallOutcome, CallRecord, Email, Event, FaultRecord, History, HopArrival};
 use crate::proof::invariants::Rule;
 use crate::proof::violation::{StorySubject, Violation, lines_about};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long after a stall times on record may still lag, in microseconds.
+/// How long after a stall recorded times may still lag, in microseconds.
 const STALL_MARGIN_US: u64 = 5_000_000;
 
-/// Calls under one key of one team, by team and key.
+/// Calls by team and key.
 type CallsByKey<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a CallRecord>>;
 
-/// A team, and people that mail of it is for.
+/// A team and recipients.
 pub(super) type RecipientSet<'a> = (&'a str, BTreeSet<&'a str>);
 
-/// The slot of mail to these people.
+/// The index key of mail to these recipients.
 pub(super) fn recipient_set<'a>(team: &'a str, to: &'a [String]) -> RecipientSet<'a> {
     (team, to.iter().map(String::as_str).collect())
 }
@@ -22,11 +22,11 @@ pub(super) fn recipient_set<'a>(team: &'a str, to: &'a [String]) -> RecipientSet
 pub(super) struct HistoryIndex<'a> {
     pub(super) history: &'a History,
     pub(super) emails_by_id: BTreeMap<&'a str, &'a Email>,
-    /// Calls that ask for emails.
+    /// Calls that create emails.
     pub(super) calls_by_key: CallsByKey<'a>,
-    /// Calls that ask for an email to these people, each as often as it asks.
+    /// Calls by recipients, once for each email.
     pub(super) calls_by_recipients: BTreeMap<RecipientSet<'a>, Vec<&'a CallRecord>>,
-    /// Emails to these people, but for answers, which nobody addressed.
+    /// Emails by recipients, without replies, whose recipients the caller does not name.
     pub(super) emails_by_recipients: BTreeMap<RecipientSet<'a>, Vec<&'a Email>>,
     key_expiries: BTreeMap<(&'a str, &'a str), usize>,
     resent_emails: BTreeSet<(&'a str, &'a str)>,
@@ -84,28 +84,28 @@ impl<'a> HistoryIndex<'a> {
         }
     }
 
-    /// Whether a caller was told that an email is cancelled.
+    /// Whether a caller got the confirmation that an email is cancelled.
     pub(super) fn is_acknowledged_cancelled(&self, email: &str) -> bool {
         self.cancelled_emails.contains(email)
     }
 
-    /// Whether a process was stopped or ended around a call.
+    /// Whether a process was stopped or killed around a call.
     pub(super) fn overlaps_stall(&self, call: &CallRecord) -> bool {
         let ended = call.ended.unwrap_or(u64::MAX).saturating_add(STALL_MARGIN_US);
         self.history.stalls.iter().any(|(from, to)| *from <= ended && to.saturating_add(STALL_MARGIN_US) >= call.at)
     }
 
-    /// How often a key can have been bound: once, and once more after each time it may have been forgotten.
+    /// How often a key can have been bound: once, and once more after each possible expiry.
     pub(super) fn max_binds(&self, key: (&str, &str)) -> usize {
         1 + self.key_expiries.get(&key).copied().unwrap_or(0)
     }
 
-    /// Whether the next version of an email was asked for.
+    /// Whether a resend of an email was requested.
     pub(super) fn is_resent(&self, email: &Email) -> bool {
         self.resent_emails.contains(&(&*email.team, &*email.id))
     }
 
-    /// What reached next hops of an email.
+    /// The arrivals of an email.
     pub(super) fn arrivals(&self, email: &str) -> &[&'a HopArrival] {
         self.arrivals_by_email.get(email).map_or(&[], Vec::as_slice)
     }
@@ -121,12 +121,12 @@ impl<'a> HistoryIndex<'a> {
         self.events_by_subject.get(email).map_or(&[], Vec::as_slice)
     }
 
-    /// The ids that events are about.
+    /// The ids of event subjects.
     pub(super) fn event_subjects(&self) -> impl Iterator<Item = &'a str> {
         self.events_by_subject.keys().copied()
     }
 
-    /// Whether a fault can have left an email in doubt: one that came before the doubt, if the rig saw that.
+    /// Whether a fault can have caused an unknown outcome. If the test saw the transition, the fault must precede it.
     pub(super) fn has_ambiguous_fault(&self, email: &str) -> bool {
         let lost = self.history.moves.iter().find(|step| step.email == email && step.to == "unknown");
         let before = lost.map_or(u64::MAX, |step| step.at);
@@ -139,12 +139,12 @@ impl<'a> HistoryIndex<'a> {
         self.violation(rule, &email.id, found, &StorySubject::email(email))
     }
 
-    /// A violation about the key of a team.
+    /// A violation about a team's key.
     pub(super) fn key_violation(&self, rule: Rule, (team, key): (&str, &str), found: impl Into<String>) -> Violation {
         self.violation(rule, key, found, &StorySubject::key(team, key))
     }
 
-    /// A violation about anything.
+    /// A violation about any subject.
     pub(super) fn violation(
         &self,
         rule: Rule,
@@ -157,7 +157,7 @@ impl<'a> HistoryIndex<'a> {
 }
 
 impl CallRecord {
-    /// The ids that it was told, when it was answered.
+    /// The ids in its reply, if it succeeded.
     pub(super) fn acknowledged_ids(&self) -> Option<&[String]> {
         match &self.end {
             CallOutcome::Ok { ids, .. } => Some(ids),

@@ -1,53 +1,54 @@
-//! Mail that comes in: what senders brought, what agents took, and what inboxes show in the end.
+//! Received mail: deliveries by senders, codes that agents consumed, and the inboxes at the end.
 
 use serde::{Deserialize, Serialize};
 
-/// One try of a sender to bring a mail to one inbox.
+/// One attempt of a sender to deliver a mail to one inbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryTry {
-    /// When it began.
+    /// Its start.
     pub at: u64,
-    /// When it ended, if it did.
+    /// Its end, if it ended.
     pub ended: Option<u64>,
-    /// The way in: `smtp` or `hook`.
+    /// The channel: `smtp` or `hook`.
     pub way: String,
     /// The address of the inbox.
     pub inbox: String,
-    /// Its Message-ID, with angle brackets. A mail has one of its own, and only tries of the same mail share it.
+    /// Its Message-ID with angle brackets. Only attempts with the same mail share it.
     pub message_id: String,
-    /// Who wrote it.
+    /// The sender.
     pub sender: String,
-    /// The code in it; empty without one.
+    /// The code in it; empty if none.
     pub code: String,
-    /// Who or what wrote it, where it is to be answered: `person`, `machine`, `soft` (it only looks like one) or `own`.
+    /// The kind of author, for mail that may need a reply: `person`, `machine`, `soft` (it only looks automatic) or
+    /// `own`.
     #[serde(default)]
     pub kind: String,
-    /// Whether its sender was told that it is kept.
+    /// Whether it was acknowledged.
     pub acknowledged: bool,
 }
 
-/// One try of an agent to take the code of a sender.
+/// One attempt of an agent to consume a sender's code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumeTry {
-    /// When it began.
+    /// Its start.
     pub at: u64,
-    /// When it ended, if it did.
+    /// Its end, if it ended.
     pub ended: Option<u64>,
-    /// Whose credential it came with.
+    /// The team of its credential.
     pub team: String,
     /// The address of the inbox.
     pub inbox: String,
-    /// Whose code.
+    /// The sender of the code.
     pub sender: String,
-    /// For whom: the one consumer.
+    /// The consumer.
     pub purpose: String,
-    /// What it was given, if it was.
+    /// The consumed code, if any.
     pub got: Option<ConsumedCode>,
-    /// The code of the refusal; empty when it was given something, or when nobody answered.
+    /// The error code; empty on success or without a reply.
     pub refused: String,
 }
 
-/// A code that was given out.
+/// A consumed code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumedCode {
     /// The artifact.
@@ -56,72 +57,72 @@ pub struct ConsumedCode {
     pub value: String,
 }
 
-/// A message as it is in the end.
+/// A message at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Its id.
     pub id: String,
-    /// Whose it is.
+    /// Its team.
     pub team: String,
     /// The address of its inbox.
     pub inbox: String,
-    /// Its number there.
+    /// Its number in the inbox.
     pub seq: u64,
     /// Its Message-ID.
     pub message_id: String,
-    /// Whether it was answered; empty when the rig did not read it.
+    /// Whether it was answered; empty if the test did not read it.
     #[serde(default)]
     pub state: String,
-    /// Whether it was offered to agents in vain.
+    /// Whether it was offered to agents too often.
     #[serde(default)]
     pub dead: bool,
 }
 
-/// An artifact as it is in the end.
+/// An artifact at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// Its id.
     pub id: String,
     /// The address of its inbox.
     pub inbox: String,
-    /// Who wrote it.
+    /// The sender.
     pub sender: String,
-    /// What it is; empty when the rig may not see it.
+    /// Its value; empty if the test may not see it.
     pub value: String,
-    /// When it was found, in milliseconds since 1970 by the ledger's own time.
+    /// When it was found, in milliseconds since 1970 of ledger time.
     pub found_at: i64,
-    /// For whom it was taken, if it was.
+    /// Its consumer, if any.
     pub consumed_for: Option<String>,
 }
 
-/// A delivery as it is in the end.
+/// A delivery at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownDelivery {
     /// Its id.
     pub id: String,
     /// Its state: `waiting`, `done`, `duplicate`, `refused`, `dead`.
     pub state: String,
-    /// The way in, in the words of [`Brought::way`].
+    /// The channel, as in [`DeliveryTry::way`].
     pub way: String,
-    /// Why it made no message of its own; empty when it did, or may.
+    /// Why it has no message of its own; empty otherwise.
     pub reason: String,
-    /// The delivery that it repeats, if it is known to be a repeat.
+    /// The delivery that it repeats, if any.
     pub of: Option<String>,
-    /// The message that it made or repeats, if there is one.
+    /// The message that it created or repeats, if any.
     pub message: Option<String>,
 }
 
-/// Everything about mail that comes in.
+/// Everything about received mail.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboundHistory {
-    /// What senders brought, in the order in which they began.
+    /// Delivery attempts in the order in which they started.
     pub brought: Vec<DeliveryTry>,
-    /// What agents took, in the order in which they began.
+    /// Consume calls in the order in which they started.
     pub takes: Vec<ConsumeTry>,
-    /// The messages in the end.
+    /// The messages at the end.
     pub messages: Vec<Message>,
-    /// The artifacts in the end.
+    /// The artifacts at the end.
     pub artifacts: Vec<Artifact>,
-    /// The deliveries in the end.
+    /// The deliveries at the end.
     pub kept: Vec<ShownDelivery>,
 }

@@ -1,4 +1,4 @@
-//! P12: what was acknowledged to a sender is there, once; a code is there once, and for one consumer; each is told once.
+//! P12: acknowledged mail is there once, a code has one artifact and one consumer, and each has one event.
 
 use crate::proof::history_index::HistoryIndex;
 use crate::proof::inbound_history::{Artifact, ConsumeTry, ConsumedCode, DeliveryTry, Message, ShownDelivery};
@@ -6,10 +6,10 @@ use crate::proof::invariants::Rule;
 use crate::proof::violation::{StorySubject, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Within so many milliseconds the same code of the same sender is one artifact.
+/// Equal codes of a sender within this many milliseconds are one artifact.
 const SAME_CODE_WINDOW_MS: i64 = 3_600_000;
 
-/// An inbox, and the name of a mail there or the sender of a code.
+/// An inbox, and a Message-ID or the sender of a code.
 type InboxKey<'a> = (&'a str, &'a str);
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -26,7 +26,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         check_messages(view, *mail_key, tries, messages.get(mail_key).map_or(&[], Vec::as_slice), found);
     }
     for (mail_key, strangers) in messages.iter().filter(|(mail_key, _)| !mails.contains_key(*mail_key)) {
-        let why = format!("{} messages in {} that nobody brought", strangers.len(), mail_key.0);
+        let why = format!("{} messages in {} that no sender delivered", strangers.len(), mail_key.0);
         found.push(view.violation(Rule::MailUnasked, mail_key.1, why, &StorySubject::id(mail_key.1)));
     }
     check_codes(view, &mails, &messages, found);
@@ -36,7 +36,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     check_inbound_events(view, found);
 }
 
-/// One message for each mail and inbox, and a row for each time that it was acknowledged.
+/// One message for each mail and inbox, and a delivery for each acknowledgement.
 fn check_messages(
     view: &HistoryIndex<'_>,
     (inbox, name): InboxKey<'_>,
@@ -73,7 +73,7 @@ fn check_messages(
     }
 }
 
-/// The deliveries of a message. One that came while the first was not read yet names that one alone.
+/// The deliveries of a message. One that arrived before the first was parsed refers to that delivery only.
 fn deliveries_of<'a>(kept: &'a [ShownDelivery], message: &str) -> Vec<&'a ShownDelivery> {
     let own = |row: &ShownDelivery| row.message.as_deref() == Some(message);
     let firsts: BTreeSet<&str> = kept.iter().filter(|row| own(row)).map(|row| row.id.as_str()).collect();
@@ -81,7 +81,7 @@ fn deliveries_of<'a>(kept: &'a [ShownDelivery], message: &str) -> Vec<&'a ShownD
     kept.iter().filter(|row| own(row) || repeats(row)).collect()
 }
 
-/// The same code of the same sender is one artifact, and a message is there together with its code.
+/// Equal codes of a sender are one artifact, and a message has the code of its mail.
 fn check_codes(
     view: &HistoryIndex<'_>,
     mails: &BTreeMap<InboxKey<'_>, Vec<&DeliveryTry>>,
@@ -105,7 +105,7 @@ fn check_codes(
     for (mail_key, tries) in mails.iter().filter(|(mail_key, _)| messages.contains_key(*mail_key)) {
         let Some(first) = tries.first().filter(|first| !first.code.is_empty()) else { continue };
         let own = by_sender.get(&(mail_key.0, first.sender.as_str())).map_or(&[][..], Vec::as_slice);
-        // A value that the rig may not see counts as the right one.
+        // A value that the test may not see counts as right.
         if !own.iter().any(|artifact| artifact.value.is_empty() || artifact.value == first.code) {
             let why = format!("no artifact holds {} in {}", first.code, mail_key.0);
             found.push(view.violation(Rule::CodeLost, mail_key.1, why, &StorySubject::id(mail_key.1)));
@@ -113,7 +113,7 @@ fn check_codes(
     }
 }
 
-/// One consumer for each artifact, who is given what was in the mail and stands in the ledger.
+/// Each artifact has one consumer, who got the value of the mail and is recorded in the ledger.
 fn check_consumes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let inbound = &view.history.inbound;
     let mut consumers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -156,7 +156,7 @@ fn check_inbox_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// After healing every delivery was read.
+/// After all faults ended, every delivery is parsed.
 fn check_all_read(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let unread = |kept: &&ShownDelivery| matches!(kept.state.as_str(), "waiting" | "dead");
     for kept in view.history.inbound.kept.iter().filter(|kept| view.history.healed && unread(kept)) {
@@ -169,15 +169,15 @@ fn check_all_read(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Each message, artifact, consumer and repeat is told once.
+/// Each message, artifact, consumer and repeat has one event.
 fn check_inbound_events(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let inbound = &view.history.inbound;
     if view.history.events.is_empty() {
         return;
     }
-    let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut event_counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for event in &view.history.events {
-        *told.entry((event.kind.as_str(), event.about.as_str())).or_default() += 1;
+        *event_counts.entry((event.kind.as_str(), event.about.as_str())).or_default() += 1;
     }
     let messages = inbound.messages.iter().map(|message| ("message.received", &message.id));
     let artifacts = inbound.artifacts.iter().map(|artifact| ("artifact.found", &artifact.id));
@@ -188,21 +188,21 @@ fn check_inbound_events(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut wanted = BTreeSet::new();
     for (kind, id) in messages.chain(artifacts).chain(consumed).chain(repeats) {
         wanted.insert((kind, id.as_str()));
-        let count = told.get(&(kind, id.as_str())).copied().unwrap_or(0);
+        let count = event_counts.get(&(kind, id.as_str())).copied().unwrap_or(0);
         if count != 1 {
             found.push(view.violation(Rule::MailTold, id, format!("{count} times {kind}"), &StorySubject::id(id)));
         }
     }
     let kinds = ["message.received", "artifact.found", "artifact.consumed", "delivery.duplicate"];
     for ((kind, id), _) in
-        told.iter().filter(|(mail_key, _)| kinds.contains(&mail_key.0) && !wanted.contains(*mail_key))
+        event_counts.iter().filter(|(mail_key, _)| kinds.contains(&mail_key.0) && !wanted.contains(*mail_key))
     {
         found.push(view.violation(Rule::MailTold, id, format!("{kind} about nothing"), &StorySubject::id(id)));
     }
 }
 
 impl ConsumeTry {
-    /// Whether it was given something or refused for good.
+    /// Whether it got a code or a final error.
     pub fn is_answered(&self) -> bool {
         self.got.is_some() || !matches!(self.refused.as_str(), "" | "unavailable")
     }

@@ -1,46 +1,46 @@
-//! The promises, and the ways in which each can be broken.
+//! The invariants, and the rules that each consists of.
 
 use std::fmt;
 
-/// A promise about what callers, next hops and operators may rely on.
+/// An invariant that clients, next hops and operators can rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Invariant {
     /// One email per team and key.
     P1,
     /// Every acknowledged email exists after all crashes.
     P2,
-    /// At most one mail per email and recipient, where nobody asked for more.
+    /// At most one mail per email and recipient, unless more were requested.
     P3,
-    /// Under `resend` at most one more for each resend on record, and it is said that there may be more than one.
+    /// Under `resend` at most one more for each recorded resend, and `may_duplicate` is set.
     P4,
-    /// Nothing is lost without a word.
+    /// No email is lost silently.
     P5,
-    /// What is called sent was taken.
+    /// An email in `sent` was accepted.
     P6,
-    /// What is called failed or cancelled was not taken.
+    /// An email in `failed` or `cancelled` was not accepted.
     P7,
-    /// Nothing is unknown without a fault that made it so.
+    /// No outcome is unknown without a fault.
     P8,
-    /// All copies are byte for byte the same.
+    /// All copies are identical.
     P9,
-    /// Every change is legal, and fences never go back.
+    /// Every transition is legal, and fences never decrease.
     P10,
-    /// Each change is told once, in one order without gaps.
+    /// Each change has one event, in one order without gaps.
     P11,
-    /// Inbound: what was acknowledged is there, one message per inbox and mail, one artifact, one consumer.
+    /// Inbound: acknowledged mail is there, with one message per inbox and mail, one artifact, one consumer.
     P12,
-    /// After healing everything is settled or waits for a person.
+    /// After all faults ended, everything is settled or waits for an operator.
     P13,
-    /// Each message is answered once, by one agent at a time, never too often, and never in a circle.
+    /// Each message is answered once, by one agent at a time, within the limits, and never in a loop.
     P14,
-    /// Another meaning under a bound key never becomes a mail.
+    /// Other content under a bound key never becomes a mail.
     P15,
-    /// Teams never meet.
+    /// Teams are isolated.
     P16,
 }
 
 impl Invariant {
-    /// Those that are judged.
+    /// The invariants that are checked.
     pub const CHECKED: [Self; 16] = [
         Self::P1,
         Self::P2,
@@ -63,22 +63,22 @@ impl Invariant {
 
 macro_rules! rules {
     ($($promise:ident { $($(#[doc = $doc:literal])+ $rule:ident),+ $(,)? })+) => {
-        /// One way to break a promise.
+        /// A rule of an invariant.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         pub enum Rule {
             $($($(#[doc = $doc])+ $rule,)+)+
         }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &[Self] = &[$($(Self::$rule,)+)+];
 
-            /// Whether it is about what endpoints are told.
+            /// Whether it is about webhooks.
             pub fn is_about_notices(self) -> bool {
                 matches!(self, Self::NoticeLost | Self::NoticeRenamed | Self::NoticeOrder | Self::NoticeForged)
             }
 
-            /// The promise that it breaks.
+            /// Its invariant.
             pub fn promise(self) -> Invariant {
                 match self {
                     $($(Self::$rule)|+ => Invariant::$promise,)+
@@ -92,185 +92,185 @@ rules! {
     P1 {
         /// One key was answered with different emails.
         TwoIds,
-        /// More than one call was told that it made the email.
+        /// More than one call claims to have created the email.
         TwoFirsts,
-        /// More than one email exists for one wish, or for one item of it.
+        /// More than one email exists for one send, or for one item of it.
         Duplicated,
         /// Two emails hold the same key at the same time.
         SharedKey,
-        /// A call was answered with an email to somebody else.
+        /// A call was answered with an email to other recipients.
         OutOfOrder,
         /// Some items of a batch exist and some do not.
         Torn,
-        /// An email that nobody asked for.
+        /// An email that no call requested.
         Unasked,
-        /// A refusal that the call did not deserve.
+        /// A call was refused without a reason.
         Refusal,
     }
     P2 {
-        /// An acknowledged email is not there any more.
+        /// An acknowledged email does not exist.
         Lost,
     }
     P3 {
-        /// A recipient got a mail twice, and nobody allowed it.
+        /// A recipient got a mail twice without permission.
         TakenTwice,
-        /// A mail was taken of an email that is not in the ledger.
+        /// A mail was accepted whose email is not in the ledger.
         Stray,
         /// Two emails of one intent went to one recipient.
         Overlapped,
     }
     P4 {
-        /// A recipient got more copies than resends on record allow.
+        /// A recipient got more copies than recorded resends allow.
         TakenTooOften,
-        /// A recipient may have two copies, and nothing says so.
+        /// A recipient may have two copies, and `may_duplicate` is not set.
         Unflagged,
-        /// The policy sent it again too soon, or although its arrival was on record.
+        /// The policy resent it too soon, or although its arrival was recorded.
         Hasty,
     }
     P5 {
-        /// It ended unsent, or nobody knows, and no event tells.
+        /// It was not sent, or its outcome is unknown, and there is no event.
         Silent,
-        /// A recipient that no handoff is for.
+        /// A recipient without a handoff.
         Vanished,
-        /// What a next hop reported is on record, and the state says otherwise.
+        /// The state contradicts a recorded provider event.
         Ignored,
     }
     P6 {
-        /// It is called sent and is nowhere.
+        /// It is `sent` and arrived nowhere.
         FalseSuccess,
     }
     P7 {
-        /// It is called failed or cancelled, and a recipient has it.
+        /// It is `failed` or `cancelled`, and a recipient has it.
         FalseFailure,
     }
     P8 {
-        /// It was called unknown although nothing had made it so.
+        /// It became unknown without a fault.
         NeedlessDoubt,
     }
     P9 {
         /// Two requests for one handoff have different bytes.
         OtherBytes,
-        /// Two copies of one email have different Message-IDs, or another than the email shows.
+        /// Two copies of one email have different Message-IDs, or another one than the ledger.
         OtherMessageId,
-        /// Two requests for one handoff have different keys, or two handoffs the same.
+        /// Two requests of one handoff have different keys, or two handoffs the same key.
         OtherKey,
     }
     P10 {
-        /// A state that cannot follow the one before.
+        /// An illegal transition.
         IllegalMove,
-        /// A fence that went back.
+        /// A fence decreased.
         FenceBack,
-        /// Attempts whose numbers or fences do not rise.
+        /// The numbers or fences of attempts do not grow.
         AttemptOrder,
-        /// A call did what it had to be refused.
+        /// A call succeeded that had to be refused.
         Unearned,
-        /// A scheduled mail left before its time.
+        /// A scheduled mail was sent early.
         Early,
-        /// Ledger time went back.
+        /// Ledger time went backwards.
         TimeBack,
     }
     P11 {
-        /// The numbers of a team's events do not go 1, 2, 3 …
+        /// The numbers of a team's events are not 1, 2, 3 …
         Gap,
         /// An email does not have exactly one `email.accepted` or `email.held`.
         Births,
-        /// An email was told of before it was accepted, or one change of it twice.
+        /// An email has an event before its acceptance, or two for one change.
         Told,
-        /// A change that no event tells, or an event that no change explains.
+        /// A change without an event, or an event without a change.
         Untold,
-        /// Events about an email that is not there.
+        /// An event about an email that does not exist.
         Ghost,
-        /// A fact that counts once is on record twice.
+        /// Evidence with an id is recorded twice.
         CountedTwice,
-        /// An event that was read before reads differently now, or is gone.
+        /// An event changed or disappeared after it was read.
         Rewritten,
-        /// An event that is owed to an endpoint never arrived there.
+        /// An event was not delivered to an endpoint.
         NoticeLost,
-        /// An event arrived at an endpoint under two ids, or two under one.
+        /// An event arrived at an endpoint under two ids, or two events under one.
         NoticeRenamed,
-        /// Events about one subject arrived at an endpoint out of order.
+        /// Events of one subject arrived at an endpoint out of order.
         NoticeOrder,
-        /// A webhook that nobody signed, or of an event that did not happen.
+        /// A webhook without a valid signature, or of an event that does not exist.
         NoticeForged,
     }
     P12 {
-        /// A mail that was acknowledged to its sender is in no inbox.
+        /// An acknowledged mail is in no inbox.
         MailLost,
         /// One mail is two messages in one inbox.
         MailTwice,
-        /// A message that nobody brought.
+        /// A message that no sender delivered.
         MailUnasked,
-        /// The same delivery was kept and read twice.
+        /// The same delivery was stored and parsed twice.
         KeptTwice,
-        /// A mail was acknowledged more often than rows say.
+        /// A mail was acknowledged more often than it has deliveries.
         Unrecorded,
-        /// The numbers of an inbox do not go 1, 2, 3 …
+        /// The numbers of an inbox are not 1, 2, 3 …
         InboxGap,
-        /// A delivery was kept and not read, although every fault was healed.
+        /// A delivery was not parsed although all faults ended.
         Unread,
-        /// A message is there without the code in it.
+        /// A message lacks the code of its mail.
         CodeLost,
-        /// One code of one sender is two artifacts.
+        /// One code of a sender has two artifacts.
         CodeTwice,
         /// An artifact was given to two consumers.
         TwoConsumers,
-        /// Something was given out that the sender never wrote.
+        /// A consumed value that the sender never sent.
         WrongCode,
-        /// Somebody was given an artifact that does not stand as his, or was refused without a reason.
+        /// A consumer got an artifact that the ledger assigns to another, or was refused without a reason.
         TakeForgotten,
-        /// A message, an artifact, a consumer or a repeat was not told exactly once.
+        /// A message, an artifact, a consumer or a repeat does not have exactly one event.
         MailTold,
     }
     P13 {
-        /// It is neither settled nor waits for a person, although every fault was healed.
+        /// It is neither settled nor waiting for an operator although all faults ended.
         Stuck,
-        /// A wish that was asked for until the end, and never answered.
+        /// A send was retried until the end and never answered.
         Unanswered,
     }
     P14 {
-        /// One slot of a message was answered twice, or one key made two answers.
+        /// One slot of a message was answered twice, or one key created two replies.
         AnsweredTwice,
-        /// Mail of our own was answered.
+        /// Our own mail was answered.
         OwnAnswered,
         /// A machine was answered.
         MachineAnswered,
-        /// An answer was accepted while another held the thread, or under a lease that was lost.
+        /// A reply was accepted while another agent held the thread, or under a lost lease.
         LeaseIgnored,
-        /// An answer was accepted that did not know of a newer message.
+        /// A reply was accepted that did not know a newer message.
         NewerIgnored,
-        /// More answers were let go than the limits allow.
+        /// More replies were sent than the limits allow.
         CapExceeded,
-        /// A guard spoke without a reason.
+        /// A guard refused without a reason.
         NeedlessGuard,
-        /// Two agents held one thread at one time.
+        /// Two agents held one thread at the same time.
         TwoHolders,
         /// A lease of a thread did not raise its fence.
         LeaseFence,
         /// A message was offered that was answered or skipped.
         OfferedSettled,
-        /// A message was offered before the time until which it was put off.
+        /// A message was offered before its postponed time.
         OfferedEarly,
-        /// A message was offered again and again.
+        /// A message was offered too often.
         OfferedTooOften,
-        /// An answer, a refusal, a lease or a cap was not told exactly once.
+        /// A reply, a refusal, a lease or a cap does not have exactly one event.
         AnswerTold,
-        /// A message of a person was left lying, although every fault was healed.
+        /// A message of a person was not handled although all faults ended.
         Unattended,
-        /// Nobody was asked about an answer that is held or a message that was offered in vain.
+        /// A held reply, or a message that was offered in vain, has no escalation.
         Unescalated,
-        /// Two mails without a key said the same to the same people, and the second was let go.
+        /// Two equal mails without a key were sent to the same people.
         LookAlike,
     }
     P15 {
-        /// A call that means something else than its key is bound to was answered as if it were the same.
+        /// A call with other content than its key is bound to was answered as a repeat.
         Swallowed,
-        /// A call that means the same as its key is bound to was refused as something else.
+        /// A call with the content that its key is bound to was refused as a mismatch.
         FalseMismatch,
-        /// The email of a key says something that no call under that key asked for.
+        /// The email of a key has content that no call under that key had.
         OtherWords,
     }
     P16 {
-        /// A team was shown or changed something of another.
+        /// A team saw or changed something of another.
         Crossed,
     }
 }

@@ -1,7 +1,7 @@
-//! What the ledger decided by itself: a cancel that it refused, a resend by policy, a fact that it took in.
+//! Decisions of the ledger: refused cancels, resends by policy, and evidence.
 //!
-//! The worlds run the rules that decide these things, so a rule that is wrong would go unnoticed there. This judge decides
-//! again, from what is on record alone.
+//! The worlds run the rules that make these decisions, so a wrong rule would go unnoticed there. The checker decides
+//! again, from recorded facts only.
 
 use super::history::{
     Attempt, CallKind, CallOutcome, CallRecord, Email, Evidence, Handoff, HandoffTransition, HopCapability,
@@ -10,9 +10,9 @@ use crate::proof::history_index::HistoryIndex;
 use crate::proof::invariants::Rule;
 use crate::proof::violation::Violation;
 
-/// How long an email that asks to be resent waits for evidence, in milliseconds.
+/// How long the `resend` policy waits for evidence, in milliseconds.
 const RESEND_POLICY_DELAY_MS: i64 = 600_000;
-/// Milliseconds by which the clock of a ledger and that of a rig may differ.
+/// Tolerated difference between the clocks of the ledger and the test, in milliseconds.
 const CLOCK_SLACK_MS: i64 = 250;
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
@@ -27,7 +27,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// A cancel is too late only when something left, was leaving or is in doubt.
+/// A cancel is too late only if something was sent, was being sent, or is unknown.
 fn check_cancel(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Vec<Violation>) {
     let too_late = matches!(&call.end, CallOutcome::Fail { code, .. } if code == "too_late");
     let email = call.about.as_deref().and_then(|about| view.emails_by_id.get(about));
@@ -44,7 +44,7 @@ fn check_cancel(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Vec<Viol
     }
 }
 
-/// Whether a handoff stood behind its marker while a call was made, or was ever in doubt before.
+/// Whether a handoff was past its marker during a call, or unknown before.
 fn was_marked_before(moves: &[&HandoffTransition], number: u16, call: &CallRecord) -> bool {
     let own: Vec<&&HandoffTransition> = moves.iter().filter(|step| step.handoff == number).collect();
     let ended = call.ended.unwrap_or(u64::MAX);
@@ -55,7 +55,7 @@ fn was_marked_before(moves: &[&HandoffTransition], number: u16, call: &CallRecor
     })
 }
 
-/// The same, as far as the times on record tell.
+/// The same by the recorded times.
 fn may_have_been_sent(view: &HistoryIndex<'_>, handoff: &Handoff, call: &CallRecord) -> bool {
     let (began, ended) = ((call.at / 1_000) as i64, call.ended.map_or(i64::MAX, |ended| (ended / 1_000) as i64));
     let was_open = |attempt: &Attempt| {
@@ -69,19 +69,19 @@ fn may_have_been_sent(view: &HistoryIndex<'_>, handoff: &Handoff, call: &CallRec
     handoff.attempts.iter().any(was_open) || handoff.evidence.iter().any(known)
 }
 
-/// Whether an attempt may have succeeded, by its own answer.
+/// Whether an attempt may have succeeded, by its own outcome.
 fn may_have_succeeded(view: &HistoryIndex<'_>, handoff: &Handoff, attempt: &Attempt) -> bool {
-    // A provider that is busy with a key defers, and what it is busy with may be this mail.
+    // A provider that is busy with a key defers, and it may be busy with this mail.
     let busy = matches!(view.history.hops.get(&handoff.transport), Some(HopCapability::Keyed(_)));
     matches!(attempt.outcome.as_str(), "" | "unknown") || (busy && attempt.outcome == "deferred")
 }
 
-/// Whether a fact says that the next hop has the mail.
+/// Whether evidence says that the next hop has the mail.
 pub(super) fn proves_arrival(fact: &Evidence) -> bool {
     matches!(fact.says.as_str(), "accepted" | "delayed" | "delivered" | "bounced" | "complained")
 }
 
-/// The policy resends what is in doubt, ten minutes after its first attempt, while nothing proves that it arrived.
+/// The policy resends an unknown outcome ten minutes after the first attempt, unless evidence proves its arrival.
 fn check_policy_timing(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff, found: &mut Vec<Violation>) {
     for (index, fact) in handoff.evidence.iter().enumerate() {
         if fact.source != "policy" || fact.says != "again" {
@@ -103,7 +103,7 @@ fn check_policy_timing(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff
     }
 }
 
-/// A fact that the next hop has the mail moves its handoff, and the worst news stands.
+/// Evidence that the next hop has the mail changes its handoff, and the worst report wins.
 fn check_facts(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff, found: &mut Vec<Violation>) {
     let rank = |kind: &str| ["accepted", "delivered", "bounced", "complained"].iter().position(|news| *news == kind);
     let says = |fact: &Evidence| rank(if fact.says == "delayed" { "accepted" } else { &fact.says });
@@ -111,7 +111,7 @@ fn check_facts(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff, found:
     let stands = rank(if handoff.state == "sent" { "accepted" } else { &handoff.state });
     let rule = match handoff.state.as_str() {
         "failed" | "cancelled" => Rule::FalseFailure,
-        // Judged as a doubt, and as what is left lying.
+        // Checked by the rules for unknown outcomes and liveness.
         "unknown" | "queued" | "leased" | "sending" | "scheduled" => return,
         _ if stands.is_some_and(|stands| stands >= worst) => return,
         _ => Rule::Ignored,

@@ -1,92 +1,92 @@
-//! What the ledger shows in the end: emails with their handoffs, attempts and evidence, and events.
+//! The final ledger: emails with their handoffs, attempts and evidence, and events.
 
 use serde::{Deserialize, Serialize};
 
-/// An email as it is in the end.
+/// An email at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Email {
     /// Its id.
     pub id: String,
-    /// Whose it is.
+    /// Its team.
     pub team: String,
-    /// Its key as it is shown; empty without one.
+    /// Its displayed key; empty without one.
     pub key: String,
-    /// How often its key was bound, this time included; 0 when the rig cannot tell.
+    /// How often its key was bound, this time included; 0 if unknown.
     pub bind: u32,
-    /// Its recipients, bare.
+    /// Its recipients, without names.
     pub to: Vec<String>,
-    /// The hash of what it says, in the way of [`Wanted::body`]; `None` when the rig cannot tell.
+    /// The hash of its content, as in [`super::history::ExpectedEmail::body`]; `None` if unknown.
     pub body: Option<u64>,
-    /// Its Message-ID; empty when the rig did not read it.
+    /// Its Message-ID; empty if the test did not read it.
     pub message_id: String,
     /// Its state.
     pub state: String,
-    /// How often it changed; 0 when the rig did not read it.
+    /// Its revision; 0 if the test did not read it.
     pub rev: u32,
-    /// Whether it asks to be resent when its outcome stays unknown.
+    /// Whether its policy for unknown outcomes is `resend`.
     pub resend: bool,
-    /// The intent it is about, version and period included; empty without one.
+    /// Its intent with version and period; empty without one.
     pub intent: String,
-    /// The message that it answers or passes on; empty without one.
+    /// The message that it answers or forwards; empty without one.
     #[serde(default)]
     pub answers: String,
-    /// The email of which it is the next version; empty without one.
+    /// The email that it resends; empty without one.
     #[serde(default)]
     pub resend_of: String,
     /// Its handoffs.
     pub handoffs: Vec<Handoff>,
 }
 
-/// A handoff as it is in the end.
+/// A handoff at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Its number.
     pub number: u16,
-    /// The way out.
+    /// The transport.
     pub transport: String,
-    /// Whom it is for.
+    /// Its recipients.
     pub to: Vec<String>,
     /// Its state.
     pub state: String,
-    /// Whether it says that the recipient may have it twice.
+    /// Whether `may_duplicate` is set.
     pub may_duplicate: bool,
-    /// Whether its time has not come yet.
+    /// Whether it is scheduled for later.
     pub later: bool,
-    /// Whether its next hop would have told by now what became of it, so that it must not be unknown any more.
+    /// Whether its next hop would have revealed the outcome by now, so that it must not be unknown any more.
     pub decidable: bool,
     /// Its attempts, in order.
     pub attempts: Vec<Attempt>,
-    /// Facts about it, in the order in which they were learnt.
+    /// Evidence in the order in which it was recorded.
     pub evidence: Vec<Evidence>,
 }
 
-/// One try.
+/// An attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// From 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// The fence it was made under, if the rig can tell.
+    /// Its fence, if known.
     pub fence: Option<u64>,
-    /// How it ended; empty while it is on the wire.
+    /// Its outcome; empty while it runs.
     pub outcome: String,
-    /// When it was marked, in milliseconds of ledger time, if the rig can tell.
+    /// The time of its marker in milliseconds of ledger time, if known.
     #[serde(default)]
     pub at_ms: Option<i64>,
-    /// When its answer was written down.
+    /// When its outcome was recorded.
     #[serde(default)]
     pub ended_ms: Option<i64>,
 }
 
-/// A fact about what a next hop did.
+/// Evidence of what a next hop did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Where it came from.
+    /// Its source.
     pub source: String,
-    /// What it says.
+    /// Its finding.
     pub says: String,
-    /// The name under which it counts once; empty without one.
+    /// The id under which it counts once; empty without one.
     pub once: String,
-    /// When it was written down, in milliseconds of ledger time, if the rig can tell.
+    /// When it was recorded, in milliseconds of ledger time, if known.
     #[serde(default)]
     pub at_ms: Option<i64>,
 }
@@ -94,18 +94,18 @@ pub struct Evidence {
 /// An event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in the order of the rig; 0 when it was only read in the end.
+    /// Its position in the history; 0 if it was read at the end only.
     pub at: u64,
-    /// Whose it is.
+    /// Its team.
     pub team: String,
-    /// Its number in the team's order.
+    /// Its number in the team's log.
     pub seq: u64,
     /// Its id.
     pub id: String,
-    /// What happened.
+    /// Its type.
     pub kind: String,
-    /// The id of what it is about.
+    /// The id of its subject.
     pub about: String,
-    /// That thing's rev; 0 when the rig did not read it.
+    /// The revision of its subject; 0 if the test did not read it.
     pub rev: u32,
 }

@@ -1,4 +1,4 @@
-//! P5, P8 and P13: nothing ends without a word, nothing is unknown without a reason, nothing is left lying.
+//! P5, P8 and P13: no silent end, no unknown outcome without a reason, no unfinished work.
 
 use super::history::{CallOutcome, Email, Handoff, HopArrival};
 use crate::proof::history_index::HistoryIndex;
@@ -23,7 +23,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether nothing more will happen to it by itself, or not before its time.
+/// Whether nothing more happens to it without an operator, or not before its time.
 fn is_settled(handoff: &Handoff) -> bool {
     match handoff.state.as_str() {
         "leased" | "sending" | "queued" => false,
@@ -33,7 +33,7 @@ fn is_settled(handoff: &Handoff) -> bool {
     }
 }
 
-/// Every recipient is some handoff's.
+/// Every recipient has a handoff.
 fn check_recipients(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     let is_for = |to: &String| email.handoffs.iter().any(|handoff| handoff.to.contains(to));
     for to in email.to.iter().filter(|to| !email.handoffs.is_empty() && !is_for(to)) {
@@ -41,13 +41,13 @@ fn check_recipients(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Viol
     }
 }
 
-/// What ended unsent, or may have, was told.
+/// Every email that was not sent, or may not have been, has an event.
 fn check_outcome_event(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff, found: &mut Vec<Violation>) {
     let wanted = match handoff.state.as_str() {
         "failed" => "email.failed",
         "unknown" => "email.unknown",
         "abandoned" => "email.resolved",
-        // An envelope that another way replaced is cancelled, and its email is not.
+        // A handoff that failover replaced is cancelled, and its email is not.
         "cancelled" if email.state == "cancelled" => "email.cancelled",
         _ => return,
     };
@@ -58,7 +58,7 @@ fn check_outcome_event(view: &HistoryIndex<'_>, email: &Email, handoff: &Handoff
     }
 }
 
-/// What was ever called unknown was made so by a fault.
+/// Every unknown outcome was caused by a fault.
 fn check_unknown_has_cause(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     let tried = |handoff: &Handoff| handoff.attempts.iter().any(|attempt| attempt.outcome == "unknown");
     let doubted = email.handoffs.iter().any(|handoff| handoff.state == "unknown" || tried(handoff))
@@ -69,7 +69,7 @@ fn check_unknown_has_cause(view: &HistoryIndex<'_>, email: &Email, found: &mut V
     for handoff in email.handoffs.iter().filter(|handoff| handoff.state == "unknown") {
         let theirs = |arrival: &&HopArrival| arrival.heard && arrival.to.iter().any(|to| handoff.to.contains(to));
         if view.history.healed && view.arrivals(&email.id).iter().any(theirs) {
-            let why = format!("handoff {} is unknown although somebody heard that it was taken", handoff.number);
+            let why = format!("handoff {} is unknown although a process knows that it was accepted", handoff.number);
             found.push(view.email_violation(Rule::NeedlessDoubt, email, why));
         }
     }
@@ -80,7 +80,7 @@ fn check_unknown_has_cause(view: &HistoryIndex<'_>, email: &Email, found: &mut V
     }
 }
 
-/// Every wish under a key was answered in the end, or refused for good.
+/// Every send under a key was answered in the end, or refused for good.
 fn check_calls_answered(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for (key, calls) in &view.calls_by_key {
         let answered = |end: &CallOutcome| match end {

@@ -1,11 +1,11 @@
-//! The judge of the promises P1 to P16: a history goes in, what was broken comes out, each with its story.
+//! The checker of the invariants P1 to P16: takes a history and returns violations with the lines that explain them.
 //!
-//! - [`history`] is what a rig saw: calls with their ends, what next hops got, which faults it made, and what the
-//!   ledger showed in the end.
-//! - [`check`] judges a history, [`check_reread`] two readings of one ledger.
-//! - [`Violation`] names the promise, what it is about, and the lines of the history that tell how it came so.
+//! - [`history`] is what a test observed: calls with their outcomes, arrivals at next hops, injected faults, and the
+//! final ledger.
+//! - [`check`] checks a history, [`check_reread`] two reads of one event log.
+//! - [`Violation`] has the broken rule, its subject, and the related lines of the history.
 //!
-//! Nothing here knows how a history was made. The simulation and the rigs over the real binary share it.
+//! The checker does not depend on how a history was made. The simulation and the tests of the real binary share it.
 
 mod accepts;
 mod conversation_end;
@@ -33,7 +33,7 @@ pub use violation::Violation;
 use history::Event;
 use history_index::HistoryIndex;
 
-/// What was broken. Liveness is only asked for when the history says that its faults were healed.
+/// Checks a history. Liveness is checked only if the history says that all faults ended.
 pub fn check(history: &History) -> Vec<Violation> {
     let view = HistoryIndex::new(history);
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     found
 }
 
-/// What was read of the events before must read the same now.
+/// Events that were read earlier must be unchanged.
 pub fn check_reread(before: &[Event], now: &[Event]) -> Vec<Violation> {
     events::check_reread(before, now)
 }

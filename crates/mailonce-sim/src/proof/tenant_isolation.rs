@@ -1,4 +1,4 @@
-//! P16: teams never meet.
+//! P16: teams are isolated.
 
 use super::history::{CallOutcome, CallRecord};
 use crate::proof::history_index::HistoryIndex;
@@ -9,7 +9,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for call in &view.history.calls {
         for id in call.acknowledged_ids().unwrap_or_default() {
             if let Some(email) = view.emails_by_id.get(id.as_str()).filter(|email| email.team != call.team) {
-                let why = format!("{} was told of an email of {}", call.team, email.team);
+                let why = format!("{} got an email of {}", call.team, email.team);
                 found.push(view.email_violation(Rule::Crossed, email, why));
             }
         }
@@ -17,8 +17,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
             && email.team != call.team
             && !reveals_nothing(call)
         {
-            let why =
-                format!("{} asked about an email of {} and was not told that there is none", call.team, email.team);
+            let why = format!("{} called about an email of {} and did not get not_found", call.team, email.team);
             found.push(view.email_violation(Rule::Crossed, email, why));
         }
     }
@@ -30,7 +29,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether a call was told that there is no such email, or nothing.
+/// Whether a call got `not_found`, or no reply.
 fn reveals_nothing(call: &CallRecord) -> bool {
     matches!(call.end, CallOutcome::Info | CallOutcome::Fail { status: 404 | 503, .. })
 }

@@ -1,7 +1,6 @@
-//! P10: every change is legal, and neither fences nor time go back.
+//! P10: every transition is legal, and neither fences nor time decrease.
 //!
-//! The table is written here a second time on purpose: a judge that asks the accused which moves are legal learns
-//! nothing.
+//! The table is written a second time on purpose: a checker that uses the product's own table would check nothing.
 
 use super::history::{Email, HandoffTransition};
 use crate::proof::history_index::HistoryIndex;
@@ -38,7 +37,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Ledger time never goes back, and nothing leaves before its time.
+/// Ledger time never decreases, and nothing is sent before its time.
 fn check_clocks(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut last: BTreeMap<&str, i64> = BTreeMap::new();
     for reading in &view.history.readings {
@@ -54,7 +53,7 @@ fn check_clocks(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// What one commit may make of a handoff. Some take several steps at once.
+/// Transitions that one commit may make. Some combine several steps.
 fn is_legal_transition(from: &str, to: &str) -> bool {
     match (from, to) {
         ("", "scheduled" | "queued" | "held") => true,
@@ -67,14 +66,14 @@ fn is_legal_transition(from: &str, to: &str) -> bool {
         ("sent" | "delivered", "bounced") => true,
         ("sent" | "delivered" | "bounced", "complained") => true,
         ("sent", "delivered") => true,
-        // Proof moves anything that is not out yet.
+        // Proof of acceptance changes any state that is not final.
         ("sent" | "delivered" | "bounced" | "complained" | "", _) => false,
         (_, "sent" | "delivered" | "bounced" | "complained") => true,
         _ => false,
     }
 }
 
-/// Attempts are counted from 1, and each is made under a lease of its own.
+/// Attempts are numbered from 1, and each has a lease of its own.
 fn check_attempts(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     for handoff in &email.handoffs {
         let numbers: Vec<u32> = handoff.attempts.iter().map(|attempt| attempt.number).collect();

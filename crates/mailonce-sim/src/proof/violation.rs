@@ -1,4 +1,4 @@
-//! A violation, and the lines of the history that tell how it came so.
+//! A violation, and the lines of the history that explain it.
 
 use super::history::{
     CallOutcome, CallRecord, ConsumeTry, DeliveryTry, Email, Event, FaultRecord, HandoffTransition, History, HopArrival,
@@ -7,19 +7,19 @@ use crate::proof::invariants::Rule;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Lines that a story has at the most: its beginning and its end.
+/// Maximum number of lines: the first and the last ones.
 const MAX_STORY_LINES: usize = 60;
 
-/// A promise that was broken.
+/// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
-    /// How.
+    /// The broken rule.
     pub rule: Rule,
     /// The key, recipient, id or number that it is about.
     pub about: String,
     /// What was found.
     pub found: String,
-    /// What happened to it, in order.
+    /// The related lines of the history, in order.
     pub story: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a story is about: emails by their ids, and keys of a team.
+/// The subject of a violation: emails by id, and a team's keys.
 #[derive(Debug, Default)]
 pub(super) struct StorySubject<'a> {
     pub(super) emails: BTreeSet<&'a str>,
@@ -102,34 +102,34 @@ fn describe_call(call: &CallRecord) -> String {
     let about = call.about.as_ref().map(|id| format!(" of {id}")).unwrap_or_default();
     let to: Vec<_> = call.wanted.iter().map(|wanted| format!("{} ({:x})", wanted.to.join("+"), wanted.body)).collect();
     let to = if to.is_empty() { String::new() } else { format!(" to {}", to.join(", ")) };
-    format!("{} asks: {:?}{about}{key}{to}", call.team, call.verb)
+    format!("{} calls: {:?}{about}{key}{to}", call.team, call.verb)
 }
 
 fn describe_outcome(call: &CallRecord) -> String {
     let what = match &call.end {
-        CallOutcome::Ok { first: true, ids } => format!("made {}", ids.join(" ")),
+        CallOutcome::Ok { first: true, ids } => format!("created {}", ids.join(" ")),
         CallOutcome::Ok { first: false, ids } => format!("ok {}", ids.join(" ")),
         CallOutcome::Fail { status, code } => format!("{status} {code}"),
-        CallOutcome::Info => "no answer".to_owned(),
+        CallOutcome::Info => "no reply".to_owned(),
     };
-    format!("{} is told: {:?} {what}", call.team, call.verb)
+    format!("{} gets: {:?} {what}", call.team, call.verb)
 }
 
 fn describe_arrival(arrival: &HopArrival) -> String {
     let HopArrival { transport, to, bytes, taken, .. } = arrival;
-    let verb = if *taken { "takes" } else { "sees" };
+    let verb = if *taken { "accepts" } else { "sees" };
     let key = arrival.key.as_ref().map(|key| format!(" key {key}")).unwrap_or_default();
     format!("{transport} {verb} a mail to {} ({bytes:x}){key}", to.join("+"))
 }
 
 fn describe_delivery(brought: &DeliveryTry) -> String {
     let DeliveryTry { way, inbox, sender, code, acknowledged, .. } = brought;
-    let verb = if *acknowledged { "is told that it is kept" } else { "hears nothing" };
-    format!("{sender} brings it to {inbox} by {way} with the code `{code}` and {verb}")
+    let verb = if *acknowledged { "gets an acknowledgement" } else { "gets none" };
+    format!("{sender} delivers it to {inbox} by {way} with the code `{code}` and {verb}")
 }
 
 fn describe_consume(take: &ConsumeTry) -> String {
-    format!("{} of {} takes it from {} for {}", take.team, take.sender, take.inbox, take.purpose)
+    format!("{} consumes the code of {} in {} for {}", take.team, take.sender, take.inbox, take.purpose)
 }
 
 fn describe_transition(step: &HandoffTransition) -> String {

@@ -1,5 +1,4 @@
-//! P11, as far as applications are told: every event that is owed to an endpoint arrives, under one id, and those of one
-//! subject in their order.
+//! P11 for webhooks: an endpoint receives every event under one id, and the events of one subject in order.
 
 use super::history::ReceivedWebhook;
 use crate::proof::history_index::HistoryIndex;
@@ -18,7 +17,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Everything that happened is told, and nothing else, each with a signature that holds.
+/// Every event is received, and nothing else, each with a valid signature.
 fn check_all_delivered(
     view: &HistoryIndex<'_>,
     (team, until): (&str, u64),
@@ -44,7 +43,7 @@ fn check_all_delivered(
     }
 }
 
-/// An event comes under one id, and an id stands for one event.
+/// An event has one id, and an id belongs to one event.
 fn check_notice_ids(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], found: &mut Vec<Violation>) {
     let (mut by_event, mut by_id) = (BTreeMap::new(), BTreeMap::new());
     for one in received {
@@ -60,7 +59,7 @@ fn check_notice_ids(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], foun
     }
 }
 
-/// Events about one subject arrive for the first time in their order.
+/// The first deliveries of a subject's events are in order.
 fn check_subject_order(view: &HistoryIndex<'_>, received: &[&ReceivedWebhook], found: &mut Vec<Violation>) {
     let (mut last, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for one in received.iter().filter(|one| seen.insert(one.event.as_str())) {

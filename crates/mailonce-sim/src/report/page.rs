@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_nothing_is_an_error() {
+    fn an_unknown_placeholder_is_an_error() {
         for wrong in ["{{kills.mice}}", "{{dogs.facts}}", "{{kills}}", "{{kills.facts"] {
             assert!(render_page(wrong, &summaries()).is_err(), "{wrong}");
         }

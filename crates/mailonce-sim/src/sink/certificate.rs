@@ -1,4 +1,4 @@
-//! A certificate of our own for servers on this machine.
+//! A self-signed certificate for servers on this machine.
 
 use anyhow::{Context as _, Result};
 use rustls::{
@@ -8,7 +8,7 @@ use rustls::{
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate for `localhost` and 127.0.0.1 that nobody trusts by itself.
+/// A certificate for `localhost` and 127.0.0.1 that no client trusts by default.
 #[derive(Debug)]
 pub struct SinkCertificate {
     der: CertificateDer<'static>,
@@ -20,7 +20,7 @@ pub struct SinkCertificate {
 }
 
 impl SinkCertificate {
-    /// Makes one.
+    /// Creates a certificate.
     pub fn new() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
             .context("could not make a certificate")?;
@@ -32,12 +32,12 @@ impl SinkCertificate {
         })
     }
 
-    /// What a client must trust.
+    /// The root certificate for clients.
     pub fn root_certificate(&self) -> CertificateDer<'static> {
         self.der.clone()
     }
 
-    /// The server's side of TLS with it.
+    /// The TLS configuration of a server.
     pub fn tls_acceptor(&self) -> Result<TlsAcceptor> {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.clone()));
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -1,4 +1,4 @@
-//! Next hops that remember every mail they took and misbehave as they are told, or by a seed ([`oracle`]).
+//! Next hops that log every accepted mail and inject faults, on command or by a seed ([`oracle`]).
 
 pub mod certificate;
 pub mod http;

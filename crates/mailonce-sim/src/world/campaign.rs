@@ -1,4 +1,4 @@
-//! Many worlds at once, and the sum of them.
+//! Many worlds in parallel, and their totals.
 
 use super::{WorldOutcome, replay_command, run};
 use crate::proof::Violation;
@@ -9,91 +9,91 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failing seeds that are kept with their stories.
+/// Maximum number of failures that are kept with their details.
 const KEPT_FAILURES: usize = 20;
-/// One of so many worlds is run twice, to see that it is the same again.
+/// One of this many worlds runs twice, to verify that it is deterministic.
 const REPLAY_EVERY: u64 = 100;
-/// Worlds after which the sum is told.
+/// Worlds between two reports.
 const WORLDS_PER_PART: u64 = 1_000;
-/// How often the bar is drawn.
+/// How often the progress bar is drawn.
 const BAR_UPDATE_EVERY: u64 = 64;
 
-/// Which worlds to run.
+/// The worlds of a campaign.
 #[derive(Debug, Clone, Copy)]
 pub struct WorldCampaign {
     /// The first seed.
     pub seed: u64,
     /// How many worlds.
     pub worlds: u64,
-    /// How many at a time.
+    /// Worlds that run in parallel.
     pub jobs: usize,
-    /// With this wrong turn.
+    /// The mutant, if any.
     pub mutant: Option<&'static str>,
-    /// Whether the first world that breaks a promise is the last.
+    /// Whether to stop at the first violation.
     pub stop_at_first: bool,
 }
 
-/// A world that broke a promise, or was not the same again.
+/// A world with a violation, or one that was not deterministic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorldFailure {
     /// Its seed.
     pub seed: u64,
-    /// The command that runs it again.
+    /// The command that replays it.
     pub replay: String,
-    /// What it was made of.
+    /// Its plan.
     pub plan: String,
-    /// What was broken.
+    /// Its violations.
     pub violations: Vec<Violation>,
 }
 
-/// What a campaign came to.
+/// The totals of a campaign.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WorldSummary {
     /// The version of the code.
     pub version: String,
     /// The first seed.
     pub seed: u64,
-    /// Worlds that were run.
+    /// Worlds.
     pub worlds: u64,
-    /// Worlds that were run twice and were the same again.
+    /// Worlds that ran twice with equal traces.
     pub replayed: u64,
-    /// Emails that were accepted.
+    /// Accepted emails.
     pub emails: u64,
-    /// Calls that were made.
+    /// Calls.
     pub calls: u64,
-    /// Mails that next hops took.
+    /// Mails that next hops accepted.
     pub mails: u64,
     /// Faults by kind.
     pub faults: BTreeMap<String, u64>,
-    /// States in which handoffs ended.
+    /// Final states of handoffs.
     pub states: BTreeMap<String, u64>,
-    /// Moves of handoffs, by where from and where to.
+    /// Transitions of handoffs.
     pub moves: BTreeMap<String, u64>,
-    /// What happened in conversations: how often each guard spoke, and what agents did.
+    /// Events in conversations: refusals by guard, and actions of agents.
     #[serde(default)]
     pub talk: BTreeMap<String, u64>,
-    /// Worlds that broke a promise.
+    /// Worlds with a violation.
     pub violations: u64,
     /// Some of them.
     pub failures: Vec<WorldFailure>,
-    /// A hash over the traces of all worlds, in any order.
+    /// A hash of the traces of all worlds, in any order.
     pub trace: u64,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl WorldCampaign {
-    /// Runs it.
+    /// Runs the campaign.
     pub fn run(&self) -> WorldSummary {
-        // Whoever looks for one world draws for himself.
+        // A search for one failing world has no progress bar of its own.
         let bar = if self.stop_at_first { ProgressBar::hidden() } else { progress_bar(self.worlds) };
         let sum = self.run_with_bar(&bar);
         bar.finish_and_clear();
         sum
     }
 
-    /// Runs it in parts and hears of the sum after each, so that a campaign that is cut keeps what it counted. It begins
-    /// with what was counted before.
+    /// Runs the campaign in parts and reports the totals after each, so that an interrupted campaign can continue. It
+    /// starts with the totals of an earlier run.
     pub fn run_resumed<E>(
         &self,
         mut sum: WorldSummary,
@@ -140,7 +140,7 @@ impl WorldCampaign {
         sum
     }
 
-    /// Runs one world and adds it to the sum. True when it broke something.
+    /// Runs one world and adds it to the totals. Returns true if it has a violation.
     fn run_world(&self, seed: u64, number: u64, sum: &Mutex<WorldSummary>) -> bool {
         let outcome = run(seed, self.mutant, false);
         let again =
@@ -208,7 +208,7 @@ impl WorldSummary {
         }
     }
 
-    /// What a person wants to know first.
+    /// The summary line.
     pub fn headline(&self) -> String {
         let faults: u64 = self.faults.values().sum();
         format!(
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_campaign_that_was_cut_comes_to_the_same() {
+    fn an_interrupted_campaign_has_the_same_totals() {
         let campaign = WorldCampaign { seed: 40, worlds: 12, jobs: 2, mutant: None, stop_at_first: false };
         let whole = campaign.run();
         let part = WorldCampaign { worlds: 5, ..campaign }.run();

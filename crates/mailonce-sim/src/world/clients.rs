@@ -1,4 +1,4 @@
-//! Callers, operators and providers: they ask one node or another, and write down what they were told.
+//! Clients, operators and providers: they call a node and record the result.
 
 use crate::{
     proof::history::{CallKind, CallOutcome, CallRecord},
@@ -26,10 +26,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// How much time may pass while a call is under way, in milliseconds.
+/// How much time may pass during a call, in milliseconds.
 const CALL_LEEWAY_MS: i64 = 120_000;
 
-/// An email that a caller was told of.
+/// An email that a client got an id for.
 #[derive(Clone)]
 pub(super) struct KnownEmail {
     pub(super) id: EmailId,
@@ -37,24 +37,24 @@ pub(super) struct KnownEmail {
     pub(super) key: Option<String>,
 }
 
-/// Everybody who asks.
+/// All clients.
 #[derive(Clone)]
 pub(super) struct SimulatedClients {
     pub(super) shared: Arc<WorldState>,
-    /// For looking at what is, before and after a call.
+    /// Reads emails before and after a call.
     pub(super) store: Arc<Memory>,
-    /// One caller for each team.
+    /// One caller per team.
     pub(super) callers: Vec<Caller>,
     pub(super) known_emails: Arc<Mutex<Vec<KnownEmail>>>,
 }
 
-/// What may be asked about an email.
+/// Operations on an email.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmailOperation {
     Cancel,
     Resend,
     Resolve(Resolution),
-    /// With a rev that is no longer the email's.
+    /// With an outdated revision.
     ResolveStale(Resolution),
     Forget,
     Read,
@@ -65,7 +65,7 @@ pub(super) fn team_name(team: usize) -> String {
     format!("team{team}")
 }
 
-/// A problem in the words of the history. One that says that it cannot tell is no answer.
+/// A problem as an outcome of the history. `unavailable` counts as no answer.
 pub(super) fn failure_outcome(problem: &Problem) -> CallOutcome {
     if problem.code == Code::Unavailable {
         return CallOutcome::Info;
@@ -73,7 +73,7 @@ pub(super) fn failure_outcome(problem: &Problem) -> CallOutcome {
     CallOutcome::Fail { status: problem.code.status(), code: problem.code.as_str().to_owned() }
 }
 
-/// Whether some attempt of it may have arrived.
+/// Whether an attempt may have arrived.
 fn is_in_doubt(email: &Email) -> bool {
     email.handoffs.iter().any(Handoff::is_in_doubt)
 }
@@ -90,7 +90,7 @@ impl SimulatedClients {
         }
     }
 
-    /// Asks for a wish.
+    /// Makes a planned send.
     pub(super) async fn send_planned(self, engine: Arc<Engine>, send: PlannedSend, variant: u64, turn: bool) {
         let (key, team) = (send.idempotency_key(), team_name(send.team));
         self.record_key_expiry(&send).await;
@@ -111,7 +111,7 @@ impl SimulatedClients {
         self.shared.end_call(call, end, false);
     }
 
-    /// Whether a call made its emails, and which they are.
+    /// Whether a call created its emails, and their ids.
     async fn call_engine(
         &self,
         engine: &Engine,
@@ -139,7 +139,7 @@ impl SimulatedClients {
         }
     }
 
-    /// A key whose time is over may be bound again: the judge must know.
+    /// Records that a key may have expired, for the checker.
     async fn record_key_expiry(&self, send: &PlannedSend) {
         let (Some(key), team) = (send.idempotency_key(), self.callers[send.team].team.id) else { return };
         let query = EmailQuery { limit: usize::MAX, ..EmailQuery::default() };
@@ -147,7 +147,7 @@ impl SimulatedClients {
         let people = |to: &[String]| to.iter().cloned().collect::<BTreeSet<String>>();
         let is_match = |email: &&Email| send.to.iter().any(|to| people(to) == people(&email.head.to));
         for email in page.rows.iter().filter(is_match) {
-            // Only what ended is ever forgotten, by the clock of whoever is furthest ahead.
+            // Only finished emails expire, by the clock that is furthest ahead.
             let over =
                 email.settled_at.is_some_and(|at| at.0 + email.ttl.0 <= self.shared.latest_time() + CALL_LEEWAY_MS);
             if over && self.shared.record_key_expiry(email.id) {
@@ -159,7 +159,7 @@ impl SimulatedClients {
         }
     }
 
-    /// Asks something about an email, as this team.
+    /// Runs an operation on an email, as this team.
     pub(super) async fn run_operation(
         self,
         engine: Arc<Engine>,
@@ -230,7 +230,7 @@ impl SimulatedClients {
         call
     }
 
-    /// A provider tells something, to the team it belongs to or to another. Told again later when nobody took it in.
+    /// A provider reports an event, to its own team or another. It retries later unless it was acknowledged.
     pub(super) async fn send_report(
         self,
         engine: Arc<Engine>,
@@ -263,7 +263,7 @@ impl SimulatedClients {
     }
 }
 
-/// Whether a deed was not allowed at any moment between two looks.
+/// Whether an operation was forbidden at every moment between two reads.
 fn must_fail(operation: EmailOperation, before: &Email, after: &Email) -> bool {
     let still = before.handoffs == after.handoffs;
     match operation {

@@ -1,4 +1,4 @@
-//! The nodes of a world over one ledger, and what happens to them.
+//! The nodes of a world over one ledger, and the faults that affect them.
 
 use super::plan::FaultKind;
 use crate::world::clients::team_name;
@@ -24,17 +24,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// How long a start that failed waits for the next.
+/// How long a failed start waits for the next one.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
 
-/// One node, in one of its lives.
+/// One process of a node.
 pub(super) struct SimulatedNode {
     pub(super) engine: Arc<Engine>,
     pub(super) process: Arc<NodeProcess>,
     skew: Arc<ClockSkew>,
     restarts: u64,
     loops: Vec<JoinHandle<()>>,
-    /// Held for as long as the loops are to run.
+    /// Held as long as the loops should run.
     _stop: watch::Sender<bool>,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct SimulatedCluster {
     pub(super) hops: Vec<Arc<SimulatedHop>>,
     pub(super) nodes: Vec<SimulatedNode>,
     pub(super) callers: Vec<Caller>,
-    /// Inboxes, where mail comes in.
+    /// The inboxes.
     pub(super) inboxes: Vec<SimulatedInbox>,
 }
 
 impl SimulatedCluster {
-    /// A town at the beginning of a world.
+    /// A cluster at the start of a world.
     pub(super) async fn create(shared: &Arc<WorldState>) -> Result<Self, StoreError> {
         let store = Arc::new(Memory::new([7; 32]));
         let watcher = Arc::clone(shared);
@@ -86,7 +86,7 @@ impl SimulatedCluster {
         Ok(cluster)
     }
 
-    /// Starts one life of a node.
+    /// Starts a process of a node.
     async fn start_node(&self, node: usize, life: u64, skew: Arc<ClockSkew>) -> Result<SimulatedNode, StoreError> {
         let shared = &self.shared;
         let body = NodeProcess::new(shared, node, life, Arc::clone(&skew));
@@ -126,7 +126,7 @@ impl SimulatedCluster {
         Ok(SimulatedNode { engine, process: body, skew, restarts: life, loops, _stop: stop })
     }
 
-    /// Starts a node again, if it is dead.
+    /// Restarts a node if it is dead.
     pub(super) async fn restart_if_dead(&mut self, node: usize) -> Result<(), StoreError> {
         if self.nodes[node].process.is_dead() {
             let (life, skew) = (self.nodes[node].restarts + 1, Arc::clone(&self.nodes[node].skew));
@@ -135,7 +135,7 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// A node that can be asked, if there is one.
+    /// A node that accepts calls, if there is one.
     pub(super) fn any_engine(&self) -> Option<Arc<Engine>> {
         let living: Vec<usize> = (0..self.nodes.len()).filter(|node| !self.nodes[*node].process.is_dead()).collect();
         if living.is_empty() {
@@ -144,7 +144,7 @@ impl SimulatedCluster {
         Some(Arc::clone(&self.nodes[self.shared.pick(&living)].engine))
     }
 
-    /// What may happen to nodes between two steps.
+    /// Faults of nodes between two steps.
     pub(super) async fn inject_node_faults(&mut self) -> Result<(), StoreError> {
         for node in 0..self.nodes.len() {
             if self.nodes[node].process.is_dead() {
@@ -171,7 +171,7 @@ impl SimulatedCluster {
                 self.nodes[node].skew.jump(jump);
             }
             if self.shared.plan.has_fault(FaultKind::ClockJump) && self.shared.below(8) == 0 {
-                // An operator sets the clock right and says so.
+                // An operator corrects the clock and confirms it.
                 self.nodes[node].skew.reset();
                 self.nodes[node].engine.confirm_time();
             }
@@ -179,7 +179,7 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// Asks a node what time it is.
+    /// Records a node's time.
     pub(super) fn record_node_clock(&self, node: usize) {
         let node = &self.nodes[node];
         self.shared.record_clock(node.process.name.clone(), node.engine.now().0);
@@ -188,7 +188,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// No more faults: everybody lives, and every clock is right.
+    /// Ends all faults: every node runs, and every clock is right.
     pub(super) async fn heal_all(&mut self) -> Result<(), StoreError> {
         self.shared.stop_faults();
         for node in 0..self.nodes.len() {
@@ -205,7 +205,7 @@ impl SimulatedCluster {
     }
 }
 
-/// Hands over, as a server does: after it said that it lives and took over from those that do not.
+/// Runs the hand-off loop as a server does: after its heartbeat and the recovery of dead nodes' work.
 async fn run_handoff_worker(engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
     while engine.heartbeat_and_recover().await.is_err() {
         tokio::time::sleep(RESTART_DELAY).await;

@@ -1,4 +1,5 @@
-//! Mail that comes in: senders bring it by two doors until it is kept, and agents take the codes in it.
+//! Received mail with codes: senders deliver it by SMTP or webhook until it is acknowledged, and agents consume the
+//! codes.
 
 use crate::proof::history::{
     Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ReplyLimits, ShownDelivery,
@@ -23,9 +24,9 @@ use mailonce_store::memory::Memory;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Rows that are read of one inbox.
+/// Maximum number of rows that are read from an inbox.
 const ROW_LIMIT: usize = 1_000;
-/// Those who want each code.
+/// Consumers that compete for each code.
 const CONSUMERS_PER_CODE: u64 = 2;
 
 /// An inbox of a world.
@@ -35,11 +36,11 @@ pub(super) struct SimulatedInbox {
     pub(super) team: TeamId,
     pub(super) number: usize,
     pub(super) address: String,
-    /// Whether agents answer from it; else they wait for codes there.
+    /// Whether agents reply from it; otherwise they wait for codes.
     pub(super) has_agents: bool,
 }
 
-/// Makes one inbox for each team: a desk with these limits, or one for codes.
+/// Creates one inbox per team: with reply limits for agents, or for codes.
 pub(super) async fn create_inboxes(
     store: &Memory,
     teams: &[TeamId],
@@ -47,7 +48,7 @@ pub(super) async fn create_inboxes(
 ) -> Result<Vec<SimulatedInbox>, StoreError> {
     let mut inboxes = Vec::new();
     for (number, team) in teams.iter().enumerate() {
-        // Ids carry their time, and this one is from before all others.
+        // Ids contain their time, and this one is older than all others.
         let (kind, local_part) = if limits.is_some() { (10, "desk") } else { (9, "agent") };
         let id = InboxId(Uuid::from_u128((kind << 32) | number as u128));
         let address = format!("{local_part}{number}@inbox.example");
@@ -75,7 +76,7 @@ pub(super) struct CodeMail {
 }
 
 impl CodeMail {
-    /// Two mails in a row have the same sender and the same code.
+    /// Two consecutive mails share sender and code.
     fn sender(&self) -> String {
         format!("no-reply@shop{}.example", self.number / 2)
     }
@@ -127,7 +128,7 @@ pub(super) fn draw_code_mail(shared: &WorldState, inboxes: &[SimulatedInbox]) ->
     (0..shared.plan.code_mails).map(|number| CodeMail { inbox: inbox(number), number: number as u64 }).collect()
 }
 
-/// One step: the next mail comes, others come again, and agents want codes.
+/// One step: the next mail arrives, others are redelivered, and agents consume codes.
 pub(super) fn deliver_due_mail(
     cluster: &SimulatedCluster,
     clients: &SimulatedClients,
@@ -151,7 +152,7 @@ pub(super) fn deliver_due_mail(
     }
 }
 
-/// After healing every mail that was brought and never acknowledged comes once more, and every code is wanted.
+/// After all faults ended, redelivers every unacknowledged mail and consumes every code.
 pub(super) async fn redeliver_unacknowledged(
     cluster: &SimulatedCluster,
     clients: &SimulatedClients,
@@ -172,7 +173,7 @@ pub(super) async fn redeliver_unacknowledged(
     }
 }
 
-/// Brings a mail, once.
+/// Delivers a mail once.
 pub(super) async fn deliver(shared: Arc<WorldState>, engine: Arc<Engine>, brought: DeliveryTry, incoming: IntakeMail) {
     let index = shared.begin_delivery(brought);
     let received = engine.receive_mail(incoming).await;
@@ -181,7 +182,7 @@ pub(super) async fn deliver(shared: Arc<WorldState>, engine: Arc<Engine>, brough
     shared.end_delivery(index, received.is_ok_and(|received| kept(&received)));
 }
 
-/// Takes the code of a mail.
+/// Consumes the code of a mail.
 async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: CodeMail, consumer: u64) {
     let (caller, purpose) = (&clients.callers[mail.inbox.number], format!("run-{consumer}"));
     let index = clients.shared.begin_consume(ConsumeTry {
@@ -202,8 +203,7 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
     clients.shared.end_consume(index, got, refused);
 }
 
-/// An operator lets deliveries be read again that were given up: readings whose answers are lost count like readings
-/// that bring their reader down.
+/// An operator replays dead deliveries: a lost reply counts as a failed attempt at parsing.
 pub(super) async fn replay_dead_deliveries(
     cluster: &SimulatedCluster,
     clients: &SimulatedClients,
@@ -212,7 +212,7 @@ pub(super) async fn replay_dead_deliveries(
         let query = DeliveryQuery { state: Some(DeliveryState::Dead), limit: ROW_LIMIT, ..DeliveryQuery::default() };
         for delivery in cluster.store.deliveries(inbox.team, query).await? {
             if let Some(engine) = cluster.any_engine() {
-                // What is not replayed now is still dead in the next round.
+                // A delivery that is not replayed now is still dead in the next round.
                 let _later = engine.replay_delivery(&clients.callers[inbox.number], delivery.id).await;
             }
         }
@@ -220,7 +220,7 @@ pub(super) async fn replay_dead_deliveries(
     Ok(())
 }
 
-/// When the next delivery that waits is due, if one waits.
+/// When the next waiting delivery is due, if there is one.
 pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
     let mut due = None::<i64>;
     for inbox in &cluster.inboxes {
@@ -232,7 +232,7 @@ pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, 
     Ok(due)
 }
 
-/// What inboxes show in the end.
+/// Records the inboxes at the end.
 pub(super) async fn read_inboxes(cluster: &SimulatedCluster) -> Result<InboundHistory, StoreError> {
     let mut shown = InboundHistory::default();
     for inbox in &cluster.inboxes {

@@ -1,4 +1,4 @@
-//! What the ledger commits about conversations, in the words of the history.
+//! Records what the ledger commits about conversations, as a history.
 
 use crate::{
     proof::history::{ConversationChange, ReplyRecord},
@@ -17,7 +17,7 @@ use mailonce_core::{
     time::Time,
 };
 
-/// The guard that holds an email; empty when none does.
+/// The guard that holds an email; empty if none does.
 fn holding_guard(email: &Email) -> String {
     let held = email.state() == mailonce_core::outbound::email::EmailState::Held;
     email.guard.filter(|_| held).map(|guard| guard.as_str().to_owned()).unwrap_or_default()

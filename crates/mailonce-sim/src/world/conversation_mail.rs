@@ -1,4 +1,4 @@
-//! Inboxes that agents answer from, and the letters that come there: from people, from machines and from ourselves.
+//! Inboxes from which agents reply, and the mail that arrives there: from people, machines and ourselves.
 
 use super::plan::WorldPlan;
 use crate::proof::history::{DeliveryTry, EscalationRow, ReplyLimits};
@@ -27,14 +27,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Rows that are read of one desk.
+/// Maximum number of rows that are read from an inbox.
 const ROW_LIMIT: usize = 1_000;
 /// A limit that no world reaches.
 const UNREACHABLE_LIMIT: u32 = 50;
-/// The window of the limit on a thread, in milliseconds.
+/// The window of the limit per thread, in milliseconds.
 const CAP_WINDOW_MS: i64 = 300_000;
 
-/// The limits of a world's desks. One is tight, so that each has worlds in which it speaks.
+/// The reply limits of a world. One is tight, so that each is reached in some worlds.
 pub(super) fn draw_reply_limits(plan: &WorldPlan) -> ReplyLimits {
     let (tight, caps) = match plan.seed % 6 {
         0 | 3 => ("window", (1, UNREACHABLE_LIMIT, UNREACHABLE_LIMIT, None)),
@@ -54,7 +54,7 @@ pub(super) fn draw_reply_limits(plan: &WorldPlan) -> ReplyLimits {
     }
 }
 
-/// What an inbox is that lives by these limits.
+/// The settings of an inbox with these limits.
 pub(super) fn inbox_settings(limits: &ReplyLimits) -> InboxSettings {
     let caps = ReplyCaps {
         per_window: limits.per_window as u32,
@@ -66,23 +66,23 @@ pub(super) fn inbox_settings(limits: &ReplyLimits) -> InboxSettings {
     InboxSettings { caps: Some(caps), reply_to_likely_automatic: limits.answers_soft, ..InboxSettings::default() }
 }
 
-/// A letter.
+/// A received mail.
 #[derive(Clone)]
 pub(super) struct ConversationMail {
     pub(super) inbox: SimulatedInbox,
     number: usize,
-    /// The conversation that it belongs to.
+    /// Its conversation.
     conversation: usize,
     kind: &'static str,
 }
 
-/// The letters of a world: two conversations, or one where few letters come.
+/// The mails of a world: two conversations, or one if there are few mails.
 pub(super) fn draw_conversation_mail(shared: &WorldState, inboxes: &[SimulatedInbox]) -> Vec<ConversationMail> {
     let agent_inboxes: Vec<&SimulatedInbox> = inboxes.iter().filter(|inbox| inbox.has_agents).collect();
     let kinds = ["person", "person", "person", "person", "machine", "soft", "own"];
     let lines = 1 + shared.plan.conversation_mails / 3;
     let letter = |number: usize| {
-        // Somebody begins, or there is no conversation.
+        // A person writes the first mail of a conversation.
         let kind = if number < lines { "person" } else { shared.pick(&kinds) };
         ConversationMail {
             inbox: agent_inboxes[number % lines % agent_inboxes.len()].clone(),
@@ -103,7 +103,7 @@ impl ConversationMail {
         match self.kind {
             "machine" => format!("machine{}@machines.example", self.conversation),
             "own" => self.inbox.address.clone(),
-            // One person under two addresses.
+            // One person with two addresses.
             _ => format!("ann+{}@people.example", self.conversation),
         }
     }
@@ -152,7 +152,7 @@ impl ConversationMail {
     }
 }
 
-/// One step: the next letters come, and others come again.
+/// One step: the next mails arrive, and others are redelivered.
 pub(super) fn deliver_due_mail(cluster: &SimulatedCluster, letters: &[ConversationMail], step: usize) {
     let shared = &cluster.shared;
     let seen = &letters[..letters.len().min(2 * step + 2)];
@@ -171,7 +171,7 @@ pub(super) fn deliver_due_mail(cluster: &SimulatedCluster, letters: &[Conversati
     }
 }
 
-/// After healing every letter that was never acknowledged comes once more.
+/// After all faults ended, redelivers every unacknowledged mail.
 pub(super) async fn redeliver_unacknowledged(cluster: &SimulatedCluster, letters: &[ConversationMail]) {
     for letter in letters.iter().filter(|letter| !cluster.shared.is_acknowledged(&letter.message_id())) {
         let Some(engine) = cluster.any_engine() else { continue };
@@ -185,7 +185,7 @@ pub(super) async fn redeliver_unacknowledged(cluster: &SimulatedCluster, letters
     }
 }
 
-/// The messages of a desk, oldest first.
+/// The messages of an inbox, oldest first.
 pub(super) async fn inbox_messages(
     cluster: &SimulatedCluster,
     inbox: &SimulatedInbox,
@@ -194,7 +194,7 @@ pub(super) async fn inbox_messages(
     Ok(cluster.store.messages(inbox.team, inbox.id, query).await?.rows)
 }
 
-/// Whether an answer is held and nobody was asked about it yet: that is done in rounds.
+/// Whether a held reply has no escalation yet, which a periodic task creates.
 async fn has_pending_escalation(cluster: &SimulatedCluster) -> Result<bool, StoreError> {
     let held = |email: &Email| email.state() == EmailState::Held && email.head.answers.is_some();
     let asked: BTreeSet<String> = read_escalations(cluster).await?.into_iter().map(|question| question.email).collect();
@@ -202,7 +202,7 @@ async fn has_pending_escalation(cluster: &SimulatedCluster) -> Result<bool, Stor
     Ok(stuck.iter().any(|email| held(email) && !asked.contains(&email.id.to_string())))
 }
 
-/// When the next message that nobody answered may be offered, or the next question is asked, if one waits.
+/// When the next unanswered message can be leased, or the next escalation is due, if there is one.
 pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
     if cluster.shared.plan.conversation_mails == 0 {
         return Ok(None);
@@ -222,7 +222,7 @@ pub(super) async fn next_due(cluster: &SimulatedCluster) -> Result<Option<i64>, 
     Ok(due)
 }
 
-/// The questions for people in the end.
+/// Records the escalations at the end.
 pub(super) async fn read_escalations(cluster: &SimulatedCluster) -> Result<Vec<EscalationRow>, StoreError> {
     let mut all = Vec::new();
     for caller in &cluster.callers {
@@ -240,7 +240,7 @@ pub(super) async fn read_escalations(cluster: &SimulatedCluster) -> Result<Vec<E
     Ok(all)
 }
 
-/// The name of the team that a desk belongs to.
+/// The name of an inbox's team.
 pub(super) fn team_of_inbox(inbox: &SimulatedInbox) -> String {
     team_name(inbox.number)
 }

@@ -1,4 +1,4 @@
-//! What the ledger shows in the end, in the words of the history.
+//! Records the final state of the ledger as a history.
 
 use super::plan::{FaultKind, HopProfile};
 use crate::{
@@ -22,23 +22,23 @@ use mailonce_core::{
 use mailonce_engine::{Caller, Engine};
 use std::{sync::Arc, time::Duration};
 
-/// Emails of one team that are read.
+/// Maximum number of emails that are read per team.
 const EMAIL_LIMIT: usize = 1_000;
 
-/// How often what is under way in the end is waited for: a few of the longest answers.
+/// How often the end waits for running attempts: a few times the longest reply.
 const FINAL_READ_TRIES: usize = 120;
 
-/// What still has to happen.
+/// The work that remains.
 pub(super) enum PendingWork {
     /// Nothing.
     None,
     /// Nothing before this ledger time.
     DueAt(i64),
-    /// Something is held by a process that may have ended.
+    /// A process that may be dead holds a lease.
     Leased,
 }
 
-/// What has to happen before everything is settled.
+/// The work that remains until everything is settled.
 pub(super) async fn pending_work(cluster: &SimulatedCluster) -> Result<PendingWork, StoreError> {
     let (mut due, mut held) = (None::<i64>, false);
     for caller in &cluster.callers {
@@ -81,7 +81,7 @@ fn will_be_resent(email: &Email, handoff: &handoff::Handoff) -> bool {
     email.head.on_unknown == OnUnknown::Resend && !handoff.progress.resent && !handoff.progress.puzzling
 }
 
-/// Whether the next hop tells what became of an unknown handoff when it is asked in its own way.
+/// Whether the next hop reveals the outcome of an unknown handoff, by a repeat or a look-up.
 fn can_be_resolved(cluster: &SimulatedCluster, email: &Email, handoff: &handoff::Handoff) -> bool {
     let Some(hop) = cluster.hops.iter().find(|hop| hop.name == handoff.transport) else { return false };
     if handoff.progress.puzzling {
@@ -94,7 +94,7 @@ fn can_be_resolved(cluster: &SimulatedCluster, email: &Email, handoff: &handoff:
     }
 }
 
-/// By the plainest reading of a clock that nobody touched.
+/// By the reading of an untouched clock.
 fn window_is_open(cluster: &SimulatedCluster, handoff: &handoff::Handoff, window: i64) -> bool {
     let touched =
         [FaultKind::ClockJump, FaultKind::OtherAccount].iter().any(|kind| cluster.shared.plan.has_fault(*kind));
@@ -102,16 +102,16 @@ fn window_is_open(cluster: &SimulatedCluster, handoff: &handoff::Handoff, window
     !touched && closes.is_some_and(|closes| cluster.shared.now() + 60_000 < closes)
 }
 
-/// It has the mail, and it will be asked again within days.
+/// It has the mail, and a look-up will find it within days.
 fn lookup_will_find(cluster: &SimulatedCluster, hop: &SimulatedHop, email: &Email, handoff: &handoff::Handoff) -> bool {
     let recent = handoff.progress.doubt_since.is_some_and(|since| cluster.shared.now() - since.0 < 60 * 3_600_000);
     recent && !cluster.shared.plan.has_fault(FaultKind::ClockJump) && hop.is_found_by_lookup(email.id, handoff.number)
 }
 
-/// Reads everything into the history.
+/// Records everything.
 pub(super) async fn read_final_state(cluster: &SimulatedCluster, clients: &SimulatedClients) -> Result<(), StoreError> {
     let mut rows = read_emails(cluster, clients).await?;
-    // Whose window a touched clock leaves open may be asked again at this very moment: that ends first.
+    // An attempt that a wrong clock allows may be running at this moment; it ends first.
     for _ in 0..FINAL_READ_TRIES {
         if !rows.iter().any(is_in_progress) {
             break;
@@ -175,7 +175,7 @@ fn hop_capability(class: HopProfile) -> history::HopCapability {
     }
 }
 
-/// What an email says.
+/// The content of an email.
 async fn email_content_hash(engine: &Engine, caller: &Caller, email: &Email) -> Option<u64> {
     let content = engine.email_view(caller, email.id).await.ok()?.content?;
     content.text.as_deref().map(content_hash)

@@ -1,28 +1,27 @@
-//! Simulated worlds: the real engine over the model store, with time, chance, network and crashes that follow from a
-//! seed.
+//! Simulated worlds: the real engine over the memory store, with time, randomness, network and crashes from a seed.
 //!
-//! One world is one thread and one paused runtime. A seed is expanded into a [`Plan`] (how many nodes, which next hops,
-//! which faults: a random subset of all, so that each world has its own weather); then callers, operators and providers
-//! do their work while faults happen, everything is healed, time passes, and [`crate::proof`] judges the whole history.
-//! The same seed gives the same trace, which [`replay`] shows by running it twice.
+//! A world is one thread with a paused runtime. Its seed expands into a plan: the number of nodes, the next hops, and a
+//! random subset of all faults. Then clients, operators and providers work while faults happen, all faults end, time
+//! passes, and [`crate::proof`] checks the whole history. The same seed gives the same trace, which [`replay`]
+//! verifies.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `plan` | what a seed expands into |
-//! | `shared` | time, chance, the history and the trace of one world |
-//! | `body` | one life of a node: it runs, sleeps or is dead; and its clock |
-//! | `ledger` | the store as a node sees it, with errors and lost answers |
-//! | `hop`, `wire` | a next hop and what it remembers; the transport that leads there |
-//! | `wishes`, `client` | what callers ask for, and asking |
-//! | `mail` | mail that comes in, and those who want the codes in it |
-//! | `desk`, `agents` | letters that want an answer, and agents that answer them |
-//! | `conversations`, `steps` | what the ledger commits about conversations |
-//! | `town` | the nodes, and what happens to them |
-//! | `course` | a world from its beginning to the judgement |
-//! | `reading` | what the ledger shows in the end |
-//! | `mutants` | wrong turns that worlds must notice |
-//! | `campaign` | many worlds at once, and the sum of them |
-//! | `report` | the sum in the form of every rig |
+//! | `world_state` | time, randomness, the history and the trace of a world |
+//! | `node_process` | one process of a node: running, paused or dead; and its clock |
+//! | `store` | the store as a node sees it, with errors and lost replies |
+//! | `next_hop`, `transport` | a next hop and what it remembers; the transport that leads there |
+//! | `planned_sends`, `clients` | sends, and the clients that make them |
+//! | `code_mail` | received mail with codes, and the agents that consume them |
+//! | `conversation_mail`, `reply_agents` | received mail that needs a reply, and the agents that reply |
+//! | `conversation_log` | the commits about conversations |
+//! | `cluster` | the nodes, and faults that affect them |
+//! | `simulation` | a world from its start to the check |
+//! | `final_state` | the ledger at the end |
+//! | `mutants` | deliberate defects that worlds must detect |
+//! | `campaign` | many worlds in parallel, and their totals |
+//! | `report` | the totals in the format of `docs/proof.md` |
 
 pub mod campaign;
 mod clients;
@@ -48,24 +47,24 @@ pub use plan::{FaultKind, HopProfile, WorldPlan};
 use crate::proof::{History, Violation};
 use std::collections::BTreeMap;
 
-/// What one world came to.
+/// The result of one world.
 #[derive(Debug)]
 pub struct WorldOutcome {
-    /// What was planned.
+    /// The plan.
     pub plan: WorldPlan,
-    /// A hash over everything that happened, in order.
+    /// A hash of everything that happened, in order.
     pub trace: u64,
-    /// What happened, if it was to be told.
+    /// The trace, if it was requested.
     pub log: Vec<String>,
-    /// Faults that were made, by kind.
+    /// Injected faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What was seen.
+    /// The history.
     pub history: History,
-    /// What was broken.
+    /// Broken invariants.
     pub violations: Vec<Violation>,
 }
 
-/// Runs the world of a seed, with a wrong turn or without. `tell` keeps a line for each thing that happens.
+/// Runs the world of a seed, optionally with a mutant. `tell` keeps a trace line for each event.
 pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> WorldOutcome {
     let plan = WorldPlan::from_seed(seed);
     let plan = match mutant.and_then(mutants::find_mutant) {
@@ -75,18 +74,18 @@ pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> WorldOutcome 
     run_plan(plan, mutant, tell)
 }
 
-/// Runs a world that is planned otherwise than its seed would have it.
+/// Runs a world with another plan than that of its seed.
 pub fn run_plan(plan: WorldPlan, mutant: Option<&'static str>, tell: bool) -> WorldOutcome {
     mailonce_core::mutant::with(mutant, || simulation::run_simulation(plan, tell))
 }
 
-/// The command that runs the world of a seed again.
+/// The command that replays the world of a seed.
 pub fn replay_command(seed: u64, mutant: Option<&str>) -> String {
     let mutant = mutant.map(|name| format!(" --mutant {name}")).unwrap_or_default();
     format!("cargo run -q -p mailonce-sim --bin mailonce-worlds -- --replay {seed}{mutant}")
 }
 
-/// Runs the world of a seed twice and compares. The error says where the two part.
+/// Runs the world of a seed twice and compares the traces. The error shows the first difference.
 pub fn run_twice(seed: u64, mutant: Option<&'static str>) -> Result<WorldOutcome, String> {
     let (first, second) = (run(seed, mutant, true), run(seed, mutant, true));
     if first.trace == second.trace {

@@ -1,4 +1,4 @@
-//! A next hop: what it took, which keys it remembers, what it will take late, and what it reports.
+//! A next hop: the mails it accepted, the keys it remembers, and the events it reports.
 
 use super::plan::{FaultKind, HopProfile};
 use crate::{proof::history::HopArrival, world::world_state::WorldState};
@@ -17,22 +17,22 @@ use std::{
 pub(super) enum HopDecision {
     /// It became a mail.
     Accepted,
-    /// It was recognised as a repeat.
+    /// It was recognized as a repeat.
     Repeat,
-    /// Its key is known for other bytes.
+    /// Its key was used for other bytes.
     KeyMismatch,
-    /// It is busy with another request under the same key.
+    /// Another request under the same key is running.
     Busy,
 }
 
-/// A request that will be taken later.
+/// A request that is accepted later.
 struct DelayedRequest {
     due: i64,
     envelope: FrozenEnvelope,
     account: String,
 }
 
-/// Something that a provider tells.
+/// A provider event.
 #[derive(Clone)]
 pub(super) struct ProviderReport {
     pub(super) due: i64,
@@ -43,7 +43,7 @@ pub(super) struct ProviderReport {
     pub(super) event_id: String,
 }
 
-/// A key that is remembered.
+/// A remembered key.
 struct RememberedKey {
     since: i64,
     bytes_hash: u64,
@@ -61,9 +61,9 @@ struct HopState {
 pub(super) struct SimulatedHop {
     pub(super) name: String,
     pub(super) class: HopProfile,
-    /// How long a mail stays out of look-ups, in milliseconds.
+    /// How long look-ups do not find a new mail, in milliseconds.
     lookup_lag_ms: i64,
-    /// Whether it rejects a repeat as a repeat.
+    /// Whether it rejects repeats.
     rejects_repeats: bool,
     shared: Arc<WorldState>,
     state: Mutex<HopState>,
@@ -86,7 +86,7 @@ impl SimulatedHop {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request is complete: it becomes a mail, unless its key is remembered.
+    /// Handles a complete request: it becomes a mail unless its key is remembered.
     pub(super) fn process_request(&self, parcel: &FrozenEnvelope, account: &str) -> HopDecision {
         self.process_request_at(parcel, account, self.shared.now())
     }
@@ -125,7 +125,7 @@ impl SimulatedHop {
         }
     }
 
-    /// What it answers when nothing is wrong with it.
+    /// The reply without faults.
     pub(super) fn reply_for(&self, taken: HopDecision) -> ReplyMeaning {
         match taken {
             HopDecision::Repeat if self.rejects_repeats => ReplyMeaning::Repeated,
@@ -135,7 +135,7 @@ impl SimulatedHop {
         }
     }
 
-    /// Notes a request that reached it.
+    /// Records a request that arrived.
     pub(super) fn record_arrival(&self, parcel: &FrozenEnvelope, taken: bool) {
         self.shared.record_arrival(HopArrival {
             at: 0,
@@ -152,10 +152,10 @@ impl SimulatedHop {
         });
     }
 
-    /// A request whose connection is gone will be taken all the same.
+    /// Accepts a request later although its connection is gone.
     pub(super) fn accept_later(&self, parcel: FrozenEnvelope, account: &str) {
-        // Later than a window's margin no key can help: what a provider does with a request after it forgot the key is
-        // outside of every promise.
+        // The delay stays below a window's margin. A request that a provider accepts after it forgot the key is outside
+        // of every invariant.
         let longest = match self.class {
             HopProfile::Keyed(window) => RecoveryMethod::window_margin_ms(window) - 1_000,
             _ => i64::MAX,
@@ -164,7 +164,7 @@ impl SimulatedHop {
         self.lock().delayed.push(DelayedRequest { due, envelope: parcel, account: account.to_owned() });
     }
 
-    /// Does what is due by now; all of it when nothing more is to come.
+    /// Accepts delayed requests that are due; all of them at the end.
     pub(super) fn run_due(&self, all: bool) {
         let now = self.shared.now();
         let late = std::mem::take(&mut self.lock().delayed);
@@ -175,7 +175,7 @@ impl SimulatedHop {
         }
     }
 
-    /// When it took a mail first, if it did.
+    /// When it accepted a mail first, if it did.
     pub(super) fn accepted_at(&self, email: EmailId, handoff: u16) -> Option<i64> {
         let mail = |(id, number, at): &(EmailId, u16, i64)| (*id == email && *number == handoff).then_some(*at);
         self.lock().mails.iter().find_map(mail)
@@ -187,7 +187,7 @@ impl SimulatedHop {
         self.accepted_at(email, handoff).is_some_and(|at| self.shared.now() - at >= self.lookup_lag_ms)
     }
 
-    /// What it will tell about a mail: each fact some times, in any order.
+    /// Plans the events about a mail: each some times, in any order.
     fn plan_reports(&self, parcel: &FrozenEnvelope, now: i64) {
         if !self.shared.plan.has_fault(FaultKind::Reports) {
             return;
@@ -199,7 +199,7 @@ impl SimulatedHop {
             EvidenceFinding::Accepted,
         ]);
         self.shared.record_fault(FaultKind::Reports, vec![parcel.email.to_string()]);
-        // Every other mail is reported as delayed first, which says as much: whoever delays it has it.
+        // Every other mail is reported as delayed first, which also proves that the provider has it.
         let first = if parcel.email.0.as_u128().is_multiple_of(2) {
             EvidenceFinding::Delayed
         } else {
@@ -215,7 +215,7 @@ impl SimulatedHop {
         }
     }
 
-    /// Reports that are due, in any order.
+    /// Events that are due, in any order.
     pub(super) fn take_due_reports(&self, all: bool) -> Vec<ProviderReport> {
         let now = self.shared.now();
         let reports = std::mem::take(&mut self.lock().reports);
@@ -227,7 +227,7 @@ impl SimulatedHop {
         due
     }
 
-    /// Takes a report back that nobody acknowledged.
+    /// Puts an unacknowledged event back.
     pub(super) fn requeue_report(&self, report: ProviderReport) {
         self.lock().reports.push(report);
     }

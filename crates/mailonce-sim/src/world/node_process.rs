@@ -1,4 +1,4 @@
-//! One life of a node: it runs, stands still or is dead. Everything the engine asks of the world passes here.
+//! One process of a node: running, paused or dead. All calls of the engine to the world go through it.
 
 use super::plan::FaultKind;
 use crate::harness::rng::SeededRng as Dice;
@@ -13,25 +13,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 thread_local! {
-    /// Whose code runs: whoever asked the world for something last. Code that reaches a named point asked for the time
-    /// or for a commit just before, without a pause between.
+    /// The process whose code runs: the last one that called the world. Code at a failpoint read the time or committed
+    /// just before, without an await in between.
     static CURRENT: RefCell<Option<Arc<NodeProcess>>> = const { RefCell::new(None) };
 }
 
-/// One life of a node.
+/// One process of a node.
 pub(super) struct NodeProcess {
     pub(super) shared: Arc<WorldState>,
-    /// Its place among the nodes, and which life it is.
+    /// The index of the node, and the number of the process.
     pub(super) name: String,
     is_dead: AtomicBool,
     is_paused: AtomicBool,
     state_changed: Notify,
-    /// What its wall clock is ahead, and what it was when somebody last looked.
+    /// The offset of its wall clock, now and when it was last recorded.
     skew: Arc<ClockSkew>,
     rng: Mutex<Dice>,
-    /// Emails and recipients of which it heard that they were taken.
+    /// Emails and recipients that it knows to be accepted.
     known_accepted: Mutex<Vec<(String, Vec<String>)>>,
-    /// The names under which it leased.
+    /// The lease identities that it used.
     node_ids: Mutex<BTreeSet<NodeId>>,
 }
 
@@ -51,7 +51,7 @@ impl NodeProcess {
         })
     }
 
-    /// Waits while it stands still. A dead node gets no further, ever.
+    /// Waits while it is paused. A dead process waits forever.
     pub(super) async fn wait_while_paused(self: &Arc<Self>) {
         loop {
             let moved = self.state_changed.notified();
@@ -63,7 +63,7 @@ impl NodeProcess {
         self.set_current();
     }
 
-    /// Notes that its code runs from here on.
+    /// Records that its code runs from here on.
     fn set_current(self: &Arc<Self>) {
         CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(self)));
     }
@@ -72,22 +72,22 @@ impl NodeProcess {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    /// Learns under which name it leases.
+    /// Records a lease identity.
     pub(super) fn record_node_id(&self, node: NodeId) {
         self.node_ids.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
     }
 
-    /// Hears that a mail was taken.
+    /// Records that a mail was accepted.
     pub(super) fn record_accepted(&self, email: String, to: Vec<String>) {
         self.known_accepted.lock().unwrap_or_else(PoisonError::into_inner).push((email, to));
     }
 
-    /// What it heard of.
+    /// The mails that it knows to be accepted.
     pub(super) fn known_accepted(&self) -> Vec<(String, Vec<String>)> {
         self.known_accepted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends it. What it had on the wire may have arrived or not.
+    /// Kills it. Its running attempts may have arrived or not.
     pub(super) fn crash(&self, kind: FaultKind) {
         if self.is_dead.swap(true, Ordering::Relaxed) {
             return;
@@ -95,7 +95,7 @@ impl NodeProcess {
         let names = self.node_ids.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let emails = self.shared.emails_being_sent(&names);
         self.shared.trace(|| format!("{} ends", self.name));
-        // A fault that touched nobody must not excuse anything.
+        // A fault without affected emails must not excuse anything.
         let touched = if emails.is_empty() { vec!["nobody".to_owned()] } else { emails };
         self.shared.record_fault(kind, touched);
         self.state_changed.notify_waiters();
@@ -105,7 +105,7 @@ impl NodeProcess {
         self.is_paused.load(Ordering::Relaxed)
     }
 
-    /// Lets it stand still, or go on.
+    /// Pauses or resumes it.
     pub(super) fn set_paused(&self, paused: bool) {
         if paused {
             self.shared.record_fault(FaultKind::Pause, Vec::new());
@@ -116,39 +116,39 @@ impl NodeProcess {
     }
 }
 
-/// Whoever runs.
+/// The running process.
 pub(super) fn current_process() -> Option<Arc<NodeProcess>> {
     CURRENT.with(|current| current.borrow().clone())
 }
 
-/// Forgets whose code runs, at the end of a world.
+/// Clears the running process at the end of a world.
 pub(super) fn clear_current_process() {
     CURRENT.with(|current| *current.borrow_mut() = None);
 }
 
-/// The clocks of one life.
+/// The clocks of one process.
 pub(super) struct SimulatedClock(pub(super) Arc<NodeProcess>);
 
-/// What the wall clock of a machine is ahead, through all its lives.
+/// The offset of a machine's wall clock, across its processes.
 #[derive(Default)]
 pub(super) struct ClockSkew {
     now: AtomicI64,
-    /// What it was when somebody last left word of it.
+    /// The offset when it was last recorded.
     confirmed: AtomicI64,
 }
 
 impl ClockSkew {
-    /// The clock is set.
+    /// Sets the clock.
     pub(super) fn jump(&self, by: i64) {
         self.now.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The clock is set right.
+    /// Corrects the clock.
     pub(super) fn reset(&self) {
         self.now.store(0, Ordering::Relaxed);
     }
 
-    /// Somebody who is sure of the time leaves word of how the clocks stand.
+    /// Records the offset, by a process that is sure of the time.
     pub(super) fn confirm(&self) {
         self.confirmed.store(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -175,7 +175,7 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// The chance of one life.
+/// The randomness of one process.
 pub(super) struct SimulatedEntropy(pub(super) Arc<NodeProcess>);
 
 impl Entropy for SimulatedEntropy {

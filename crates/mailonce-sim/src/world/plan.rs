@@ -1,4 +1,4 @@
-//! What a seed expands into: the size of the world, its next hops, and the faults that may happen in it.
+//! What a seed expands into: the size of the world, its next hops, and its possible faults.
 
 use crate::harness::rng::SeededRng;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ macro_rules! kinds {
         }
 
         impl FaultKind {
-            /// All of them.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind,)+];
 
             /// Its name.
@@ -22,7 +22,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Whether it may leave an outcome that nobody can tell.
+            /// Whether it may cause an unknown outcome.
             pub fn is_ambiguous(self) -> bool {
                 match self {
                     $(Self::$kind => $ambiguous,)+
@@ -33,64 +33,64 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The next hop takes the mail and its answer is lost.
+    /// The next hop accepts the mail, and its reply is lost.
     LoseReply = "lose-reply", true;
-    /// The mail is lost on its way.
+    /// The request is lost.
     LoseRequest = "lose-request", true;
-    /// An error page, after the mail was taken or not.
+    /// An error page, whether the mail was accepted or not.
     ServerError = "server-error", true;
-    /// No answer ever, after the mail was taken or not.
+    /// No reply, whether the mail was accepted or not.
     Stall = "stall", true;
-    /// The connection is cut, and the mail is taken later.
+    /// The connection is cut, and the mail is accepted later.
     LateAccept = "late-accept", true;
-    /// The next hop asks to come again.
+    /// The next hop defers.
     Defer = "defer", false;
     /// The next hop refuses.
     Refuse = "refuse", false;
-    /// The log-in is refused.
+    /// The login fails.
     Unauthorized = "unauthorized", false;
-    /// Nobody can be reached.
+    /// The connection fails.
     Unreachable = "unreachable", false;
-    /// The next hop says that it is busy with this key.
+    /// The next hop reports that it is busy with this key.
     Concurrent = "concurrent", true;
-    /// The next hop says that it knows this key for other bytes.
+    /// The next hop reports that the key was used for other bytes.
     Mismatch = "mismatch", true;
-    /// The next hop cannot be asked, or learns of mails late.
+    /// Look-ups fail, or find mails late.
     LookUp = "look-up", false;
-    /// Provider events come often, in any order, and to the wrong team.
+    /// Provider events are repeated, reordered, and sent to the wrong team.
     Reports = "reports", false;
-    /// A node ends at any moment.
+    /// A node is killed at any moment.
     Crash = "crash", true;
-    /// A node ends at a named point.
+    /// A node is killed at a failpoint.
     CrashAtPoint = "crash-at-point", true;
-    /// A node stands still for longer than its lease.
+    /// A node is paused for longer than its lease.
     Pause = "pause", true;
     /// A wall clock is set.
     ClockJump = "clock-jump", true;
     /// The ledger cannot be reached.
     StoreDown = "store-down", false;
-    /// The ledger commits, and its answer is lost.
+    /// The ledger commits, and its reply is lost.
     LostCommit = "lost-commit", false;
-    /// A node comes back with another account at the provider.
+    /// A node restarts with another account at the provider.
     OtherAccount = "other-account", false;
-    /// Much time passes at once.
+    /// A long time is skipped.
     Leap = "leap", true;
 }
 
-/// What a next hop can do against a second mail.
+/// What a next hop can do against duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HopProfile {
-    /// It takes a key and remembers it for so many milliseconds.
+    /// It remembers keys for this many milliseconds.
     Keyed(i64),
-    /// It can be asked, after so many milliseconds.
+    /// It can be searched, after this many milliseconds.
     LookUp(i64),
-    /// A provider that can do nothing.
+    /// A provider with neither.
     Keyless,
     /// An SMTP relay.
     Relay,
 }
 
-/// Names of the points at which a node may end.
+/// The failpoints at which a node may be killed.
 pub(super) const HANDOFF_FAILPOINTS: [&str; 8] = [
     "before-lease",
     "after-lease",
@@ -102,7 +102,7 @@ pub(super) const HANDOFF_FAILPOINTS: [&str; 8] = [
     "repeat",
 ];
 
-/// Those of mail that comes in.
+/// The failpoints of received mail.
 const INBOUND_FAILPOINTS: [&str; 8] = [
     "mail-before-commit",
     "mail-after-commit",
@@ -114,7 +114,7 @@ const INBOUND_FAILPOINTS: [&str; 8] = [
     "after-consume",
 ];
 
-/// The point at which a node ends. Where mail comes in, it is one of its points as often as another.
+/// Draws a failpoint. In worlds with received mail, half of them belong to it.
 fn draw_failpoint(rng: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&'static str, u64) {
     let (out, time) = (HANDOFF_FAILPOINTS[rng.below(HANDOFF_FAILPOINTS.len() as u64) as usize], rng.between(1, 4));
     if mails == 0 || post.below(2) == 0 {
@@ -123,7 +123,7 @@ fn draw_failpoint(rng: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&
     (INBOUND_FAILPOINTS[post.below(INBOUND_FAILPOINTS.len() as u64) as usize], post.between(1, 3))
 }
 
-/// What a seed expands into.
+/// The plan of a world.
 #[derive(Debug, Clone)]
 pub struct WorldPlan {
     /// The seed.
@@ -132,23 +132,23 @@ pub struct WorldPlan {
     pub nodes: usize,
     /// Teams that send.
     pub teams: usize,
-    /// Next hops, in the order of fail-over.
+    /// Next hops in failover order.
     pub hops: Vec<HopProfile>,
-    /// Wishes of callers.
+    /// Number of planned sends.
     pub sends: usize,
-    /// Mails that come in. In half of the worlds none does.
+    /// Number of received mails with codes. Half of the worlds have none.
     pub code_mails: usize,
-    /// Letters that want an answer. In most worlds none comes.
+    /// Number of received mails that need a reply. Most worlds have none.
     pub conversation_mails: usize,
-    /// Steps before everything is healed.
+    /// Steps until all faults end.
     pub steps: usize,
-    /// Faults that may happen.
+    /// Possible faults.
     pub faults: BTreeSet<FaultKind>,
-    /// How likely one is where it can happen, of 100.
+    /// The probability of a possible fault, in percent.
     pub fault_percent: u64,
-    /// The point at which a node ends, and the time that it is reached.
+    /// The failpoint at which a node is killed, and the number of the hit.
     pub failpoint: (&'static str, u64),
-    /// Whether long stretches pass between the steps.
+    /// Whether much time passes between the steps.
     pub has_long_pauses: bool,
 }
 
@@ -189,7 +189,7 @@ impl WorldPlan {
         }
     }
 
-    /// With mail that comes in.
+    /// Adds received mail with codes.
     #[must_use]
     pub fn with_mail(mut self) -> Self {
         let mut post = SeededRng::derive(self.seed, &[4]);
@@ -200,7 +200,7 @@ impl WorldPlan {
         self
     }
 
-    /// With letters that want an answer, and time to answer them.
+    /// Adds received mail that needs a reply, and time to reply.
     #[must_use]
     pub fn with_conversations(mut self) -> Self {
         self.conversation_mails = self.conversation_mails.max(6);
@@ -208,12 +208,12 @@ impl WorldPlan {
         self
     }
 
-    /// Whether anything comes in.
+    /// Whether any mail is received.
     pub fn has_inbound_mail(&self) -> bool {
         self.code_mails + self.conversation_mails > 0
     }
 
-    /// Whether a kind of fault may happen.
+    /// Whether a kind of fault is possible.
     pub fn has_fault(&self, kind: FaultKind) -> bool {
         self.faults.contains(&kind)
     }

@@ -1,4 +1,4 @@
-//! What callers ask for. A wish may be asked for often, by anybody, in other words.
+//! Planned sends. Each may be made several times, by any client, with other content.
 
 use crate::proof::history::{CallKind, ExpectedEmail};
 use crate::world::world_state::WorldState;
@@ -10,20 +10,20 @@ use mailonce_core::outbound::email::OnUnknown;
 use mailonce_core::ttl::Ttl;
 use mailonce_engine::outbound::send::SendRequest;
 
-/// The name of a wish.
+/// What identifies a send.
 #[derive(Debug, Clone)]
 pub(super) enum SendIdentity {
-    /// A key of its own.
+    /// A key.
     Key(String),
     /// An intent.
     Intent(Intent),
     /// One key for several emails.
     Batch(String),
-    /// None: each time it is asked for it is another wish.
+    /// Nothing: each call is a new email.
     None,
 }
 
-/// A wish.
+/// A planned send.
 #[derive(Debug, Clone)]
 pub(super) struct PlannedSend {
     pub(super) team: usize,
@@ -38,13 +38,13 @@ pub(super) struct PlannedSend {
     transport: Option<String>,
 }
 
-/// People that intents are about.
+/// Recipients of intents.
 const INTENT_RECIPIENTS: [&str; 3] = ["ada@example.org", "bob@example.org", "cyd@example.org"];
 
 impl PlannedSend {
-    /// A wish of this world.
+    /// Draws a send.
     pub(super) fn draw(shared: &WorldState, number: usize) -> Self {
-        // Teams use the same words for their keys.
+        // Teams use equal keys.
         let (team, index) = (number % shared.plan.teams, number / shared.plan.teams);
         let name = match shared.below(10) {
             0..=4 => SendIdentity::Key(format!("key-{index}")),
@@ -67,7 +67,7 @@ impl PlannedSend {
             _ => vec![(0..shared.between(1, 2)).map(own).collect()],
         };
         let way = shared.below(5) == 0;
-        // Wishes of one intent may meet, and another time would be another meaning.
+        // Sends of one intent may coincide, and another time would change their content.
         let later = shared.below(6) == 0 && !matches!(name, SendIdentity::Intent(_));
         Self {
             team,
@@ -84,7 +84,7 @@ impl PlannedSend {
         if matches!(self.identity, SendIdentity::Batch(_)) { CallKind::Batch } else { CallKind::Send }
     }
 
-    /// The key under which all calls for it go.
+    /// The idempotency key of all its calls.
     pub(super) fn idempotency_key(&self) -> Option<String> {
         match &self.identity {
             SendIdentity::Key(key) | SendIdentity::Batch(key) => Some(key.clone()),
@@ -96,19 +96,19 @@ impl PlannedSend {
         }
     }
 
-    /// Whether other words are forgiven.
+    /// Whether other content under its key is accepted as a repeat.
     pub(super) fn forgives_other_content(&self) -> bool {
         matches!(self.identity, SendIdentity::Intent(_))
     }
 
-    /// The emails it asks for, in these words.
+    /// The emails that it should create, with the content of this variant.
     pub(super) fn expected_emails(&self, variant: u64) -> Vec<ExpectedEmail> {
         let wanted =
             |to: &Vec<String>| ExpectedEmail { to: to.clone(), body: content_hash(&mail_text(variant, false)) };
         self.to.iter().map(wanted).collect()
     }
 
-    /// The requests for it, in these words. `turn` changes what must not matter.
+    /// Its requests, with the content of this variant. `turn` changes what must not matter.
     pub(super) fn to_requests(&self, variant: u64, turn: bool) -> Vec<SendRequest> {
         self.to.iter().filter_map(|to| self.to_request(to, variant, turn)).collect()
     }
@@ -147,13 +147,13 @@ impl PlannedSend {
     }
 }
 
-/// What a mail says. Line ends mean nothing.
+/// The hash of a mail's content. Line ends make no difference.
 fn mail_text(variant: u64, turn: bool) -> String {
     let end = if turn { "\r\n" } else { "\n" };
     format!("Hello,{end}this is said in way {variant}.")
 }
 
-/// What a text means, whatever its line ends are.
+/// A text with normalized line ends.
 pub(super) fn content_hash(text: &str) -> u64 {
     let plain = text.bytes().filter(|byte| *byte != b'\r');
     plain.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

@@ -1,5 +1,5 @@
-//! Agents that answer letters: several, on any node, together and at once. They take leases and sleep past their end,
-//! answer the same message twice and in other words, show tokens that they lost, and retry what got no answer.
+//! Agents that reply to mail: several at once, on any node. They take leases and sleep past their end, reply to the
+//! same message twice with other text, show lost tokens, and retry unanswered calls.
 
 use crate::proof::history::{CallKind, CallOutcome, CallRecord};
 use crate::world::clients::{KnownEmail, SimulatedClients, failure_outcome};
@@ -26,14 +26,14 @@ use mailonce_engine::{
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Rounds after healing in which agents of some worlds take work and do nothing.
+/// Rounds after all faults ended in which the agents of some worlds take work and do nothing.
 const IDLE_ROUNDS: usize = 7;
-/// One of so many worlds has them.
+/// One of this many worlds has such agents.
 const IDLE_WORLD_EVERY: u64 = 5;
-/// How often an agent asks again when it got no answer.
+/// How often an agent retries an unanswered call.
 const CALL_TRIES: usize = 3;
 
-/// Tokens of leases that somebody held.
+/// Tokens of earlier leases.
 type SharedLeaseTokens = Arc<Mutex<Vec<String>>>;
 
 /// All agents.
@@ -43,18 +43,18 @@ pub(super) struct ReplyAgents {
     tokens: SharedLeaseTokens,
 }
 
-/// One agent at a desk.
+/// One agent of an inbox.
 #[derive(Clone)]
 struct ReplyAgent {
     clients: SimulatedClients,
     tokens: SharedLeaseTokens,
     engine: Arc<Engine>,
     inbox: SimulatedInbox,
-    /// What is in the desk, as it was when it looked.
+    /// The messages of the inbox when the agent read it.
     messages: Vec<Message>,
 }
 
-/// What an answer is made of.
+/// The content of a reply.
 #[derive(Clone, Default)]
 struct ReplyDraft {
     lease: Option<String>,
@@ -69,7 +69,7 @@ impl ReplyAgents {
         Self { clients: clients.clone(), tokens: SharedLeaseTokens::default() }
     }
 
-    /// One step: some agents do something.
+    /// One step: some agents act.
     pub(super) async fn run_step(&self, cluster: &SimulatedCluster) -> Result<(), StoreError> {
         let agent_inboxes: Vec<&SimulatedInbox> = cluster.inboxes.iter().filter(|inbox| inbox.has_agents).collect();
         for _ in 0..cluster.shared.between(1, 4) {
@@ -92,7 +92,7 @@ impl ReplyAgents {
         }
     }
 
-    /// After healing agents answer whatever is left, in some worlds only after they did nothing for long.
+    /// After all faults ended, agents reply to everything that is left, in some worlds after a long idle time.
     pub(super) async fn answer_remaining(&self, cluster: &SimulatedCluster, round: usize) -> Result<(), StoreError> {
         let idle = cluster.shared.plan.seed.is_multiple_of(IDLE_WORLD_EVERY) && round < IDLE_ROUNDS;
         for inbox in cluster.inboxes.iter().filter(|inbox| inbox.has_agents) {
@@ -166,13 +166,13 @@ impl ReplyAgent {
         let holder = format!("agent-{}", self.below(3));
         let request = WorkRequest { limit, ttl_ms, wait: Duration::ZERO, holder };
         let caller = &self.clients.callers[self.inbox.number];
-        // What could not be told is offered again when its lease is over.
+        // An unanswered message is offered again when its lease expires.
         let taken = self.engine.lease_messages(caller, self.inbox.id, request, None).await.unwrap_or_default();
         self.tokens().extend(taken.iter().map(|taken| taken.lease.token.clone()));
         taken
     }
 
-    /// What an agent does with a message that it was offered.
+    /// What an agent does with a message that it leased.
     async fn handle_offer(&self, taken: WorkItem) {
         let (id, token) = (taken.message.id, taken.lease.token);
         let seen = if self.below(4) == 0 { Vec::new() } else { self.message_ids() };
@@ -185,7 +185,7 @@ impl ReplyAgent {
                 }
             }
             4 => {
-                // The model calls its tool again, in other words.
+                // The model repeats its tool call with other text.
                 let again = ReplyDraft { wording: text.wording + 1, ..text.clone() };
                 tokio::join!(self.reply(id, text), self.reply(id, again));
             }
@@ -204,12 +204,12 @@ impl ReplyAgent {
             }
             7 => self.settle_message(id, &token, Acknowledgement::Ack).await,
             8 => self.forward_message(id, Some(token)).await,
-            // It forgets.
+            // The agent forgets the message.
             _ => {}
         }
     }
 
-    /// Takes the lease of a thread by hand.
+    /// Takes the lease of a thread explicitly.
     async fn lease_thread(&self) {
         let Some(message) = self.pick_message() else { return };
         let (caller, thread) = (&self.clients.callers[self.inbox.number], message.thread);
@@ -229,11 +229,11 @@ impl ReplyAgent {
 
     async fn release_thread(&self, thread: ThreadId, token: &str) {
         let caller = &self.clients.callers[self.inbox.number];
-        // One that is not given back lapses.
+        // A lease that is not released expires.
         let _lapses = self.engine.release_thread(caller, thread, token).await;
     }
 
-    /// Answers some message without a lease, sometimes twice at once, sometimes without having looked.
+    /// Replies without a lease, sometimes twice at once, sometimes without reading the thread.
     async fn reply_without_lease(&self) {
         let Some(message) = self.pick_message() else { return };
         let seen = if self.below(2) == 0 { Vec::new() } else { self.message_ids() };
@@ -248,7 +248,7 @@ impl ReplyAgent {
         tokio::join!(self.reply(message.id, text), self.reply(message.id, again));
     }
 
-    /// Comes back with a token of long ago.
+    /// Uses an old token.
     async fn reply_with_old_token(&self) {
         let old = self.tokens().clone();
         let (Some(message), false) = (self.pick_message(), old.is_empty()) else { return };
@@ -262,7 +262,7 @@ impl ReplyAgent {
 
     async fn settle_message(&self, id: MessageId, token: &str, how: Acknowledgement) {
         let caller = &self.clients.callers[self.inbox.number];
-        // A lease that was lost tells nothing; the message is somebody else's.
+        // A lost lease is no error: another agent has the message.
         let _others = self.engine.acknowledge_message(caller, id, token, how).await;
     }
 
@@ -299,7 +299,7 @@ impl ReplyAgent {
         self.clients.shared.begin_call(call)
     }
 
-    /// Writes down how it ended. False when there was no answer.
+    /// Records the outcome. Returns false if there was none.
     fn end_call(&self, call: usize, answer: Result<SendReceipt, Problem>) -> bool {
         let is_final = !answer.as_ref().is_err_and(|problem| problem.code == Code::Unavailable);
         let end = match answer {

@@ -1,4 +1,4 @@
-//! What worlds and mutants came to, in the form in which every rig leaves its figures.
+//! The results of worlds and mutants, in the format of `docs/proof.md`.
 
 use super::campaign::WorldSummary;
 use super::mutants::{MUTANTS, Mutant, MutantDetector, MutantVerdict};
@@ -9,7 +9,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Worlds so far, and the faults that were made in them.
+/// Worlds so far, and their faults.
 pub fn worlds_report(run: &TestRun, sum: &WorldSummary) -> serde_json::Result<Report> {
     let mut report = run.summary();
     for (name, figure) in [
@@ -37,18 +37,18 @@ pub fn worlds_report(run: &TestRun, sum: &WorldSummary) -> serde_json::Result<Re
     Ok(report)
 }
 
-/// Every wrong turn: who convicts it, of what, and after how many seeds.
+/// Every mutant: what detects it, by which invariant, and after how many seeds.
 pub fn mutants_report(run: &TestRun, seed: u64, verdicts: &[MutantVerdict]) -> Report {
     let mut report = run.summary();
-    let convicted = verdicts.iter().filter(|verdict| verdict.worlds.is_some()).count();
-    report.add_count("mutants", convicted as u64);
+    let detected = verdicts.iter().filter(|verdict| verdict.worlds.is_some()).count();
+    report.add_count("mutants", detected as u64);
     report.seeds = Value::String(format!("from {seed}, each until it is noticed"));
     report.table.push(row(["mutant", "what is wrong", "rig", "rules", "seeds needed"]));
     for mutant in MUTANTS {
         let verdict = verdicts.iter().find(|verdict| verdict.mutant.name == mutant.name);
         report.table.push(mutant_row(mutant, verdict));
         if verdict.is_some_and(|verdict| verdict.worlds.is_none()) {
-            report.violations.push(format!("nobody noticed {}", mutant.name).into());
+            report.violations.push(format!("{} was not detected", mutant.name).into());
         }
     }
     report

@@ -1,4 +1,4 @@
-//! A world from its beginning to the judgement.
+//! Runs a world from its start to the check.
 
 use super::WorldOutcome;
 use super::plan::{FaultKind, WorldPlan};
@@ -22,17 +22,17 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Rounds after healing, at the most.
+/// Maximum number of rounds after all faults ended.
 const MAX_SETTLE_ROUNDS: usize = 48;
-/// How long one round lasts, in milliseconds of the runtime's own time.
+/// The length of a round, in milliseconds of the runtime's time.
 const SETTLE_ROUND_MS: u64 = 620;
-/// After so many rounds in which something is due and nobody does it, the time passes in which a former account lapses.
+/// After this many rounds without progress, time advances until a former account expires.
 const LAPSE_ROUNDS: usize = 8;
-/// How long a process counts as alive after it was last heard of, and some.
+/// How long a process counts as alive after its last heartbeat, plus a margin.
 const HEARTBEAT_LAPSE_MS: i64 = 16_000;
-/// A stretch after which a node may be thought dead, in milliseconds.
+/// A silence after which a node may be considered dead, in milliseconds.
 const TAKEOVER_SKIP_MS: i64 = 10_000;
-/// The longest stretch that is skipped at once after healing, in milliseconds.
+/// The longest time that is skipped at once after all faults ended, in milliseconds.
 const MAX_SKIP_MS: i64 = 40 * 3_600_000;
 
 /// Runs a world.
@@ -61,7 +61,7 @@ pub(super) fn run_simulation(plan: WorldPlan, tell: bool) -> WorldOutcome {
     WorldOutcome { plan: shared.plan.clone(), trace, log: lines, faults, history, violations }
 }
 
-/// Ends a node at the named point of the plan, or lets it stand still there.
+/// Kills or pauses a node at the failpoint of the plan.
 fn install_failpoint_hook(shared: &Arc<WorldState>) {
     let (shared, reached) = (Arc::clone(shared), Cell::new(0));
     failpoint::set_hook(Some(Box::new(move |name| {
@@ -115,7 +115,7 @@ async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
     final_state::read_final_state(&cluster, &clients).await
 }
 
-/// Callers ask for what they want: each wish in its turn, and others again, some of them in other words.
+/// Makes the planned send of this step, and repeats earlier ones, some with other content.
 fn spawn_sends(cluster: &SimulatedCluster, clients: &SimulatedClients, sends: &[PlannedSend], step: usize) {
     let shared = &cluster.shared;
     let mut turns: Vec<&PlannedSend> = sends.iter().skip(step).take(1).collect();
@@ -130,7 +130,7 @@ fn spawn_sends(cluster: &SimulatedCluster, clients: &SimulatedClients, sends: &[
     }
 }
 
-/// Somebody does something with an email that somebody was told of.
+/// Runs an operation on a known email.
 fn spawn_email_operation(cluster: &SimulatedCluster, clients: &SimulatedClients) {
     let (shared, known) = (&cluster.shared, clients.known_emails());
     if known.is_empty() || shared.below(10) < 5 {
@@ -151,7 +151,7 @@ fn spawn_email_operation(cluster: &SimulatedCluster, clients: &SimulatedClients)
     tokio::spawn(clients.clone().run_operation(engine, known[at].clone(), shared.pick(&operations), team));
 }
 
-/// Providers tell what is due, sometimes to the wrong team.
+/// Providers report due events, sometimes to the wrong team.
 fn spawn_reports(cluster: &SimulatedCluster, clients: &SimulatedClients, all: bool) {
     for hop in &cluster.hops {
         for report in hop.take_due_reports(all) {
@@ -181,7 +181,7 @@ fn spawn_report(
     tokio::spawn(clients.clone().send_report(engine, hop, report, id, team_name(team)));
 }
 
-/// Time passes, more of it in some worlds than in others.
+/// Advances time, more in some worlds than in others.
 fn advance_time(cluster: &SimulatedCluster) {
     let shared = &cluster.shared;
     let ms = if shared.draw_fault(FaultKind::Leap) {
@@ -194,7 +194,7 @@ fn advance_time(cluster: &SimulatedCluster) {
     skip_time(cluster, ms);
 }
 
-/// Lets time pass at once. When nodes are not heard of for long, one may take over from another that lives.
+/// Advances time at once. After a long silence one node may take over from another that is alive.
 fn skip_time(cluster: &SimulatedCluster, ms: i64) {
     if cluster.shared.add_unreported_skip(ms) >= TAKEOVER_SKIP_MS {
         let touched = if cluster.nodes.len() > 1 { Vec::new() } else { vec!["nobody".to_owned()] };
@@ -203,8 +203,7 @@ fn skip_time(cluster: &SimulatedCluster, ms: i64) {
     cluster.shared.skip_time(ms);
 }
 
-/// After healing: every wish is asked for once more, providers tell all they have to tell, and time passes until
-/// nothing more can happen.
+/// After all faults ended: repeats every send, reports all provider events, and advances time until nothing remains.
 async fn run_until_settled(
     cluster: &mut SimulatedCluster,
     clients: &SimulatedClients,
@@ -225,13 +224,13 @@ async fn run_until_settled(
         match rest {
             final_state::PendingWork::None if round > 2 => break,
             final_state::PendingWork::None => {}
-            // Nobody decides about a former account's handoffs before that account has lapsed.
+            // The handoffs of a former account are undecided until that account expires.
             final_state::PendingWork::DueAt(due)
                 if due <= cluster.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) =>
             {
                 skip_time(cluster, limits::ORPHANED_AFTER_MS);
             }
-            // Time stands still in the ledger until a clock that was fast has caught up.
+            // Ledger time does not advance until a clock that was fast is caught up.
             final_state::PendingWork::DueAt(due) => {
                 skip_time(cluster, (due - cluster.shared.now()).clamp(0, MAX_SKIP_MS) + 1)
             }

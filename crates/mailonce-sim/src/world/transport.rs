@@ -1,4 +1,4 @@
-//! The transport that leads one life of a node to a next hop, and the network between them.
+//! The transport from a node's process to a next hop, and the network between them.
 
 use super::plan::{FaultKind, HopProfile};
 use crate::world::{next_hop::SimulatedHop, node_process::NodeProcess};
@@ -14,26 +14,26 @@ use mailonce_core::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long a hand-over may take, in milliseconds.
+/// How long an attempt may take, in milliseconds.
 const HAND_OVER_TIMEOUT_MS: i64 = 2_000;
-/// After so long a connection is too old for anything to be begun on it, in milliseconds.
+/// The age above which a connection is not used for a new request, in milliseconds.
 const MAX_CONNECTION_AGE_MS: i64 = 60_000;
 
-/// The way to a next hop.
+/// A transport to a next hop.
 pub(super) struct SimulatedTransport {
     pub(super) hop: Arc<SimulatedHop>,
     pub(super) process: Arc<NodeProcess>,
     pub(super) account: String,
 }
 
-/// A request that is ready to go.
+/// A request that is ready to be sent.
 struct ReadyRequest {
     transport: Arc<TransportParts>,
     envelope: FrozenEnvelope,
     connected_at: i64,
 }
 
-/// What a request needs of its way.
+/// What a request needs of its transport.
 struct TransportParts {
     hop: Arc<SimulatedHop>,
     process: Arc<NodeProcess>,
@@ -167,7 +167,7 @@ impl PreparedHandoff for ReadyRequest {
 }
 
 impl ReadyRequest {
-    /// What becomes of a request that is on its way.
+    /// Sends a request through the network.
     async fn send(self: Box<Self>) -> TransportReply {
         let hop = Arc::clone(&self.transport.hop);
         hop.run_due(false);
@@ -189,7 +189,7 @@ impl ReadyRequest {
         reply
     }
 
-    /// The fault that meets it, if one does.
+    /// The fault that affects it, if any.
     fn draw_fault(&self) -> Option<FaultKind> {
         use FaultKind as F;
         let shared = &self.transport.process.shared;
@@ -253,7 +253,7 @@ impl ReadyRequest {
                 reply(ReplyMeaning::Refused, Some(550))
             }
             FaultKind::Unauthorized => reply(ReplyMeaning::Fault, Some(401)),
-            // Something between has sent it twice, and this is the answer to the second.
+            // A middlebox sent it twice, and this is the reply to the second.
             FaultKind::Concurrent => {
                 maybe();
                 reply(ReplyMeaning::Concurrent, Some(409))

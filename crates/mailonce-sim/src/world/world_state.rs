@@ -1,4 +1,4 @@
-//! What all parts of one world share: time, chance, the history and the trace.
+//! The state that all parts of a world share: time, randomness, the history and the trace.
 
 use super::plan::{FaultKind, WorldPlan};
 use crate::harness::rng::SeededRng;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// When every world begins, in milliseconds since the epoch.
+/// The start of every world, in milliseconds since the epoch.
 const START_MS: i64 = 1_794_715_200_000;
 
 pub(super) struct WorldState {
@@ -27,13 +27,13 @@ pub(super) struct WorldState {
 
 struct WorldStateInner {
     rng: SeededRng,
-    /// Milliseconds that passed beside the runtime's own time.
+    /// Milliseconds that were skipped, in addition to the runtime's time.
     skipped_ms: i64,
-    /// Milliseconds that were skipped since that was noted as a fault.
+    /// Skipped milliseconds that are not recorded as a fault yet.
     unreported_skip_ms: i64,
-    /// The latest time that a node told the ledger.
+    /// The latest time that a node reported to the ledger.
     latest_node_time: i64,
-    /// Whether faults happen now.
+    /// Whether faults are on.
     has_faults: bool,
     next_position: u64,
     trace: u64,
@@ -41,15 +41,15 @@ struct WorldStateInner {
     faults: BTreeMap<&'static str, u64>,
     history: History,
     observed_handoffs: BTreeMap<(EmailId, u16), ObservedHandoff>,
-    /// When scheduled emails are due by the true time.
+    /// When scheduled emails are due, by the true time.
     due: BTreeMap<EmailId, i64>,
-    /// When each wish was asked for first.
+    /// The time of the first call of each send.
     first_called_at: BTreeMap<(String, String), i64>,
-    /// Emails whose keys were forgotten in time.
+    /// Emails whose keys expired.
     expired_keys: BTreeSet<EmailId>,
 }
 
-/// A handoff as it was last seen.
+/// The last known state of a handoff.
 #[derive(Clone, Copy)]
 struct ObservedHandoff {
     state: HandoffState,
@@ -85,7 +85,7 @@ impl WorldState {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Milliseconds since the beginning. What really passed, whatever clocks say.
+    /// True milliseconds since the start, whatever the clocks show.
     pub(super) fn elapsed_ms(&self) -> i64 {
         let own = i64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(i64::MAX);
         own + self.lock().skipped_ms
@@ -96,13 +96,13 @@ impl WorldState {
         START_MS + self.elapsed_ms()
     }
 
-    /// Lets time pass at once.
+    /// Skips time.
     pub(super) fn skip_time(&self, ms: i64) {
         self.lock().skipped_ms += ms;
         self.trace(|| format!("{ms} ms pass at once"));
     }
 
-    /// How much was skipped since that was noted last.
+    /// Skipped time since the last call.
     pub(super) fn add_unreported_skip(&self, ms: i64) -> i64 {
         let mut inner = self.lock();
         inner.unreported_skip_ms += ms;
@@ -117,7 +117,7 @@ impl WorldState {
         self.lock().rng.between(low, high)
     }
 
-    /// One of several.
+    /// Picks one of several.
     pub(super) fn pick<T: Copy>(&self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
@@ -128,18 +128,18 @@ impl WorldState {
         likely && self.below(100) < self.plan.fault_percent
     }
 
-    /// No more faults.
+    /// Turns faults off.
     pub(super) fn stop_faults(&self) {
         self.lock().has_faults = false;
         self.trace(|| "everything is healed".to_owned());
     }
 
-    /// Whether faults happen now.
+    /// Whether faults are on.
     pub(super) fn has_faults(&self) -> bool {
         self.lock().has_faults
     }
 
-    /// Notes when an email is due. Only where one clock counts all the time is it known exactly.
+    /// Records when an email is due. It is exact only if one clock counts all the time.
     pub(super) fn record_due_time(&self, id: EmailId, at: i64) {
         let ends = [FaultKind::Crash, FaultKind::CrashAtPoint].iter().any(|kind| self.plan.has_fault(*kind));
         if self.plan.nodes == 1 && !ends {
@@ -147,25 +147,25 @@ impl WorldState {
         }
     }
 
-    /// When a wish was asked for first: now, if it has no key.
+    /// The time of the first call of a send: now, if it has no key.
     pub(super) fn first_called_at(&self, (team, key): &(String, Option<String>)) -> i64 {
         let now = self.now();
         let Some(key) = key else { return now };
         *self.lock().first_called_at.entry((team.clone(), key.clone())).or_insert(now)
     }
 
-    /// Whether a scheduled email comes before its time.
+    /// Whether a scheduled email is early.
     pub(super) fn is_early(&self, id: EmailId) -> bool {
         let now = self.now();
         self.lock().due.get(&id).is_some_and(|due| now < *due)
     }
 
-    /// Notes that the key of an email was forgotten in time. True for the first time.
+    /// Records that the key of an email expired. Returns true the first time.
     pub(super) fn record_key_expiry(&self, id: EmailId) -> bool {
         self.lock().expired_keys.insert(id)
     }
 
-    /// Adds to the trace. The words are made only when they are kept or hashed.
+    /// Adds a line to the trace. It is formatted only if it is kept or hashed.
     pub(super) fn trace(&self, line: impl FnOnce() -> String) {
         let line = line();
         let now = i64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(i64::MAX);
@@ -178,14 +178,14 @@ impl WorldState {
         }
     }
 
-    /// The next place in the order of the history.
+    /// The next position in the history.
     fn next_position(&self) -> u64 {
         let mut inner = self.lock();
         inner.next_position += 1;
         inner.next_position
     }
 
-    /// Notes a fault that was made, and whom it can have touched.
+    /// Records a fault and the emails that it may affect.
     pub(super) fn record_fault(&self, kind: FaultKind, emails: Vec<String>) {
         self.trace(|| format!("fault: {} {}", kind.as_str(), emails.join(" ")));
         let at = self.next_position();
@@ -198,7 +198,7 @@ impl WorldState {
         inner.history.faults.push(FaultRecord { at, kind, ambiguous, emails });
     }
 
-    /// Notes what reached a next hop.
+    /// Records an arrival at a next hop.
     pub(super) fn record_arrival(&self, arrival: HopArrival) {
         let verb = if arrival.taken { "takes" } else { "sees" };
         self.trace(|| format!("{} {verb} {} to {}", arrival.transport, arrival.email, arrival.to.join("+")));
@@ -206,14 +206,14 @@ impl WorldState {
         self.lock().history.arrivals.push(HopArrival { at, ..arrival });
     }
 
-    /// Notes that a call begins.
+    /// Records the start of a call.
     pub(super) fn begin_call(&self, call: CallRecord) -> usize {
         self.trace(|| format!("{} asks {:?} {:?} {:?}", call.team, call.verb, call.key, call.about));
         let at = self.next_position();
         self.lock().history.begin_call(CallRecord { at, ..call })
     }
 
-    /// Notes how a call ended, and whether it had to be refused.
+    /// Records the outcome of a call, and whether it had to fail.
     pub(super) fn end_call(&self, call: usize, end: CallOutcome, must_fail: bool) {
         self.trace(|| format!("call {call} ends: {end:?}"));
         let at = self.next_position();
@@ -224,16 +224,16 @@ impl WorldState {
         }
     }
 
-    /// Notes that a sender brings a mail, and under which number.
+    /// Records the start of a delivery and returns its index.
     pub(super) fn begin_delivery(&self, brought: DeliveryTry) -> usize {
-        self.trace(|| format!("{} comes to {} by {}", brought.message_id, brought.inbox, brought.way));
+        self.trace(|| format!("{} is delivered to {} by {}", brought.message_id, brought.inbox, brought.way));
         let at = self.next_position();
         let all = &mut self.lock().history.inbound.brought;
         all.push(DeliveryTry { at, ..brought });
         all.len() - 1
     }
 
-    /// Notes what its sender was told.
+    /// Records whether the delivery was acknowledged.
     pub(super) fn end_delivery(&self, index: usize, acknowledged: bool) {
         self.trace(|| format!("mail {index} is acknowledged: {acknowledged}"));
         let at = self.next_position();
@@ -242,13 +242,13 @@ impl WorldState {
         }
     }
 
-    /// Whether the sender of a mail was told that it is kept.
+    /// Whether a mail was acknowledged.
     pub(super) fn is_acknowledged(&self, message_id: &str) -> bool {
         let inner = self.lock();
         inner.history.inbound.brought.iter().any(|brought| brought.acknowledged && brought.message_id == message_id)
     }
 
-    /// Notes that somebody wants a code, and under which number.
+    /// Records the start of a consume call and returns its index.
     pub(super) fn begin_consume(&self, take: ConsumeTry) -> usize {
         self.trace(|| format!("{} wants the code of {} for {}", take.team, take.sender, take.purpose));
         let at = self.next_position();
@@ -257,7 +257,7 @@ impl WorldState {
         all.len() - 1
     }
 
-    /// Notes what came of it.
+    /// Records the result of a consume call.
     pub(super) fn end_consume(&self, index: usize, got: Option<ConsumedCode>, refused: String) {
         self.trace(|| format!("take {index} ends: {got:?} {refused}"));
         let at = self.next_position();
@@ -266,24 +266,24 @@ impl WorldState {
         }
     }
 
-    /// Notes the limits of an inbox that agents answer from.
+    /// Records the reply limits of an inbox.
     pub(super) fn record_reply_limits(&self, address: &str, limits: ReplyLimits) {
         self.lock().history.talk.desks.insert(address.to_owned(), limits);
     }
 
-    /// Notes what was committed about a conversation.
+    /// Records a commit about a conversation.
     pub(super) fn record_conversation_change(&self, did: ConversationChange, now: Time) {
         self.trace(|| format!("{did:?}"));
         let at = self.next_position();
         self.lock().history.talk.steps.push(ConversationCommit { at, now: now.0, did });
     }
 
-    /// Notes the questions for people in the end.
+    /// Records the escalations at the end.
     pub(super) fn record_escalations(&self, questions: Vec<EscalationRow>) {
         self.lock().history.talk.questions = questions;
     }
 
-    /// Notes what inboxes show in the end.
+    /// Records the inboxes at the end.
     pub(super) fn record_inboxes(&self, shown: InboundHistory) {
         let (messages, artifacts) = (shown.messages.len(), shown.artifacts.len());
         self.trace(|| format!("in the end {messages} messages, {artifacts} artifacts"));
@@ -291,13 +291,13 @@ impl WorldState {
         (inbound.messages, inbound.artifacts, inbound.kept) = (shown.messages, shown.artifacts, shown.kept);
     }
 
-    /// Notes what a process says that time is.
+    /// Records a process's clock.
     pub(super) fn record_clock(&self, process: String, time: i64) {
         let at = self.next_position();
         self.lock().history.readings.push(ReportedTime { at, process, time });
     }
 
-    /// Notes what an email became. Called by the ledger after each commit.
+    /// Records the state of an email. The ledger calls it after each commit.
     pub(super) fn record_handoff_states(&self, email: &Email) {
         for handoff in &email.handoffs {
             let index = (email.id, handoff.number);
@@ -317,7 +317,7 @@ impl WorldState {
         }
     }
 
-    /// Emails of which something is on the wire, held under one of these names.
+    /// Emails with a running attempt, leased under one of these names.
     pub(super) fn emails_being_sent(&self, names: &BTreeSet<NodeId>) -> Vec<String> {
         let inner = self.lock();
         let sending = inner.observed_handoffs.iter().filter(|(_, known)| known.state == HandoffState::Sending);
@@ -325,24 +325,24 @@ impl WorldState {
         theirs.map(|((id, _), _)| id.to_string()).collect()
     }
 
-    /// Learns what time a node thinks it is.
+    /// Records a node's time.
     pub(super) fn record_node_time(&self, now: Time) {
         let mut inner = self.lock();
         inner.latest_node_time = inner.latest_node_time.max(now.0);
     }
 
-    /// The latest time that it is anywhere.
+    /// The latest time of all nodes.
     pub(super) fn latest_time(&self) -> i64 {
         let now = self.now();
         self.lock().latest_node_time.max(now)
     }
 
-    /// Everything had the time it needed.
+    /// Marks that all faults ended and enough time passed.
     pub(super) fn mark_healed(&self) {
         self.lock().history.healed = true;
     }
 
-    /// Notes what the ledger shows in the end, and which mails living nodes heard were taken.
+    /// Records the final ledger, and which mails running nodes know to be accepted.
     pub(super) fn record_final_state(
         &self,
         hops: BTreeMap<String, HopCapability>,
@@ -360,7 +360,7 @@ impl WorldState {
         (inner.history.hops, inner.history.emails, inner.history.events) = (hops, emails, events);
     }
 
-    /// Takes what was seen.
+    /// Takes the history.
     pub(super) fn take_results(&self) -> (History, u64, Vec<String>, BTreeMap<&'static str, u64>) {
         let mut inner = self.lock();
         let history = std::mem::take(&mut inner.history);

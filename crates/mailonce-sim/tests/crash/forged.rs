@@ -1,4 +1,4 @@
-//! Histories that were tampered with. Each forgery breaks a promise; both judges must say which.
+//! Forged histories. Each forgery breaks an invariant, and both checkers must name it.
 
 use crate::setting::{crash_tools, second_checker};
 use mailonce_core::time::Time;
@@ -14,14 +14,14 @@ use mailonce_sim::sink::oracle::webhook_receiver::WebhookLogLine;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A round short enough to be played for this alone, with some of everything in it.
+/// A short round with some of everything.
 const CYCLES: usize = 9;
 const CLASS: HopClass = HopClass::Smtp;
 
-/// Rounds that are played until one has what forgeries need: on a busy machine a death may touch every mail.
+/// How many rounds are tried until one has what the forgeries need: on a busy machine a crash may affect every mail.
 const MAX_ROUNDS: u64 = 5;
 
-/// What was left by a round that broke nothing and in which something simply went well.
+/// The record of a round without violations and with at least one undisturbed email.
 fn play_clean_round(root: &Path, class: HopClass, went_well: impl Fn(&mut RoundRecord) -> bool) -> RoundRecord {
     for seed in 11..11 + MAX_ROUNDS {
         let folder = root.join(seed.to_string());
@@ -42,7 +42,7 @@ fn emails(record: &mut RoundRecord) -> &mut Vec<Value> {
     record.api["a"]["emails"].as_array_mut().unwrap()
 }
 
-/// The one that is tampered with.
+/// The undisturbed email.
 fn delivered_email(record: &mut RoundRecord) -> usize {
     find_delivered_email(record).expect("a mail that simply arrived")
 }
@@ -51,7 +51,7 @@ fn delivered_email(record: &mut RoundRecord) -> usize {
 fn find_delivered_email(record: &mut RoundRecord) -> Option<usize> {
     let lines = record.sink_lines.clone();
     let faults = record.history(CLASS).faults;
-    // A key that was forgotten may be bound again, so a twin of its email breaks nothing.
+    // A key that expired may be bound again, so a second email under it breaks nothing.
     let forgets = record.calls.iter().filter(|call| call.verb == CallKind::Forget);
     let forgotten: Vec<String> = forgets.filter_map(|call| call.key.clone()).collect();
     let plain = |email: &Value| {
@@ -69,10 +69,10 @@ fn id(email: &Value) -> String {
     email["id"].as_str().unwrap().to_owned()
 }
 
-/// One way to tamper with a record.
+/// A forgery of a record.
 type Forgery = (&'static str, fn(&mut RoundRecord));
 
-/// Makes the email that simply arrived one that its next hop refused, in every word.
+/// Rewrites the undisturbed email as one that its next hop refused.
 fn rewrite_as_refused(record: &mut RoundRecord) -> usize {
     let at = delivered_email(record);
     let id = id(&emails(record)[at]);
@@ -80,12 +80,12 @@ fn rewrite_as_refused(record: &mut RoundRecord) -> usize {
     (email["state"], email["handoffs"][0]["state"]) = ("failed".into(), "failed".into());
     email["handoffs"][0]["attempts"][0]["outcome"] = "refused".into();
     record.sink_lines.retain(|line| line.email != id);
-    let told = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
-    rows(record, "events").iter_mut().find(told).unwrap()["type"] = "email.failed".into();
+    let is_match = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
+    rows(record, "events").iter_mut().find(is_match).unwrap()["type"] = "email.failed".into();
     at
 }
 
-/// A fact about the first handoff, so many milliseconds after its first attempt.
+/// Evidence about the first handoff, this many milliseconds after its first attempt.
 fn add_evidence(email: &mut Value, source: &str, says: &str, after_ms: i64) {
     let began = email["handoffs"][0]["attempts"][0]["at"].as_str().and_then(Time::parse).unwrap();
     let fact = json!({"at": began.plus(after_ms).to_string(), "handoff": 0, "attempt": null, "source": source,
@@ -93,7 +93,7 @@ fn add_evidence(email: &mut Value, source: &str, says: &str, after_ms: i64) {
     email["evidence"].as_array_mut().unwrap().push(fact);
 }
 
-/// The policy sends the email that simply arrived again, so many milliseconds after it came into doubt.
+/// The policy resends the undisturbed email this many milliseconds after its outcome became unknown.
 fn resend_by_policy(record: &mut RoundRecord, after_ms: i64, forge: impl FnOnce(&mut Value)) {
     let at = delivered_email(record);
     let id = id(&emails(record)[at]);
@@ -179,7 +179,7 @@ const FORGERIES: [Forgery; 20] = [
         let email = emails(record).remove(at);
         record.api["b"]["emails"].as_array_mut().unwrap().push(email);
     }),
-    // A cancel that was refused although nothing had left.
+    // A cancel that was refused although nothing was sent.
     ("P1", |record| {
         let at = rewrite_as_refused(record);
         let id = id(&emails(record)[at]);
@@ -192,24 +192,24 @@ const FORGERIES: [Forgery; 20] = [
             (vec!["too_late".into()], CallOutcome::Fail { status: 409, code: "too_late".into() });
         record.calls.push(call);
     }),
-    // A resend by policy that did not wait.
+    // A resend by policy that was too early.
     ("P4", |record| resend_by_policy(record, 60_000, |_| {})),
-    // A resend by policy of what a provider had reported.
+    // A resend by policy of an email that a provider had reported.
     ("P4", |record| {
         resend_by_policy(record, 700_000, |email| add_evidence(email, "provider_event", "delayed", 1_000));
     }),
-    // A fact that changed nothing.
+    // Evidence that changed nothing.
     ("P5", |record| {
         let at = delivered_email(record);
         emails(record)[at]["handoffs"][0]["state"] = "sent".into();
         add_evidence(&mut emails(record)[at], "provider_event", "bounced", 1_000);
     }),
-    // A failure although its arrival is on record.
+    // A failure although its arrival is recorded.
     ("P7", |record| {
         let at = rewrite_as_refused(record);
         add_evidence(&mut emails(record)[at], "provider_event", "delayed", 1_000);
     }),
-    // A doubt although a delay is on record.
+    // An unknown outcome although a delay is recorded.
     ("P8", |record| {
         let at = delivered_email(record);
         let id = id(&emails(record)[at]);
@@ -217,19 +217,19 @@ const FORGERIES: [Forgery; 20] = [
         let email = &mut emails(record)[at];
         (email["state"], email["handoffs"][0]["state"]) = ("unknown".into(), "unknown".into());
         add_evidence(email, "provider_event", "delayed", 1_000);
-        let told = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
-        rows(record, "events").iter_mut().find(told).unwrap()["type"] = "email.unknown".into();
+        let is_match = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
+        rows(record, "events").iter_mut().find(is_match).unwrap()["type"] = "email.unknown".into();
     }),
     ("P13", |record| {
-        let told = |call: &&mut mailonce_sim::proof::history::CallRecord| {
+        let is_match = |call: &&mut mailonce_sim::proof::history::CallRecord| {
             matches!(call.verb, CallKind::Send | CallKind::Batch)
         };
-        let key = record.calls.iter_mut().find(told).unwrap().key.clone();
+        let key = record.calls.iter_mut().find(is_match).unwrap().key.clone();
         record.calls.iter_mut().filter(|call| call.key == key).for_each(|call| call.end = CallOutcome::Info);
     }),
 ];
 
-/// Two webhooks about one subject, each the only one of its event, in the order in which they came.
+/// Two webhooks of one subject, each the only one of its event, in order of arrival.
 fn two_ordered_webhooks(record: &RoundRecord) -> Option<(usize, usize)> {
     let (came, owed) = (&record.notices, record.api["a"]["owed"].as_u64().unwrap());
     let once = |n: &usize| came.iter().filter(|line| line.event == came[*n].event).count() == 1 && came[*n].seq <= owed;
@@ -237,32 +237,32 @@ fn two_ordered_webhooks(record: &RoundRecord) -> Option<(usize, usize)> {
     (0..came.len()).filter(once).find_map(|n| Some((n, next(n)?)))
 }
 
-/// Ways to tamper with what the endpoint was told. Each breaks P11.
+/// Forgeries of received webhooks. Each breaks P11.
 const NOTICE_FORGERIES: [fn(&mut RoundRecord); 6] = [
     // An event never arrived.
     |record| {
         let (n, _) = two_ordered_webhooks(record).unwrap();
         record.notices.remove(n);
     },
-    // An event came again under another id.
+    // An event arrived again under another id.
     |record| {
         let (n, _) = two_ordered_webhooks(record).unwrap();
         let again = record.notices[n].clone();
         record.notices.push(WebhookLogLine { id: "somebody else's".into(), ..again });
     },
-    // Two events came under one id.
+    // Two events arrived under one id.
     |record| {
         let (n, m) = two_ordered_webhooks(record).unwrap();
         record.notices[m].id = record.notices[n].id.clone();
     },
-    // Two events about one subject came the other way round.
+    // Two events of one subject arrived in the wrong order.
     |record| {
         let (n, m) = two_ordered_webhooks(record).unwrap();
         record.notices.swap(n, m);
     },
-    // A signature does not hold.
+    // A signature is invalid.
     |record| record.notices[0].signed = false,
-    // An event that nobody recorded.
+    // An event that does not exist.
     |record| {
         let invented = WebhookLogLine {
             event: "invented".into(),
@@ -275,34 +275,34 @@ const NOTICE_FORGERIES: [fn(&mut RoundRecord); 6] = [
     },
 ];
 
-/// Something of the first team that its inboxes show.
+/// A row of the first team's inboxes.
 fn rows<'a>(record: &'a mut RoundRecord, what: &str) -> &'a mut Vec<Value> {
     record.api["a"][what].as_array_mut().unwrap()
 }
 
-/// The same again under another id.
+/// A copy under another id.
 fn twin(row: &Value) -> Value {
     let mut twin = row.clone();
     twin["id"] = "00000000-0000-7000-8000-000000000001".into();
     twin
 }
 
-/// Ways to tamper with inboxes. Each breaks P12.
+/// Forgeries of inboxes. Each breaks P12.
 const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
-    // A mail that was acknowledged is gone.
+    // An acknowledged mail is gone.
     |record| drop(rows(record, "messages").pop().unwrap()),
     // A mail is there twice.
     |record| {
         let again = twin(rows(record, "messages").last().unwrap());
         rows(record, "messages").push(again);
     },
-    // A message that nobody brought.
+    // A message that no sender delivered.
     |record| record.mail.retain(|operation| matches!(operation, InboundRecord::Take(_))),
-    // A repeat that left no row.
+    // A repeat without a delivery.
     |record| rows(record, "deliveries").retain(|row| row["state"] != "duplicate"),
-    // A delivery that nobody has read.
+    // A delivery that was not parsed.
     |record| rows(record, "deliveries")[0]["state"] = "waiting".into(),
-    // A code that is there twice.
+    // A code with two artifacts.
     |record| {
         let again = twin(rows(record, "artifacts").last().unwrap());
         rows(record, "artifacts").push(again);
@@ -317,18 +317,18 @@ const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
         take.purpose = "somebody else".into();
         record.mail.push(InboundRecord::Take(take));
     },
-    // A consumer that the ledger forgot.
+    // A consumer that is missing in the ledger.
     |record| {
         rows(record, "artifacts").iter_mut().for_each(|artifact| artifact["consumed_for"] = Value::Null);
     },
-    // An event that is told twice.
+    // A repeated event.
     |record| {
         let event = rows(record, "events").iter().find(|event| event["type"] == "message.received").unwrap().clone();
         rows(record, "events").push(event);
     },
 ];
 
-/// Writes a record where the second judge reads it.
+/// Writes a record for the second checker.
 fn write_record(record: &RoundRecord, root: &Path) {
     record.write(root).unwrap();
     let lines = |rows: Vec<String>| rows.into_iter().map(|row| row + "\n").collect::<String>();
@@ -342,8 +342,8 @@ fn write_record(record: &RoundRecord, root: &Path) {
     std::fs::write(root.join("sink.jsonl"), lines(got)).unwrap();
 }
 
-/// Both judges convict a forgery of this promise, and of the same promises.
-fn assert_convicted(forged: &RoundRecord, class: HopClass, root: &Path, promise: &str, n: usize) {
+/// Both checkers detect a forgery of this invariant, and report the same invariants.
+fn assert_detected(forged: &RoundRecord, class: HopClass, root: &Path, promise: &str, n: usize) {
     write_record(forged, root);
     let here = forged.check(class);
     let api = format!("--api={}", root.join("api.json").display());
@@ -356,7 +356,7 @@ fn assert_convicted(forged: &RoundRecord, class: HopClass, root: &Path, promise:
 }
 
 #[test]
-fn both_judges_convict_every_forgery_of_the_same() {
+fn both_checkers_detect_every_forged_history() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
     let honest = play_clean_round(root.path(), CLASS, |record| {
         find_delivered_email(record).is_some() && two_ordered_webhooks(record).is_some()
@@ -364,17 +364,17 @@ fn both_judges_convict_every_forgery_of_the_same() {
     for (n, (promise, tamper)) in FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        assert_convicted(&forged, CLASS, root.path(), promise, n);
+        assert_detected(&forged, CLASS, root.path(), promise, n);
     }
     for (n, tamper) in NOTICE_FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        assert_convicted(&forged, CLASS, root.path(), "P11", n);
+        assert_detected(&forged, CLASS, root.path(), "P11", n);
     }
 }
 
 #[test]
-fn both_judges_convict_every_forgery_of_an_inbox() {
+fn both_checkers_detect_every_forged_inbox() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
     let honest = play_clean_round(root.path(), HopClass::Inbound, |record| {
         let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
@@ -383,6 +383,6 @@ fn both_judges_convict_every_forgery_of_an_inbox() {
     for (n, tamper) in MAIL_FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        assert_convicted(&forged, HopClass::Inbound, root.path(), "P12", n);
+        assert_detected(&forged, HopClass::Inbound, root.path(), "P12", n);
     }
 }

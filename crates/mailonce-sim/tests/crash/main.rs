@@ -1,13 +1,14 @@
-//! The crash rig in its short form, and its judges put on trial.
+//! The crash campaign in its short form, and tests of its checkers.
 //!
 //! | file | what it shows |
 //! |---|---|
-//! | `short` | deaths at every point of the short form, over both stores and every class of next hop |
-//! | `forged` | histories that were tampered with: both judges convict, and of the same |
-//! | `mutant` | a server with a wrong turn in it is convicted |
+//! | `short` | crashes at every failpoint of the short form, with both stores and every class of next hop |
+//! | `under_load` | kills at random moments under heavy load, with both stores |
+//! | `forged` | forged histories: both checkers detect the same violations |
+//! | `mutant` | servers with a deliberate defect are detected |
 //!
-//! It needs the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`). Longer campaigns are run
-//! by `mailonce-crash`.
+//! They need the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`). `mailonce-crash`
+//! runs longer campaigns.
 
 #[cfg(test)]
 mod forged;

@@ -1,4 +1,4 @@
-//! A server with a wrong turn in it, to see that the rig notices.
+//! Servers with a deliberate defect, which the checkers must detect.
 
 use crate::setting::crash_tools;
 use mailonce_sim::crash::{
@@ -9,22 +9,22 @@ use mailonce_sim::crash::{
 };
 use mailonce_sim::proof::Invariant;
 
-/// Plays a short round with a mutant, and fails unless it breaks a promise.
-fn assert_convicted(mutant: &str, class: HopClass, promise: Invariant) {
+/// Runs a short round with a mutant, and fails unless it breaks the invariant.
+fn assert_detected(mutant: &str, class: HopClass, promise: Invariant) {
     let tools = CrashTools { mutant: Some(mutant.into()), second_checker: None, ..crash_tools(None) };
     let root = tempfile::Builder::new().prefix("mailonce-mutant").tempdir().unwrap();
     let round = CrashRound { store: StoreKind::Sqlite, class, seed: 21, short: true, cycles: usize::MAX };
     let verdict = round.run(&tools, &CoverageBoard::default(), root.path()).unwrap();
     let broken: Vec<Invariant> = verdict.violations.iter().map(|violation| violation.rule.promise()).collect();
-    assert!(broken.contains(&promise), "nobody noticed; broken: {broken:?}\n{}", verdict.log);
+    assert!(broken.contains(&promise), "the mutant was not detected; broken: {broken:?}\n{}", verdict.log);
 }
 
 #[test]
-fn a_server_that_sends_again_what_was_on_the_wire_is_convicted() {
-    assert_convicted("crash-requeues-sending", HopClass::Smtp, Invariant::P3);
+fn a_server_that_resends_unknown_outcomes_is_detected() {
+    assert_detected("crash-requeues-sending", HopClass::Smtp, Invariant::P3);
 }
 
 #[test]
-fn a_server_that_answers_a_message_again_is_convicted() {
-    assert_convicted("answered-twice", HopClass::Inbound, Invariant::P1);
+fn a_server_that_replies_twice_is_detected() {
+    assert_detected("answered-twice", HopClass::Inbound, Invariant::P1);
 }

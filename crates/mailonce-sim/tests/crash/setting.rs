@@ -1,4 +1,4 @@
-//! The programs that both tests use.
+//! The programs that these tests use.
 
 use mailonce_sim::crash::environment::CrashTools;
 use mailonce_sim::harness::child_processes::ChildProcesses;
@@ -6,7 +6,7 @@ use mailonce_sim::harness::postgres::PostgresServer;
 use mailonce_sim::harness::server::built_binary;
 use std::path::{Path, PathBuf};
 
-/// The second judge.
+/// The second checker.
 pub(crate) fn second_checker() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prove-history")
 }

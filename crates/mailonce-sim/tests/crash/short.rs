@@ -1,4 +1,4 @@
-//! Deaths at every point of the short form.
+//! Crashes at every failpoint of the short form.
 
 use crate::setting::crash_tools;
 use mailonce_sim::crash::{
@@ -9,13 +9,13 @@ use mailonce_sim::crash::{
 use mailonce_sim::harness::{postgres::PostgresServer, rng::seed_from_env, summary_writer::print_line};
 use std::path::Path;
 
-/// Deaths that there must be at least.
+/// The minimum number of kills.
 const MIN_KILLS: u64 = 150;
-/// Rounds side by side: those on PostgreSQL mostly wait until a silence is long enough.
+/// Rounds in parallel: those on PostgreSQL mostly wait until a dead node is noticed.
 const JOBS: usize = 6;
 
 #[test]
-fn wherever_the_server_dies_nothing_is_twice_and_nothing_is_lost() {
+fn crashes_at_every_failpoint_cause_no_duplicate_and_no_loss() {
     let postgres = PostgresServer::from_env().unwrap_or_else(|why| panic!("{why:#}"));
     let (tools, board, seed) = (crash_tools(Some(postgres)), CoverageBoard::default(), seed_from_env());
     let plan = CampaignPlan {

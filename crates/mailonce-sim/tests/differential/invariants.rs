@@ -99,7 +99,7 @@ impl Installation {
                 _ => true,
             };
             if !owned {
-                return Err(format!("nobody looks after a handoff of {}: {handoff}", text(email, "id")));
+                return Err(format!("a handoff of {} has no owner: {handoff}", text(email, "id")));
             }
         }
         Ok(())

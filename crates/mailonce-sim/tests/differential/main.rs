@@ -1,20 +1,20 @@
 //! Differential test: the same seeded calls run against memory, SQLite and PostgreSQL, through the real engine and the
 //! real HTTP and SMTP handlers, and the three installations must agree.
 //!
-//! PostgreSQL has two nodes and a synchronous standby. Its nodes differ in their transports, the second one's clock is up
-//! to two days off, and the standby goes away, is promoted and comes back while calls run. All installations restart with
-//! other transports and lose inboxes in the middle of SMTP conversations.
+//! PostgreSQL has two nodes and a synchronous standby. Its nodes differ in their transports, the second one's clock is
+//! up to two days off, and the standby stops, is promoted and returns while calls run. All installations restart with
+//! other transports and lose inboxes in the middle of SMTP sessions.
 //!
 //! After each step the test compares the installations with each other and checks each one by itself:
 //!
 //! | invariant | where |
 //! |---|---|
 //! | a replay shows the same id, state and revision as `GET`, on every node | `invariants` |
-//! | a refused cancel means that something left or is unknown | `invariants` |
+//! | a refused cancel means that something was sent or is unknown | `invariants` |
 //! | a `250` means that there is a delivery | `mail` |
 //! | whatever waits has a transport and a due time, or is reported as orphaned or escalated | `invariants` |
 //! | a reader of events gets every event or `410` | `readers` |
-//! | each next hop got each email once at the most, and none before its time | `invariants` |
+//! | each next hop got each email at most once, and none before its time | `invariants` |
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What a seed asks for: emails, and steps with calls about them. Calls of one step concern different emails and different
-//! people, so that their order within the step does not matter.
+//! The plan of a seed: emails, and steps with calls about them. The calls of one step concern different emails and
+//! different people, so that their order does not matter.
 
 use mailonce_core::time::Time;
 use mailonce_sim::harness::rng::SeededRng;

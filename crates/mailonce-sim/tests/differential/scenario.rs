@@ -322,7 +322,7 @@ impl Scenario {
                     break;
                 }
                 if Instant::now() > deadline {
-                    return Err(format!("email {} did not come to rest: {}", email.number, answer.body));
+                    return Err(format!("email {} did not settle: {}", email.number, answer.body));
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
             }

@@ -1,5 +1,5 @@
-//! PostgreSQL crashes, is cut off, or its answers are lost, under load: callers hear 503 and nothing worse, what was
-//! acknowledged is kept, a retry under the same key is one email, and every mail reaches the sink once.
+//! PostgreSQL crashes, is unreachable, or loses replies, under load. Clients get at worst a 503, acknowledged emails
+//! are kept, a retry under the same key is one email, and every mail reaches the sink once.
 
 use anyhow::Result;
 use mailonce_sim::{
@@ -27,22 +27,22 @@ use tokio::runtime::Runtime;
 use crate::beside::run_scenario;
 use crate::setting::{self, binary, child_processes, temp_dir};
 
-/// How long a storm lasts.
+/// How long a fault lasts.
 const FAULT_TIME: Duration = Duration::from_millis(500);
-/// Load before it.
+/// Load before the fault.
 const LOAD_BEFORE_FAULT: Duration = Duration::from_millis(200);
 /// How long a server may take until it accepts again.
 const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long all mails may take to leave, on a busy machine.
+/// How long sending all mails may take on a busy machine.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// A database, a network to it, a server, and where its mails arrive.
+/// A database, a network to it, a server, and a sink.
 struct DatabaseFaultFixture {
     cluster: PostgresCluster,
     proxy: FaultyProxy,
     server: ServerProcess,
     sink: SmtpSink,
-    /// The sink's.
+    /// The sink's runtime.
     _runtime: Runtime,
     _root: tempfile::TempDir,
     history: SharedHistory,
@@ -68,7 +68,7 @@ impl DatabaseFaultFixture {
         Self { cluster, proxy, server, sink, _runtime: runtime, _root: root, history: SharedHistory::default(), seed }
     }
 
-    /// Loads the server, lets something happen to its database meanwhile, and waits until it accepts again.
+    /// Loads the server, injects a fault into its database meanwhile, and waits until the server accepts again.
     fn load_during_fault(
         &mut self,
         cycle: u32,
@@ -101,7 +101,7 @@ impl DatabaseFaultFixture {
         );
     }
 
-    /// Asks for everything once more, judges the ledger, and counts what arrived.
+    /// Retries everything, checks the ledger, and counts arrivals.
     fn check(&self) -> Vec<String> {
         let at = self.server.at;
         for _ in 0..2 {
@@ -114,7 +114,7 @@ impl DatabaseFaultFixture {
             Ok(ledger.emails_with_accept_event() == ledger.emails.len())
         })
         .unwrap();
-        // Probes are no part of the history.
+        // Probes are not in the history.
         let probes: Vec<_> = ledger
             .emails
             .iter()
@@ -135,7 +135,7 @@ impl DatabaseFaultFixture {
         found
     }
 
-    /// Every email that is sent arrived once, and one that is unknown at most once.
+    /// Every sent email arrived once, and every unknown one at most once.
     fn check_arrivals(&self, ledger: &LedgerSnapshot) -> Result<Vec<String>> {
         let at = self.server.at;
         let rest =
@@ -162,7 +162,7 @@ impl DatabaseFaultFixture {
         Ok(found)
     }
 
-    /// What the calls came to: answered, told 503, without an answer.
+    /// Calls by outcome: answered, 503, no reply.
     fn count_outcomes(&self) -> (u64, u64, u64) {
         let counts = self.history.lock().counts();
         let history = self.history.lock();
@@ -171,7 +171,7 @@ impl DatabaseFaultFixture {
         (counts.answered, busy as u64, counts.unknown)
     }
 
-    /// Judges, writes the proof, and fails when something was broken.
+    /// Checks, saves the results, and fails if an invariant was broken.
     fn report_and_assert(self, name: &str, storms: u64) {
         let found = self.check();
         let (answered, unavailable, open) = self.count_outcomes();
@@ -230,14 +230,14 @@ fn crash() {
 pub(crate) fn run_crash() {
     let (mut fixture, rounds) = (DatabaseFaultFixture::new(seed_from_env()), 2 * fault_rounds());
     for round in 0..rounds {
-        // The load goes on while it is down and after it came back.
+        // The load continues while the database is down and after it returns.
         fixture.load_during_fault(round as u32, Duration::from_secs(2), |cluster, _| {
             cluster.crash()?;
             sleep(FAULT_TIME);
             cluster.start_again()
         });
     }
-    assert!(fixture.count_outcomes().1 > 0, "nobody was told 503 while the database was down");
+    assert!(fixture.count_outcomes().1 > 0, "no call got a 503 while the database was down");
     fixture.report_and_assert("crash", rounds);
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn run_network() {
     for round in 0..rounds {
         let mut rng = SeededRng::derive(fixture.seed, &[round, 77]);
         let faults = [
-            // What was asked for was done, and nobody is told: a commit's answer, and any answer.
+            // The request is processed and its reply lost: that of a commit, or any.
             NetworkFault::LoseReplies(rng.between(2, 8), b"COMMIT\0"),
             NetworkFault::LoseReplies(rng.between(5, 40), b""),
             NetworkFault::TruncateRequests(rng.between(5, 40)),
@@ -275,9 +275,9 @@ pub(crate) fn run_network() {
     fixture.report_and_assert("network", u64::from(cycle));
 }
 
-/// Callers of a database that does not say a word, more than there are connections to it.
+/// Concurrent calls while the database does not reply, more than its connections.
 const CALLERS: u32 = 24;
-/// Within which every one of them must be answered.
+/// How long each of them may take.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(80);
 
 #[test]

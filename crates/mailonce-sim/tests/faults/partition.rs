@@ -1,5 +1,5 @@
-//! A worker that cannot reach the database while its mail is on the wire. Its marker is durable, so nobody sends the
-//! mail again; what it learnt is written down when the network heals.
+//! A worker that cannot reach the database while its mail is being sent. Its marker is durable, so no other node
+//! resends the mail; its outcome is recorded when the network heals.
 
 use mailonce_sim::{
     harness::{
@@ -19,13 +19,13 @@ use tokio::runtime::Runtime;
 use crate::beside::run_scenario;
 use crate::setting::{binary, child_processes, summary_writer, temp_dir};
 
-/// Mails that are on the wire when the network goes.
+/// Mails in transit when the network fails.
 const MAILS: usize = 3;
-/// How long the sink takes to answer a dot: long enough to see that the mails are on the wire.
+/// How long the sink takes to answer a dot: long enough to see that the mails are in transit.
 const DOT_REPLY_DELAY: Duration = Duration::from_secs(6);
 /// How long anything may take on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);
-/// After this long without a sign of life a process is taken for dead.
+/// A process without a heartbeat for this long is considered dead.
 const HEARTBEAT_LAPSE: Duration = Duration::from_secs(15);
 
 struct PartitionFixture {
@@ -55,12 +55,12 @@ impl PartitionFixture {
         servers.start(name, None, false).unwrap()
     }
 
-    /// Sends mails by a worker behind the network, and waits until all of them are on the wire.
+    /// Sends mails by a worker behind the proxy, and waits until all of them are in transit.
     fn send_until_on_wire(&self) -> (ServerProcess, Vec<String>) {
         let worker = self.node("worker", &self.cluster.url_at(self.proxy.at.port()));
         let mails: Vec<_> = (0..MAILS).map(sample_mail).collect();
         let ids = server_fixture::send_batch(worker.at, "batch", &mails).unwrap();
-        // Not before the dot: until then the worker may still wait for the answer to its marker.
+        // Not before the dot: until then the worker may still wait for the reply to its marker.
         server_fixture::wait_until("the dots", STEP_TIMEOUT, || self.sink.final_dots() == MAILS).unwrap();
         assert_eq!(self.sink.mail_count(), 0, "the sink answered before the network went");
         (worker, ids)
@@ -89,7 +89,7 @@ impl PartitionFixture {
     }
 }
 
-/// Waits until every email is sent, and says which are not.
+/// Waits until every email is sent; the error lists those that are not.
 fn wait_until_sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
     let wanted = |_, state: &str| state == "sent";
     server_fixture::wait_for_states(at, ids, STEP_TIMEOUT, wanted)
@@ -100,13 +100,13 @@ fn wait_until_sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals() {
-    run_scenario("partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals");
+fn an_outcome_learned_during_a_partition_is_recorded_when_the_network_heals() {
+    run_scenario("partition::an_outcome_learned_during_a_partition_is_recorded_when_the_network_heals");
 }
 
 pub(crate) fn run_heal() {
     let rounds = env_number_or("MAILONCE_STORMS", 1) as usize;
-    // One beside the other: both mostly wait.
+    // In parallel, since both mostly wait.
     std::thread::scope(|scope| {
         for fault in [NetworkFault::Stalled, NetworkFault::Down] {
             scope.spawn(move || (0..rounds).for_each(|_| run_heal_with(fault)));
@@ -114,13 +114,13 @@ pub(crate) fn run_heal() {
     });
 }
 
-/// The network goes while mails are on the wire, and heals.
+/// The network fails while mails are in transit, and heals.
 fn run_heal_with(fault: NetworkFault) {
     let fixture = PartitionFixture::new();
     let (worker, ids) = fixture.send_until_on_wire();
     fixture.proxy.set_fault(fault);
     server_fixture::wait_until("the sink's answers", STEP_TIMEOUT, || fixture.sink.mail_count() == MAILS).unwrap();
-    // The answers are with the worker by now, and cannot be written down.
+    // The worker has the replies by now and cannot record them.
     sleep(Duration::from_secs(1));
     fixture.proxy.set_fault(NetworkFault::None);
     let mut found = wait_until_sent(worker.at, &ids);
@@ -129,8 +129,8 @@ fn run_heal_with(fault: NetworkFault) {
 }
 
 #[test]
-fn nobody_sends_again_what_a_silent_worker_had_on_the_wire() {
-    run_scenario("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire");
+fn mail_of_an_unreachable_worker_is_not_resent() {
+    run_scenario("partition::mail_of_an_unreachable_worker_is_not_resent");
 }
 
 pub(crate) fn run_take_over() {
@@ -139,11 +139,11 @@ pub(crate) fn run_take_over() {
     }
 }
 
-/// One node is cut off with its mails on the wire, another takes it for dead, and the network heals.
+/// One node is cut off with its mails in transit, another considers it dead, and the network heals.
 fn run_take_over_once() {
     let fixture = PartitionFixture::new();
     let other = fixture.node("other", &fixture.cluster.url());
-    // Rest, so that the worker alone has the mails.
+    // Pause the other node, so that only this worker has the mails.
     let paused =
         mailonce_sim::harness::http::post(other.at, "/v1/handoff/pause", None, &serde_json::json!({})).unwrap();
     assert_eq!(paused.status, 200, "{}", paused.body);
@@ -152,14 +152,14 @@ fn run_take_over_once() {
     let went_on =
         mailonce_sim::harness::http::post(other.at, "/v1/handoff/resume", None, &serde_json::json!({})).unwrap();
     assert_eq!(went_on.status, 200, "{}", went_on.body);
-    // The other node takes the worker for dead: the mails are in doubt, and stay where they are.
+    // The other node considers the worker dead: the outcomes are unknown, and nothing is resent.
     let taken_over =
         server_fixture::wait_for_states(other.at, &ids, HEARTBEAT_LAPSE + STEP_TIMEOUT, |_, state| state == "unknown");
     let mut found: Vec<String> = taken_over.err().map(|why| format!("{why:#}")).into_iter().collect();
     sleep(Duration::from_secs(2));
     found.extend(fixture.check_arrived_once());
     fixture.proxy.set_fault(NetworkFault::None);
-    // Its late answers are facts.
+    // Its late replies are recorded.
     found.extend(wait_until_sent(other.at, &ids));
     for id in &ids {
         let email = server_fixture::get_email(other.at, id).unwrap();

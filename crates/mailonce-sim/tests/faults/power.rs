@@ -1,4 +1,4 @@
-//! SQLite keeps what it acknowledged when the power goes, and the rig finds out who does not sync.
+//! SQLite keeps acknowledged emails after power cuts, and a server that does not sync is detected.
 
 use mailonce_sim::crash::{
     coverage::CoverageBoard,
@@ -26,17 +26,17 @@ use crate::setting::{binary, child_processes, summary_writer, temp_dir};
 
 /// Power cuts of a short campaign.
 const POWER_CUTS: u64 = 40;
-/// How long a sync takes, so that a cut finds some under way.
+/// How long a sync takes, so that cuts interrupt some.
 const SYNC_MICROS: u64 = 2_000;
-/// Cuts within which a server that does not sync must be found out.
+/// Cuts within which a server that does not sync must be detected.
 const CUTS_TO_DETECT: u32 = 20;
 
-/// How long a server that lost its disk takes to end.
+/// How long a server takes to exit after a failed sync.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A disk for a data directory in `root`.
 fn faulty_disk(root: &Path) -> (PathBuf, FaultyDisk) {
-    // Scenes are played beside each other, and it is built once for all of them.
+    // Scenarios run in parallel and share the shim.
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     let data = root.join("data");
     std::fs::create_dir(&data).unwrap();
@@ -81,8 +81,8 @@ fn run_power_cut_round(seed: u64, cuts: u32, unsynced: Option<&'static str>) -> 
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_cuts() {
-    run_scenario("power::what_was_acknowledged_survives_power_cuts");
+fn acknowledged_emails_survive_power_cuts() {
+    run_scenario("power::acknowledged_emails_survive_power_cuts");
 }
 
 pub(crate) fn run_power_cuts() {
@@ -105,14 +105,14 @@ pub(crate) fn run_power_cuts() {
         summary_writer().add(seed, &counts, &broken).unwrap();
         assert!(broken.is_empty(), "{}\n{replay}", broken.join("\n"));
         assert!(report.counts.answered > 0, "nothing was answered: {report}");
-        // A cut that found nothing to take proves nothing.
+        // A cut that lost no writes proves nothing.
         assert!(cuts < 20 || (report.power_loss.dropped > 0 && report.power_loss.torn > 0), "{}", report.power_loss);
     }
 }
 
 #[test]
-fn a_log_that_is_not_synced_is_found_out() {
-    run_scenario("power::a_log_that_is_not_synced_is_found_out");
+fn an_unsynced_wal_is_detected() {
+    run_scenario("power::an_unsynced_wal_is_detected");
 }
 
 pub(crate) fn run_without_sync() {
@@ -124,19 +124,19 @@ pub(crate) fn run_without_sync() {
     };
     print_line(&format!("without sync: {summary} (seed {seed})"));
     let lost = report.as_ref().is_ok_and(|report| !report.violations.is_empty());
-    // The checkpoint moves what was never safe, so that the file itself may be torn.
+    // The checkpoint copies unsynced pages, so the database file itself may be torn.
     let gone = report.as_ref().is_err_and(|why| why.contains("after a power cut"));
     summary_writer().add(seed, &[("mutants_convicted", u64::from(lost || gone))], &[]).unwrap();
     assert!(lost || gone, "{CUTS_TO_DETECT} cuts without any sync of the log, and nothing was missed (seed {seed})");
 }
 
 #[test]
-fn what_is_answered_after_a_failed_sync_survives_a_power_cut() {
-    run_scenario("power::what_is_answered_after_a_failed_sync_survives_a_power_cut");
+fn replies_after_a_failed_sync_survive_a_power_cut() {
+    run_scenario("power::replies_after_a_failed_sync_survive_a_power_cut");
 }
 
-/// A commit cannot be synced, the server ends and is started again as a supervisor would, a retry is answered, and the
-/// power goes at once.
+/// A commit cannot be synced, the server exits and is restarted as by a supervisor, a retry is answered, and the power
+/// is cut at once.
 pub(crate) fn run_failed_sync() {
     let (root, binary) = (temp_dir(), binary());
     let (data, disk) = faulty_disk(root.path());

@@ -1,5 +1,5 @@
-//! A synchronous standby that goes away, is promoted or comes back; a database that was restored from a dump. What a
-//! failover could lose is not answered, on any node, and a reader of events gets everything or `410 cursor_reset`.
+//! A synchronous standby that stops, is promoted or returns; a database that was restored from a dump. No node answers
+//! with commits that a failover could lose, and an event reader gets everything or `410 cursor_reset`.
 
 use anyhow::Result;
 use mailonce_sim::harness::{
@@ -19,7 +19,7 @@ use crate::setting::{binary, child_processes, summary_writer, temp_dir};
 /// How long anything may take on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A role that may use the ledger and does not see how far a standby is.
+/// A role that may use the ledger and cannot see the standby's progress.
 const PLAIN_ROLE: &str = "
     CREATE ROLE plain LOGIN;
     GRANT USAGE ON SCHEMA mailonce TO plain;
@@ -32,11 +32,11 @@ fn start_node(root: &Path, name: &str, store: &str) -> ServerProcess {
     servers.start(name, None, false).unwrap()
 }
 
-/// A call, which can be repeated on every node.
+/// A call that can be repeated on every node.
 #[derive(Clone)]
 struct RepeatableRequest {
     path: String,
-    /// Without a body it is a GET.
+    /// A call without a body is a GET.
     post: Option<(String, Value)>,
 }
 
@@ -58,7 +58,7 @@ impl RepeatableRequest {
     }
 }
 
-/// Makes calls beside each other, each on each node. Their statuses.
+/// Makes calls in parallel, each on each node. Returns their statuses.
 fn send_to_all_nodes(calls: &[RepeatableRequest], nodes: &[&ServerProcess]) -> Vec<(String, u16)> {
     let statuses = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn send_to_all_nodes(calls: &[RepeatableRequest], nodes: &[&ServerProcess]) -> V
     statuses.into_inner().unwrap()
 }
 
-/// An inbox with a code in it: its address, and the id of the code.
+/// An inbox with a code: its address, and the id of the code.
 fn inbox_with_code(at: SocketAddr) -> Result<(String, String)> {
     let made = http::post(at, "/v1/inboxes", Some("inbox-of-codes"), &json!({ "username": "codes" }))?;
     anyhow::ensure!(made.status == 201, "{}", made.body);
@@ -92,8 +92,8 @@ fn inbox_with_code(at: SocketAddr) -> Result<(String, String)> {
 }
 
 #[test]
-fn what_no_standby_confirmed_is_answered_by_no_node() {
-    run_scenario("standby::what_no_standby_confirmed_is_answered_by_no_node");
+fn no_node_answers_with_unconfirmed_commits() {
+    run_scenario("standby::no_node_answers_with_unconfirmed_commits");
 }
 
 pub(crate) fn run_unconfirmed() {
@@ -116,13 +116,13 @@ pub(crate) fn run_unconfirmed() {
         RepeatableRequest::get("/v1/emails?limit=10"),
         RepeatableRequest::get("/v1/events?limit=1000"),
         RepeatableRequest::get("/v1/inboxes?limit=10"),
-        // Another consumer is told that it came too late.
+        // Another consumer gets a conflict.
         RepeatableRequest::post(&format!("/v1/artifacts/{code}/consume"), "another-key", json!({ "for": "run-2" })),
     ];
     let everything: Vec<RepeatableRequest> = writes.iter().chain(&reads).cloned().collect();
 
     replicas.stop_standby().unwrap();
-    // Somebody ends the wait of the commits: they are done on the primary, and nowhere else.
+    // An operator cancels the wait of the commits: they are on the primary only.
     let over = Mutex::new(false);
     let first = std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
@@ -138,10 +138,10 @@ pub(crate) fn run_unconfirmed() {
         calls.join().unwrap()
     });
     assert!(first.iter().all(|(_, status)| *status == 503), "{first:?}");
-    // The mail with the code, and the one in doubt.
+    // The mail with the code, and the one with an unknown outcome.
     assert_eq!(replicas.primary().psql("SELECT count(*) FROM mailonce.emails").unwrap(), "2", "nothing is in doubt");
     let mut shown = send_to_all_nodes(&everything, &both);
-    // A restart ends the waits of all others, and forgets whose commits were in doubt.
+    // A restart cancels all other waits, and loses track of unconfirmed commits.
     replicas.primary().restart().unwrap();
     shown.extend(send_to_all_nodes(&everything, &both));
     let wrong: Vec<_> = shown.iter().filter(|(_, status)| *status != 503).collect();
@@ -183,8 +183,8 @@ fn is_reset(reply: &HttpReply) -> bool {
 }
 
 #[test]
-fn a_reader_from_before_a_failover_begins_anew() {
-    run_scenario("standby::a_reader_from_before_a_failover_begins_anew");
+fn a_cursor_from_before_a_failover_is_reset() {
+    run_scenario("standby::a_cursor_from_before_a_failover_is_reset");
 }
 
 pub(crate) fn run_failed_over() {
@@ -212,8 +212,8 @@ pub(crate) fn run_failed_over() {
 }
 
 #[test]
-fn a_reader_from_before_a_restore_begins_anew() {
-    run_scenario("standby::a_reader_from_before_a_restore_begins_anew");
+fn a_cursor_from_before_a_restore_is_reset() {
+    run_scenario("standby::a_cursor_from_before_a_restore_is_reset");
 }
 
 pub(crate) fn run_restored() {
@@ -222,7 +222,7 @@ pub(crate) fn run_restored() {
     let send = |at, n: usize| RepeatableRequest::post("/v1/emails", &format!("restored-{n}"), sample_mail(n)).send(at);
     assert_eq!(send(old.at, 1).status, 202);
     second.restore_dump_of(&first).unwrap();
-    // Told to a reader, and not in the dump.
+    // A reader got it, and it is not in the dump.
     assert_eq!(send(old.at, 2).status, 202);
     let cursor = read_events(old.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
     drop(old);
@@ -234,7 +234,7 @@ pub(crate) fn run_restored() {
     assert!(is_reset(&after), "{}: {}", after.status, after.body);
     let cursor = read_events(new.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
     drop(new);
-    // A restart alone is no reason.
+    // A restart alone does not reset cursors.
     let again = start_node(root.path(), "again", &second.url());
     assert_eq!(read_events(again.at, &cursor).status, 200);
 }

@@ -1,6 +1,6 @@
-//! A short run of every reader of outside bytes, and the proof that the run would notice.
+//! A short run of every parser of outside bytes, and tests that failures are noticed.
 //!
-//! `MAILONCE_FUZZ_SECONDS` drives each reader for longer, `MAILONCE_SEED` names the numbers.
+//! `MAILONCE_FUZZ_SECONDS` sets the time for each parser, `MAILONCE_SEED` the seed.
 
 #[cfg(test)]
 mod noticed;

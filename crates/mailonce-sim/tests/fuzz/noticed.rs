@@ -1,4 +1,4 @@
-//! Readers that are broken on purpose: each must be noticed, and its input kept so that it breaks again.
+//! Parsers that are broken on purpose: each failure must be noticed, and its input saved and replayable.
 
 use mailonce_sim::fuzz::{
     FuzzResult, FuzzTarget, InputOutcome,
@@ -49,7 +49,7 @@ fn a_broken_rule_is_noticed() {
 }
 
 #[test]
-fn a_reader_that_takes_too_long_is_noticed() {
+fn a_slow_parser_is_noticed() {
     assert_noticed(
         |bytes| {
             let rounds: u64 = if bytes.len() > 2_000 { 50_000_000 } else { 0 };

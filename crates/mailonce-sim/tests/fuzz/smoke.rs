@@ -1,4 +1,4 @@
-//! A short run of every reader, and the files that libFuzzer finds them by.
+//! A short run of every parser, and the files for libFuzzer.
 
 use mailonce_sim::{
     fuzz::{
@@ -10,7 +10,7 @@ use mailonce_sim::{
 };
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
-/// Readers as a test has time for.
+/// The limits of a short run.
 fn plan() -> FuzzPlan {
     let seconds = std::env::var("MAILONCE_FUZZ_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
     let timeout = seconds.map_or(Duration::from_millis(1_500), Duration::from_secs);
@@ -39,26 +39,26 @@ fn assert_targets_hold(chosen: impl Fn(&FuzzTarget) -> bool) {
 }
 
 #[test]
-fn readers_of_the_core_and_of_what_callers_say_hold() {
+fn parsers_of_the_core_and_the_api_hold() {
     assert_targets_hold(|target| ["core", "api", "mcp"].iter().any(|room| target.name.starts_with(room)));
 }
 
 #[test]
-fn readers_of_mail_hold() {
+fn parsers_of_mail_hold() {
     assert_targets_hold(|target| target.name.starts_with("mail"));
 }
 
 #[test]
-fn readers_of_hooks_hold() {
+fn parsers_of_webhooks_hold() {
     assert_targets_hold(|target| target.name.starts_with("hook"));
 }
 
 #[test]
-fn readers_of_next_hops_hold() {
+fn parsers_of_next_hop_replies_hold() {
     assert_targets_hold(|target| target.slow);
 }
 
-/// What a stranger may write over and over, to make a reader look at the same bytes again and again.
+/// Words that an attacker may repeat, to make a parser scan the same bytes again and again.
 const REPEATED_WORDS: &[&str] = &[
     "\n",
     " \n",
@@ -115,11 +115,11 @@ const REPEATED_WORDS: &[&str] = &[
     "\t",
     "x-a: b\n",
 ];
-/// Long enough to be told from what grows with the square of it.
+/// Long enough to distinguish linear from quadratic time.
 const REPEATED_BYTES: usize = 64 * 1024;
 
 #[test]
-fn the_same_word_over_and_over_is_read_in_time() {
+fn repeated_words_are_parsed_in_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let heads = [
         "From: a@x.example\nSubject: x\n\n",
@@ -137,7 +137,7 @@ fn the_same_word_over_and_over_is_read_in_time() {
         }
     }
     let corpus = Some(folder.path().to_owned());
-    // The view is made of what all the others read.
+    // The view uses all other parsers.
     for target in ["mail_minimise", "mail_thread", "mail_automatic", "mail_bounce"]
         .map(|name| fuzz::find_target(name).expect(name))
     {
@@ -149,7 +149,7 @@ fn the_same_word_over_and_over_is_read_in_time() {
 }
 
 #[test]
-fn every_reader_has_seeds_that_come_through() {
+fn every_parser_has_seeds_that_are_parsed() {
     for target in TARGETS {
         let came: Vec<_> = (target.seeds)().iter().map(|seed| (target.run)(seed)).collect();
         assert!(came.iter().all(Result::is_ok), "{}: {came:?}", target.name);

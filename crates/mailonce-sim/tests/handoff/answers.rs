@@ -1,5 +1,5 @@
-//! One answer per message and one agent per thread, over the real binary: alone over SQLite, and as two nodes over one
-//! PostgreSQL. The sink counts what was sent.
+//! One reply per message and one agent per thread, with the real binary: alone with SQLite, and as two nodes with one
+//! PostgreSQL. The sink counts sent mails.
 
 use mailonce_sim::{
     crash::{
@@ -31,15 +31,15 @@ use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_ser
 const INBOX: &str = "support@mailonce.test";
 const HOOK_REPEATS: usize = 50;
 const WORKERS: usize = 8;
-/// How long a mail may take from its hook to its inbox.
+/// How long a mail may take from its webhook to its inbox.
 const FILING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Some nodes over one ledger, their inbox, and who gets what they send.
+/// Nodes over one ledger, their inbox, and the sink.
 struct ReplyFixture {
     nodes: Vec<ServerProcess>,
     hook_path: String,
     sink: SinkFixture,
-    // Behind the servers, which it outlives.
+    // Dropped after the servers, which it outlives.
     _database: Option<TemporaryDatabase>,
     _root: TempDir,
 }
@@ -68,13 +68,13 @@ impl ReplyFixture {
         self.nodes[n % self.nodes.len()].at
     }
 
-    /// A provider brings a mail to a node, which acknowledges it.
+    /// A provider delivers a mail to a node, which acknowledges it.
     fn deliver_by_hook(&self, n: usize, mail: &InjectedMail) {
         let mut stream = http::connect(self.node(n)).unwrap();
         assert!(inbound_delivery::deliver_by_hook(&mut stream, &self.hook_path, mail).unwrap());
     }
 
-    /// The message that a mail became, as a node shows it.
+    /// The message of a mail, as a node shows it.
     fn message(&self, n: usize, mail: &InjectedMail) -> Value {
         let mut found = Value::Null;
         let path = format!("/v1/inboxes/{INBOX}/messages?limit=100");
@@ -94,7 +94,7 @@ impl ReplyFixture {
         http::post(self.node(n), &path, None, body).unwrap()
     }
 
-    /// Waits until nothing is under way, and tells how many mails the sink has.
+    /// Waits until no attempt is running, and returns the number of mails at the sink.
     fn wait_for_sent(&self, at_least: usize) -> usize {
         server_fixture::wait_until("the answer", RECOVERY_TIMEOUT, || self.sink.relay().mail_count() >= at_least)
             .unwrap();
@@ -116,7 +116,7 @@ fn incoming_mail(name: &str, answers: Option<&str>) -> InjectedMail {
     InjectedMail { name: name.to_owned(), message_id, sender, inboxes, code, raw, by_hook: true }
 }
 
-/// The same hook from many connections, each handled by one of a few workers that write an answer of their own.
+/// The same webhook from many connections, each handled by one of a few workers that write their own reply.
 fn reply_from_every_worker(fixture: &ReplyFixture) -> Vec<HttpReply> {
     let (mail, next, heard) = (incoming_mail("m1", None), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -141,7 +141,7 @@ fn reply_from_every_worker(fixture: &ReplyFixture) -> Vec<HttpReply> {
 }
 
 #[test]
-fn one_hook_from_50_connections_at_8_workers_is_one_answer() {
+fn one_webhook_from_50_connections_at_8_workers_is_one_reply() {
     for nodes in [1, 2] {
         let fixture = ReplyFixture::open(nodes, "answers");
         let heard = reply_from_every_worker(&fixture);
@@ -153,14 +153,14 @@ fn one_hook_from_50_connections_at_8_workers_is_one_answer() {
         let wanted = [((200, "already_answered".to_owned()), HOOK_REPEATS - 1), ((202, String::new()), 1)];
         assert_eq!(counts, BTreeMap::from(wanted), "{nodes} nodes");
         let ids: BTreeSet<String> = heard.iter().map(|reply| reply.body["id"].to_string()).collect();
-        assert_eq!(ids.len(), 1, "all are told of the same answer");
+        assert_eq!(ids.len(), 1, "all calls return the same reply");
         assert!(heard.iter().all(|reply| reply.body["next"].as_str().is_some_and(|next| !next.is_empty())));
         assert_eq!(fixture.wait_for_sent(1), 1, "{nodes} nodes");
     }
 }
 
 #[test]
-fn an_agent_that_slept_past_its_lease_is_told_of_the_newer_fence() {
+fn an_agent_that_slept_past_its_lease_gets_the_newer_fence() {
     for nodes in [1, 2] {
         let fixture = ReplyFixture::open(nodes, "leases");
         let mail = incoming_mail("m1", None);

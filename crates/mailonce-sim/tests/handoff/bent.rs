@@ -1,4 +1,4 @@
-//! Transports bent in ways that no real one should be: what the engine promises does not hang on their manners.
+//! Transports that misbehave in ways that no real one should: the engine's guarantees do not depend on them.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -21,14 +21,14 @@ use crate::{
     world::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, TestEngine},
 };
 
-/// A transport that words a mail differently each time, or never comes back.
+/// A transport that builds a different mail each time, or never returns.
 struct MisbehavingTransport {
     inner: Arc<dyn Transport>,
     freeze_count: AtomicU32,
     never_replies: bool,
 }
 
-/// Lets the bytes go and keeps the answer to itself.
+/// Sends the bytes and never reports the reply.
 struct NeverReplies(Box<dyn PreparedHandoff>);
 
 #[async_trait]

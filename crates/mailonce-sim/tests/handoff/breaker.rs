@@ -1,4 +1,4 @@
-//! A way out that rests: every team is told so once, and once that it works again.
+//! A circuit breaker that opens and closes: every team gets one event for each.
 
 use mailonce_core::{
     id::TeamId,
@@ -13,7 +13,7 @@ use crate::{
     world::{EngineStore, EngineStoreKind, ManualClock, SECOND, TestEngine},
 };
 
-/// What a team was told of ways out.
+/// The transport events of a team.
 async fn transport_events(store: &EngineStore, team: TeamId) -> Vec<(String, String)> {
     let events = store.store.events(team, 0, 1_000).await.unwrap();
     let of_ways = events.into_iter().filter(|event| event.event.kind.subject_type() == "transport");
@@ -21,12 +21,12 @@ async fn transport_events(store: &EngineStore, team: TeamId) -> Vec<(String, Str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_team_is_told_once_that_a_way_rests_and_once_that_it_works() {
+async fn every_team_is_notified_once_when_a_breaker_opens_and_once_when_it_closes() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("relay", &clock).await;
         let HopSink::Smtp(sink) = &hop.sink else { panic!("a relay speaks SMTP") };
-        // Three open it, and two more find that it still rests.
+        // Three failures open it, and two more calls find it open.
         for _ in 0..5 {
             sink.once_at(SmtpStep::Greeting, SmtpAction::reply_line_and_close("554 not today"));
         }

@@ -1,5 +1,5 @@
-//! Cancel against dispatch, raced a thousand times over the real binary: whenever the API said cancelled, the next hop
-//! saw nothing.
+//! Races cancels against dispatch a thousand times with the real binary: after a confirmed cancel, the next hop saw
+//! nothing.
 
 use mailonce_sim::harness::{
     http,
@@ -17,7 +17,7 @@ use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_ser
 
 const RACES: usize = 1_000;
 const CALLERS: usize = 8;
-/// The longest head start that dispatch gets, in microseconds.
+/// The longest head start of dispatch, in microseconds.
 const MAX_HEAD_START_MICROS: u64 = 30_000;
 
 #[test]
@@ -47,7 +47,7 @@ fn what_was_cancelled_was_never_sent() {
     assert!(won > RACES / 50 && won < RACES - RACES / 50, "{won} of {RACES} cancels came in time: that was no race");
 }
 
-/// Sends and cancels. The mail's number, its id and whether the API said cancelled.
+/// Sends and cancels. Returns the mail's number, its id, and whether the cancel was confirmed.
 fn race_cancels(at: SocketAddr, next: &AtomicUsize, seed: u64) -> Vec<(usize, String, bool)> {
     let mut raced = Vec::new();
     loop {

@@ -1,5 +1,4 @@
-//! Clocks that are set forward and back by hours and years while mail is on its way: no second mail, nothing early,
-//! nothing forgotten.
+//! Clocks that jump by hours and years while mail is being sent: no duplicate, nothing early, no key lost.
 
 use mailonce_core::outbound::{
     content::RawContent,
@@ -37,11 +36,11 @@ async fn a_jump_while_an_outcome_is_unknown_makes_no_second_mail() {
         let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
         world.wait_for_email(id, "the doubt", |email| email.state() == EmailState::Unknown).await;
         world.clock.set_wall_clock(jump);
-        // The provider's clock does not jump with ours; ours says nothing about its window.
+        // The provider's clock does not jump with ours, so our clock proves nothing about its window.
         hop.http().forget_keys();
         world.advance(&[id], &[2 * SECOND, MINUTE, HOUR]).await;
-        assert!(!world.engine.is_time_trusted(), "nobody noticed a jump of {jump} ms");
-        // A day of the boot clock confirms the wall clock as it is.
+        assert!(!world.engine.is_time_trusted(), "a jump of {jump} ms was not noticed");
+        // A day of the boot clock confirms the wall clock.
         world.advance(&[id], &[DAY]).await;
         assert_eq!((hop.accepted_mail().len(), world.state(id).await), (1, EmailState::Unknown), "{jump}");
     }
@@ -71,7 +70,7 @@ async fn a_clock_that_was_fast_and_is_set_back_does_not_stretch_a_window() {
     world.clock.set_wall_clock(-10 * HOUR);
     world.engine.now();
     world.engine.confirm_time();
-    // By our ledger it is still the same hour when the provider forgets, a day later.
+    // By our ledger it is still the same hour when the provider forgets the key, a day later.
     world.advance(&[id], &[HOUR; 12]).await;
     world.advance(&[id], &[HOUR; 13]).await;
     hop.http().forget_keys();
@@ -110,7 +109,7 @@ async fn nothing_scheduled_is_early_and_no_key_is_forgotten() {
         assert_eq!(world.state(later).await, EmailState::Scheduled, "{jump}");
         assert_eq!(hop.accepted_mail().len(), 1, "{jump}");
         assert_eq!(world.send_sample("sent", None, OnUnknown::Hold).await, sent, "the key was forgotten after {jump}");
-        // Set right again and confirmed, it leaves when its time comes.
+        // Once the clock is corrected and confirmed, the mail is sent on time.
         world.clock.set_wall_clock(-jump);
         world.engine.confirm_time();
         world.clock.advance(HOUR + MINUTE);

@@ -1,5 +1,4 @@
-//! What is in doubt stays where it is: no refusal of a repeat makes it failed, none makes it leave for another way,
-//! and none makes a second mail.
+//! Unknown outcomes stay at their transport: a refused repeat causes no failure, no failover and no duplicate.
 
 use mailonce_core::{
     id::EmailId,
@@ -18,10 +17,10 @@ use crate::{
     world::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
 };
 
-/// Long enough for every repeat, short enough for every window but Brevo's.
+/// Long enough for every repeat, and shorter than every window but Brevo's.
 const RETRY_STEPS: [i64; 8] = [2 * SECOND, 5 * SECOND, 10 * SECOND, 20 * SECOND, MINUTE, 2 * MINUTE, 4 * MINUTE, HOUR];
 
-/// An email whose first way is in doubt, with a second way that works.
+/// An email with an unknown outcome at its first transport, and a second transport that works.
 struct UnknownEmailFixture {
     world: TestEngine,
     first: TestHop,
@@ -47,7 +46,7 @@ impl UnknownEmailFixture {
         Self::new(kind, HopKind::Provider(vendor), |hop| hop.http().queue_responses(acts)).await
     }
 
-    /// Time passes, and at no rest is the email failed, elsewhere or twice.
+    /// Time passes, and the email never fails, fails over or arrives twice.
     async fn advance_and_check(&self, mails: usize) {
         for step in RETRY_STEPS {
             self.world.advance(&[self.id], &[step]).await;
@@ -102,14 +101,14 @@ async fn a_repeat_that_contradicts_the_first_waits_for_a_person() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repeat_that_is_refused_or_put_off_says_nothing_of_the_first() {
+async fn a_refused_or_deferred_repeat_says_nothing_about_the_first() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
-        let troubles =
+        let faults =
             [VendorError::Refused, VendorError::RateLimited(3), VendorError::Concurrent, VendorError::Unavailable]
                 .map(ScriptedResponse::Error);
         let acts = [
             &[ScriptedResponse::AcceptThenDrop],
-            &troubles[..],
+            &faults[..],
             &[ScriptedResponse::CaptivePortal, ScriptedResponse::Redirect],
         ]
         .concat();
@@ -121,30 +120,30 @@ async fn a_repeat_that_is_refused_or_put_off_says_nothing_of_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relay_that_took_a_mail_and_went_away_keeps_it() {
+async fn an_unknown_mail_at_a_dead_relay_does_not_fail_over() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         let plant = |hop: &TestHop| {
             HopFault::AcceptThenDrop.inject(hop);
             let HopSink::Smtp(sink) = &hop.sink else { return };
-            // From now on it lets nobody in, so that the way rests.
+            // From now on it refuses connections, so that the breaker opens.
             sink.always_at(smtp::SmtpStep::Greeting, smtp::SmtpAction::reply_line_and_close("554 not today"));
         };
         let fixture = UnknownEmailFixture::new(kind, HopKind::Relay, |hop| HopFault::AcceptThenDrop.inject(hop)).await;
         plant(&fixture.first);
         for n in 0..4 {
-            // Other mail finds the way closed and leaves for the second one.
+            // Other mail finds the breaker open and fails over.
             fixture.world.send_sample(&format!("other-{n}"), None, OnUnknown::Hold).await;
         }
         fixture.world.advance(&[fixture.id], &RETRY_STEPS).await;
         fixture.assert_final_state(EmailState::Unknown).await;
         assert_eq!(fixture.first.accepted_mail().len(), 1);
         let order = |mail: &String| mail.contains("order-1");
-        assert!(!fixture.second.accepted_mail().iter().any(order), "what is in doubt left for another way");
+        assert!(!fixture.second.accepted_mail().iter().any(order), "an email with an unknown outcome failed over");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_email_that_is_to_be_resent_waits_for_its_own_way() {
+async fn a_resend_waits_for_its_own_transport() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let (first, second) = (HopKind::Relay.open("first", &clock).await, HopKind::Relay.open("second", &clock).await);
@@ -158,7 +157,7 @@ async fn an_email_that_is_to_be_resent_waits_for_its_own_way() {
         world.clock.advance(11 * MINUTE);
         world.wait_for_email(id, "the resend", |email| email.handoffs[0].progress.again).await;
         for round in 0..3 {
-            // What surely did not leave takes the other way, while this one rests or tries.
+            // Mail that was certainly not sent fails over while the breaker is open or half-open.
             for n in 0..4 {
                 let other = world.send_sample(&format!("other-{round}-{n}"), None, OnUnknown::Hold).await;
                 world.clock.advance(20 * SECOND);
@@ -177,8 +176,8 @@ async fn an_email_that_is_to_be_resent_waits_for_its_own_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mail_that_surely_did_not_leave_may_take_another_way() {
-    // The counterpart: without it the tests above would also pass with fail-over broken.
+async fn an_email_that_was_certainly_not_sent_may_fail_over() {
+    // The counterpart: without it the tests above would also pass with broken failover.
     let fixture = UnknownEmailFixture::with_providers(
         EngineStoreKind::Memory,
         Vendor::Resend,
@@ -191,7 +190,7 @@ async fn a_mail_that_surely_did_not_leave_may_take_another_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_email_that_wishes_it_is_resent_once_and_no_more() {
+async fn the_resend_policy_resends_once() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("out", &clock).await;
@@ -213,7 +212,7 @@ async fn an_email_that_wishes_it_is_resent_once_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_doubt_at_one_account_is_not_repeated_at_another() {
+async fn an_unknown_outcome_at_one_account_is_not_repeated_at_another() {
     let (store, clock) = (EngineStore::new(EngineStoreKind::Sqlite), ManualClock::new());
     let hop = HopKind::Provider(Vendor::Resend).open("out", &clock).await;
     hop.http().queue_responses(&[ScriptedResponse::AcceptThenDrop]);
@@ -225,7 +224,7 @@ async fn a_doubt_at_one_account_is_not_repeated_at_another() {
     let moved = HttpTransportConfig { account: Some("another".into()), ..provider_setting("out", hop.http().url()) };
     let moved = provider_transport(Vendor::Resend, moved, &clock);
     hop.http().forget_keys();
-    // A process that had the first account within the last minutes might still decide.
+    // A process that used the first account within the last minutes might still decide.
     clock.advance(6 * MINUTE);
     let after = TestEngine::start(&store, vec![moved], &["out"], clock).await;
     after.advance(&[id], &RETRY_STEPS).await;

@@ -1,4 +1,4 @@
-//! What a next hop does wrong, and what must become of the mail.
+//! Faults of a next hop, and the expected outcome of the mail.
 
 use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::sink::{
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::hop::{HopKind, HopSink, TestHop, UnknownRecovery};
 
-/// The pause that a busy next hop asks for, in seconds.
+/// The delay that a busy next hop asks for, in seconds.
 pub(crate) const RETRY_AFTER_S: u32 = 120;
 
-/// What goes wrong at the first attempt. Afterwards the next hop is honest.
+/// The fault of the first attempt. Later attempts have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopFault {
     /// Nothing.
@@ -33,26 +33,26 @@ pub(crate) enum HopFault {
     Refuse,
 }
 
-/// What that means for the mail.
+/// What the fault means for the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ActualOutcome {
-    /// It was taken and nobody said so.
+    /// It was accepted without a reply.
     AcceptedSilently,
-    /// It is taken after everybody gave up waiting.
+    /// It is accepted after the timeout.
     AcceptedLate,
-    /// It was not taken, and nobody said so.
+    /// It was not accepted, and there was no reply.
     LostSilently,
-    /// It was surely not taken, and may come again.
+    /// It was certainly not accepted, and may be retried.
     Deferred,
-    /// It was surely not taken, and must not come again.
+    /// It was certainly not accepted, and must not be retried.
     Refused,
     /// The next hop contradicts itself.
     Contradictory,
-    /// All is well.
+    /// No fault.
     AcceptedNormally,
 }
 
-/// What must have become of a mail.
+/// The expected outcome of a mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExpectedResult {
     pub(crate) mails: usize,
@@ -79,18 +79,18 @@ impl HopFault {
         Self::Refuse,
     ];
 
-    /// Whether a next hop can do this.
+    /// Whether a next hop can have this fault.
     pub(crate) fn applies_to(self, next: HopKind) -> bool {
         let conflict = matches!(self, Self::Concurrent | Self::Mismatch);
         match next {
             HopKind::Relay => !conflict && self != Self::AcceptThenServerError,
-            // There 409 was said to mean that the first arrived.
+            // There 409 is configured to mean that the first arrived.
             HopKind::Provider(Vendor::Other) => !conflict,
             HopKind::Provider(_) => true,
         }
     }
 
-    /// Makes the next hop do it once.
+    /// Injects the fault once.
     pub(crate) fn inject(self, hop: &TestHop) {
         match &hop.sink {
             HopSink::Http(sink) => sink.queue_responses(&self.http_response().into_iter().collect::<Vec<_>>()),
@@ -124,23 +124,25 @@ impl HopFault {
 
     fn smtp_action(self) -> Option<(smtp::SmtpStep, smtp::SmtpAction)> {
         use smtp::{SmtpAction, SmtpStep};
-        let said = |text: &str| SmtpAction::reply_line(text);
+        let reply_line = |text: &str| SmtpAction::reply_line(text);
         Some(match self {
             Self::None | Self::AcceptThenServerError | Self::Concurrent | Self::Mismatch => return None,
             Self::AcceptThenDrop => (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Close)),
             Self::AcceptThenStall => (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Stall)),
-            Self::AcceptThenEmpty => (SmtpStep::Dot, SmtpAction::accept_then(said(""))),
+            Self::AcceptThenEmpty => (SmtpStep::Dot, SmtpAction::accept_then(reply_line(""))),
             Self::AcceptThenHuge => {
                 (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Reply(vec![b'2'; 1024 * 1024])))
             }
-            // Longer than it is waited for.
+            // Longer than the timeout.
             Self::AcceptLate => (SmtpStep::Dot, SmtpAction::Late(Duration::from_millis(2_500))),
             Self::Drop => (SmtpStep::Dot, SmtpAction::Close),
-            Self::CaptivePortal => (SmtpStep::Dot, said("<html><body>Please log in to this network</body></html>")),
-            Self::Redirect => (SmtpStep::Dot, said("300 somewhere else")),
-            Self::RateLimited => (SmtpStep::Dot, said("451 4.3.2 busy")),
-            Self::Revoked => (SmtpStep::Mail, said("530 5.7.0 log in first")),
-            Self::Refuse => (SmtpStep::Dot, said("554 5.7.1 no")),
+            Self::CaptivePortal => {
+                (SmtpStep::Dot, reply_line("<html><body>Please log in to this network</body></html>"))
+            }
+            Self::Redirect => (SmtpStep::Dot, reply_line("300 somewhere else")),
+            Self::RateLimited => (SmtpStep::Dot, reply_line("451 4.3.2 busy")),
+            Self::Revoked => (SmtpStep::Mail, reply_line("530 5.7.0 log in first")),
+            Self::Refuse => (SmtpStep::Dot, reply_line("554 5.7.1 no")),
         })
     }
 
@@ -154,7 +156,7 @@ impl HopFault {
             | Self::AcceptThenHuge => ActualOutcome::AcceptedSilently,
             Self::AcceptLate => ActualOutcome::AcceptedLate,
             Self::Drop | Self::CaptivePortal | Self::Redirect | Self::Concurrent => ActualOutcome::LostSilently,
-            // Only these two word it.
+            // Only these two report it.
             Self::Mismatch if matches!(next, HopKind::Provider(Vendor::Resend | Vendor::UseSend)) => {
                 ActualOutcome::Contradictory
             }
@@ -164,7 +166,7 @@ impl HopFault {
         }
     }
 
-    /// What must become of the mail once time has passed.
+    /// The expected outcome once time has passed.
     pub(crate) fn expected(self, next: HopKind, policy: OnUnknown) -> ExpectedResult {
         let is = |mails, state, may_duplicate| ExpectedResult { mails, state, may_duplicate };
         let resend = policy == OnUnknown::Resend;
@@ -178,9 +180,9 @@ impl HopFault {
             ) => is(1, "sent", false),
             (ActualOutcome::AcceptedSilently, UnknownRecovery::LookUp) => is(1, "sent", false),
             (ActualOutcome::AcceptedLate, UnknownRecovery::LookUp) if !resend => is(1, "sent", false),
-            // It keeps the key, though nobody relies on it.
+            // It keeps the key, though mailonce does not rely on it.
             (ActualOutcome::AcceptedLate, _) if next == HopKind::Provider(Vendor::UseSend) => is(1, "sent", true),
-            // The email itself asked for this.
+            // The email's policy asked for this.
             (ActualOutcome::AcceptedSilently | ActualOutcome::AcceptedLate, _) if resend => is(2, "sent", true),
             (ActualOutcome::LostSilently, _) if resend => is(1, "sent", true),
             (ActualOutcome::AcceptedSilently | ActualOutcome::AcceptedLate, _) => is(1, "unknown", false),

@@ -1,4 +1,4 @@
-//! A next hop with the transport to it: an SMTP relay, or one of the providers.
+//! A next hop with its transport: an SMTP relay, or one of the providers.
 
 use mailonce_core::ports::transport::Transport;
 use mailonce_sim::sink::{
@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::world::ManualClock;
 
-/// Which next hop.
+/// The kind of next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HopKind {
     Relay,
@@ -47,7 +47,7 @@ impl HopKind {
         }
     }
 
-    /// Opens one, with a transport of this name to it.
+    /// Starts one, with a transport of this name.
     pub(crate) async fn open(self, name: &str, clock: &Arc<ManualClock>) -> TestHop {
         match self {
             Self::Relay => {
@@ -64,7 +64,7 @@ impl HopKind {
     }
 }
 
-/// How long a silent next hop is waited for.
+/// The timeout for a silent next hop.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(1_200);
 
 pub(crate) fn relay_config(name: &str, port: u16) -> RelayConfig {
@@ -114,7 +114,7 @@ pub(crate) fn provider_transport(
     made.unwrap()
 }
 
-/// A provider nobody wrote a transport for. A repeat it answers with 409.
+/// A provider without a transport of its own. It answers a repeat with 409.
 fn custom_template() -> template::TemplateConfig {
     template::TemplateConfig {
         url: String::new(),
@@ -136,14 +136,14 @@ pub(crate) enum HopSink {
     Http(HttpSink),
 }
 
-/// A next hop that counts what it took.
+/// A next hop that counts accepted mails.
 pub(crate) struct TestHop {
     pub(crate) sink: HopSink,
     pub(crate) transport: Arc<dyn Transport>,
 }
 
 impl TestHop {
-    /// What it took, each mail as something that is equal only for equal bytes under an equal key.
+    /// The accepted mails: values that are equal only for equal bytes and keys.
     pub(crate) fn accepted_mail(&self) -> Vec<String> {
         match &self.sink {
             HopSink::Smtp(sink) => {

@@ -1,25 +1,25 @@
-//! The hand-off keeps its promise: the real engine, and the real binary, against next hops that misbehave and
-//! workers that die, sleep or lose their clock.
+//! Hand-off: the real engine and the real binary against faulty next hops, and workers that crash, pause or lose their
+//! clock.
 //!
 //! | file | what it shows |
 //! |---|---|
-//! | `matrix` | each next hop, each fault, each policy: how many mails, and what the email says of itself |
-//! | `doubts` | a repeat that is refused, and what is in doubt stays where it is |
-//! | `answers` | many agents, one answer per message and one agent per thread, on one node and on two |
-//! | `bent` | transports without manners: bytes stay frozen, silence is unknown |
-//! | `breaker` | a way that rests is told of, and that it works again |
-//! | `cancels` | cancel against dispatch |
+//! | `matrix` | each next hop, each fault, each policy: the number of mails, and the reported state |
+//! | `doubts` | repeats that are refused; unknown outcomes stay at their transport |
+//! | `answers` | many agents, one reply per message and one agent per thread, on one node and on two |
+//! | `bent` | misbehaving transports: bytes stay frozen, silence is unknown |
+//! | `breaker` | events when a circuit breaker opens and closes |
+//! | `cancels` | cancels against dispatch |
 //! | `clocks` | clocks that jump by hours and years |
-//! | `kills` | the real binary dies where there is no named point |
-//! | `nodes` | one of two nodes sleeps until the provider forgot, and the other takes over |
+//! | `kills` | the real binary is killed where there is no failpoint |
+//! | `nodes` | one of two nodes pauses until the provider forgot the key, and the other takes over |
 //! | `skew` | two nodes on one PostgreSQL whose clocks are up to two days apart, with kills |
 //! | `queue` | a long queue after a kill, and one slow domain in it |
-//! | `paused` | a worker that sleeps between the marker and the wire until the provider forgot |
+//! | `paused` | a worker that pauses between marker and send until the provider forgot the key |
 //!
-//! The rigs over the real binary need it built with `--features failpoints`, and `nodes` a PostgreSQL
-//! (`scripts/services`). Deaths at named points are in `tests/crash`.
+//! Tests of the real binary need it built with `--features failpoints`, and `nodes` a PostgreSQL
+//! (`scripts/services`). Crashes at failpoints are in `tests/crash`.
 //!
-//! `world` is an engine with a clock moved by hand, `hop` a next hop with the transport to it.
+//! `world` is an engine with a manual clock, `hop` a next hop with its transport.
 
 #[cfg(test)]
 mod answers;

@@ -1,5 +1,5 @@
-//! Each next hop, each fault, each policy, on two stores: how many mails were taken, and what the email says of
-//! itself, once time has passed.
+//! Each next hop, each fault, each policy, on two stores: the number of accepted mails, and the reported state once
+//! time has passed.
 
 use comfy_table::Table;
 use mailonce_core::{
@@ -15,7 +15,7 @@ use crate::{
     world::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
 };
 
-/// One mail on its way.
+/// One mail being sent.
 struct MatrixCell {
     fault: HopFault,
     policy: OnUnknown,
@@ -23,7 +23,7 @@ struct MatrixCell {
     id: EmailId,
 }
 
-/// What became of it.
+/// Its outcome.
 struct MatrixRow {
     next: HopKind,
     fault: HopFault,
@@ -62,7 +62,7 @@ async fn run_matrix(kind: EngineStoreKind) {
     assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// All that can go wrong at one next hop, side by side in one engine, each fault with a sink of its own.
+/// All faults of one next hop, in parallel in one engine, each with its own sink.
 async fn run_column(kind: EngineStoreKind, next: HopKind) -> Vec<MatrixRow> {
     let (store, clock) = (EngineStore::new(kind), ManualClock::new());
     let mut hops = Vec::new();
@@ -89,7 +89,7 @@ async fn run_column(kind: EngineStoreKind, next: HopKind) -> Vec<MatrixRow> {
     rows
 }
 
-/// Lets everything happen that can. What is false at any rest between is a fault too.
+/// Runs until everything is settled. A false state in between is a failure too.
 async fn advance_through_retries(world: &TestEngine, cells: &[MatrixCell]) {
     let ids: Vec<EmailId> = cells.iter().map(|cell| cell.id).collect();
     for cell in cells {
@@ -114,7 +114,7 @@ async fn advance_through_retries(world: &TestEngine, cells: &[MatrixCell]) {
     }
 }
 
-/// Nothing is ever called sent that is nowhere, or failed that is somewhere.
+/// No email is `sent` that arrived nowhere, or `failed` that arrived.
 async fn check_no_false_state(world: &TestEngine, cells: &[MatrixCell]) {
     for cell in cells {
         let (state, mails) = (world.state(cell.id).await, cell.hop.accepted_mail().len());

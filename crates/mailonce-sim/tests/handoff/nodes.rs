@@ -1,5 +1,5 @@
-//! Two nodes on one PostgreSQL: one falls asleep after its marker, the other takes over, the provider forgets, and the
-//! first wakes up again. Shorter sleeps and deaths at every point are the crash rig's (`tests/crash`).
+//! Two nodes on one PostgreSQL: one pauses after its marker, the other takes over, the provider forgets the key, and
+//! the first resumes. Shorter pauses and crashes at failpoints are in `tests/crash`.
 
 use mailonce_sim::{
     harness::{
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use crate::rig::{FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const MAILS: usize = 6;
-/// How long a node is silent before another takes over, and some for the start of that.
+/// How long a node is silent before another takes over, and some time for that.
 const TAKE_OVER_TIME: Duration = Duration::from_secs(15 + 5);
-/// Longer than a connection may be old when the request is written.
+/// Longer than a connection's maximum age when the request is written.
 const PAUSE_PAST_CONNECTION_AGE: Duration = Duration::from_secs(63);
 
 #[test]
@@ -42,7 +42,7 @@ fn a_node_that_slept_past_the_providers_window_sends_nothing() {
     sleep(PAUSE_PAST_CONNECTION_AGE.saturating_sub(slept.elapsed()));
     outside.keyed().forget_keys();
     first.resume().unwrap();
-    // Whatever it wanted to do, it has done before it is idle again.
+    // By the time it is idle, it has done whatever it was going to do.
     let probe = server_fixture::send_batch(first.at, "probe", &[sample_mail(MAILS)]).unwrap();
     server_fixture::wait_for_states(first.at, &probe, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
     server_fixture::wait_until("the end of its work", RECOVERY_TIMEOUT, || {

@@ -1,4 +1,5 @@
-//! A worker that sleeps between its marker and the wire, while another process takes over and the provider forgets.
+//! A worker that pauses between its marker and the send, while another process takes over and the provider forgets the
+//! key.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -19,10 +20,10 @@ use crate::{
     world::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
 };
 
-/// How old a connection may be when the request is written.
+/// The maximum age of a connection when the request is written.
 const MAX_CONNECTION_AGE: Duration = Duration::from_millis(300);
 
-/// A transport whose worker falls asleep, before the marker or after it.
+/// A transport that pauses its worker before the marker or after it.
 struct PausingTransport {
     inner: Arc<dyn Transport>,
     before_marker: bool,
@@ -33,7 +34,7 @@ struct PausingTransport {
 impl PausingTransport {
     async fn pause(asleep: &Semaphore, wake: &Semaphore) {
         asleep.add_permits(1);
-        // One call wakes one sleeper.
+        // One call resumes one worker.
         if let Ok(call) = wake.acquire().await {
             call.forget();
         }
@@ -69,7 +70,7 @@ impl Transport for PausingTransport {
     }
 
     fn capabilities(&self) -> TransportCapabilities {
-        // The engine's own patience is not what is tried here.
+        // The engine's own timeout is not tested here.
         TransportCapabilities { timeout_ms: 60_000, ..self.inner.capabilities() }
     }
 
@@ -91,17 +92,17 @@ impl Transport for PausingTransport {
     }
 }
 
-/// What is at the provider's end when the worker wakes up.
+/// The state of the provider when the worker resumes.
 struct PausedWorkerScenario<'a> {
     kind: EngineStoreKind,
     before_marker: bool,
-    /// Whether the worker sleeps longer than its connection may be old, and than the provider remembers.
+    /// Whether the pause is longer than a connection's maximum age and the provider's memory.
     past_window: bool,
     hop: &'a TestHop,
 }
 
 impl PausedWorkerScenario<'_> {
-    /// One worker falls asleep, another takes over; the first wakes up. The email's state at the end.
+    /// One worker pauses, another takes over, and the first resumes. Returns the final state of the email.
     async fn run(&self) -> EmailState {
         let (store, clock) = (EngineStore::new(self.kind), ManualClock::new());
         let (asleep, wake) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -114,7 +115,7 @@ impl PausedWorkerScenario<'_> {
         let first = TestEngine::start(&store, vec![sleepy], &["out"], Arc::clone(&clock)).await;
         let id = first.send_sample("order-1", None, OnUnknown::Hold).await;
         asleep.acquire().await.unwrap().forget();
-        // Its heart stops with it. What it had under way goes on when it wakes up.
+        // Its heartbeat stops too. Its running attempt continues when it resumes.
         first.stop();
         clock.advance(20 * SECOND);
         let second =
@@ -172,7 +173,7 @@ async fn a_worker_that_slept_a_little_is_one_of_two_and_makes_one_mail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_relays_late_answer_is_a_fact_whoever_holds_the_mail() {
+async fn a_relays_late_reply_counts_whoever_holds_the_lease() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         for before_marker in [false, true] {
             let hop = HopKind::Relay.open("out", &ManualClock::new()).await;
@@ -206,7 +207,7 @@ async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
         world.wait_for_attempts(id, 1).await;
         world.clock.advance(2 * SECOND);
         asleep.acquire().await.unwrap().forget();
-        // The worker stands at the point of no return while a day passes.
+        // The worker is at the point of no return while a day passes.
         world.clock.advance(DAY);
         hop.http().forget_keys();
         wake.add_permits(10);
@@ -216,7 +217,7 @@ async fn a_repeat_that_slept_until_its_window_closed_is_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_was_silent_is_heard_before_it_takes_work() {
+async fn a_silent_worker_sends_a_heartbeat_before_it_leases() {
     for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
         let (store, clock) = (EngineStore::new(kind), ManualClock::new());
         let hop = HopKind::Relay.open("out", &clock).await;
@@ -228,12 +229,12 @@ async fn a_worker_that_was_silent_is_heard_before_it_takes_work() {
             resume: Arc::clone(&wake),
         });
         let first = TestEngine::start(&store, vec![sleepy], &["out"], Arc::clone(&clock)).await;
-        // One mail before, so that its first sign of life was given; the next one is due seconds later.
+        // One mail before, so that it had a heartbeat; the next one is due seconds later.
         let before = first.send_sample("order-0", None, OnUnknown::Hold).await;
         wake.add_permits(1);
         first.wait_for_email(before, "the first answer", |email| email.state() == EmailState::Sent).await;
         asleep.acquire().await.unwrap().forget();
-        // Longer than others wait for a sign of life.
+        // Longer than the heartbeat timeout.
         clock.advance(20 * SECOND);
         let id = first.send_sample("order-1", None, OnUnknown::Hold).await;
         asleep.acquire().await.unwrap().forget();

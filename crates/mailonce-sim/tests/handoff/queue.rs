@@ -1,6 +1,6 @@
-//! A long queue survives a kill: served again at once, drained in order, and one slow domain delays nobody else.
+//! A long queue survives a kill: it starts again at once, drains in order, and one slow domain delays no other.
 //!
-//! `MAILONCE_QUEUE=N` asks for a longer queue than the usual one; `scripts/test --full` plays 20,000 mails.
+//! `MAILONCE_QUEUE=N` sets the length of the queue; `scripts/test --full` uses 20,000 mails.
 
 use mailonce_sim::{
     harness::server_fixture::{self, ServerFixture, sample_mail},
@@ -18,14 +18,14 @@ const MAILS: usize = 5_000;
 const BATCH: usize = 1_000;
 /// Mails for the slow domain, at the very front of the queue.
 const SLOW_DOMAIN_MAILS: usize = 100;
-/// Hand-overs to one domain at a time.
+/// Concurrent attempts per domain.
 const PER_DOMAIN: usize = 4;
 /// Domains of the other mails.
 const DOMAINS: usize = 101;
-/// Connections to the relay, and so hand-overs at a time.
+/// Connections to the relay, and so concurrent attempts.
 const CONNECTIONS: usize = 16;
 const START_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long one mail may take on the way, at the very worst.
+/// How long one mail may take at most.
 const MAX_TIME_PER_MAIL: Duration = Duration::from_millis(8);
 
 fn queue_length() -> usize {
@@ -41,9 +41,9 @@ fn queued_mail(n: usize) -> Value {
 }
 
 #[test]
-fn a_long_queue_is_served_at_once_drained_in_order_and_held_up_by_nobody() {
+fn a_long_queue_starts_at_once_drains_in_order_and_is_not_blocked_by_one_domain() {
     let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir());
-    // Each of them takes its connection for longer than the test lasts.
+    // Each of them blocks its connection for longer than the test runs.
     outside.relay().always_at_line(smtp::SmtpStep::Rcpt, "slow.test", smtp::SmtpAction::Late(Duration::from_mins(10)));
     let config = format!(
         "{}max_connections = {CONNECTIONS}\n\n[defaults]\nmax_in_flight_per_domain = {PER_DOMAIN}\n",
@@ -71,7 +71,7 @@ fn a_long_queue_is_served_at_once_drained_in_order_and_held_up_by_nobody() {
     drop(server);
 }
 
-/// Fills the queue of a server that does not hand over, and kills it.
+/// Fills the queue of a server with paused hand-off, and kills it.
 fn fill_and_kill(servers: &ServerFixture<'_>) -> usize {
     let server = servers.start("data", None, true).unwrap();
     let mails = queue_length();
@@ -84,7 +84,7 @@ fn fill_and_kill(servers: &ServerFixture<'_>) -> usize {
     mails
 }
 
-/// No mail overtakes one that was due before it, save those that are under way together.
+/// No mail overtakes one that was due earlier, except among concurrent attempts.
 fn assert_in_order(taken: &[usize]) {
     let mut latest = 0;
     for (index, n) in taken.iter().enumerate() {
@@ -92,7 +92,7 @@ fn assert_in_order(taken: &[usize]) {
         let ahead = taken[index..].iter().filter(|other| **other < latest).count();
         assert!(ahead <= 2 * CONNECTIONS, "mail {latest} left before {ahead} that were due before it");
         if index > 4_000 {
-            // The comparison is quadratic; the beginning and the whole order below tell enough.
+            // The comparison is quadratic; the start and the whole order below are enough.
             break;
         }
     }

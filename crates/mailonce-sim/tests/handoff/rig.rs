@@ -1,4 +1,4 @@
-//! What the rigs over the real binary share: sinks on a runtime of their own, and places for servers.
+//! What the tests of the real binary share: sinks on their own runtime, and server fixtures.
 
 use mailonce_sim::{
     harness::{
@@ -19,9 +19,9 @@ use std::{
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// How long nothing may be stuck after its worker died: 15 s until that is noticed, and some for the work.
+/// How long recovery from a dead worker may take: 15 s until it is noticed, and some for the work.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a server may take to come to a point.
+/// How long a server may take to reach a failpoint.
 pub(crate) const FAILPOINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn child_processes() -> &'static ChildProcesses {
@@ -41,7 +41,7 @@ pub(crate) fn temp_dir() -> TempDir {
     tempfile::Builder::new().prefix("mailonce-rig").tempdir().unwrap()
 }
 
-/// Which next hop.
+/// The kind of next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkKind {
     Relay,
@@ -54,7 +54,7 @@ pub(crate) enum RunningSink {
     Keyed(HttpSink),
 }
 
-/// Next hop and runtime. The sink ends first.
+/// Next hop and runtime. The sink is dropped first.
 pub(crate) struct SinkFixture {
     pub(crate) sink: RunningSink,
     pub(crate) runtime: Runtime,
@@ -93,7 +93,7 @@ impl SinkFixture {
         }
     }
 
-    /// The numbers of the mails it took, in order.
+    /// The numbers of the accepted mails, in order.
     pub(crate) fn accepted_numbers(&self) -> Vec<usize> {
         let recipients: Vec<String> = match &self.sink {
             RunningSink::Relay(sink) => sink.mails().iter().map(|mail| mail.recipients[0].0.clone()).collect(),
@@ -102,7 +102,7 @@ impl SinkFixture {
         recipients.iter().filter_map(|to| server_fixture::mail_number(to)).collect()
     }
 
-    /// How often it took each mail.
+    /// How often each mail was accepted.
     pub(crate) fn copies_per_mail(&self, mails: usize) -> Vec<usize> {
         let mut counts = vec![0; mails];
         for n in self.accepted_numbers() {
@@ -112,7 +112,7 @@ impl SinkFixture {
     }
 }
 
-/// A place for servers that hand over one mail at a time, so that what a kill leaves is known exactly.
+/// Servers that send one mail at a time, so that the state after a kill is known exactly.
 pub(crate) fn sequential_server<'a>(
     outside: &SinkFixture,
     binary: &'a Path,

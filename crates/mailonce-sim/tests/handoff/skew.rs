@@ -1,7 +1,7 @@
-//! Two nodes on one PostgreSQL whose clocks are hours apart from their first moment on: no key is forgotten, no
-//! scheduled mail is early, and a node that is off says so.
+//! Two nodes on one PostgreSQL whose clocks are hours apart from their start: no key expires early, no scheduled mail
+//! is early, and a node with a wrong clock reports it.
 //!
-//! The short form takes some seconds. `MAILONCE_SKEW_MINUTES=60` makes it a campaign of an hour.
+//! The short form takes some seconds. `MAILONCE_SKEW_MINUTES=60` runs it for an hour.
 
 use mailonce_core::time::Time;
 use mailonce_sim::harness::{
@@ -23,7 +23,7 @@ use std::{
 use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, child_processes, temp_dir};
 
 const HOUR: i64 = 3_600_000;
-/// Two heartbeats, and some for the answer.
+/// Two heartbeats, and some time for the reply.
 const READYZ_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long a step of the campaign takes.
 const STEP_TIME: Duration = Duration::from_millis(150);
@@ -36,12 +36,12 @@ fn database(name: &str) -> TemporaryDatabase {
 fn clock_env(offset_ms: i64) -> [(&'static str, OsString); 2] {
     [
         ("MAILONCE_CLOCK_OFFSET_MS", offset_ms.to_string().into()),
-        // The time service of this machine knows nothing of the offset.
+        // The time service of this machine does not know the offset.
         ("MAILONCE_CLOCK_SYNCHRONIZED", "false".into()),
     ]
 }
 
-/// The right time.
+/// The true time.
 fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
@@ -57,7 +57,7 @@ fn send(node: &ServerProcess, n: usize, mail: &Value) -> anyhow::Result<(u16, St
     Ok((reply.status, reply.body["id"].as_str().unwrap_or_default().to_owned()))
 }
 
-/// What a node says of its clock: whether it is sure, and how far it is ahead of the database.
+/// What a node reports about its clock: whether it is sure, and its offset from the database.
 fn clock_status(node: &ServerProcess) -> Option<(bool, i64)> {
     let ready = http::get(node.at, "/readyz").ok()?.body;
     Some((ready["clock"]["trusted"].as_bool()?, ready["clock"]["ahead_of_database_ms"].as_i64()?))
@@ -90,7 +90,7 @@ fn a_node_whose_clock_is_hours_off_forgets_nothing_and_sends_nothing_early() {
         let off = |(sure, ahead): (bool, i64)| !sure && (ahead - offset).abs() < 60_000;
         server_fixture::wait_until("a word about its clock", READYZ_TIMEOUT, || clock_status(&wrong).is_some_and(off))
             .unwrap();
-        // Its first sweep and its first lease come with its start; this mail comes after them.
+        // The first sweep and the first lease happen at the start; this mail comes after them.
         let n = 2 + turn;
         let (status, by_wrong) = send(&wrong, n, &mail_with_ttl(n)).unwrap();
         assert_eq!(status, 202);
@@ -120,7 +120,7 @@ struct SkewedNode {
     started: Instant,
 }
 
-/// A mail of the campaign: the id of its first answer, and when it may leave.
+/// A mail of the campaign: the id of its first reply, and its scheduled time.
 #[derive(Default)]
 struct SkewMail {
     id: Option<String>,
@@ -157,7 +157,7 @@ impl SkewCampaign<'_> {
         self.kills += 1;
     }
 
-    /// Sends mail `n` to any node, new or again. Only the first answer may be a first one.
+    /// Sends mail `n` to any node, new or repeated. Only the first reply may say `first`.
     fn send(&mut self, n: usize) {
         let node = self.rng.below(self.nodes.len() as u64) as usize;
         let mut mail = mail_with_ttl(n);
@@ -212,7 +212,7 @@ impl SkewCampaign<'_> {
         sleep(STEP_TIME);
     }
 
-    /// Every clock is right: everything that was accepted leaves, or is visibly unknown.
+    /// Every clock is right: everything that was accepted is sent, or is visibly unknown.
     fn wait_until_settled(&mut self) {
         for n in 0..self.nodes.len() {
             self.nodes.remove(n).server.kill().unwrap();

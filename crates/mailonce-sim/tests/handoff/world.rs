@@ -1,4 +1,4 @@
-//! An engine over a store, with a clock that is moved by hand and loops that end with the test.
+//! An engine over a store, with a manual clock and loops that end with the test.
 
 use mailonce_core::{
     access::team::{ApiKeyDetails, ApiKeyScope},
@@ -31,9 +31,9 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-/// How long anything may take that is waited for.
+/// The timeout of all waits.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(40);
-/// Between two looks at something that is waited for.
+/// Time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const CREDENTIAL: &str = "rig-key-0123456789abcdef";
 
@@ -42,7 +42,7 @@ pub(crate) const MINUTE: i64 = 60 * SECOND;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// A clock that runs, and that can be moved: both counters together, or the wall alone.
+/// A clock that runs and can be moved: both counters together, or the wall clock alone.
 pub(crate) struct ManualClock {
     began: Instant,
     advanced_ms: AtomicI64,
@@ -54,12 +54,12 @@ impl ManualClock {
         Arc::new(Self { began: Instant::now(), advanced_ms: AtomicI64::new(0), wall_offset_ms: AtomicI64::new(0) })
     }
 
-    /// Time passes.
+    /// Advances time.
     pub(crate) fn advance(&self, ms: i64) {
         self.advanced_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// Somebody sets the wall clock.
+    /// Sets the wall clock.
     pub(crate) fn set_wall_clock(&self, ms: i64) {
         self.wall_offset_ms.fetch_add(ms, Ordering::SeqCst);
     }
@@ -75,7 +75,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Randomness that a seed gives again.
+/// Reproducible randomness.
 struct EngineEntropy(Mutex<rng::SeededRng>);
 
 impl Entropy for EngineEntropy {
@@ -87,7 +87,7 @@ impl Entropy for EngineEntropy {
     }
 }
 
-/// Which store.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineStoreKind {
     Memory,
@@ -100,7 +100,7 @@ impl fmt::Display for EngineStoreKind {
     }
 }
 
-/// A store, and the directory that it may need.
+/// A store with its directory, if it needs one.
 pub(crate) struct EngineStore {
     pub(crate) store: Arc<dyn Store>,
     _folder: Option<TempDir>,
@@ -120,10 +120,10 @@ impl EngineStore {
     }
 }
 
-/// How many nodes this process made: no two draw the same name, whatever the seed.
+/// The number of nodes so far, so that no two draw the same identity.
 static NODES: AtomicU64 = AtomicU64::new(0);
 
-/// An engine at work.
+/// A running engine.
 pub(crate) struct TestEngine {
     pub(crate) engine: Arc<Engine>,
     pub(crate) caller: Caller,
@@ -139,7 +139,7 @@ impl Drop for TestEngine {
 }
 
 impl TestEngine {
-    /// An engine at a clock. Mail without a named way takes the first of `order`, and the others in turn.
+    /// An engine with a clock. Mail without a transport uses the first of `order`, and fails over to the others.
     pub(crate) async fn start(
         store: &EngineStore,
         transports: Vec<Arc<dyn Transport>>,
@@ -175,12 +175,12 @@ impl TestEngine {
         Self { engine, caller, clock, stop, loops }
     }
 
-    /// Ends its loops, and lets what is under way end by itself.
+    /// Stops its loops; running attempts end by themselves.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Waits until everything under way has ended. False when it does not.
+    /// Waits until all running attempts have ended. Returns false on timeout.
     pub(crate) async fn wait_stopped(&self) -> bool {
         let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner).take();
         match loops {
@@ -189,13 +189,13 @@ impl TestEngine {
         }
     }
 
-    /// Sends one mail, its subject its key.
+    /// Sends one mail whose subject is its key.
     pub(crate) async fn send_sample(&self, key: &str, transport: Option<&str>, on_unknown: OnUnknown) -> EmailId {
         let raw = RawContent { to: vec![format!("{key}@example.org")], ..sample_content(key) };
         self.send_content(key, raw, transport, on_unknown).await
     }
 
-    /// Sends what is given.
+    /// Sends this content.
     pub(crate) async fn send_content(
         &self,
         key: &str,
@@ -223,12 +223,12 @@ impl TestEngine {
         self.engine.email_view(&self.caller, id).await.unwrap().detail
     }
 
-    /// The attempts that came to their end.
+    /// The attempts that have ended.
     pub(crate) async fn ended_attempts(&self, id: EmailId) -> Vec<Attempt> {
         self.detail(id).await.attempts.into_iter().filter(|attempt| attempt.ended_at.is_some()).collect()
     }
 
-    /// Waits until an email is as wanted.
+    /// Waits until an email is in a wanted state.
     pub(crate) async fn wait_for_email(&self, id: EmailId, what: &str, holds: impl Fn(&Email) -> bool) -> Email {
         let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
@@ -241,7 +241,7 @@ impl TestEngine {
         }
     }
 
-    /// Waits until an email was tried so often that so many attempts ended.
+    /// Waits until this many attempts of an email have ended.
     pub(crate) async fn wait_for_attempts(&self, id: EmailId, times: usize) {
         let deadline = Instant::now() + WAIT_TIMEOUT;
         while self.ended_attempts(id).await.len() < times {
@@ -261,7 +261,7 @@ impl TestEngine {
         }
     }
 
-    /// Lets time pass in steps, and what is due be done after each.
+    /// Advances time in steps, and runs what is due after each.
     pub(crate) async fn advance(&self, ids: &[EmailId], steps: &[i64]) {
         for step in steps {
             self.clock.advance(*step);
@@ -270,7 +270,7 @@ impl TestEngine {
     }
 }
 
-/// Whether nobody works on it, and nobody will before its time.
+/// Whether no worker has it, and none will before its time.
 fn is_idle(handoff: &Handoff, now: Time) -> bool {
     match handoff.state {
         HandoffState::Leased | HandoffState::Sending => false,

@@ -1,4 +1,4 @@
-//! A disk that is full, and a disk that cannot sync, under the embedded engine.
+//! A full disk and failing syncs, with SQLite.
 
 use crate::setting::{TestDirectory, binary, child_processes, faulty_disk};
 use mailonce_sim::harness::child_processes::sleep;
@@ -15,9 +15,9 @@ use mailonce_sim::proof::check;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long a server with a disk that cannot be trusted may go on.
+/// How long a server may run after a failed sync.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long a server may take to accept again when there is space again.
+/// How long a server may take to accept again once there is space.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the disk is full.
 const DISK_FULL_TIME: Duration = Duration::from_millis(700);
@@ -31,7 +31,7 @@ fn start_server(dir: &TestDirectory, disk: Option<&FaultyDisk>) -> ServerProcess
     setup.start(child_processes()).unwrap()
 }
 
-/// One send apart from the load, under a key of its own.
+/// One send apart from the load, under its own key.
 fn send_probe(at: SocketAddr, n: u32) -> anyhow::Result<HttpReply> {
     let mut request = Vec::new();
     let kind = SendKind::Single;
@@ -39,7 +39,7 @@ fn send_probe(at: SocketAddr, n: u32) -> anyhow::Result<HttpReply> {
     exchange(at, &request)
 }
 
-/// Asks for everything once more, twice for what was never answered, and judges.
+/// Retries everything once, and unanswered sends twice, and checks the ledger.
 fn retry_and_check(at: SocketAddr, history: &SharedHistory) {
     let (all, open) = {
         let history = history.lock();
@@ -48,7 +48,7 @@ fn retry_and_check(at: SocketAddr, history: &SharedHistory) {
     send_again(at, history, &all.into_iter().collect::<Vec<_>>()).unwrap();
     send_again(at, history, &open.into_iter().collect::<Vec<_>>()).unwrap();
     let mut ledger = LedgerSnapshot::read(at).unwrap();
-    // The probes are no part of the history.
+    // The probes are not in the history.
     let probes: Vec<_> =
         ledger.emails.iter().filter(|row| row.to[0].contains("-4294967295-")).map(|row| row.id.clone()).collect();
     ledger.emails.retain(|row| !probes.contains(&row.id));
@@ -62,7 +62,7 @@ fn retry_and_check(at: SocketAddr, history: &SharedHistory) {
     assert!(found.is_empty(), "{} violations:\n{}", found.len(), shown.join("\n"));
 }
 
-/// How many calls of the history from `from` on made an email, and how many were told `503`.
+/// How many calls from index `from` on created an email, and how many got a `503`.
 fn count_accepted_and_503(history: &SharedHistory, from: usize) -> (usize, usize) {
     let history = history.lock();
     let calls = history.calls.get(from..).unwrap_or_default();
@@ -89,7 +89,7 @@ fn a_full_disk_is_unavailable_until_there_is_space_again() {
             sleep(Duration::from_millis(250));
             assert_eq!(count_accepted_and_503(&history, 0).1, 0, "503 on a healthy disk");
             disk.set(DiskFault::Full)?;
-            // What was being written when the disk ran full may still have gone through.
+            // A write in progress when the disk became full may have succeeded.
             sleep(Duration::from_millis(100));
             let full = history.lock().calls.len();
             assert_unavailable(&send_probe(at, 1)?);
@@ -97,7 +97,7 @@ fn a_full_disk_is_unavailable_until_there_is_space_again() {
             assert_unavailable(&send_probe(at, 2)?);
             let free = history.lock().calls.len();
             disk.set(DiskFault::None)?;
-            // The same key that was refused: it must be free, and accepted now.
+            // The refused key must be free, and is accepted now.
             let recovered = poll_until(RECOVERY_TIMEOUT, || Ok(send_probe(at, 2)?.status == 202))?;
             assert!(recovered, "no accept {} s after there was space again", RECOVERY_TIMEOUT.as_secs());
             Ok((full, free))
@@ -106,25 +106,25 @@ fn a_full_disk_is_unavailable_until_there_is_space_again() {
     assert!(!disk.triggered_faults().is_empty(), "the disk was never full");
     let (_, unavailable) = count_accepted_and_503(&history, full);
     let (made, _) = count_accepted_and_503(&history, free);
-    assert!(unavailable > 0, "nobody was told 503 while the disk was full");
+    assert!(unavailable > 0, "no call got a 503 while the disk was full");
     assert!(made > 0, "nothing of the load was accepted after there was space again");
     assert_eq!(server.wait_for_exit(Duration::ZERO).unwrap(), None, "the server ended: {}", server.read_log());
     retry_and_check(at, &history);
     assert!(server.terminate().unwrap().success());
-    // And it is on the disk, not only in memory.
+    // The data is on disk, not only in memory.
     let again = start_server(&dir, None);
     retry_and_check(again.at, &history);
 }
 
-/// What a broken disk came to.
+/// The result of failing syncs.
 struct StopResult {
-    /// The calls that failed.
+    /// The system calls that failed.
     failed_calls: Vec<String>,
-    /// Calls of the load that were told `503`.
+    /// Calls of the load with a `503`.
     unavailable: usize,
 }
 
-/// Loads a server, breaks its syncs, and sees it stop; then starts it on a sound disk and judges what it kept.
+/// Loads a server, breaks its syncs, and waits until it stops; then starts it on a healthy disk and checks the ledger.
 fn run_until_stopped(fault: DiskFault) -> StopResult {
     let (dir, history, seed) = (TestDirectory::new(), SharedHistory::default(), seed_from_env());
     let disk = faulty_disk(&dir);
@@ -161,7 +161,7 @@ fn run_until_stopped(fault: DiskFault) -> StopResult {
 #[test]
 fn a_disk_that_cannot_sync_stops_the_server() {
     let stopped = run_until_stopped(DiskFault::Sync { skip: 0, times: None, suffix: None });
-    assert!(stopped.unavailable > 0, "nobody was told 503");
+    assert!(stopped.unavailable > 0, "no call got a 503");
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn one_failed_sync_of_the_log_is_never_tried_again() {
     let (times, suffix) = (Some(1), Some("ledger.db-wal"));
     let stopped = run_until_stopped(DiskFault::Sync { skip: 5, times, suffix });
     assert_eq!(stopped.failed_calls.len(), 1);
-    assert!(stopped.unavailable > 0, "nobody was told 503");
+    assert!(stopped.unavailable > 0, "no call got a 503");
 }
 
 #[test]
 fn one_failed_sync_of_the_file_itself_is_never_tried_again() {
-    // The log is moved into the file when it is quiet, so that nobody may be there to be told.
+    // Checkpoints run when the server is idle, so there may be no call that gets an error.
     let (times, suffix) = (Some(1), Some("ledger.db"));
     let stopped = run_until_stopped(DiskFault::Sync { skip: 0, times, suffix });
     assert_eq!(stopped.failed_calls.len(), 1);

@@ -1,4 +1,4 @@
-//! The load generator against a server of a few lines.
+//! The load generator against a minimal server.
 
 use mailonce_sim::load::{
     BurstPlan, LoadDuration, LoadResponse, RequestGenerator, RequestTemplate, SteadyLoad, run_burst, run_steady,
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Serves every connection on a thread of its own; `answer` makes the whole answer from the body.
+/// Serves each connection on its own thread; `answer` builds the response from the body.
 fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap();
@@ -53,7 +53,7 @@ fn http_response(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Sends its number and keeps what came back.
+/// Sends its number and records the responses.
 struct RecordingRequests {
     template: RequestTemplate,
     bodies: Mutex<Vec<(u64, String)>>,
@@ -154,7 +154,7 @@ fn a_burst_sends_one_request_on_each_connection() {
 }
 
 #[test]
-fn a_burst_at_nobody_fails() {
+fn a_burst_without_a_server_fails() {
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let timeout = Duration::from_secs(1);
     let plan = BurstPlan { to: closed, connections: 3, threads: 2, timeout };

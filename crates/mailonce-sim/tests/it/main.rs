@@ -1,4 +1,4 @@
-//! The load generator, tried on what is known to behave or to misbehave; and with them the real binary.
+//! The load generator, and the real binary with disk faults and refused starts.
 
 #[cfg(test)]
 mod faults;

@@ -1,4 +1,4 @@
-//! Starts that must be refused: a data directory that is taken, and a ledger from the future.
+//! Starts that must be refused: a data directory in use, and a ledger with a newer schema.
 
 use crate::setting::{TestDirectory, binary, child_processes};
 use mailonce_sim::harness::generated_send::{GeneratedSend, SendKind};
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// How long a refusal may take.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A schema that no binary knows.
+/// A schema version newer than any binary.
 const FUTURE_SCHEMA: i64 = 999;
 
-/// Runs a start that must be refused: how it ended, and what it said.
+/// Runs a start that must be refused. Returns its exit status and log.
 fn start_refused(setup: &ServerSetup<'_>, verb: &str, dir: &TestDirectory) -> (ExitStatus, String) {
     let log = dir.root().join(format!("refused-{verb}.log"));
     let command = setup.command(verb, free_address().unwrap());
@@ -30,7 +30,7 @@ fn setup<'a>(binary: &'a Path, data: &'a Path) -> ServerSetup<'a> {
 }
 
 #[test]
-fn a_second_process_on_one_data_directory_is_refused_and_the_first_goes_on() {
+fn a_second_process_on_one_data_directory_is_refused_and_the_first_continues() {
     let (dir, binary) = (TestDirectory::new(), binary());
     let data = dir.data();
     let setup = setup(&binary, &data);
@@ -51,7 +51,7 @@ fn a_second_process_on_one_data_directory_is_refused_and_the_first_goes_on() {
         CallOutcome::Ok { first: true, .. },
     ] = &ends[..]
     else {
-        panic!("the first does not go on: {ends:?}");
+        panic!("the first server does not continue: {ends:?}");
     };
     assert_eq!(made, again);
     assert!(first.terminate().unwrap().success());
@@ -63,7 +63,7 @@ fn a_newer_schema_is_refused_with_both_numbers() {
     let data = dir.data();
     let setup = setup(&binary, &data);
     let ended = setup.start(child_processes()).unwrap().terminate().unwrap();
-    assert!(ended.success(), "told to stop as soon as it was ready, it ended with {ended}");
+    assert!(ended.success(), "after SIGTERM right after the start, the server exited with {ended}");
     let file = data.join("ledger.db");
     let known: i64 = run_sql(&file, "PRAGMA user_version").trim().parse().unwrap();
     assert!((1..FUTURE_SCHEMA).contains(&known));
@@ -77,12 +77,12 @@ fn a_newer_schema_is_refused_with_both_numbers() {
         }
     }
     assert_eq!(run_sql(&file, "PRAGMA user_version").trim(), FUTURE_SCHEMA.to_string());
-    // Nothing was touched: as soon as the number is right again, so is the ledger.
+    // The refused start changed nothing: with the right version the ledger works again.
     run_sql(&file, &format!("PRAGMA user_version={known}"));
     assert!(setup.start(child_processes()).unwrap().terminate().unwrap().success());
 }
 
-/// Runs a statement on a file that nobody has open, and gives what it printed.
+/// Runs a statement on a closed database file and returns its output.
 fn run_sql(file: &Path, statement: &str) -> String {
     let mut command = Command::new("sqlite3");
     command.arg(file).arg(statement);

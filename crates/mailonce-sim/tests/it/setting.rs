@@ -1,4 +1,4 @@
-//! What every rig needs: the binary, a keeper of children, directories that go away.
+//! What these tests share: the binary, child processes, temporary directories.
 
 use mailonce_sim::harness::child_processes::ChildProcesses;
 use mailonce_sim::harness::disk_faults::{FaultyDisk, build_shim};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// The one keeper of this process, which ends all children when the process is told to end.
+/// Owns all child processes of this process and kills them when it is terminated.
 pub(crate) fn child_processes() -> &'static ChildProcesses {
     static CHILDREN: OnceLock<ChildProcesses> = OnceLock::new();
     CHILDREN.get_or_init(|| {
@@ -22,14 +22,14 @@ pub(crate) fn binary() -> PathBuf {
     built_binary().unwrap_or_else(|why| panic!("{why:#}"))
 }
 
-/// A healthy disk under a place's data directory, which can be broken.
+/// A healthy disk under a test's data directory, which can be broken.
 pub(crate) fn faulty_disk(dir: &TestDirectory) -> FaultyDisk {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     let shim = SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap());
     FaultyDisk::new(shim.clone(), &dir.data(), dir.root()).unwrap()
 }
 
-/// A directory with an empty data directory in it; logs lie beside that.
+/// A directory with an empty data directory in it; logs are next to that.
 pub(crate) struct TestDirectory {
     root: TempDir,
 }

@@ -1,4 +1,4 @@
-//! The way of a handoff, in worlds small enough to be seen whole. `mailonce-model` plays larger ones.
+//! The hand-off model, small enough to be explored completely. `mailonce-model` checks larger ones.
 
 use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::model::{
@@ -59,13 +59,13 @@ fn two_handoffs_of_one_email_do_not_disturb_each_other() {
 }
 
 #[test]
-fn a_handoff_that_ends_its_workers_is_put_aside_and_nothing_of_it_left() {
+fn a_handoff_that_crashes_its_workers_fails_unsent() {
     assert_holds(ModelConfig { workers: 1, leases: 5, ..SMALL });
 }
 
-/// A law that no mistake can break says nothing: each mistake must be found out, by a law about mails.
+/// A property that no bug can violate proves nothing: the checker must find each seeded bug.
 #[test]
-fn every_mistake_is_found_out() {
+fn every_seeded_bug_is_found() {
     for flaw in [
         SeededBug::OldConnection,
         SeededBug::SendingIsRetried,

@@ -1,4 +1,4 @@
-//! Models, played to the end: small worlds in which every order of events is tried.
+//! Model checking: every order of events of small systems.
 
 #[cfg(test)]
 mod handover;

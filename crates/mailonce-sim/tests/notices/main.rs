@@ -1,6 +1,5 @@
-//! Applications are told whatever dies: the real binary is killed between lease, dial, answer and settle, alone over
-//! SQLite and as one of two nodes over PostgreSQL. Every event comes at least once, under one id, in order for each
-//! subject.
+//! Webhooks survive crashes: the real binary is killed between lease, connect, reply and record, alone with SQLite and
+//! as one of two nodes with PostgreSQL. Every event arrives at least once, under one id, in order for each subject.
 //!
 //! Needs the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`).
 
@@ -28,10 +27,10 @@ use std::{
     time::Duration,
 };
 
-/// Where it dies.
+/// The failpoints.
 #[cfg(test)]
 const POINTS: [&str; 4] = ["notice-leased", "notice-posting", "notice-answered", "notice-settled"];
-/// How long nothing may be stuck after its worker died: 15 s until that is noticed, and some for the work.
+/// How long recovery from a dead worker may take: 15 s until it is noticed, and some for the work.
 #[cfg(test)]
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(45);
 #[cfg(test)]
@@ -54,8 +53,8 @@ fn binary() -> PathBuf {
 
 #[cfg(test)]
 fn create_endpoint(at: SocketAddr, receiver: &NoticeReceiver) {
-    let wish = json!({ "url": format!("http://{}/in", receiver.at), "after": "0" });
-    let reply = http::post(at, "/v1/endpoints", Some("endpoint"), &wish).unwrap();
+    let endpoint = json!({ "url": format!("http://{}/in", receiver.at), "after": "0" });
+    let reply = http::post(at, "/v1/endpoints", Some("endpoint"), &endpoint).unwrap();
     assert!(matches!(reply.status, 200 | 201), "{}", reply.body);
 }
 
@@ -71,12 +70,12 @@ fn read_events(at: SocketAddr) -> Vec<Value> {
     }
 }
 
-/// Waits until every event was told, and looks at how.
+/// Waits until every event arrived, and checks how.
 #[cfg(test)]
 fn assert_all_delivered(at: SocketAddr, receiver: &NoticeReceiver) {
     let all = || read_events(at).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
     server_fixture::wait_until("every event", RECOVERY_TIMEOUT, || all().is_subset(&receiver.event_ids())).unwrap();
-    assert_eq!(all(), receiver.event_ids(), "nothing is told that did not happen");
+    assert_eq!(all(), receiver.event_ids(), "only recorded events are delivered");
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
     for (name, event) in receiver.received() {
@@ -92,7 +91,7 @@ fn assert_all_delivered(at: SocketAddr, receiver: &NoticeReceiver) {
     assert_eq!(names.values().flatten().collect::<BTreeSet<_>>().len(), names.len(), "two events under one id");
 }
 
-/// Sends until the server dies.
+/// Sends until the server is killed.
 #[cfg(test)]
 fn send_until_crash(server: &mut ServerProcess, name: &str) {
     for round in 0..MAX_ROUNDS {
@@ -106,7 +105,7 @@ fn send_until_crash(server: &mut ServerProcess, name: &str) {
 }
 
 #[test]
-fn a_server_that_dies_while_it_tells_tells_everything_after_its_start() {
+fn a_crash_during_webhook_delivery_loses_no_event() {
     let binary = binary();
     for point in POINTS {
         let (receiver, root) = (NoticeReceiver::open(), tempfile::tempdir().unwrap());
@@ -125,7 +124,7 @@ fn a_server_that_dies_while_it_tells_tells_everything_after_its_start() {
     }
 }
 
-/// Kills one of two nodes at `point`; the other one tells everything.
+/// Kills one of two nodes at `point`; the other one delivers everything.
 #[cfg(test)]
 fn kill_one_of_two_at(point: &str, binary: &Path, postgres: &PostgresServer) {
     let (receiver, root) = (NoticeReceiver::open(), tempfile::tempdir().unwrap());
@@ -144,9 +143,9 @@ fn kill_one_of_two_at(point: &str, binary: &Path, postgres: &PostgresServer) {
 }
 
 #[test]
-fn of_two_nodes_one_dies_while_it_tells_and_the_other_tells_everything() {
+fn the_other_node_delivers_every_webhook_after_a_crash() {
     let (binary, postgres) = (binary(), PostgresServer::from_env().unwrap_or_else(|why| panic!("{why:#}")));
-    // All points at once: each of them waits 15 s until the survivor notices that the other node is gone.
+    // All failpoints in parallel: each waits 15 s until the survivor notices that the other node is dead.
     std::thread::scope(|scope| {
         for point in POINTS {
             let (binary, postgres) = (&binary, &postgres);

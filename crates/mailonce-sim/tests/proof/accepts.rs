@@ -1,4 +1,4 @@
-//! P1, P2, P15 and P16: forged answers, rows and meanings.
+//! P1, P2, P15 and P16: forged replies, rows and contents.
 
 use crate::honest::{
     CANCELLED_EMAIL, HistoryBuilder, PLAIN_EMAIL, UNKNOWN_EMAIL, broken_rules, expected_emails, fail, ok,
@@ -23,7 +23,7 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::Crossed,
 ];
 
-/// Takes an email and all that is known of it away.
+/// Removes an email and everything about it.
 fn remove_email(scribe: &mut HistoryBuilder, at: usize) {
     let history = &mut scribe.history;
     let row = history.emails.remove(at);
@@ -38,7 +38,7 @@ fn remove_email(scribe: &mut HistoryBuilder, at: usize) {
     }
 }
 
-/// Adds a twin of the plain email, told of as if it were right.
+/// Adds a second email for the plain send, with consistent events.
 fn add_duplicate(scribe: &mut HistoryBuilder, key: &str) {
     scribe.add_email("ours", "twin", key, "keyed", &["queued", "cancelled"]);
     let twin = scribe.history.emails.last_mut().unwrap();
@@ -47,12 +47,12 @@ fn add_duplicate(scribe: &mut HistoryBuilder, key: &str) {
 }
 
 #[test]
-fn a_lost_email_is_convicted() {
+fn a_lost_email_is_detected() {
     assert_eq!(broken_rules(|scribe| remove_email(scribe, PLAIN_EMAIL)), [Rule::Lost]);
 }
 
 #[test]
-fn two_ids_for_one_key_are_convicted_unless_it_was_forgotten() {
+fn two_ids_for_one_key_are_detected_unless_it_expired() {
     let again = |scribe: &mut HistoryBuilder| {
         scribe.add_call("ours", CallKind::Send, Some("plain"), expected_emails(&["e0"]), ok(false, &["twin"]));
         add_duplicate(scribe, "another");
@@ -66,7 +66,7 @@ fn two_ids_for_one_key_are_convicted_unless_it_was_forgotten() {
 }
 
 #[test]
-fn two_first_answers_are_convicted() {
+fn two_first_answers_are_detected() {
     let forged = broken_rules(|scribe| {
         scribe.add_call("ours", CallKind::Send, Some("plain"), expected_emails(&["e0"]), ok(true, &["e0"]))
     });
@@ -74,7 +74,7 @@ fn two_first_answers_are_convicted() {
 }
 
 #[test]
-fn a_second_email_that_nobody_was_told_of_is_convicted() {
+fn an_unacknowledged_second_email_is_detected() {
     assert_eq!(broken_rules(|scribe| add_duplicate(scribe, "another")), [Rule::Duplicated]);
     assert_eq!(broken_rules(|scribe| add_duplicate(scribe, "plain")), [Rule::Duplicated, Rule::SharedKey]);
 }
@@ -92,7 +92,7 @@ fn a_next_version_is_no_second_email() {
 }
 
 #[test]
-fn an_answer_with_the_email_of_another_is_convicted() {
+fn an_answer_with_the_email_of_another_is_detected() {
     let swapped = broken_rules(|scribe| {
         for call in scribe.history.calls.iter_mut().filter(|call| call.verb == CallKind::Batch) {
             if let CallOutcome::Ok { ids, .. } = &mut call.end {
@@ -104,7 +104,7 @@ fn an_answer_with_the_email_of_another_is_convicted() {
 }
 
 #[test]
-fn a_torn_batch_is_convicted_even_when_it_was_never_answered() {
+fn a_partial_batch_is_detected_even_without_a_reply() {
     let forged = broken_rules(|scribe| {
         for call in scribe.history.calls.iter_mut().filter(|call| call.verb == CallKind::Batch) {
             call.end = CallOutcome::Info;
@@ -119,13 +119,13 @@ fn a_torn_batch_is_convicted_even_when_it_was_never_answered() {
 }
 
 #[test]
-fn an_email_that_nobody_asked_for_is_convicted() {
+fn an_email_that_nobody_asked_for_is_detected() {
     let forged = broken_rules(|scribe| scribe.add_email("ours", "eve", "eve", "relay", &["queued", "cancelled"]));
     assert_eq!(forged, [Rule::Unasked]);
 }
 
 #[test]
-fn a_refusal_is_convicted_unless_it_is_deserved_or_says_that_it_cannot_tell() {
+fn a_refusal_is_detected_unless_it_is_allowed_or_leaves_the_outcome_open() {
     let refused = |status, code: &str, allowed: &[&str]| {
         broken_rules(|scribe| {
             scribe.add_call("ours", CallKind::Send, Some("plain"), expected_emails(&["e0"]), fail(status, code));
@@ -139,7 +139,7 @@ fn a_refusal_is_convicted_unless_it_is_deserved_or_says_that_it_cannot_tell() {
     assert_eq!(refused(409, "too_late", &["too_late"]), []);
 }
 
-/// A call under the plain key that means something else.
+/// A call under the plain key with other content.
 fn add_mismatching_call(scribe: &mut HistoryBuilder, end: CallOutcome, forgives: bool) {
     let other = vec![ExpectedEmail { body: 8, ..expected_emails(&["e0"]).remove(0) }];
     scribe.add_call("ours", CallKind::Send, Some("plain"), other, end);
@@ -155,7 +155,7 @@ fn another_meaning_under_a_bound_key_is_refused_or_forgiven() {
 }
 
 #[test]
-fn the_same_meaning_refused_as_another_is_convicted() {
+fn the_same_meaning_refused_as_another_is_detected() {
     let forged = broken_rules(|scribe| {
         scribe.add_call("ours", CallKind::Send, Some("plain"), expected_emails(&["e0"]), fail(422, "key_mismatch"));
         scribe.history.calls.last_mut().unwrap().may_fail = vec!["key_mismatch".into()];
@@ -164,7 +164,7 @@ fn the_same_meaning_refused_as_another_is_convicted() {
 }
 
 #[test]
-fn an_email_that_says_what_nobody_asked_for_is_convicted() {
+fn an_email_with_unrequested_content_is_detected() {
     let forged = broken_rules(|scribe| {
         scribe.history.emails[PLAIN_EMAIL].body = Some(1234);
         for call in scribe.history.calls.iter_mut().filter(|call| call.key.as_deref() == Some("plain")) {
@@ -175,7 +175,7 @@ fn an_email_that_says_what_nobody_asked_for_is_convicted() {
 }
 
 #[test]
-fn an_answer_about_another_team_is_convicted() {
+fn an_answer_about_another_team_is_detected() {
     let about = |end: CallOutcome| {
         broken_rules(|scribe| {
             let at = scribe.next_position();

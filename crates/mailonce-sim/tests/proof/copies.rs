@@ -1,4 +1,4 @@
-//! P3, P4, P6, P7, P9 and P10: forged arrivals, states and moves.
+//! P3, P4, P6, P7, P9 and P10: forged arrivals, states and transitions.
 
 use crate::honest::{
     CANCELLED_EMAIL, FAILED_EMAIL, HistoryBuilder, PLAIN_EMAIL, RESENT_EMAIL, UNKNOWN_EMAIL, broken_rules, fail, ok,
@@ -29,7 +29,7 @@ pub(crate) const FORGED: &[Rule] = &[
 ];
 
 #[test]
-fn a_second_mail_is_convicted_by_whatever_way_it_came() {
+fn a_duplicate_is_detected_by_any_transport() {
     assert_eq!(
         broken_rules(|scribe| scribe.add_arrival("keyed", "e0", Some("k0"), true)),
         [Rule::TakenTwice, Rule::Unflagged]
@@ -51,17 +51,17 @@ fn a_repeat_that_was_recognised_is_no_mail() {
 }
 
 #[test]
-fn a_mail_of_no_email_is_convicted() {
+fn a_mail_of_no_email_is_detected() {
     assert_eq!(broken_rules(|scribe| scribe.add_arrival("relay", "nobody", None, true)), [Rule::Stray]);
 }
 
 #[test]
-fn more_copies_than_resends_are_convicted() {
+fn more_copies_than_resends_are_detected() {
     assert_eq!(broken_rules(|scribe| scribe.add_arrival("relay", "e1", None, true)), [Rule::TakenTooOften]);
 }
 
 #[test]
-fn a_policy_that_nobody_asked_for_or_that_acts_twice_is_convicted() {
+fn a_policy_that_nobody_asked_for_or_that_acts_twice_is_detected() {
     assert_eq!(broken_rules(|scribe| scribe.history.emails[RESENT_EMAIL].resend = false), [Rule::TakenTooOften]);
     let twice = |scribe: &mut HistoryBuilder| {
         let fact = Evidence { source: "policy".into(), says: "again".into(), ..Evidence::default() };
@@ -70,7 +70,7 @@ fn a_policy_that_nobody_asked_for_or_that_acts_twice_is_convicted() {
     assert_eq!(broken_rules(twice), [Rule::TakenTooOften]);
 }
 
-/// The resent email, with times: its first attempt was marked at 0 and the policy spoke at `ms`.
+/// The resent email, with times: its first attempt was marked at 0, and the policy resent it at `ms`.
 fn rules_for_resend_at(ms: i64, forge: impl FnOnce(&mut Handoff)) -> Vec<Rule> {
     broken_rules(|scribe| {
         let handoff = &mut scribe.history.emails[RESENT_EMAIL].handoffs[0];
@@ -83,7 +83,7 @@ fn rules_for_resend_at(ms: i64, forge: impl FnOnce(&mut Handoff)) -> Vec<Rule> {
 }
 
 #[test]
-fn a_policy_that_does_not_wait_for_evidence_is_convicted() {
+fn a_policy_that_does_not_wait_for_evidence_is_detected() {
     assert_eq!(rules_for_resend_at(600_000, |_| {}), []);
     assert_eq!(rules_for_resend_at(590_000, |_| {}), [Rule::Hasty]);
     assert_eq!(rules_for_resend_at(700_000, |handoff| handoff.attempts[0].outcome = "refused".into()), [Rule::Hasty]);
@@ -97,7 +97,7 @@ fn a_policy_that_does_not_wait_for_evidence_is_convicted() {
 }
 
 #[test]
-fn a_fact_that_changed_nothing_is_convicted() {
+fn a_fact_that_changed_nothing_is_detected() {
     let with = |index: usize, says: &str| {
         broken_rules(|scribe| {
             let fact = Evidence { source: "provider_event".into(), says: says.into(), ..Evidence::default() };
@@ -112,13 +112,13 @@ fn a_fact_that_changed_nothing_is_convicted() {
 }
 
 #[test]
-fn a_resend_without_its_flag_is_convicted() {
+fn a_resend_without_its_flag_is_detected() {
     let forged = broken_rules(|scribe| scribe.history.emails[RESENT_EMAIL].handoffs[0].may_duplicate = false);
     assert_eq!(forged, [Rule::Unflagged]);
 }
 
 #[test]
-fn a_false_success_is_convicted_unless_a_person_says_so() {
+fn a_false_success_is_detected_unless_an_operator_says_so() {
     let nowhere = |scribe: &mut HistoryBuilder| scribe.history.arrivals.retain(|arrival| arrival.email != "e0");
     assert_eq!(broken_rules(nowhere), [Rule::FalseSuccess]);
     let believed = broken_rules(|scribe| {
@@ -130,19 +130,19 @@ fn a_false_success_is_convicted_unless_a_person_says_so() {
 }
 
 #[test]
-fn a_false_failure_is_convicted() {
+fn a_false_failure_is_detected() {
     for id in ["e2", "e3"] {
         assert_eq!(broken_rules(|scribe| scribe.add_arrival("relay", id, None, true)), [Rule::FalseFailure]);
     }
 }
 
 #[test]
-fn a_mail_in_doubt_may_be_anywhere() {
+fn an_unknown_mail_may_have_arrived_or_not() {
     assert_eq!(broken_rules(|scribe| scribe.add_arrival("relay", "e4", None, true)), []);
 }
 
 #[test]
-fn other_bytes_names_and_keys_are_convicted() {
+fn other_bytes_names_and_keys_are_detected() {
     let bytes = broken_rules(|scribe| scribe.history.arrivals[1].bytes = 1);
     assert_eq!(bytes, [Rule::OtherBytes]);
     let name = broken_rules(|scribe| scribe.history.arrivals[0].message_id = "<other@mailonce>".into());
@@ -157,7 +157,7 @@ fn other_bytes_names_and_keys_are_convicted() {
     assert_eq!(shared, [Rule::OtherKey]);
 }
 
-/// Appends a move from where the email stands.
+/// Appends a transition from the email's current state.
 fn add_transition(scribe: &mut HistoryBuilder, at: usize, to: &str, fence: u64) {
     let email = scribe.history.emails[at].id.clone();
     let last = scribe.history.moves.iter().rev().find(|step| step.email == email).unwrap().clone();
@@ -172,7 +172,7 @@ fn add_transition(scribe: &mut HistoryBuilder, at: usize, to: &str, fence: u64) 
 }
 
 #[test]
-fn moves_that_cannot_be_are_convicted() {
+fn illegal_transitions_are_detected() {
     for (email, to) in [
         (PLAIN_EMAIL, "queued"),
         (FAILED_EMAIL, "queued"),
@@ -187,14 +187,14 @@ fn moves_that_cannot_be_are_convicted() {
 }
 
 #[test]
-fn a_fence_that_goes_back_or_stands_is_convicted() {
+fn a_fence_that_does_not_grow_is_detected() {
     let back = broken_rules(|scribe| scribe.history.moves.iter_mut().rev().take(1).for_each(|step| step.fence = 0));
     assert_eq!(back, [Rule::FenceBack]);
     assert_eq!(broken_rules(|scribe| add_transition(scribe, UNKNOWN_EMAIL, "leased", 1)), [Rule::FenceBack]);
 }
 
 #[test]
-fn attempts_out_of_order_are_convicted() {
+fn attempts_out_of_order_are_detected() {
     let fence = broken_rules(|scribe| scribe.history.emails[RESENT_EMAIL].handoffs[0].attempts[1].fence = Some(1));
     assert_eq!(fence, [Rule::AttemptOrder]);
     let number = broken_rules(|scribe| scribe.history.emails[RESENT_EMAIL].handoffs[0].attempts[1].number = 3);
@@ -202,7 +202,7 @@ fn attempts_out_of_order_are_convicted() {
 }
 
 #[test]
-fn two_emails_of_one_intent_to_one_recipient_are_convicted() {
+fn two_emails_of_one_intent_to_one_recipient_are_detected() {
     let overlapping = |forge: &dyn Fn(&mut HistoryBuilder)| {
         broken_rules(|scribe| {
             scribe.history.emails[PLAIN_EMAIL].intent = "order 1".into();
@@ -226,12 +226,12 @@ fn two_emails_of_one_intent_to_one_recipient_are_convicted() {
     assert_eq!(shared, [Rule::Overlapped]);
 }
 
-/// A call about the plain email that ended so.
+/// A call about the plain email with this outcome.
 fn rules_for_plain_call(verb: CallKind, end: CallOutcome, must_fail: bool) -> Vec<Rule> {
     rules_for_call("e0", verb, end, must_fail)
 }
 
-/// The same about another one.
+/// The same about another email.
 fn rules_for_call(id: &str, verb: CallKind, end: CallOutcome, must_fail: bool) -> Vec<Rule> {
     broken_rules(|scribe| {
         let at = scribe.next_position();
@@ -243,17 +243,17 @@ fn rules_for_call(id: &str, verb: CallKind, end: CallOutcome, must_fail: bool) -
 }
 
 #[test]
-fn a_caller_that_was_told_a_false_cancel_convicts() {
+fn a_false_cancel_is_detected() {
     assert_eq!(rules_for_plain_call(CallKind::Cancel, ok(false, &["e0"]), false), [Rule::FalseFailure]);
     assert_eq!(rules_for_plain_call(CallKind::Cancel, fail(409, "too_late"), false), []);
 }
 
 #[test]
-fn a_cancel_that_was_refused_without_a_reason_convicts() {
+fn a_cancel_that_was_refused_without_a_reason_is_detected() {
     for (id, rules) in [("e0", vec![]), ("e1", vec![]), ("e2", vec![Rule::Refusal]), ("e3", vec![Rule::Refusal])] {
         assert_eq!(rules_for_call(id, CallKind::Cancel, fail(409, "too_late"), false), rules, "{id}");
     }
-    // By the times on record, where the rig sees no moves.
+    // By the recorded times, if the test sees no transitions.
     let by_times = |outcome: &str, ended: i64, stalled: bool| {
         broken_rules(|scribe| {
             scribe.history.moves.clear();
@@ -274,14 +274,14 @@ fn a_cancel_that_was_refused_without_a_reason_convicts() {
 }
 
 #[test]
-fn a_call_that_had_to_be_refused_convicts() {
+fn a_call_that_had_to_be_refused_is_detected() {
     assert_eq!(rules_for_plain_call(CallKind::Resolve, ok(false, &["e0"]), true), [Rule::Unearned]);
     assert_eq!(rules_for_plain_call(CallKind::Resolve, fail(409, "too_late"), true), []);
     assert_eq!(rules_for_plain_call(CallKind::Resolve, CallOutcome::Info, true), []);
 }
 
 #[test]
-fn an_early_mail_and_time_that_goes_back_are_convicted() {
+fn an_early_mail_and_time_that_goes_back_are_detected() {
     assert_eq!(broken_rules(|scribe| scribe.history.arrivals[0].early = true), [Rule::Early]);
     let times = |times: [i64; 2], processes: [&str; 2]| {
         broken_rules(|scribe| {

@@ -19,7 +19,7 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::NoticeForged,
 ];
 
-/// An endpoint of our team that was told everything, and then what the forger made of it.
+/// An endpoint that received everything, then the forged webhooks.
 fn rules_for_webhooks(forge: impl Fn(&mut Vec<ReceivedWebhook>)) -> Vec<Rule> {
     broken_rules(|scribe| {
         let own = scribe.history.events.iter().filter(|event| event.team == "ours");
@@ -40,13 +40,13 @@ fn rules_for_webhooks(forge: impl Fn(&mut Vec<ReceivedWebhook>)) -> Vec<Rule> {
 }
 
 #[test]
-fn webhooks_that_are_lost_renamed_out_of_order_or_forged_are_convicted() {
+fn webhooks_that_are_lost_renamed_out_of_order_or_forged_are_detected() {
     assert_eq!(rules_for_webhooks(|_| {}), []);
     assert_eq!(rules_for_webhooks(|came| came.push(came[0].clone())), [], "once more under the same id is allowed");
     let late = |came: &mut Vec<ReceivedWebhook>| {
         came.push(ReceivedWebhook { event: "later".into(), seq: 999, ..came[0].clone() })
     };
-    assert_eq!(rules_for_webhooks(late), [], "what is not owed yet is not judged");
+    assert_eq!(rules_for_webhooks(late), [], "events beyond the last expected one are not checked");
     assert_eq!(rules_for_webhooks(|came| drop(came.pop())), [Rule::NoticeLost]);
     let renamed =
         |came: &mut Vec<ReceivedWebhook>| came.push(ReceivedWebhook { id: "other".into(), ..came[0].clone() });
@@ -66,7 +66,7 @@ fn webhooks_that_are_lost_renamed_out_of_order_or_forged_are_convicted() {
 }
 
 #[test]
-fn gaps_and_repeats_in_the_numbers_are_convicted() {
+fn gaps_and_repeats_in_the_numbers_are_detected() {
     let from_two = |scribe: &mut HistoryBuilder| scribe.history.events.iter_mut().for_each(|event| event.seq += 1);
     assert_eq!(broken_rules(from_two), [Rule::Gap]);
     let hole = |scribe: &mut HistoryBuilder| scribe.history.events.iter_mut().skip(5).for_each(|event| event.seq += 1);
@@ -78,7 +78,7 @@ fn gaps_and_repeats_in_the_numbers_are_convicted() {
 }
 
 #[test]
-fn an_acceptance_told_never_or_twice_is_convicted() {
+fn an_acceptance_told_never_or_twice_is_detected() {
     let never = broken_rules(|scribe| scribe.history.events[0].kind = "email.duplicate".into());
     assert_eq!(never, [Rule::Births, Rule::Told]);
     let twice = broken_rules(|scribe| scribe.add_event("ours", "e0", "email.held", 99));
@@ -86,7 +86,7 @@ fn an_acceptance_told_never_or_twice_is_convicted() {
 }
 
 #[test]
-fn a_change_told_twice_or_too_early_is_convicted() {
+fn a_change_told_twice_or_too_early_is_detected() {
     assert_eq!(broken_rules(|scribe| scribe.add_event("ours", "e0", "email.sent", 99)), [Rule::Told, Rule::Untold]);
     let early = broken_rules(|scribe| {
         scribe.history.events[0].kind = "email.sent".into();
@@ -100,7 +100,7 @@ fn a_change_told_twice_or_too_early_is_convicted() {
 }
 
 #[test]
-fn a_change_that_is_not_told_is_convicted() {
+fn a_change_that_is_not_told_is_detected() {
     for kind in ["email.sent", "email.delivered"] {
         let forged = broken_rules(|scribe| {
             let event = scribe.history.events.iter_mut().find(|event| event.kind == kind).unwrap();
@@ -113,12 +113,12 @@ fn a_change_that_is_not_told_is_convicted() {
 }
 
 #[test]
-fn events_of_an_email_that_is_not_there_are_convicted() {
+fn events_of_an_email_that_is_not_there_are_detected() {
     assert_eq!(broken_rules(|scribe| scribe.add_event("ours", "nobody", "email.sent", 1)), [Rule::Ghost]);
 }
 
 #[test]
-fn events_that_changed_or_went_are_convicted() {
+fn events_that_changed_or_went_are_detected() {
     let before = valid_history().history.events;
     assert_eq!(check_reread(&before, &before), []);
     let mut changed = before.clone();
@@ -132,7 +132,7 @@ fn events_that_changed_or_went_are_convicted() {
 }
 
 #[test]
-fn a_named_fact_on_record_twice_is_convicted() {
+fn a_named_fact_on_record_twice_is_detected() {
     let named = |names: [&str; 2]| {
         broken_rules(|scribe| {
             for once in names {

@@ -1,4 +1,4 @@
-//! A history in which nothing went wrong that was not told, to be forged.
+//! A correct history, which the other tests forge.
 
 use mailonce_sim::proof::history::{
     Attempt, CallKind, CallOutcome, CallRecord, Email, Event, Evidence, ExpectedEmail, FaultRecord, Handoff,
@@ -7,9 +7,9 @@ use mailonce_sim::proof::history::{
 use mailonce_sim::proof::{History, Invariant, Rule, Violation, check};
 use std::collections::BTreeSet;
 
-/// The email under a key that went out at once.
+/// The email under a key that was sent at once.
 pub(crate) const PLAIN_EMAIL: usize = 0;
-/// The email whose answer was lost, and that its own policy sent again.
+/// The email whose reply was lost, and that its policy resent.
 pub(crate) const RESENT_EMAIL: usize = 1;
 /// The first item of a batch of two; it failed, and the next was cancelled.
 pub(crate) const FAILED_EMAIL: usize = 2;
@@ -18,7 +18,7 @@ pub(crate) const CANCELLED_EMAIL: usize = 3;
 /// An email of the other team, still unknown.
 pub(crate) const UNKNOWN_EMAIL: usize = 4;
 
-/// Writes the lines of a history in their order.
+/// Writes the records of a history in order.
 #[derive(Default)]
 pub(crate) struct HistoryBuilder {
     pub(crate) history: History,
@@ -155,7 +155,7 @@ pub(crate) fn fail(status: u16, code: &str) -> CallOutcome {
     CallOutcome::Fail { status, code: code.to_owned() }
 }
 
-/// Three wishes of one team, one of another; each lost once, answered once and repeated once.
+/// Three sends of one team, one of another; each unanswered once, answered once and repeated once.
 pub(crate) fn valid_history() -> HistoryBuilder {
     let mut scribe = HistoryBuilder::default();
     scribe.history.hops.insert("relay".into(), HopCapability::Blind);
@@ -192,7 +192,7 @@ pub(crate) fn valid_history() -> HistoryBuilder {
     scribe
 }
 
-/// Forges the honest history and gives the rules that the judge says were broken.
+/// Forges the correct history and returns the broken rules.
 pub(crate) fn broken_rules(forge: impl FnOnce(&mut HistoryBuilder)) -> Vec<Rule> {
     let mut rules: Vec<Rule> = violations_of(forge).iter().map(|found| found.rule).collect();
     rules.dedup();
@@ -206,24 +206,24 @@ pub(crate) fn violations_of(forge: impl FnOnce(&mut HistoryBuilder)) -> Vec<Viol
 }
 
 #[test]
-fn an_honest_history_is_acquitted() {
+fn a_correct_history_has_no_violations() {
     assert_eq!(violations_of(|_| {}), []);
 }
 
 #[test]
-fn every_rule_convicts_somebody() {
+fn every_rule_detects_a_forged_history() {
     let (accepts, copies, settled) = (crate::accepts::FORGED, crate::copies::FORGED, crate::settled::FORGED);
     let (events, inbound, talk) = (crate::events::FORGED, crate::inbound::FORGED, crate::talk::FORGED);
     let forged = [accepts, copies, settled, events, inbound, talk].concat();
     let forged: BTreeSet<Rule> = forged.into_iter().collect();
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
     assert!(missing.is_empty(), "nothing is forged for {missing:?}");
-    let judged: BTreeSet<Invariant> = Rule::ALL.iter().map(|rule| rule.promise()).collect();
-    assert_eq!(judged.into_iter().collect::<Vec<_>>(), Invariant::CHECKED);
+    let checked: BTreeSet<Invariant> = Rule::ALL.iter().map(|rule| rule.promise()).collect();
+    assert_eq!(checked.into_iter().collect::<Vec<_>>(), Invariant::CHECKED);
 }
 
 #[test]
-fn a_story_tells_only_of_its_email_and_in_order() {
+fn a_violation_lists_the_lines_of_its_email_in_order() {
     let found = violations_of(|scribe| scribe.add_arrival("keyed", "e0", Some("k0"), true));
     let [violation, ..] = found.as_slice() else { panic!("{found:?}") };
     let text = violation.to_string();

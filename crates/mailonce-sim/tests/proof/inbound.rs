@@ -59,7 +59,7 @@ fn shown_delivery(id: &str, state: &str, message: u64) -> ShownDelivery {
         state: state.into(),
         way: "smtp".into(),
         reason: if repeat { "same_delivery".into() } else { String::new() },
-        // It came before the first was read.
+        // It arrived before the first was parsed.
         of: repeat.then(|| "d1".to_owned()),
         message: (!repeat).then(|| format!("m{message}")),
     }
@@ -77,7 +77,7 @@ fn consume_try(purpose: &str, got: bool) -> ConsumeTry {
     }
 }
 
-/// Two mails of which one came twice, and a code that two wanted.
+/// Two mails, one delivered twice, and a code with two consumers.
 pub(crate) fn add_inbound(scribe: &mut HistoryBuilder) {
     scribe.history.inbound = InboundHistory {
         brought: vec![delivery_try(1, false), delivery_try(1, true), delivery_try(1, true), delivery_try(2, true)],
@@ -107,31 +107,31 @@ fn rules_for_inbound(forge: impl FnOnce(&mut InboundHistory)) -> Vec<Rule> {
 }
 
 #[test]
-fn what_was_acknowledged_and_is_not_there_is_convicted() {
+fn what_was_acknowledged_and_is_not_there_is_detected() {
     assert!(rules_for_inbound(|inbound| drop(inbound.messages.remove(1))).contains(&Rule::MailLost));
-    // Nobody was told that it is kept.
+    // It was not acknowledged.
     let unheard = rules_for_inbound(|inbound| inbound.brought.push(delivery_try(3, false)));
     assert_eq!(unheard, []);
 }
 
 #[test]
-fn one_mail_that_is_two_messages_is_convicted() {
+fn one_mail_that_is_two_messages_is_detected() {
     let twice = rules_for_inbound(|inbound| inbound.messages.push(Message { id: "m3".into(), seq: 3, ..message(2) }));
     assert_eq!(twice, [Rule::MailTwice, Rule::MailTold]);
 }
 
 #[test]
-fn a_message_that_nobody_brought_is_convicted() {
+fn an_undelivered_message_is_detected() {
     assert!(rules_for_inbound(|inbound| inbound.messages.push(message(3))).contains(&Rule::MailUnasked));
 }
 
 #[test]
-fn a_repeat_without_a_row_is_convicted() {
+fn a_repeat_without_a_row_is_detected() {
     assert_eq!(rules_for_inbound(|inbound| drop(inbound.kept.remove(1))), [Rule::Unrecorded, Rule::MailTold]);
 }
 
 #[test]
-fn a_delivery_that_was_kept_twice_is_convicted() {
+fn a_delivery_that_was_kept_twice_is_detected() {
     let twice = rules_for_inbound(|inbound| {
         inbound.kept.push(ShownDelivery { reason: "same_message".into(), ..shown_delivery("d4", "done", 2) })
     });
@@ -139,12 +139,12 @@ fn a_delivery_that_was_kept_twice_is_convicted() {
 }
 
 #[test]
-fn a_gap_in_an_inbox_is_convicted() {
+fn a_gap_in_an_inbox_is_detected() {
     assert_eq!(rules_for_inbound(|inbound| inbound.messages[1].seq = 3), [Rule::InboxGap]);
 }
 
 #[test]
-fn a_delivery_that_nobody_reads_is_convicted() {
+fn an_unparsed_delivery_is_detected() {
     for state in ["waiting", "dead"] {
         let unread = rules_for_inbound(|inbound| {
             inbound.kept.push(ShownDelivery { message: None, ..shown_delivery("d4", state, 0) })
@@ -154,7 +154,7 @@ fn a_delivery_that_nobody_reads_is_convicted() {
 }
 
 #[test]
-fn a_code_that_is_lost_doubled_or_another_is_convicted() {
+fn a_code_that_is_lost_doubled_or_another_is_detected() {
     assert!(rules_for_inbound(|inbound| drop(inbound.artifacts.remove(1))).contains(&Rule::CodeLost));
     let doubled =
         rules_for_inbound(|inbound| inbound.artifacts.push(Artifact { id: "a3".into(), ..artifact(2, None) }));
@@ -169,7 +169,7 @@ fn a_code_that_is_lost_doubled_or_another_is_convicted() {
 }
 
 #[test]
-fn a_second_consumer_and_a_forgotten_one_are_convicted() {
+fn a_second_consumer_and_a_forgotten_one_are_detected() {
     let second = rules_for_inbound(|inbound| inbound.takes.push(consume_try("run-1", true)));
     assert_eq!(second, [Rule::TwoConsumers, Rule::TakeForgotten]);
     let forgotten = rules_for_inbound(|inbound| inbound.artifacts[0].consumed_for = Some("run-9".into()));
@@ -179,7 +179,7 @@ fn a_second_consumer_and_a_forgotten_one_are_convicted() {
 }
 
 #[test]
-fn what_is_told_twice_never_or_of_nothing_is_convicted() {
+fn missing_repeated_and_unfounded_events_are_detected() {
     for (about, kind) in [("m1", "message.received"), ("a1", "artifact.consumed"), ("d9", "delivery.duplicate")] {
         assert_eq!(broken_rules(|scribe| scribe.add_event("ours", about, kind, 2)), [Rule::MailTold]);
     }

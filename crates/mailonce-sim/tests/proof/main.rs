@@ -1,6 +1,6 @@
-//! The judge itself: an honest history is acquitted, and every forged one is convicted of what was forged.
+//! Tests of the checker: a correct history has no violations, and every forged one has the expected violation.
 //!
-//! For each rule of each promise there is a forgery; `every_rule_convicts_somebody` counts them.
+//! Each rule has a forgery; `every_rule_detects_a_forged_history` counts them.
 
 #[cfg(test)]
 mod accepts;

@@ -1,4 +1,4 @@
-//! P5, P8 and P13: forged silence, forged doubt, and what was left lying.
+//! P5, P8 and P13: missing events, unknown outcomes without a reason, and unfinished work.
 
 use crate::honest::{UNKNOWN_EMAIL, broken_rules, expected_emails};
 use mailonce_sim::proof::Rule;
@@ -8,7 +8,7 @@ use mailonce_sim::proof::history::{CallKind, CallOutcome, Evidence};
 pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::Vanished, Rule::NeedlessDoubt, Rule::Stuck, Rule::Unanswered];
 
 #[test]
-fn an_end_without_a_word_is_convicted() {
+fn a_silent_end_is_detected() {
     for kind in ["email.failed", "email.cancelled", "email.unknown"] {
         let forged = broken_rules(|scribe| {
             for event in scribe.history.events.iter_mut().filter(|event| event.kind == kind) {
@@ -20,13 +20,13 @@ fn an_end_without_a_word_is_convicted() {
 }
 
 #[test]
-fn a_recipient_that_no_handoff_is_for_is_convicted() {
+fn a_recipient_that_no_handoff_is_for_is_detected() {
     let forged = broken_rules(|scribe| scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].to.clear());
     assert_eq!(forged, [Rule::Vanished]);
 }
 
 #[test]
-fn a_doubt_without_a_fault_is_convicted() {
+fn an_unknown_outcome_without_a_fault_is_detected() {
     assert_eq!(broken_rules(|scribe| scribe.history.faults.clear()), [Rule::NeedlessDoubt]);
     let of_another = broken_rules(|scribe| scribe.history.faults[1].emails = vec!["e0".into()]);
     assert_eq!(of_another, [Rule::NeedlessDoubt]);
@@ -38,7 +38,7 @@ fn a_doubt_without_a_fault_is_convicted() {
 }
 
 #[test]
-fn what_is_left_lying_is_convicted_only_after_healing() {
+fn unfinished_work_is_detected_only_after_all_faults_ended() {
     for (state, wrong) in [("queued", true), ("leased", true), ("sending", true), ("scheduled", true), ("held", false)]
     {
         for healed in [true, false] {
@@ -57,7 +57,7 @@ fn what_is_left_lying_is_convicted_only_after_healing() {
 }
 
 #[test]
-fn a_doubt_that_is_disproven_on_record_is_convicted() {
+fn an_unknown_outcome_that_is_disproven_is_detected() {
     let forged = broken_rules(|scribe| {
         let fact = Evidence { source: "look_up".into(), says: "accepted".into(), ..Evidence::default() };
         scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].evidence.push(fact);
@@ -66,7 +66,7 @@ fn a_doubt_that_is_disproven_on_record_is_convicted() {
 }
 
 #[test]
-fn a_doubt_about_what_somebody_heard_is_convicted() {
+fn an_unknown_outcome_that_a_process_knows_is_detected() {
     let forged = |heard: bool| {
         broken_rules(|scribe| {
             scribe.add_arrival("relay", "e4", None, true);
@@ -78,13 +78,13 @@ fn a_doubt_about_what_somebody_heard_is_convicted() {
 }
 
 #[test]
-fn a_doubt_that_the_next_hop_could_settle_is_convicted() {
+fn an_unknown_outcome_that_the_next_hop_could_decide_is_detected() {
     let forged = broken_rules(|scribe| scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].decidable = true);
     assert_eq!(forged, [Rule::Stuck]);
 }
 
 #[test]
-fn a_wish_without_an_answer_is_convicted() {
+fn an_unanswered_send_is_detected() {
     let forged = broken_rules(|scribe| {
         scribe.add_call("ours", CallKind::Send, Some("new"), expected_emails(&["e9"]), CallOutcome::Info)
     });

@@ -1,4 +1,4 @@
-//! P14: conversations that were forged.
+//! P14: forged conversations.
 
 use mailonce_sim::proof::history::{
     ConversationChange, ConversationCommit, DeliveryTry, Email, EscalationRow, Event, HandoffTransition, Message,
@@ -7,7 +7,7 @@ use mailonce_sim::proof::history::{
 use mailonce_sim::proof::{History, Invariant, Rule, check};
 use std::collections::BTreeSet;
 
-/// The rules for which something is forged here.
+/// The rules that are forged here.
 pub(crate) const FORGED: &[Rule] = &[
     Rule::AnsweredTwice,
     Rule::OwnAnswered,
@@ -38,7 +38,7 @@ fn reply_record(email: &str, guard: &str) -> ReplyRecord {
     ReplyRecord { message, slot, email: email.to_owned(), guard: guard.to_owned(), ..ReplyRecord::default() }
 }
 
-/// A letter of a person that was answered, and what was told.
+/// A person's message that was answered, with its events.
 fn valid_conversation() -> History {
     let mut history = History { healed: true, ..History::default() };
     let limits = ReplyLimits { per_window: 2, window_ms: 100, per_day: 9, per_person: 9, ..ReplyLimits::default() };
@@ -63,7 +63,7 @@ fn valid_conversation() -> History {
     history
 }
 
-/// The rules of conversations that a forged history breaks, each once.
+/// The broken rules of a forged conversation, each once.
 fn conversation_rules(forge: impl FnOnce(&mut History)) -> Vec<Rule> {
     let mut history = valid_conversation();
     forge(&mut history);
@@ -71,12 +71,12 @@ fn conversation_rules(forge: impl FnOnce(&mut History)) -> Vec<Rule> {
     rules.into_iter().filter(|rule| rule.promise() == Invariant::P14).collect()
 }
 
-/// What a history breaks in which this happens before the answer.
+/// The broken rules if this happens before the reply.
 fn rules_with_earlier(did: ConversationChange) -> Vec<Rule> {
     conversation_rules(|history| history.talk.steps.insert(1, conversation_commit(2, did)))
 }
 
-/// What a history breaks in which this happens after the answer.
+/// The broken rules if this happens after the reply.
 fn rules_with_later(dids: Vec<ConversationChange>) -> Vec<Rule> {
     conversation_rules(|history| {
         history.talk.steps.extend((10..).zip(dids).map(|(at, did)| conversation_commit(at, did)))
@@ -89,20 +89,20 @@ fn lease_change(token: &str, until: i64, fence: u64, offered: Option<&str>) -> C
 }
 
 #[test]
-fn an_honest_conversation_holds() {
+fn a_correct_conversation_has_no_violations() {
     assert_eq!(conversation_rules(|_| {}), []);
 }
 
 #[test]
-fn an_answer_that_is_not_told_is_noticed() {
-    let told = |kind: &str, about: &str| Event { seq: 1, kind: kind.into(), about: about.into(), ..Event::default() };
-    assert_eq!(conversation_rules(|history| history.events.push(told("message.answered", "m1"))), []);
-    assert_eq!(conversation_rules(|history| history.events.push(told("message.answered", "m2"))), [Rule::AnswerTold]);
-    assert_eq!(conversation_rules(|history| history.events.push(told("email.sent", "e1"))), [Rule::AnswerTold]);
+fn a_reply_without_an_event_is_detected() {
+    let event = |kind: &str, about: &str| Event { seq: 1, kind: kind.into(), about: about.into(), ..Event::default() };
+    assert_eq!(conversation_rules(|history| history.events.push(event("message.answered", "m1"))), []);
+    assert_eq!(conversation_rules(|history| history.events.push(event("message.answered", "m2"))), [Rule::AnswerTold]);
+    assert_eq!(conversation_rules(|history| history.events.push(event("email.sent", "e1"))), [Rule::AnswerTold]);
 }
 
 #[test]
-fn a_second_answer_is_noticed_unless_the_first_surely_never_left() {
+fn a_second_reply_is_detected_unless_the_first_was_certainly_not_sent() {
     let second = |history: &mut History| {
         history.talk.steps.push(conversation_commit(9, ConversationChange::Answered(reply_record("e2", ""))))
     };
@@ -117,7 +117,7 @@ fn a_second_answer_is_noticed_unless_the_first_surely_never_left() {
 }
 
 #[test]
-fn an_answer_in_a_circle_is_noticed() {
+fn a_reply_loop_is_detected() {
     let written = |kind: &str| conversation_rules(|history| history.inbound.brought[0].kind = kind.to_owned());
     assert_eq!(written("own"), [Rule::OwnAnswered]);
     assert_eq!(written("machine"), [Rule::MachineAnswered]);
@@ -125,7 +125,7 @@ fn an_answer_in_a_circle_is_noticed() {
 }
 
 #[test]
-fn an_answer_past_a_lease_a_newer_message_or_a_limit_is_noticed() {
+fn a_reply_past_a_lease_a_newer_message_or_a_limit_is_detected() {
     assert_eq!(rules_with_earlier(lease_change("a", 9, 1, None)), [Rule::LeaseIgnored]);
     assert_eq!(rules_with_earlier(lease_change("a", 3, 1, None)), []);
     let lost = conversation_rules(|history| {
@@ -152,7 +152,7 @@ fn an_answer_past_a_lease_a_newer_message_or_a_limit_is_noticed() {
 }
 
 #[test]
-fn a_thread_with_two_holders_is_noticed() {
+fn a_thread_with_two_holders_is_detected() {
     assert_eq!(
         rules_with_later(vec![lease_change("a", 99, 1, None), lease_change("b", 99, 2, None)]),
         [Rule::TwoHolders]
@@ -169,7 +169,7 @@ fn a_thread_with_two_holders_is_noticed() {
 }
 
 #[test]
-fn an_offer_out_of_turn_is_noticed() {
+fn an_offer_at_the_wrong_time_is_detected() {
     let offered = |fence: u64| lease_change(&format!("a{fence}"), 2, fence, Some("m1"));
     assert_eq!(rules_with_earlier(offered(1)), []);
     assert_eq!(rules_with_later(vec![offered(1)]), [Rule::OfferedSettled]);
@@ -185,7 +185,7 @@ fn an_offer_out_of_turn_is_noticed() {
 }
 
 #[test]
-fn a_mail_without_a_key_that_says_the_same_again_is_noticed() {
+fn a_repeated_mail_without_a_key_is_detected() {
     let twice = |guard: &str| {
         conversation_rules(|history| {
             for (at, id, guard) in [(4, "k1", ""), (5, "k2", guard)] {
@@ -203,7 +203,7 @@ fn a_mail_without_a_key_that_says_the_same_again_is_noticed() {
 }
 
 #[test]
-fn a_guard_that_speaks_without_a_reason_is_noticed() {
+fn a_guard_that_refuses_without_a_reason_is_detected() {
     for guard in ["self", "automatic", "leased", "newer_message"] {
         let refused = ConversationChange::Refused { guard: guard.to_owned(), reply: reply_record("", "") };
         assert_eq!(
@@ -224,7 +224,7 @@ fn a_guard_that_speaks_without_a_reason_is_noticed() {
 }
 
 #[test]
-fn a_letter_that_is_left_lying_is_noticed_unless_a_person_was_asked() {
+fn an_unanswered_message_is_detected_unless_it_was_escalated() {
     let lies = |history: &mut History| {
         history.talk.steps.pop();
         history.emails.clear();

@@ -1,4 +1,4 @@
-//! Asking a vendor about a mail whose answer was lost. A yes must be proof.
+//! Look-ups of a mail whose reply was lost. A positive result must be proof.
 
 use mailonce_core::{
     handoff::{
@@ -26,7 +26,7 @@ async fn a_mail_is_found_only_once_it_was_taken() {
         run_attempt(&*transport, 1).await;
         let found = transport.look_up(lookup_query()).await;
         let LookUpResult::Found { remote_id, .. } = &found else { panic!("{vendor:?}: {found:?}") };
-        // useSend answers that the key is known, without saying for what.
+        // useSend replies that the key is known, without the mail's id.
         assert_eq!(remote_id.is_some(), vendor != Vendor::UseSend, "{vendor:?}");
         assert_eq!(sink.accepted_mail().len(), 1, "{vendor:?}: asking sends nothing");
     }
@@ -68,7 +68,7 @@ async fn another_mail_is_not_taken_for_ours() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_cannot_be_asked_is_silent() {
+async fn a_vendor_without_look_up_answers_nothing() {
     let sink = HttpSink::start().await.unwrap();
     run_attempt(&*vendor_transport(Vendor::Postmark, sink.url()), 1).await;
     for vendor in LOOKUP_VENDORS {

@@ -1,4 +1,4 @@
-//! The requests' bodies as the vendors document them, and what does not fit into them.
+//! Request bodies as the vendors document them, and content that does not fit.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
@@ -155,7 +155,7 @@ fn mailgun_gets_our_bytes_whatever_is_in_them() {
     let transport = vendor_transport(Vendor::Mailgun, URL);
     let plain = transport.freeze(&sample_mail(&content)).unwrap();
     let first_line = |bytes: &[u8]| bytes.split(|&b| b == b'\r').next().unwrap().to_vec();
-    // A mail that quotes the boundary gets another one.
+    // A mail that contains the boundary gets another one.
     let hostile = [MIME, b"\r\n", &first_line(&plain), b"--\r\n"].concat();
     let mut quoting = sample_mail(&content);
     quoting.mime = Some(&hostile);
@@ -194,7 +194,7 @@ fn what_a_vendor_does_not_take_is_unfit_and_says_why() {
 }
 
 #[test]
-fn sendgrid_is_told_each_address_once() {
+fn sendgrid_gets_each_address_once() {
     let doubled = RawContent { cc: vec!["ADA@example.org".into(), "eve@example.org".into()], ..sample_content() };
     let content = EmailContent::validate(doubled).unwrap();
     let bytes = vendor_transport(Vendor::SendGrid, URL).freeze(&sample_mail(&content)).unwrap();

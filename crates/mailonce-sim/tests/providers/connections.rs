@@ -1,4 +1,4 @@
-//! What happens before a request goes out, and answers that are none.
+//! Failures before a request is sent, and invalid replies.
 
 use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::http::{API_KEY, HttpSink, Vendor};
@@ -13,7 +13,7 @@ use tokio::{
 use crate::world::{build_transport, provider_setting, run_attempt, sample_envelope, vendor_transport};
 
 #[tokio::test]
-async fn who_cannot_be_reached_is_at_fault() {
+async fn an_unreachable_provider_is_a_transport_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -42,7 +42,7 @@ async fn a_connection_that_grew_old_carries_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_before_the_hand_over_was_never_said() {
+async fn dropping_a_prepared_request_sends_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let transport = vendor_transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
     let ready = transport.prepare(sample_envelope(&*transport, 1)).await.unwrap();
@@ -62,10 +62,10 @@ async fn an_answer_that_is_no_http_or_too_long_proves_nothing() {
         let transport = vendor_transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
         let answering = async {
             let (mut socket, _) = listener.accept().await.unwrap();
-            // Something of the request has to arrive before an answer may come.
+            // A part of the request has to arrive before a reply.
             let mut some = [0; 64];
             assert!(socket.read(&mut some).await.unwrap() > 0);
-            // The caller may hang up in the middle of it.
+            // The client may disconnect in the middle of it.
             drop(socket.write_all(answer.as_bytes()).await);
             drop(socket.shutdown().await);
         };
@@ -80,7 +80,7 @@ async fn an_answer_that_is_no_http_or_too_long_proves_nothing() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_with_who_is_trusted_and_with_nobody_else() {
+async fn tls_requires_a_trusted_certificate() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let root: CertificateDer<'static> = made.cert.der().clone();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();

@@ -1,4 +1,4 @@
-//! The providers of `mailonce-transport`, each against a sink that speaks its vendor's words and misbehaves as told.
+//! The providers of `mailonce-transport`, each against a sink with its vendor's wire format and scripted faults.
 
 #[cfg(test)]
 mod asking;

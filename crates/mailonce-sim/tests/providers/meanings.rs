@@ -1,4 +1,4 @@
-//! What each vendor's answers mean, with the number of mails it really took.
+//! The meaning of each vendor's replies, compared with the number of accepted mails.
 
 use mailonce_core::handoff::{
     capabilities::RecoveryMethod,
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::world::{EMAIL, KEY, MESSAGE_ID, build_transport, provider_setting, run_attempt, vendor_transport};
 
-/// What an act means at a vendor, and how many mails it leaves there.
+/// The meaning of a scripted response at a vendor, and the number of mails that it leaves there.
 fn expected_meaning(vendor: Vendor, act: ScriptedResponse) -> (ReplyMeaning, usize) {
     let keyed = matches!(vendor, Vendor::Resend | Vendor::UseSend);
     match act {
@@ -35,7 +35,7 @@ fn expected_meaning(vendor: Vendor, act: ScriptedResponse) -> (ReplyMeaning, usi
             (ReplyMeaning::Repeated, 0)
         }
         ScriptedResponse::Error(VendorError::Concurrent | VendorError::Mismatch) => (ReplyMeaning::Unknown, 0),
-        // Only Postmark documents that nothing was taken.
+        // Only Postmark documents that nothing was accepted.
         ScriptedResponse::Error(VendorError::Unavailable) if vendor == Vendor::Postmark => (ReplyMeaning::Deferred, 0),
         ScriptedResponse::Error(VendorError::Unavailable) => (ReplyMeaning::Unknown, 0),
     }
@@ -63,8 +63,8 @@ const ACTS: [ScriptedResponse; 18] = [
 ];
 
 #[tokio::test]
-async fn every_act_has_its_meaning_at_every_vendor() {
-    // The silent acts cost a second each, so the vendors are tried side by side.
+async fn every_scripted_response_has_its_meaning_at_every_vendor() {
+    // Each response without a reply takes a second, so the vendors run in parallel.
     let mut vendors = JoinSet::new();
     for vendor in Vendor::ALL {
         vendors.spawn(async move {
@@ -111,8 +111,11 @@ async fn what_is_taken_is_the_mail_with_its_key_and_names() {
         assert_eq!(taken.key, keyed.then(|| KEY.to_string()), "{vendor:?}");
         let named = matches!(vendor, Vendor::Postmark | Vendor::Mailgun | Vendor::SendGrid | Vendor::Ses);
         assert_eq!(taken.message_id.as_deref(), named.then_some(MESSAGE_ID), "{vendor:?}");
-        let told = reply.remote_id.unwrap();
-        assert!(told.contains(&taken.id) || told == MESSAGE_ID, "{vendor:?} named it {told}");
+        let remote_id_text = reply.remote_id.unwrap();
+        assert!(
+            remote_id_text.contains(&taken.id) || remote_id_text == MESSAGE_ID,
+            "{vendor:?} named it {remote_id_text}"
+        );
     }
 }
 

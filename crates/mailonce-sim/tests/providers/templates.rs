@@ -60,7 +60,7 @@ fn a_mail_cannot_write_the_template() {
 }
 
 #[test]
-fn what_the_template_has_no_place_for_is_unfit() {
+fn content_without_a_placeholder_is_unfit() {
     let content = sample_email_content();
     for (body, missing) in [
         (r#"{"x":"{{subject}}"}"#, "to"),
@@ -92,7 +92,7 @@ fn a_template_that_cannot_work_is_refused_at_once() {
 }
 
 #[test]
-fn its_nature_follows_from_the_template() {
+fn capabilities_follow_from_the_template() {
     let usual = build_template(custom_provider_template()).unwrap().capabilities();
     assert_eq!(
         (usual.payload_format, usual.recovery),

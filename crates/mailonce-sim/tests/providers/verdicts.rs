@@ -1,4 +1,4 @@
-//! Answers that an honest sink never gives: the vendors' rarer words, and look-ups that did not heed the question.
+//! Replies that a sink never gives: rare vendor errors, and look-ups that ignored our filter.
 
 use mailonce_core::handoff::{
     reply::{ReplyMeaning, TransportReply},
@@ -12,11 +12,11 @@ use tokio::{
 
 use crate::world::{EMAIL, lookup_query, run_attempt, vendor_transport};
 
-/// Answers one request, whatever it is, with these headers and this body.
+/// Answers one request with these headers and this body, whatever it is.
 async fn serve_one_response(listener: &TcpListener, status: u16, header: &str, body: &str) {
     let (mut socket, _) = listener.accept().await.unwrap();
     let (mut heard, mut chunk) = (Vec::new(), [0; 4096]);
-    // The head says how long the body is; an answer before its end could reset the connection.
+    // The request is read completely; a reply before its end could reset the connection.
     let mut wanted = usize::MAX;
     while heard.len() < wanted {
         let count = socket.read(&mut chunk).await.unwrap();
@@ -46,7 +46,7 @@ async fn look_up_with_response(vendor: Vendor, status: u16, body: &str) -> LookU
 }
 
 #[tokio::test]
-async fn the_vendors_rarer_words_are_heard() {
+async fn rare_vendor_errors_are_understood() {
     use ReplyMeaning::{Accepted, Deferred, Fault, Mismatch, Refused, Unknown};
     let throttled = "x-amzn-errortype: TooManyRequestsException:http://internal.amazon.com/coral/\r\n";
     let paused = "x-amzn-errortype: SendingPausedException\r\n";
@@ -81,7 +81,7 @@ async fn the_vendors_rarer_words_are_heard() {
 }
 
 #[tokio::test]
-async fn a_look_up_that_did_not_heed_the_question_is_no_proof() {
+async fn a_look_up_that_ignored_our_filter_is_no_proof() {
     let other = r#"{"TotalCount":1,"Messages":[{"MessageID":"1","Metadata":{"mailonce":"another"}}]}"#;
     assert_eq!(look_up_with_response(Vendor::Postmark, 200, other).await, LookUpResult::NotFound);
     let many = r#"{"TotalCount":900,"Messages":[{"MessageID":"1","Metadata":{}}]}"#;

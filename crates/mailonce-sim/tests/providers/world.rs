@@ -32,7 +32,7 @@ pub(crate) fn sample_mail(content: &EmailContent) -> OutboundMail<'_> {
     OutboundMail { id: EMAIL, content, message_id: MESSAGE_ID, created_at: FIXED_NOW, key: KEY, mime: Some(MIME) }
 }
 
-/// More patient than any honest sink needs.
+/// Longer than a sink without faults needs.
 pub(crate) fn provider_setting(url: &str) -> HttpTransportConfig {
     HttpTransportConfig {
         base_url: Some(url.to_owned()),
@@ -60,7 +60,7 @@ pub(crate) fn sample_envelope(transport: &dyn Transport, attempt: u32) -> Frozen
     }
 }
 
-/// One attempt, both halves.
+/// One attempt: prepares and sends.
 pub(crate) async fn run_attempt(transport: &dyn Transport, number: u32) -> TransportReply {
     match transport.prepare(sample_envelope(transport, number)).await {
         Ok(ready) => ready.hand_over().await,

@@ -1,4 +1,4 @@
-//! The bytes that leave are the bytes that were frozen, and no byte of a mail ends it early.
+//! The sent bytes are the frozen bytes, and no byte of a mail ends it early.
 
 use crate::setting::{client_for, sample_envelope, send_envelope, start_sink};
 use mailonce_core::{
@@ -39,7 +39,7 @@ fn freeze(smtp: &SmtpTransport, mime: Option<&[u8]>) -> Result<Vec<u8>, Unsuppor
     })
 }
 
-/// Sends what was frozen and compares.
+/// Sends the frozen bytes and compares.
 async fn assert_arrives(smtp: &SmtpTransport, sink: &SmtpSink, mime: &[u8]) {
     let frozen = freeze(smtp, Some(mime)).unwrap();
     assert!(frozen.starts_with(mime) && frozen.len() - mime.len() <= 2, "freezing changed the mail");
@@ -81,7 +81,7 @@ async fn whatever_is_made_of_dots_and_line_ends_arrives_or_is_refused() {
     let smtp = client_for(&sink);
     let parts: [&[u8]; 6] = [b".", b"\r\n", b"a", b"\r", b"\n", b"\r\n.\r\n"];
     let (mut sent, mut refused) = (0, 0);
-    // Every word of four of these parts.
+    // Every sequence of four of these parts.
     for number in 0..6_usize.pow(4) {
         let mime: Vec<u8> = (0..4).flat_map(|digit| parts[number / 6_usize.pow(digit) % 6].iter().copied()).collect();
         let without: Vec<u8> = mime.split(|b| *b == b'\n').fold(Vec::new(), |mut all, line| {
@@ -103,7 +103,7 @@ async fn whatever_is_made_of_dots_and_line_ends_arrives_or_is_refused() {
 }
 
 #[tokio::test]
-async fn what_could_smuggle_a_mail_never_leaves() {
+async fn smuggling_sequences_are_never_sent() {
     let sink = start_sink().await;
     let smtp = client_for(&sink);
     let long = [b"a: b\r\n\r\n".to_vec(), vec![b'x'; 999], b"\r\n".to_vec()].concat();
@@ -111,11 +111,11 @@ async fn what_could_smuggle_a_mail_never_leaves() {
     let ends = ["\n.\n", "\n.\r\n", "\r.\r\n", "\r.\r", "\r\n.\n", "\r\n.\r", "\r\n\0.\r\n", "\r\r\n.\r\r\n"];
     let smuggled = ends.iter().map(|end| format!("a: b\r\n\r\nhello{end}{tail}").into_bytes());
     for mime in smuggled.chain([long, Vec::new(), b"a: b\n\nhello\n".to_vec()]) {
-        let told = String::from_utf8_lossy(&mime).into_owned();
-        assert!(freeze(&smtp, Some(&mime)).is_err(), "{told:?} was frozen");
-        // Even when it was frozen by somebody else.
+        let shown = String::from_utf8_lossy(&mime).into_owned();
+        assert!(freeze(&smtp, Some(&mime)).is_err(), "{shown:?} was frozen");
+        // Even if another component froze it.
         let reply = send_envelope(&smtp, sample_envelope(&mime)).await;
-        assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Refused, AttemptPhase::Data), "{told:?}: {reply:?}");
+        assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Refused, AttemptPhase::Data), "{shown:?}: {reply:?}");
     }
     assert!(freeze(&smtp, None).is_err(), "a mail that was not composed was frozen");
     assert_eq!(sink.connection_count(), 0);

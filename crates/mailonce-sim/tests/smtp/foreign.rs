@@ -1,4 +1,4 @@
-//! Against aiosmtpd, a server that nobody here wrote. It is installed from PyPI on first use, under `target`.
+//! Against aiosmtpd, an independent server. It is installed from PyPI on first use, under `target`.
 
 use crate::setting::{config_at_port, sample_envelope, send_envelope};
 use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
@@ -14,7 +14,7 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// Says its port, and then each mail as sender, recipient, parameters and hex.
+/// Prints its port, and then each mail as sender, recipient, parameters and hex.
 const SERVER: &str = r#"
 import asyncio, ssl, sys
 from aiosmtpd.smtp import SMTP, AuthResult
@@ -44,10 +44,10 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// The interpreter that knows aiosmtpd.
+/// The interpreter with aiosmtpd.
 fn python() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("aiosmtpd-1.4.6");
-    // One installation at a time, whichever test and process comes first.
+    // One installation at a time, across tests and processes.
     let alone = File::create(dir.with_extension("lock")).unwrap();
     alone.lock().unwrap();
     let python = dir.join("bin/python");
@@ -61,7 +61,7 @@ fn python() -> PathBuf {
             String::from_utf8_lossy(&out.stderr)
         );
     };
-    // The mark is made last, so that half an installation is made again.
+    // The marker file is created last, so that a partial installation is repeated.
     let mark = dir.join("installed");
     if !mark.exists() {
         run(Path::new("python3"), &["-m", "venv", "--clear", &dir.to_string_lossy()]);
@@ -91,7 +91,7 @@ impl AiosmtpdServer {
         Self { port, out, _child: child }
     }
 
-    /// The next mail it took: sender, recipients, parameters, bytes in hex.
+    /// The next accepted mail: sender, recipients, parameters, bytes in hex.
     async fn next_mail(&mut self) -> [String; 4] {
         let line = self.out.next_line().await.unwrap().expect("aiosmtpd ended");
         let words: Vec<_> = line.split('|').map(ToOwned::to_owned).collect();

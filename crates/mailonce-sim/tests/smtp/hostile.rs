@@ -1,4 +1,4 @@
-//! Servers that say too much, too little, too slowly or out of turn. No answer ever counts for another mail.
+//! Servers that send too much, too little, too slowly or out of turn. No reply ever counts for another mail.
 
 use crate::setting::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, impatient_client, sample_envelope,
@@ -17,7 +17,7 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Bytes that are no reply.
+/// Bytes that are not a reply.
 fn malformed() -> Vec<Vec<u8>> {
     let long_line = [b"250 ".to_vec(), vec![b'x'; 3_000], b"\r\n".to_vec()].concat();
     vec![
@@ -40,7 +40,7 @@ fn malformed() -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn what_is_no_reply_is_a_fault_then_a_delay_and_unknown_in_the_end() {
+async fn a_malformed_reply_is_a_fault_then_a_deferral_then_unknown() {
     for raw_reply in malformed() {
         let shown = String::from_utf8_lossy(&raw_reply[..raw_reply.len().min(40)]).into_owned();
         for (step, act, meaning, taken) in [
@@ -89,7 +89,7 @@ async fn control_characters_stay_out() {
 }
 
 #[tokio::test]
-async fn bytes_that_drip_do_not_stretch_patience() {
+async fn dripping_bytes_do_not_extend_the_timeout() {
     for (step, meaning) in [
         (SmtpStep::Greeting, ReplyMeaning::Fault),
         (SmtpStep::Mail, ReplyMeaning::Deferred),
@@ -137,7 +137,7 @@ async fn two_answers_that_disagree_are_none() {
     for (act, meaning, taken) in [
         (SmtpAction::extra_line("550 no after all"), ReplyMeaning::Unknown, 1),
         (SmtpAction::Reply(b"550 no\r\n250 yes\r\n".to_vec()), ReplyMeaning::Unknown, 0),
-        // A server that takes the mail and then closes says nothing about the mail.
+        // A server that accepts the mail and then closes says nothing about the mail.
         (SmtpAction::extra_line("421 4.3.2 closing"), ReplyMeaning::Accepted, 1),
     ] {
         let sink = start_sink().await;
@@ -149,12 +149,12 @@ async fn two_answers_that_disagree_are_none() {
 }
 
 #[tokio::test]
-async fn what_is_said_between_approach_and_dot_is_the_answer_and_the_dot_is_kept() {
+async fn a_reply_between_approach_and_dot_decides_and_the_dot_is_not_sent() {
     for (raw_reply, meaning, code) in [
         (&b"452 4.3.1 full\r\n"[..], ReplyMeaning::Deferred, Some(452)),
         (b"554 5.7.1 no\r\n", ReplyMeaning::Refused, Some(554)),
         (b"421 4.3.2 closing\r\n", ReplyMeaning::Fault, Some(421)),
-        // Before the dot, a yes is not an answer to it.
+        // Before the dot, a positive reply is not a reply to it.
         (b"250 queued\r\n", ReplyMeaning::Deferred, None),
         (b"", ReplyMeaning::Deferred, None),
     ] {
@@ -171,7 +171,7 @@ async fn what_is_said_between_approach_and_dot_is_the_answer_and_the_dot_is_kept
     }
 }
 
-/// A server that takes a body, waits for a sign, says `said` (or closes), tells so, and hands out what came after.
+/// A server that reads a body, waits for a signal, sends `raw_reply` (or closes), and returns what came after.
 async fn early_reply_server(
     raw_reply: &'static [u8],
     go: oneshot::Receiver<()>,
@@ -199,7 +199,7 @@ async fn early_reply_server(
         }
         let rest = tokio::spawn(async move {
             let mut rest = Vec::new();
-            // A reset is also an end.
+            // A reset also ends the connection.
             drop(stream.read_to_end(&mut rest).await);
             rest
         });
@@ -216,7 +216,7 @@ async fn a_greeting_that_never_comes_is_a_fault() {
 }
 
 #[tokio::test]
-async fn a_server_of_old_without_ehlo_gets_its_mail() {
+async fn an_old_server_without_ehlo_gets_its_mail() {
     let sink = start_sink_without_pipelining().await;
     sink.always_at_line(SmtpStep::Hello, "EHLO", SmtpAction::reply_line("502 5.5.1 what"));
     assert_eq!(send(&client_for(&sink)).await.meaning, ReplyMeaning::Accepted);

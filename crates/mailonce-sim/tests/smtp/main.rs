@@ -1,4 +1,4 @@
-//! The SMTP client against a sink that misbehaves at every step, and against a server that nobody here wrote.
+//! The SMTP client against a sink with faults at every step, and against an independent server.
 
 #[cfg(test)]
 mod bytes;

@@ -1,4 +1,4 @@
-//! Refusals, cuts and stalls at every step: what each one means, and that the sink has as many mails as that says.
+//! Refusals, disconnects and stalls at every step: their meaning, compared with the number of mails at the sink.
 
 use crate::setting::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, config_for, impatient_client,
@@ -92,11 +92,11 @@ async fn a_cut_or_a_stall_before_the_dot_is_certain() {
         {
             sink.once_at(step, act.clone());
             let reply = send(&impatient_client(sink.at.port())).await;
-            // With commands in one flight, a reset may hide the answers that were still under way.
-            let told = (reply.meaning, reply.phase);
+            // With pipelined commands, a reset may drop replies in transit.
+            let observed = (reply.meaning, reply.phase);
             let earlier =
                 reply.meaning == meaning && reply.phase == AttemptPhase::Mail && matches!(act, SmtpAction::Close);
-            assert!(told == (meaning, phase) || earlier, "{act:?} at {step:?}: {reply:?}");
+            assert!(observed == (meaning, phase) || earlier, "{act:?} at {step:?}: {reply:?}");
             assert_eq!(reply.code, None);
             assert_consistent(&sink, &reply, 0);
         }
@@ -104,7 +104,7 @@ async fn a_cut_or_a_stall_before_the_dot_is_certain() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_fault() {
+async fn a_refused_connection_is_a_fault() {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port();
     let reply = send(&SmtpTransport::new(config_at_port(port)).unwrap()).await;
     assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Connect), "{reply:?}");
@@ -133,7 +133,7 @@ async fn an_answer_to_the_dot_is_certain() {
 }
 
 #[tokio::test]
-async fn without_an_answer_to_the_dot_nobody_can_tell() {
+async fn without_a_reply_to_the_dot_the_outcome_is_unknown() {
     for (act, taken) in [
         (SmtpAction::Close, 0),
         (SmtpAction::Stall, 0),
@@ -151,7 +151,7 @@ async fn without_an_answer_to_the_dot_nobody_can_tell() {
         let reply = send(&smtp).await;
         assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Unknown, AttemptPhase::Final), "{act:?}: {reply:?}");
         assert_consistent(&sink, &reply, taken);
-        // The connection is of no use any more, and the next mail gets its own answer.
+        // The connection cannot be used any more, and the next mail gets its own reply.
         assert_eq!(send(&smtp).await.meaning, ReplyMeaning::Accepted);
         assert_eq!((sink.connection_count(), sink.mails().len()), (2, taken + 1));
     }
@@ -199,7 +199,7 @@ async fn a_server_that_reads_no_body_is_given_up() {
 }
 
 #[tokio::test]
-async fn dropping_what_is_ready_takes_it_back() {
+async fn dropping_a_ready_mail_sends_nothing() {
     let sink = start_sink().await;
     let smtp = client_for(&sink);
     let ready = approach(&smtp).await.ok().unwrap();

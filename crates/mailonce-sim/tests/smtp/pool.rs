@@ -1,4 +1,4 @@
-//! Connections between mails: used again, replaced when they died, bounded in number and in rest.
+//! Connections between mails: reused, replaced when they died, limited in number and idle time.
 
 use crate::setting::{
     MIME, approach, client_for, config_for, sample_envelope, send, send_envelope, start_sink,
@@ -24,7 +24,7 @@ async fn a_connection_is_used_again_after_a_reset() {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_while_it_rested_is_replaced_silently() {
+async fn a_connection_that_died_while_idle_is_replaced_silently() {
     let sink = start_sink().await;
     let smtp = client_for(&sink);
     assert_eq!(send(&smtp).await.meaning, ReplyMeaning::Accepted);
@@ -34,28 +34,32 @@ async fn a_connection_that_died_while_it_rested_is_replaced_silently() {
 }
 
 #[tokio::test]
-async fn a_connection_that_spoke_while_it_rested_is_not_trusted() {
-    for said in ["421 4.4.2 idle too long\r\n", "250 extra\r\n", "354 go\r\n", "x"] {
+async fn a_connection_that_sent_bytes_while_idle_is_not_reused() {
+    for unsolicited in ["421 4.4.2 idle too long\r\n", "250 extra\r\n", "354 go\r\n", "x"] {
         let sink = start_sink().await;
         let smtp = client_for(&sink);
         assert_eq!(send(&smtp).await.meaning, ReplyMeaning::Accepted);
-        sink.send_to_all(said.as_bytes()).await;
+        sink.send_to_all(unsolicited.as_bytes()).await;
         sink.always_at_line(SmtpStep::Rcpt, "bob", SmtpAction::reply_line("550 5.1.1 nobody"));
         let mut to_bob = sample_envelope(MIME);
         to_bob.recipients = vec!["bob@in.test".to_owned()];
-        assert_eq!(send_envelope(&smtp, to_bob).await.meaning, ReplyMeaning::Refused, "{said:?} answered for a mail");
+        assert_eq!(
+            send_envelope(&smtp, to_bob).await.meaning,
+            ReplyMeaning::Refused,
+            "{unsolicited:?} answered for a mail"
+        );
         assert_eq!(send(&smtp).await.meaning, ReplyMeaning::Accepted);
         assert_eq!((sink.connection_count(), sink.mails().len()), (2, 2));
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_spoke_while_it_rested_does_not_hold_up_the_next_mail() {
+async fn a_connection_that_sent_bytes_while_idle_does_not_delay_the_next_mail() {
     let sink = start_sink().await;
     let smtp = client_for(&sink);
     assert_eq!(send(&smtp).await.meaning, ReplyMeaning::Accepted);
     sink.send_to_all(b"250 extra\r\n").await;
-    // That bytes have come to the client's socket is nothing that could be awaited.
+    // The arrival of bytes at the client's socket cannot be awaited.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(send(&smtp).await.meaning, ReplyMeaning::Accepted);
     assert_eq!((sink.connection_count(), sink.mails().len()), (2, 2));
@@ -121,7 +125,7 @@ async fn without_a_free_connection_a_mail_waits_and_then_comes_again() {
 }
 
 #[tokio::test]
-async fn a_connection_rests_no_longer_than_it_may() {
+async fn an_idle_connection_is_closed_after_its_limit() {
     let sink = start_sink().await;
     let mut config = config_for(&sink);
     config.timeouts = RelayTimeouts { idle: Duration::from_millis(100), ..config.timeouts };

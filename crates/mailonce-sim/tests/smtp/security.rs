@@ -1,4 +1,4 @@
-//! TLS, STARTTLS and log-in: what is protected stays protected, and a secret is told to nobody else.
+//! TLS, STARTTLS and login: no downgrade, and no leaked secret.
 
 use crate::setting::{MIME, config_for, sample_envelope, send, send_envelope};
 use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
@@ -56,7 +56,7 @@ async fn a_large_mail_goes_by_tls() {
 }
 
 #[tokio::test]
-async fn a_certificate_nobody_vouches_for_is_a_fault() {
+async fn an_untrusted_certificate_is_a_fault() {
     for (protection, tls) in [(SinkTls::Implicit, TlsMode::Tls), (SinkTls::Starttls, TlsMode::Starttls)] {
         let sink = secure_sink(protection, &[]).await;
         let reply = send(&SmtpTransport::new(RelayConfig { tls, ..config_for(&sink) }).unwrap()).await;
@@ -96,7 +96,7 @@ async fn starttls_never_falls_back() {
 
 #[tokio::test]
 async fn what_is_injected_behind_starttls_does_not_count() {
-    // The sink does the handshake all the same, so that only the client can refuse.
+    // The sink completes the handshake anyway, so that only the client can refuse.
     let sink = secure_sink(SinkTls::Starttls, &[]).await;
     sink.always_at(SmtpStep::Starttls, SmtpAction::extra_line("250-sink.test\r\n250 PIPELINING"));
     let reply = send(&SmtpTransport::new(secure_config(&sink, TlsMode::Starttls)).unwrap()).await;
@@ -115,7 +115,7 @@ async fn a_wrong_log_in_is_a_fault_and_the_secret_stays_one() {
             (ReplyMeaning::Fault, AttemptPhase::Login, Some(535)),
             "{reply:?}"
         );
-        // A server that repeats what it was told, in the clear and in base64.
+        // A server that repeats the credentials, in plain text and in base64.
         let commands = "535 battery staple, AGFkYQBiYXR0ZXJ5IHN0YXBsZQ==, YmF0dGVyeSBzdGFwbGU= are wrong";
         sink.always_at(SmtpStep::Login, SmtpAction::reply_line(commands));
         let reply = send(&smtp).await;
@@ -144,7 +144,7 @@ async fn a_log_in_in_the_clear_is_made_to_this_machine_only() {
     let here = secure_sink(SinkTls::Plaintext, &["PLAIN"]).await;
     let reply = send(&SmtpTransport::new(with_login(config_for(&here), PASSWORD)).unwrap()).await;
     assert_eq!(reply.meaning, ReplyMeaning::Accepted, "{reply:?}");
-    // An address for documents: it is refused before it is dialled.
+    // A documentation address: it is refused before a connection is made.
     let elsewhere = RelayConfig { host: "192.0.2.1".to_owned(), ..with_login(config_for(&here), PASSWORD) };
     let reply = send(&SmtpTransport::new(elsewhere).unwrap()).await;
     assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Login), "{reply:?}");

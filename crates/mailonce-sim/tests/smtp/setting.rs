@@ -1,4 +1,4 @@
-//! What the tests share: a sink, a client that points at it, and a mail.
+//! What the tests share: a sink, a client for it, and a mail.
 
 use mailonce_core::{
     handoff::{
@@ -13,7 +13,7 @@ use mailonce_transport::smtp::{RelayConfig, RelayTimeouts, SmtpTransport, TlsMod
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-/// Short enough to wait for, where a test waits for the end of patience.
+/// Short, for tests that wait for a timeout.
 pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 pub(crate) const MIME: &[u8] = b"Subject: hello\r\n\r\nhello\r\n";
@@ -22,7 +22,7 @@ pub(crate) async fn start_sink() -> SmtpSink {
     SmtpSink::start(SmtpSinkConfig::default()).await.unwrap()
 }
 
-/// A sink that takes one command at a time.
+/// A sink without pipelining.
 pub(crate) async fn start_sink_without_pipelining() -> SmtpSink {
     SmtpSink::start(SmtpSinkConfig { extensions: vec!["SIZE".to_owned()], ..SmtpSinkConfig::default() }).await.unwrap()
 }
@@ -34,7 +34,7 @@ pub(crate) fn config_for(sink: &SmtpSink) -> RelayConfig {
 pub(crate) fn config_at_port(port: u16) -> RelayConfig {
     let mut config = RelayConfig::new("relay", "127.0.0.1", port);
     config.tls = TlsMode::None;
-    // Nothing here is meant to wait for the end of patience, unless a test says so.
+    // Long, since tests should not run into the timeout unless they mean to.
     let long = Duration::from_secs(20);
     config.timeouts =
         RelayTimeouts { greeting: long, command: long, body: long, final_reply: long, ..RelayTimeouts::default() };
@@ -45,7 +45,7 @@ pub(crate) fn client_for(sink: &SmtpSink) -> SmtpTransport {
     SmtpTransport::new(config_for(sink)).unwrap()
 }
 
-/// A client that soon gives up.
+/// A client with a short timeout.
 pub(crate) fn impatient_client(port: u16) -> SmtpTransport {
     let mut config = config_at_port(port);
     config.timeouts = RelayTimeouts {
@@ -77,7 +77,7 @@ pub(crate) async fn approach(smtp: &SmtpTransport) -> Result<Box<dyn PreparedHan
     smtp.prepare(sample_envelope(MIME)).await
 }
 
-/// Both halves.
+/// Prepares and sends.
 pub(crate) async fn send(smtp: &SmtpTransport) -> TransportReply {
     send_envelope(smtp, sample_envelope(MIME)).await
 }
@@ -93,7 +93,7 @@ pub(crate) async fn send_envelope(smtp: &SmtpTransport, parcel: FrozenEnvelope) 
     }
 }
 
-/// Fails when the number of mails that were taken contradicts what the client was told.
+/// Fails if the number of accepted mails contradicts the reply.
 pub(crate) fn assert_consistent(sink: &SmtpSink, reply: &TransportReply, taken: usize) {
     let mails = sink.mails().len();
     assert_eq!(mails, taken, "the sink has {mails} mails after {reply:?}");

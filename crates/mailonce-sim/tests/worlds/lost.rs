@@ -1,11 +1,11 @@
-//! Leases whose answers were lost. The process that asked lives on and does not know what it holds.
+//! Leases whose replies were lost. The caller lives on and does not know what it holds.
 
 use mailonce_sim::proof::Rule;
 use mailonce_sim::world::mutants::{detect, find_mutant};
 use mailonce_sim::world::{FaultKind, HopProfile, WorldPlan, run_plan};
 use std::collections::BTreeSet;
 
-/// Worlds in which nothing goes wrong but answers of the ledger.
+/// Worlds in which the only fault is lost replies of the ledger.
 fn worlds(nodes: usize, hop: HopProfile) -> impl Iterator<Item = WorldPlan> {
     (0..60).map(move |seed| WorldPlan {
         nodes,
@@ -24,7 +24,7 @@ fn broken_rules(nodes: usize, hop: HopProfile, mutant: Option<&'static str>) -> 
 }
 
 #[test]
-fn a_lease_whose_answer_was_lost_is_taken_over() {
+fn a_lease_whose_reply_was_lost_is_recovered() {
     for hop in [HopProfile::Relay, HopProfile::Keyed(24 * 3_600_000)] {
         assert_eq!(broken_rules(1, hop, None), Vec::<String>::new());
         let kept = broken_rules(1, hop, Some("lost-lease-kept"));
@@ -33,9 +33,9 @@ fn a_lease_whose_answer_was_lost_is_taken_over() {
 }
 
 #[test]
-fn a_new_name_is_heard_of_before_anything_is_leased_under_it() {
+fn a_new_lease_identity_sends_a_heartbeat_before_it_leases() {
     assert_eq!(broken_rules(2, HopProfile::Relay, None), Vec::<String>::new());
-    // Another node must look in the very moment between the lease and the answer, so it takes some worlds.
+    // Another node must act in the very moment between the lease and the reply, so it takes some worlds.
     let verdict = detect(find_mutant("unheard-name").unwrap(), 1, 2_000);
     assert!(verdict.rules.contains(&Rule::NeedlessDoubt), "{verdict}");
 }

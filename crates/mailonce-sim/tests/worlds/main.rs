@@ -1,13 +1,13 @@
-//! Simulated worlds: the promises hold in all of them, each is the same again, and wrong turns are noticed.
+//! Simulated worlds: invariants hold in all of them, each is deterministic, and mutants are detected.
 //!
 //! | file | what it shows |
 //! |---|---|
-//! | `many` | ten thousand worlds break no promise, and every fault and every state occurs in them |
-//! | `again` | a seed gives the same world again, and the command that a failure prints runs it |
-//! | `lost` | leases whose answers were lost, which worlds found first |
-//! | `mutants` | every wrong turn is convicted |
+//! | `many` | ten thousand worlds have no violation, and every fault and every state occurs in them |
+//! | `again` | a seed is deterministic, and the command that a failure prints replays it |
+//! | `lost` | leases whose replies were lost, which worlds found first |
+//! | `mutants` | every mutant is detected |
 //!
-//! `MAILONCE_WORLDS=N` asks for more or fewer worlds, `MAILONCE_SEED=S` for other or the same randomness.
+//! `MAILONCE_WORLDS=N` sets the number of worlds, `MAILONCE_SEED=S` the seed.
 
 #[cfg(test)]
 mod again;

@@ -1,4 +1,4 @@
-//! Every wrong turn is convicted.
+//! Every mutant is detected.
 
 use mailonce_core::{
     handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, action::HandoffAction},
@@ -22,13 +22,13 @@ use uuid::Uuid;
 
 /// Worlds that one mutant may survive.
 const MAX_WORLDS: u64 = 3_000;
-/// Wrong turns at the least.
+/// The minimum number of mutants.
 const MIN_MUTANTS: usize = 60;
-/// The first seed, the same every time unless another is asked for: a conviction must not be a matter of luck.
+/// The first seed, fixed unless another is set: detection must not depend on luck.
 const SEED: u64 = 1;
 
 #[test]
-fn every_mutant_is_convicted() {
+fn every_mutant_is_detected() {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let seed = env_number("MAILONCE_SEED").unwrap_or(SEED);
     let verdicts = detect_all(seed, MAX_WORLDS, jobs, |verdict| println!("{verdict}"));
@@ -38,7 +38,7 @@ fn every_mutant_is_convicted() {
     assert!(verdicts.len() >= MIN_MUTANTS, "{} mutants", verdicts.len());
 }
 
-/// The names of wrong turns in the files of a folder.
+/// The names of the mutants in the files of a folder.
 fn collect_mutant_names(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -64,7 +64,7 @@ fn every_mutant_in_the_code_is_listed_and_every_listed_one_is_in_the_code() {
     assert_eq!(found, listed);
 }
 
-/// An email of which two attempts may have arrived.
+/// An email with two attempts that may have arrived.
 fn email_with_two_unknowns() -> Email {
     let content = EmailContent::validate(RawContent {
         from: "agent@example.com".into(),
@@ -111,7 +111,7 @@ fn email_with_two_unknowns() -> Email {
     }
 }
 
-/// Where the email stands after the answer of a worker that was thought gone: its own attempt did not arrive.
+/// The state of the email after the late reply of a worker that was considered dead: its own attempt did not arrive.
 fn state_after_late_refusal() -> HandoffState {
     let mut email = email_with_two_unknowns();
     let fact = Evidence {
@@ -128,7 +128,7 @@ fn state_after_late_refusal() -> HandoffState {
 }
 
 #[test]
-fn one_disproven_attempt_leaves_the_others_in_doubt() {
+fn one_disproven_attempt_leaves_the_others_unknown() {
     assert_eq!(state_after_late_refusal(), HandoffState::Unknown);
     assert_eq!(
         mutant::with(Some("one-refusal-clears-all"), state_after_late_refusal),

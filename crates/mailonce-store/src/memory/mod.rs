@@ -44,6 +44,7 @@ use mailonce_core::{
 };
 use std::{
     collections::BTreeMap,
+    ops::ControlFlow,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use uuid::Uuid;
@@ -285,22 +286,11 @@ impl Store for Memory {
 
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         let mut world = self.lock_tables();
-        for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
-            let bound = wish.key.and_then(|key| world.key_binding(wish.team, key, now));
-            if let Some(bound) = bound.filter(|bound| wish.mismatches(bound)) {
-                return Ok(BatchAcceptResult::ItemKeyMismatch(index, bound));
-            }
-        }
-        let repeat = batch.operation.as_ref().and_then(|operation| world.find_replay::<()>(operation, now));
-        if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
-            return Ok(BatchAcceptResult::BatchKeyMismatch(bound));
-        }
-        if batch.strict
-            && let Some((index, exceeded)) = world.batch_over_budget(&batch, now)
-        {
-            return Ok(BatchAcceptResult::OverBudget(index, exceeded));
-        }
-        if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
+        let binds_key = match world.check_batch(&batch, now) {
+            ControlFlow::Continue(binds_key) => binds_key,
+            ControlFlow::Break(refusal) => return Ok(refusal),
+        };
+        if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
             world.bind_operation(operation);
         }
         let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));

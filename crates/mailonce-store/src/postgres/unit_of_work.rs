@@ -10,17 +10,23 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     installation::SweepCounts,
     key::KeyHash,
-    operation::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
-        accept::{AcceptResult, NewEmail},
-        email::{Email, EmailChangeRefusal, Guard},
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        accept_decision::{
+            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend,
+            batch::{BatchCheck, BatchItem, BatchStep},
+        },
+        email::Email,
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
     },
     time::Time,
 };
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
     sync::Arc,
 };
 
@@ -93,35 +99,66 @@ impl UnitOfWork {
 
     /// Accepts an email and binds its key, or returns what the key is bound to.
     pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
-        if let Some(bound) = wish.key.and_then(|key| self.key_binding(wish.team, key, now)) {
-            return AcceptResult::KeyBound(bound);
+        match self.decide(&wish, None, now) {
+            AcceptDecision::First(first) => AcceptResult::First(self.insert_first(wish, first, now)),
+            AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
+            AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
-        if let Some(exceeded) = self.over_budget(&wish, now) {
-            return AcceptResult::OverBudget(exceeded);
+    }
+
+    /// Answers what the core asks for from the loaded rows until it has decided. Changes nothing.
+    fn decide(&self, wish: &NewEmail, resend: Option<&Resend>, now: Time) -> AcceptDecision {
+        let row = |key: KeyHash| self.keys.get(&(wish.team, key));
+        let binding = |key: KeyHash| self.key_binding(wish.team, key, now);
+        let (mut check, mut step) = AcceptCheck::start(wish.send_facts(), resend, self.time.expiry_cutoff(now));
+        loop {
+            step = match step {
+                AcceptStep::LoadOwnKey(key) => check.own_key(row(key).map_or(0, |row| row.bind_number), binding(key)),
+                AcceptStep::CheckBudget => check.budget(self.exceeded_budget(wish)),
+                AcceptStep::LoadOccupant(key) => {
+                    let occupant = row(key).and_then(|row| row.slot);
+                    check.occupant(occupant.and_then(|id| self.emails.get(&id)))
+                }
+                AcceptStep::LoadRecipientKey(key) => check.recipient_key(binding(key).as_ref()),
+                AcceptStep::CompareContent => check.content(self.looks_duplicate(wish, now)),
+                AcceptStep::Decided(decision) => return decision,
+            }
         }
+    }
+
+    /// Checks the keys and budgets of a batch. Returns whether to bind its own key, or breaks with the refusal.
+    pub(crate) fn check_batch(&self, batch: &NewBatch, now: Time) -> ControlFlow<BatchAcceptResult, bool> {
+        let items = batch.items.iter().map(BatchItem::from);
+        let (mut check, mut step) = BatchCheck::start(items, batch.operation.as_ref(), batch.strict);
+        loop {
+            step = match step {
+                BatchStep::LoadItemKey(team, key) => check.item_key(self.key_binding(team, key, now)),
+                BatchStep::LoadBatchKey(team, key) => check.batch_key(self.key_binding(team, key, now)),
+                BatchStep::CheckBudgets => check.budget(self.batch_over_budget(batch, now)),
+                BatchStep::Accept { binds_key } => return ControlFlow::Continue(binds_key),
+                BatchStep::Refuse(refusal) => return ControlFlow::Break(refusal),
+            }
+        }
+    }
+
+    /// Records the first email of a key as the core decided.
+    fn insert_first(&mut self, wish: NewEmail, first: FirstSend, now: Time) -> Email {
         self.charge_budgets(&wish);
-        let overlaps = self.overlaps_recipients(&wish, now).then_some(Guard::Overlaps);
-        let alike = self.looks_duplicate(&wish, now).then_some(Guard::LooksDuplicate);
-        let guard = overlaps.or(wish.guard_input.held_by).or(alike);
         let likeness = wish.guard_input.fingerprint.clone();
-        let (key, slots) = (wish.key, wish.shadow_keys.clone());
-        let bind = key.map_or(0, |key| self.keys.get(&(wish.team, key)).map_or(0, |row| row.bind_number) + 1);
-        let (email, body) = wish.into_email(bind, guard, now);
-        self.bind(&email, key, &slots, now);
+        let key = wish.key;
+        let (email, body) = wish.into_email(first.bind_number, first.held_by, now);
+        self.bind(&email, key, &first.occupies);
         if let Some(likeness) = likeness {
             self.remember_fingerprint(email.team, likeness, email.id, now);
         }
         self.new_emails.push((email.id, body, email.accepted_event()));
         self.emails.insert(email.id, email.clone());
-        AcceptResult::First(email)
+        email
     }
 
-    fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash], now: Time) {
-        for slot in slots.iter().copied().chain(email.head.earlier_shadow_keys(email.team)) {
-            let taken = self.keys.get(&(email.team, slot)).and_then(|row| row.slot);
-            if !taken.is_some_and(|id| self.occupies_slots(id, now)) {
-                self.keys.entry((email.team, slot)).or_default().slot = Some(email.id);
-            }
+    fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash]) {
+        for slot in slots {
+            self.keys.entry((email.team, *slot)).or_default().slot = Some(email.id);
         }
         if let Some(key) = key {
             let row = self.keys.entry((email.team, key)).or_default();
@@ -137,24 +174,11 @@ impl UnitOfWork {
         binding_of_target(row.target.as_ref(), |id| self.emails.get(&id), self.time.expiry_cutoff(now))
     }
 
-    /// Whether an email with the same intent was already accepted for some of these recipients.
-    fn overlaps_recipients(&self, wish: &NewEmail, now: Time) -> bool {
-        let stands_for = |key: KeyHash| {
-            let row = self.keys.get(&(wish.team, key));
-            row.and_then(|row| row.slot).is_some_and(|id| self.occupies_slots(id, now))
-        };
-        let bound_alone = |key: KeyHash| matches!(self.key_binding(wish.team, key, now), Some(KeyBinding::Email(email)) if self.occupies_slots(email.id, now));
-        wish.key.is_some_and(stands_for) || wish.shadow_keys.iter().any(|slot| stands_for(*slot) || bound_alone(*slot))
-    }
-
-    fn occupies_slots(&self, id: EmailId, now: Time) -> bool {
-        self.emails.get(&id).is_some_and(|email| email.holds_shadow_keys(self.time.expiry_cutoff(now)))
-    }
-
     /// The result for an operation whose key is already bound: a replay or a mismatch. `None` when the key is free.
     pub(crate) fn find_replay<T>(&self, operation: &KeyedOperation, now: Time) -> Option<IdempotentResult<T>> {
-        match self.key_binding(operation.team, operation.key, now)? {
-            KeyBinding::Operation { digest } if digest == operation.digest => {
+        match operation.decide(self.key_binding(operation.team, operation.key, now)) {
+            OperationDecision::First => None,
+            OperationDecision::Replayed => {
                 let row = self.keys.get(&(operation.team, operation.key));
                 let answer = row.and_then(|row| match &row.target {
                     Some(KeyTarget::Operation { answer, .. }) => Some(answer.clone()),
@@ -162,7 +186,7 @@ impl UnitOfWork {
                 });
                 Some(IdempotentResult::Replayed(answer.unwrap_or_default()))
             }
-            other => Some(IdempotentResult::KeyMismatch(other)),
+            OperationDecision::KeyMismatch(bound) => Some(IdempotentResult::KeyMismatch(bound)),
         }
     }
 
@@ -187,15 +211,19 @@ impl UnitOfWork {
         replaced: bool,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let Some(mut previous) = wish.head.resend_of.and_then(|id| self.email_of_team(wish.team, id)) else {
+        let Some(previous) = wish.head.resend_of.and_then(|id| self.email_of_team(wish.team, id)) else {
             return IdempotentResult::Done(EmailResendResult::Missing);
         };
         if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let answer = self.accept_next_version(&mut previous, wish, replaced, now);
-        if let (Some(operation), IdempotentResult::Done(EmailResendResult::First(_) | EmailResendResult::Replayed(_))) =
-            (operation, &answer)
+        let next = previous.resent_as.and_then(|id| self.email_of_team(wish.team, id));
+        let answer = match Resend::prepare(previous, next, wish.guard_input.cancels_previous, now) {
+            ControlFlow::Continue(resend) => self.accept_next_version(resend, wish, replaced, now),
+            ControlFlow::Break(answer) => IdempotentResult::Done(answer),
+        };
+        if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
+            && done.has_new_version()
         {
             self.bind_operation(operation);
         }
@@ -204,38 +232,24 @@ impl UnitOfWork {
 
     fn accept_next_version(
         &mut self,
-        previous: &mut Email,
+        mut resend: Resend,
         wish: NewEmail,
         replaced: bool,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        if let Some(email) = previous.resent_as.and_then(|id| self.email_of_team(wish.team, id)) {
-            return IdempotentResult::Done(EmailResendResult::Replayed(email));
-        }
-        let event = match previous.prepare_for_resend(wish.guard_input.cancels_previous, now) {
-            Ok(event) => event,
-            Err(refusal) => return IdempotentResult::Done(EmailResendResult::Refused(refusal, previous.clone())),
+        let version = match resend.decide(self.decide(&wish, Some(&resend), now), !replaced) {
+            ControlFlow::Continue(version) => version,
+            ControlFlow::Break(answer) => return answer,
         };
-        if let Some(exceeded) = self.over_budget(&wish, now) {
-            return IdempotentResult::Done(EmailResendResult::OverBudget(exceeded));
+        if let Some((previous, event)) = resend.cancelled() {
+            self.save(previous, event.clone());
         }
-        event.into_iter().for_each(|event| self.save(previous, event));
-        if replaced {
-            return IdempotentResult::Done(EmailResendResult::Refused(
-                EmailChangeRefusal::AnsweredByAnother,
-                previous.clone(),
-            ));
-        }
-        let answer = match self.accept(wish, now) {
-            AcceptResult::First(email) => EmailResendResult::First(email),
-            AcceptResult::KeyBound(KeyBinding::Email(email)) => EmailResendResult::Replayed(email),
-            AcceptResult::KeyBound(other) => return IdempotentResult::KeyMismatch(other),
-            AcceptResult::OverBudget(exceeded) => {
-                return IdempotentResult::Done(EmailResendResult::OverBudget(exceeded));
-            }
+        let answer = match version {
+            NextVersion::First(first) => EmailResendResult::First(self.insert_first(wish, first, now)),
+            NextVersion::Existing(email) => EmailResendResult::Replayed(email),
         };
         if let EmailResendResult::First(email) | EmailResendResult::Replayed(email) = &answer {
-            let event = previous.mark_resent(email.id, now);
+            let (previous, event) = resend.link(email.id, now);
             self.save(previous, event);
         }
         IdempotentResult::Done(answer)
@@ -306,13 +320,8 @@ pub(crate) fn binding_of_target<'a>(
     now: Time,
 ) -> Option<KeyBinding> {
     match target? {
-        KeyTarget::Email(id) => {
-            let email = email(*id)?;
-            (!email.is_forgotten(now)).then(|| KeyBinding::Email(email.clone()))
-        }
-        KeyTarget::Operation { digest, expires_at, .. } => {
-            (*expires_at > now).then_some(KeyBinding::Operation { digest: *digest })
-        }
+        KeyTarget::Email(id) => KeyBinding::to_email(Cow::Borrowed(email(*id)?), now),
+        KeyTarget::Operation { digest, expires_at, .. } => KeyBinding::to_operation(*digest, *expires_at, now),
     }
 }
 

@@ -37,6 +37,7 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        accept_decision::AcceptDecision,
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
         email_query::{EmailDetail, EmailQuery, ResultPage},
@@ -69,7 +70,7 @@ use crate::{
     sqlite::{
         control::records::RecordScope,
         fresh_keys::FreshKeys,
-        outbound::accept::{AcceptDecision, BatchDecision, PreparedEmail},
+        outbound::accept::{BatchDecision, PreparedEmail},
     },
     transport_registry::TransportRegistry,
 };
@@ -324,9 +325,7 @@ impl Store for Sqlite {
             (items, BatchDecision::Items(said)) => BatchAcceptResult::Items(
                 items.into_iter().zip(said).map(|(item, said)| item.into_accept(said)).collect(),
             ),
-            (_, BatchDecision::Mismatch(bound)) => BatchAcceptResult::BatchKeyMismatch(bound),
-            (_, BatchDecision::Contradiction(index, bound)) => BatchAcceptResult::ItemKeyMismatch(index, bound),
-            (_, BatchDecision::OverBudget(index, exceeded)) => BatchAcceptResult::OverBudget(index, exceeded),
+            (_, BatchDecision::Refused(refusal)) => refusal,
         })
     }
 

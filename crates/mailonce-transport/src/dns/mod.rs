@@ -1,8 +1,8 @@
 //! DNS lookups of TXT and MX records, answered by the configured DNS servers.
 //!
-//! The crate `hickory-net` encodes queries, decodes responses and exchanges them over UDP and TCP. This module decides
-//! which servers are asked and what a response means (docs/decisions/0036). It caches nothing: `verify` on a domain
-//! has to see a record as soon as it is published.
+//! The crate `hickory-net` encodes queries, decodes responses and exchanges them over UDP. This module decides which
+//! servers are asked and what a response means (docs/decisions/0036). It caches nothing: the check of a domain has to
+//! see a record as soon as it is published.
 //!
 //! Invariant: only NOERROR and NXDOMAIN count as an answer. Every other outcome is an error, so that a failure of DNS
 //! never looks like a missing record.
@@ -12,13 +12,12 @@ mod tests;
 
 use async_trait::async_trait;
 use hickory_net::{
-    DnsHandle as _, NetError,
+    NetError,
     proto::{
         op::{DnsRequest, DnsRequestOptions, DnsResponse, Query, ResponseCode},
         rr::{DNSClass, Name, RData, Record, RecordType},
     },
     runtime::TokioRuntimeProvider,
-    tcp::TcpClientStream,
     udp::UdpClientStream,
     xfer::{DnsRequestSender as _, FirstAnswer as _},
 };
@@ -28,7 +27,11 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
 
 /// How long one server may take for one answer, over UDP and again over TCP.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -123,13 +126,17 @@ impl Resolver {
         stream.send_message(request).first_answer().await
     }
 
-    /// Sends a request over a connection of its own.
+    /// Sends a request over a connection of its own and reads one message. hickory's TCP client would decode any number
+    /// of messages until one has the right id.
     async fn send_over_tcp(&self, server: SocketAddr, request: DnsRequest) -> Result<DnsResponse, NetError> {
-        // The provider owns the task that drives the connection, and ends it when it is dropped.
-        let provider = TokioRuntimeProvider::new();
         let exchange = async {
-            let connection = TcpClientStream::exchange(server, None, self.timeout, None, provider.clone()).await?;
-            connection.send(request).first_answer().await
+            let query = request.to_vec()?;
+            let mut stream = TcpStream::connect(server).await?;
+            stream.write_all(&[&(query.len() as u16).to_be_bytes(), query.as_slice()].concat()).await?;
+            let mut message = vec![0; usize::from(stream.read_u16().await?)];
+            stream.read_exact(&mut message).await?;
+            let response = DnsResponse::from_buffer(message)?;
+            if response.id == request.id { Ok(response) } else { Err("the response has another id".into()) }
         };
         timeout(self.timeout, exchange).await.unwrap_or(Err(NetError::Timeout))
     }
@@ -162,7 +169,7 @@ fn parse_resolv_conf(text: &str) -> Vec<SocketAddr> {
 
 /// The records in a response to a query.
 fn read_response(response: &DnsResponse, query: &Query) -> Result<Vec<String>, String> {
-    // hickory compares the question of UDP responses only.
+    // hickory has done this for a response over UDP.
     if response.queries != [query.clone()] {
         return Err("answered another question".to_owned());
     }

@@ -9,7 +9,6 @@ use std::{
     time::Instant,
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, UdpSocket},
     task::JoinSet,
 };
@@ -268,11 +267,16 @@ async fn an_answer_that_is_cut_within_a_record_is_fetched_over_tcp() {
 #[tokio::test]
 async fn a_failure_over_tcp_is_never_a_missing_record() {
     let truncated = |query: &[u8]| vec![response(query, TRUNCATED, &[])];
-    let over_tcp: [fn(&[u8]) -> Vec<u8>; 5] = [
+    let over_tcp: [fn(&[u8]) -> Vec<u8>; 6] = [
         |_| Vec::new(), // closes the connection
         |query| response(query, TRUNCATED, &[]),
         |query| response(query, SERVFAIL, &[]),
         |query| response(query, NOERROR, &[])[..20].to_vec(),
+        |query| {
+            let mut bytes = response(query, NOERROR, &[]);
+            bytes[1] ^= 1; // another id
+            bytes
+        },
         |query| {
             let mut bytes = response(query, NOERROR, &[]);
             bytes[13] = b'b'; // the question is b.test
@@ -284,6 +288,24 @@ async fn a_failure_over_tcp_is_never_a_missing_record() {
         let found = impatient_resolver(&[&server]).lookup_txt("a.test").await;
         assert!(found.is_err(), "case {case}: {found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_over_tcp_times_out() {
+    let (tcp, udp) = bind_both().await;
+    let server = udp.local_addr().unwrap();
+    let udp = tokio::spawn(async move {
+        let mut bytes = [0; 600];
+        loop {
+            let (length, from) = udp.recv_from(&mut bytes).await.unwrap();
+            udp.send_to(&response(&bytes[..length], TRUNCATED, &[]), from).await.unwrap();
+        }
+    });
+    let resolver = Resolver { timeout: Duration::from_millis(40), ..Resolver::with_servers(vec![server]) };
+    let error = resolver.lookup_txt("a.test").await.unwrap_err();
+    assert!(error.contains("did not answer within 40ms"), "{error}");
+    drop(tcp); // it was open and nobody accepted a connection
+    udp.abort();
 }
 
 #[tokio::test]

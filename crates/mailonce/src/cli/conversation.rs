@@ -198,7 +198,6 @@ fn show_thread(out: &Printer, view: &Value) {
     let (lease, replies) = (&view["lease"], &view["replies"]);
     let [received, sent] = ["message_count", "email_count"].map(|name| field_text(view, name));
     let [window, day, total] = ["in_window", "last_24h", "total"].map(|name| field_text(replies, name));
-    let labels = field_text(view, "labels");
     let holder = if lease["holder"].is_null() { "an unnamed client".to_owned() } else { field_text(lease, "holder") };
     out.print_fields(&[
         ("thread", field_text(view, "id")),
@@ -222,7 +221,7 @@ fn show_thread(out: &Printer, view: &Value) {
         ("fence", field_text(view, "fence")),
         ("messages", format!("{received} received, {sent} sent")),
         ("replies", format!("{total} in total, {day} in the last 24 hours, {window} in the current cap window")),
-        ("labels", if labels.is_empty() { "none".to_owned() } else { labels }),
+        ("labels", field_text(view, "labels")),
     ]);
 }
 
@@ -384,7 +383,7 @@ fn show_held_email(out: &Printer, view: &Value) {
     }
     let diff = view["similar_email"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !diff.is_empty() {
-        out.print_line(&out.dim("\nIt differs from an email that was already sent (- sent, + held):"));
+        out.print_line(&out.dim("\nCompared with an email that was already sent (- only there, + only here):"));
         diff.iter().filter_map(Value::as_str).for_each(|line| out.print_line(&sanitize(line, false)));
     }
 }

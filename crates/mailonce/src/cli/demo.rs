@@ -125,12 +125,20 @@ async fn storm(data: &Path, callers: u32) -> anyhow::Result<StormResult> {
     Ok(StormResult { callers, answered_before_kill: answered, downtime, calls, ids, delivered, email })
 }
 
-/// Adds entries that the ledger cannot know. Times have one format, so that they sort as text.
+/// Adds entries that the ledger cannot know, and merges repeated ones. Times have one format, so that they sort as text.
 fn add_to_timeline(email: &mut Value, entries: &[Value]) {
-    if let Some(timeline) = email["timeline"].as_array_mut() {
-        timeline.extend_from_slice(entries);
-        timeline.sort_by_key(|entry| display_text(&entry["at"]));
-    }
+    let Some(timeline) = email["timeline"].as_array_mut() else { return };
+    timeline.extend_from_slice(entries);
+    timeline.sort_by_key(|entry| display_text(&entry["at"]));
+    let runs = timeline.chunk_by(|one, other| one["description"] == other["description"]);
+    let merge = |run: &[Value]| {
+        let mut entry = run.first().cloned()?;
+        if run.len() > 1 {
+            entry["description"] = json!(format!("{}, {} times", display_text(&entry["description"]), run.len()));
+        }
+        Some(entry)
+    };
+    *timeline = runs.filter_map(merge).collect();
 }
 
 /// The time of day of a timeline entry, with milliseconds: the whole demo takes about a second.

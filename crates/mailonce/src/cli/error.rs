@@ -8,7 +8,7 @@ use crate::cli::printer;
 use crate::secrets::{UNLOCK_HINT, is_locked};
 
 /// Next step for an API key that the server rejects.
-const UNAUTHORIZED_HINT: &str = "set MAILONCE_API_KEY (or --api-key) to an API key of this server that is neither revoked nor expired; \
+const UNAUTHORIZED_HINT: &str = "set MAILONCE_API_KEY (or --api-key) to a valid API key of this server; \
     unset it to use the running `mailonce dev`; `mailonce api-keys create` on the server creates one";
 /// Next step for wrong usage.
 const USAGE_HINT: &str = "run the command with --help to see its arguments";

@@ -125,6 +125,7 @@ fn terminal_width(terminal: bool) -> Option<usize> {
 pub(crate) fn display_text(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
+        Value::Array(all) if all.is_empty() => "-".into(),
         Value::String(text) => sanitize(text, false),
         Value::Array(all) if all.iter().all(Value::is_string) => {
             all.iter().filter_map(Value::as_str).map(|one| sanitize(one, false)).collect::<Vec<_>>().join(", ")

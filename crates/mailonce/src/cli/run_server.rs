@@ -121,8 +121,8 @@ pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<Stri
     Ok(secret)
 }
 
-/// The API key for models, of the same team: it can send, read and reply, but not decide. Reuses the key of the last run
-/// while it is valid.
+/// The API key for models, of the same team: it can send, read and reply, but not decide. Reuses the key of the last
+/// run while it is valid.
 async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Result<String> {
     let failed = |problem: mailonce_core::problem::Problem| {
         anyhow::anyhow!("creating the API key for agents: {}", problem.detail)

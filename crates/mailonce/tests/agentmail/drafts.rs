@@ -1,4 +1,4 @@
-//! Scheduled drafts that are sent, changed and removed at the same time: one of them wins, and all are told the truth.
+//! Scheduled drafts that are sent, changed and deleted concurrently: one call wins, and every response is correct.
 
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -9,31 +9,31 @@ use crate::{
     wire::{INBOX_PATH, api_call},
 };
 
-/// Callers of one draft at a time.
+/// Concurrent callers of one draft.
 const CALLERS: usize = 50;
-/// A rule under which a mail to somebody waits for a person.
+/// A rule that holds mail to one recipient for approval.
 const APPROVAL_RULE: &str = r#"{"name":"ask","direction":"outbound","match":{"operator":"all","conditions":
     [{"field":"recipient.address","operator":"is","value":"boss@example.com"}]},"actions":[{"type":"approve"}]}"#;
 
-/// A time some way ahead, as the wire has it.
+/// A time in the future, in the wire format.
 fn time_from_now(by: Duration) -> String {
     let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap() + by;
     mailonce_core::time::Time(i64::try_from(at.as_millis()).unwrap()).to_string()
 }
 
-/// What became of the emails to somebody: the words and the state of each.
+/// The text and state of every email to a recipient.
 async fn emails_to(server: &SpawnedServer, to: &str) -> Vec<(String, String)> {
     let (_, page) = api_call(server, "GET", &format!("/v1/emails?to={to}&limit=100"), &[], "").await;
     let mut all = Vec::new();
     for email in page["data"].as_array().unwrap() {
         let path = format!("/v1/emails/{}", email["id"].as_str().unwrap());
-        let (_, whole) = api_call(server, "GET", &path, &[], "").await;
-        all.push((whole["text"].to_string(), whole["state"].as_str().unwrap().to_owned()));
+        let (_, detail) = api_call(server, "GET", &path, &[], "").await;
+        all.push((detail["text"].to_string(), detail["state"].as_str().unwrap().to_owned()));
     }
     all
 }
 
-/// What became of the emails to somebody that were not taken back, once nothing is under way any more.
+/// The text and state of every email to a recipient that was not cancelled, once none is queued or sending.
 async fn settled_emails_to(server: &SpawnedServer, to: &str) -> Vec<(String, String)> {
     for _ in 0..200 {
         let mut all = emails_to(server, to).await;
@@ -43,20 +43,20 @@ async fn settled_emails_to(server: &SpawnedServer, to: &str) -> Vec<(String, Str
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("the mails to {to} do not rest");
+    panic!("the emails to {to} did not settle in time");
 }
 
-/// Who calls, and what was answered.
+/// The operation, and the status and body of its response.
 type RaceCallResult = (&'static str, u16, Value);
 
-/// Everybody at once: sends, changes of the words and of the time, removals.
+/// Runs sends, updates of text, time and subject, and deletions concurrently.
 async fn race_calls(server: &Arc<SpawnedServer>, path: &str, round: usize) -> Vec<RaceCallResult> {
     let mut calls = JoinSet::new();
     for n in 0..CALLERS {
         let (server, path) = (Arc::clone(server), path.to_owned());
         calls.spawn(async move {
             let key = format!("race-{round}-{n}");
-            let (deed, method, path, body) = match (n + round) % 5 {
+            let (operation, method, path, body) = match (n + round) % 5 {
                 0 => ("send", "POST", format!("{path}/send"), json!({})),
                 1 => ("delete", "DELETE", path, json!({})),
                 2 => ("update", "PATCH", path, json!({ "text": format!("Text {n}") })),
@@ -67,69 +67,69 @@ async fn race_calls(server: &Arc<SpawnedServer>, path: &str, round: usize) -> Ve
             };
             let headers = if n % 2 == 0 { vec![("Idempotency-Key", key.as_str())] } else { Vec::new() };
             let (status, answer) = api_call(&server, method, &path, &headers, &body.to_string()).await;
-            (deed, status, answer)
+            (operation, status, answer)
         });
     }
     calls.join_all().await
 }
 
-/// Whether a deed was told as done, and how often.
-fn success_count(told: &[RaceCallResult], deed: &str) -> usize {
-    told.iter().filter(|(what, status, _)| *what == deed && *status < 300).count()
+/// How often an operation succeeded.
+fn success_count(results: &[RaceCallResult], operation: &str) -> usize {
+    results.iter().filter(|(name, status, _)| *name == operation && *status < 300).count()
 }
 
-/// Holds a round to the truth: what was told, what the draft is, and which mails there are.
-async fn check_race_outcome(server: &SpawnedServer, path: &str, to: &str, told: &[RaceCallResult]) {
-    for (deed, status, answer) in told {
-        assert!(matches!(status, 200 | 204 | 404 | 409), "{deed}: {status} {answer}");
+/// Compares the responses of a round with the draft and the emails.
+async fn check_race_outcome(server: &SpawnedServer, path: &str, to: &str, results: &[RaceCallResult]) {
+    for (operation, status, answer) in results {
+        assert!(matches!(status, 200 | 204 | 404 | 409), "{operation}: {status} {answer}");
     }
-    let (sends, deletes) = (success_count(told, "send"), success_count(told, "delete"));
-    assert!(sends == 0 || deletes == 0, "sent and removed: {told:?}");
-    let kept = settled_emails_to(server, to).await;
+    let (sends, deletes) = (success_count(results, "send"), success_count(results, "delete"));
+    assert!(sends == 0 || deletes == 0, "sent and deleted: {results:?}");
+    let emails = settled_emails_to(server, to).await;
     let (status, draft) = api_call(server, "GET", path, &[], "").await;
     if sends > 0 {
-        let mails: std::collections::BTreeSet<&str> = told
+        let mails: std::collections::BTreeSet<&str> = results
             .iter()
-            .filter(|(deed, status, _)| *deed == "send" && *status == 200)
+            .filter(|(operation, status, _)| *operation == "send" && *status == 200)
             .map(|(_, _, answer)| answer["message_id"].as_str().unwrap())
             .collect();
-        assert_eq!((mails.len(), kept.len(), status), (1, 1, 404), "{kept:?}");
-        assert_eq!(kept[0].1, "sent");
+        assert_eq!((mails.len(), emails.len(), status), (1, 1, 404), "{emails:?}");
+        assert_eq!(emails[0].1, "sent");
     } else if deletes > 0 {
-        assert_eq!((kept.len(), status), (0, 404), "{kept:?}");
+        assert_eq!((emails.len(), status), (0, 404), "{emails:?}");
     } else if status == 200 {
-        assert_eq!(kept.len(), 1, "{kept:?}");
-        assert_eq!(kept[0], (draft["text"].to_string(), "scheduled".to_owned()));
+        assert_eq!(emails.len(), 1, "{emails:?}");
+        assert_eq!(emails[0], (draft["text"].to_string(), "scheduled".to_owned()));
     } else {
-        // Its time came before anybody.
-        assert_eq!(kept.len(), 1, "{kept:?}");
-        assert_eq!(kept[0].1, "sent");
+        // It became due before any call succeeded.
+        assert_eq!(emails.len(), 1, "{emails:?}");
+        assert_eq!(emails[0].1, "sent");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sends_changes_and_removals_of_a_scheduled_draft_race_to_one_end() {
+async fn concurrent_sends_updates_and_deletions_of_a_draft_have_one_outcome() {
     let cli = CliFixture::new();
     let server = Arc::new(cli.start_dev(&[]).await);
     for round in 0..24 {
         let to = format!("race-{round}@example.com");
-        // Every third draft is due while they race.
+        // Every third draft becomes due during the race.
         let wait = if round % 3 == 2 { Duration::from_millis(40) } else { Duration::from_hours(1) };
         let body = json!({ "to": to, "subject": "Race", "text": "First", "send_at": time_from_now(wait) }).to_string();
         let (status, draft) = api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], &body).await;
         assert_eq!(status, 200, "{draft}");
         let path = format!("{INBOX_PATH}/drafts/{}", draft["draft_id"].as_str().unwrap());
-        let told = race_calls(&server, &path, round).await;
-        check_race_outcome(&server, &path, &to, &told).await;
+        let results = race_calls(&server, &path, round).await;
+        check_race_outcome(&server, &path, &to, &results).await;
     }
 }
 
 #[tokio::test]
-async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
+async fn a_held_draft_is_scheduled_and_a_sent_draft_is_a_conflict() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
-    let (status, made) = api_call(&server, "POST", "/v1/rules", &[], APPROVAL_RULE).await;
-    assert_eq!(status, 201, "{made}");
+    let (status, created) = api_call(&server, "POST", "/v1/rules", &[], APPROVAL_RULE).await;
+    assert_eq!(status, 201, "{created}");
     let drafts = format!("{INBOX_PATH}/drafts");
     let create =
         |to: &str, wait: Duration| json!({ "to": to, "text": "x", "send_at": time_from_now(wait) }).to_string();
@@ -147,7 +147,7 @@ async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
         assert_eq!((status, &answer["name"]), (409, &json!("ConflictError")), "{answer}");
         assert!(answer["message"].as_str().unwrap().contains("can no longer be changed"), "{answer}");
     }
-    // Of a removal the packages know no conflict: what left is a draft no more.
+    // The packages know no conflict for a deletion, so a sent draft is not found.
     let (status, answer) = api_call(&server, "DELETE", &path, &[], "").await;
     assert_eq!((status, &answer["name"]), (404, &json!("NotFoundError")), "{answer}");
     assert!(answer["message"].as_str().unwrap().contains("it was sent"), "{answer}");
@@ -159,7 +159,7 @@ async fn a_draft_that_is_held_is_scheduled_and_one_that_left_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_schedule_that_is_refused_changes_nothing() {
+async fn a_refused_schedule_changes_nothing() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let drafts = format!("{INBOX_PATH}/drafts");

@@ -1,4 +1,4 @@
-//! Lists and searches: either order, whole pages, every thread, every word, and mails with any name.
+//! Lists and searches: both orders, full pages, every thread, every word, and message ids with special characters.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
 
 const API_ROOT: &str = "/compat/agentmail/v0";
 
-/// What a member of every row of a page says.
+/// The values of one member in every row of a page.
 async fn list_column(server: &SpawnedServer, path: &str, rows: &str, member: &str) -> Vec<String> {
     let (status, page) = api_call(server, "GET", path, &[], "").await;
     assert_eq!(status, 200, "{path}: {page}");
@@ -17,18 +17,18 @@ async fn list_column(server: &SpawnedServer, path: &str, rows: &str, member: &st
     page[rows].as_array().unwrap().iter().map(|row| row[member].as_str().unwrap().to_owned()).collect()
 }
 
-/// The rows of all pages of so many rows, each but the last whole.
+/// The rows of all pages of `limit` rows. Every page but the last must be full.
 async fn list_all_pages(server: &SpawnedServer, path: &str, rows: &str, member: &str, limit: usize) -> Vec<String> {
     let mut all = Vec::new();
-    let mut place = String::new();
+    let mut page_query = String::new();
     loop {
-        let (status, page) = api_call(server, "GET", &format!("{path}limit={limit}{place}"), &[], "").await;
+        let (status, page) = api_call(server, "GET", &format!("{path}limit={limit}{page_query}"), &[], "").await;
         assert_eq!(status, 200, "{page}");
         let found = page[rows].as_array().unwrap();
         all.extend(found.iter().map(|row| row[member].as_str().unwrap().to_owned()));
         let Some(next) = page["next_page_token"].as_str() else { return all };
-        assert_eq!(found.len(), limit, "a page that is not whole has more behind it: {page}");
-        place = format!("&page_token={next}");
+        assert_eq!(found.len(), limit, "a page that is not full has a next page: {page}");
+        page_query = format!("&page_token={next}");
     }
 }
 
@@ -40,7 +40,7 @@ async fn send_email(server: &SpawnedServer, to: &str, subject: &str, text: &str)
 }
 
 #[tokio::test]
-async fn lists_go_either_way_in_whole_pages() {
+async fn lists_work_in_both_orders_with_full_pages() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     for n in 0..5 {
@@ -71,7 +71,7 @@ async fn lists_go_either_way_in_whole_pages() {
         );
         assert_eq!(list_all_pages(&server, &format!("{path}?ascending=true&"), rows, member, 3).await, all, "{path}");
     }
-    // A filter leaves no holes in pages.
+    // Pages are full even with a filter.
     let path = format!("{API_ROOT}/threads?subject=Out&");
     assert_eq!(list_all_pages(&server, &path, "threads", "thread_id", 2).await.len(), 5);
     let path = format!("{INBOX_PATH}/threads?subject=In&");
@@ -79,13 +79,13 @@ async fn lists_go_either_way_in_whole_pages() {
 }
 
 #[tokio::test]
-async fn every_word_of_a_search_is_found_somewhere() {
+async fn a_search_matches_mails_that_contain_every_word() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<one@x.test>", "Invoice 42 for October").await;
     send_email(&server, "bob@shop.example", "October news", "The invoice was paid yesterday.").await;
     send_email(&server, "bob@shop.example", "Nothing", "A prepaid card.").await;
-    for (words, subjects) in [
+    for (query, subjects) in [
         ("invoice october", &["Invoice 42 for October", "October news"][..]),
         ("OCTOBER 42", &["Invoice 42 for October"]),
         ("ann@ invoice", &["Invoice 42 for October"]),
@@ -94,7 +94,7 @@ async fn every_word_of_a_search_is_found_somewhere() {
         ("hello", &["Invoice 42 for October"]),
         ("invoice november", &[]),
     ] {
-        let q = words.replace(' ', "%20");
+        let q = query.replace(' ', "%20");
         for (path, rows) in [
             (format!("{INBOX_PATH}/messages/search?q={q}"), "messages"),
             (format!("{INBOX_PATH}/threads/search?q={q}"), "threads"),
@@ -104,13 +104,13 @@ async fn every_word_of_a_search_is_found_somewhere() {
         }
     }
     let (_, page) = api_call(&server, "GET", &format!("{INBOX_PATH}/messages/search?q=paid%20bob"), &[], "").await;
-    let lights = &page["messages"][0]["highlights"];
-    assert_eq!(lights["recipients"], json!(["**bob**@shop.example"]));
-    assert_eq!(lights["text"], json!(["The invoice was **paid** yesterday."]));
+    let highlights = &page["messages"][0]["highlights"];
+    assert_eq!(highlights["recipients"], json!(["**bob**@shop.example"]));
+    assert_eq!(highlights["text"], json!(["The invoice was **paid** yesterday."]));
 }
 
 #[tokio::test]
-async fn a_mail_is_reached_by_the_id_that_lists_show() {
+async fn a_mail_is_found_by_the_id_that_lists_show() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let ids = ["<plain@x.test>", "<a/b@x.test>", "<a?b=c@x.test>", "<a#b@x.test>", "<a%41b@x.test>", "<a/../b@x.test>"];
@@ -121,7 +121,7 @@ async fn a_mail_is_reached_by_the_id_that_lists_show() {
     for ((n, id), row) in ids.iter().enumerate().zip(page["messages"].as_array().unwrap()) {
         let name = row["message_id"].as_str().unwrap();
         assert_eq!(name == *id, n < 2, "{row}");
-        // As a package writes it that escapes only what no path can hold, and with everything escaped.
+        // With only the necessary characters escaped, and with every byte escaped.
         let raw = name.replace('<', "%3C").replace('>', "%3E");
         let escaped = id.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
         for name in [raw, escaped] {
@@ -131,7 +131,7 @@ async fn a_mail_is_reached_by_the_id_that_lists_show() {
     }
 }
 
-/// A mail comes from outside, and is there by its subject.
+/// Receives a mail and waits until it is listed by its subject.
 async fn receive_mail_by_subject(server: &SpawnedServer, message_id: &str, subject: &str) {
     crate::wire::deliver_by_smtp(server, message_id, subject).await;
     for _ in 0..100 {
@@ -141,5 +141,5 @@ async fn receive_mail_by_subject(server: &SpawnedServer, message_id: &str, subje
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("the mail did not come");
+    panic!("the mail did not arrive");
 }

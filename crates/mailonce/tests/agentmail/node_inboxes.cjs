@@ -1,4 +1,4 @@
-// Inboxes: made once under a `client_id`, read, found, changed and removed.
+// Inboxes: created once per `client_id`, read, searched, changed and deleted.
 "use strict";
 const { AgentMail, AgentMailClient, AgentMailError, assert, client, environment, fails, is } = require("./walk.cjs");
 

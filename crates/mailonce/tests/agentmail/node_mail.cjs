@@ -1,15 +1,15 @@
-// Mail that comes in: listed, read, labelled, searched, answered once and passed on; threads over both directions.
+// Received mail: listed, read, labelled, searched, answered once and forwarded. Threads with both directions.
 "use strict";
 const { AgentMail, FILE, WITH_FILE, arrives, assert, client, fails, is, letter, mails, until } = require("./walk.cjs");
 
 module.exports = async function mail(inbox) {
   const { messages } = client.inboxes;
-  // A Message-ID may hold everything that a path may not.
+  // A Message-ID may contain characters that a path may not.
   const id = "<a/b+c=%41?d#e@x.test>";
   await arrives("ann@x.test", inbox.inboxId, letter("Ann <ann@x.test>", `${inbox.inboxId}, bob@x.test`, id, "A question", FILE, WITH_FILE));
   const found = await until("the mail", async () => (await messages.list(inbox.inboxId, { labels: ["received"] })).messages[0]);
   is([found.from, found.subject, found.labels], ["Ann <ann@x.test>", "A question", ["received", "unread"]]);
-  // Such a one is listed under an id that every path can hold, and found by either.
+  // Such a message is listed under a path-safe id, and both ids find it.
   const own = found.messageId;
   assert.match(own, /^[0-9a-f-]{36}$/);
   const seen = await messages.get(inbox.inboxId, id);
@@ -63,13 +63,13 @@ async function lists(inbox, id) {
 async function answers(inbox, id, messageId) {
   const { messages } = client.inboxes;
   const first = await messages.reply(inbox.inboxId, id, { text: "The answer is 42.", labels: ["answered"] });
-  // Without a key: the message itself names the answer.
+  // Without a key, the message itself identifies the reply.
   is(await messages.reply(inbox.inboxId, id, { text: "The answer is 42." }), first);
   await fails(messages.reply(inbox.inboxId, id, { text: "The answer is 43." }, { maxRetries: 0 }), AgentMail.ConflictError, 409);
   is((await mails("ann@x.test")).length, 1);
   const seen = await messages.get(inbox.inboxId, first.messageId);
   is([seen.subject, seen.to, seen.inReplyTo, seen.labels.includes("answered")], ["Re: A question", ["Ann <ann@x.test>"], messageId, true]);
-  // What answers an answer is the next thing said.
+  // A reply to our reply is a new message to answer.
   const more = await messages.reply(inbox.inboxId, first.messageId, { text: "And one more thing." });
   assert.notStrictEqual(more.messageId, first.messageId);
   is([more.threadId, (await mails("ann@x.test")).length], [first.threadId, 2]);
@@ -79,8 +79,8 @@ async function answers(inbox, id, messageId) {
   await until("the second mail", async () => (await messages.list(inbox.inboxId, { subject: ["To all"] })).count);
   const all = await messages.replyAll(inbox.inboxId, second, { html: "<p>To all of you</p>", text: "To all of you" }, { idempotencyKey: "node-all" });
   is(await messages.replyAll(inbox.inboxId, second, { html: "<p>To all of you</p>", text: "To all of you" }, { idempotencyKey: "node-all" }), all);
-  const told = await messages.get(inbox.inboxId, all.messageId);
-  is([told.to, told.cc], [["eve@x.test", "fay@x.test"], ["gus@x.test"]]);
+  const sentReply = await messages.get(inbox.inboxId, all.messageId);
+  is([sentReply.to, sentReply.cc], [["eve@x.test", "fay@x.test"], ["gus@x.test"]]);
 
   const passed = await messages.forward(inbox.inboxId, id, { to: "hal@example.com", text: "See below." }, { idempotencyKey: "node-forward" });
   is(await messages.forward(inbox.inboxId, id, { to: "hal@example.com", text: "See below." }, { idempotencyKey: "node-forward" }), passed);
@@ -108,7 +108,7 @@ async function threads(inbox, id, threadId) {
   assert.ok(changed.labels.includes("case") && !changed.labels.includes("todo"));
   assert.ok((await client.threads.update(threadId, { addLabels: ["kept"] })).labels.includes("kept"));
 
-  // A thread that we began has its name before anybody answers.
+  // A thread that we started has its id before anyone replies.
   const begun = await messages.send(inbox.inboxId, { to: "ida@x.test", subject: "We begin", text: "Hello?" });
   is((await threads.get(inbox.inboxId, begun.threadId)).messages.map((one) => one.messageId), [begun.messageId]);
   is((await client.threads.list({ limit: 1 })).threads.map((one) => one.threadId), [begun.threadId]);

@@ -1,11 +1,11 @@
-// Drafts, lists, webhooks and the socket; the pod that a team is; and what the dialect does not have.
+// Drafts, lists, webhooks and the socket, the team as a pod, and methods that the dialect does not cover.
 "use strict";
 const { AgentMail, Webhook, arrives, assert, called, client, fails, http, is, letter, mails, methods, native, plain, refused, sleep, until } = require("./walk.cjs");
 
 module.exports = async function rest(inbox) {
   await drafts(inbox);
   await lists(inbox);
-  await told(inbox);
+  await checkWebhooks(inbox);
   await pods(inbox);
   await others(inbox);
 };
@@ -26,7 +26,7 @@ async function drafts(inbox) {
   const changed = await drafts.update(inbox.inboxId, made.draftId, { text: "Three", cc: ["lee@example.com"], removeAttachments: [seen.attachments[0].attachmentId] });
   is([changed.text, changed.cc, changed.attachments], ["Three", ["lee@example.com"], undefined]);
 
-  // A draft is sent once by its nature, whoever asks and under whichever key.
+  // A draft is sent once, under any key.
   const sends = await Promise.all(Array.from({ length: 20 }, (_, n) => drafts.send(inbox.inboxId, made.draftId, {}, n % 2 ? { idempotencyKey: `node-draft-${n}` } : {})));
   is(new Set(sends.map((sent) => sent.messageId)).size, 1);
   const found = await mails("kim@example.com");
@@ -37,7 +37,7 @@ async function drafts(inbox) {
   is((await drafts.list(inbox.inboxId)).count, 0);
   await fails(drafts.send(inbox.inboxId, (await drafts.create(inbox.inboxId, { text: "To nobody" })).draftId, {}), AgentMail.ValidationError, 400);
 
-  // Scheduled: it waits in the ledger, can be moved, and is taken back with the draft.
+  // A scheduled draft waits in the ledger, can be rescheduled, and is cancelled with the draft.
   const at = new Date(Date.now() + 3_600_000);
   const later = await drafts.create(inbox.inboxId, { to: ["max@example.com"], text: "Later", sendAt: at });
   is([later.sendStatus, later.sendAt.getTime()], ["scheduled", at.getTime()]);
@@ -50,18 +50,18 @@ async function drafts(inbox) {
   is(new Set((await mails("max@example.com")).map((one) => one.state)), new Set(["cancelled"]));
   await fails(drafts.get(inbox.inboxId, later.draftId), AgentMail.NotFoundError, 404);
 
-  // A scheduled draft may be sent at once after all, and goes once.
+  // A scheduled draft can be sent immediately, and is sent once.
   const soon = await drafts.create(inbox.inboxId, { to: ["nan@example.com"], text: "Soon", sendAt: at });
   const gone = await drafts.send(inbox.inboxId, soon.draftId, {});
   is(await drafts.send(inbox.inboxId, soon.draftId, {}), gone);
   await until("it to go", async () => (await mails("nan@example.com")).map((one) => one.state).join() === "sent");
 
-  // Answers and passed-on mails are drafted, too.
+  // Replies and forwards can be drafts too.
   await arrives("oli@x.test", inbox.inboxId, letter("oli@x.test", inbox.inboxId, "<drafted@x.test>", "Drafted"));
   await until("the mail", async () => (await client.inboxes.messages.list(inbox.inboxId, { subject: ["Drafted"] })).count);
   const answer = await drafts.create(inbox.inboxId, { inReplyTo: "<drafted@x.test>", text: "Yes." });
-  const told = await drafts.send(inbox.inboxId, answer.draftId, {});
-  is((await client.inboxes.messages.get(inbox.inboxId, told.messageId)).inReplyTo, "<drafted@x.test>");
+  const sentReply = await drafts.send(inbox.inboxId, answer.draftId, {});
+  is((await client.inboxes.messages.get(inbox.inboxId, sentReply.messageId)).inReplyTo, "<drafted@x.test>");
   const other = await drafts.create(inbox.inboxId, { inReplyTo: "<drafted@x.test>", text: "No." });
   await fails(drafts.send(inbox.inboxId, other.draftId, {}, { maxRetries: 0 }), AgentMail.ConflictError, 409);
   is((await drafts.get(inbox.inboxId, other.draftId)).text, "No.");
@@ -88,19 +88,19 @@ async function lists(inbox) {
   await client.inboxes.lists.delete(inbox.inboxId, "receive", "block", "spam@x.test");
 }
 
-/// A receiver of webhooks.
+/// A webhook receiver.
 async function hall() {
   const requests = [];
-  const server = http.createServer((asked, answer) => {
+  const server = http.createServer((request, answer) => {
     let body = "";
-    asked.on("data", (chunk) => (body += chunk));
-    asked.on("end", () => (requests.push({ headers: asked.headers, body }), answer.end("ok")));
+    request.on("data", (chunk) => (body += chunk));
+    request.on("end", () => (requests.push({ headers: request.headers, body }), answer.end("ok")));
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   return { requests, server, url: `http://127.0.0.1:${server.address().port}/in` };
 }
 
-async function told(inbox) {
+async function checkWebhooks(inbox) {
   const { requests, server, url } = await hall();
   const { webhooks } = client;
   const made = await webhooks.create({ url, eventTypes: ["message.received", "message.sent"], inboxIds: [inbox.inboxId], clientId: "node-hook", headers: { "X-Team": "a" } });
@@ -152,14 +152,14 @@ async function told(inbox) {
   server.close();
 }
 
-/// What the package read, in the words of the wire again.
+/// Converts the package's values back to the wire format.
 const snake = (value) => {
   if (Array.isArray(value)) return value.map(snake);
   if (value === null || typeof value !== "object" || value instanceof Date) return value;
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`), snake(one)]));
 };
 
-/// The pod is the team, so that everything of a pod is there as well.
+/// The team is shown as a pod, so the routes of a pod work too.
 async function pods(inbox) {
   const { pods } = client;
   const pod = inbox.podId;
@@ -195,7 +195,7 @@ async function pods(inbox) {
   server.close();
 }
 
-/// Everything else is asked for as well: what comes out of the package is answered 404, and says so.
+/// Calls every other method. Calls that the package really sends get a 404.
 async function others() {
   for (const path of methods(plain).filter((path) => !called.has(path))) {
     const parts = path.split(".");
@@ -206,7 +206,7 @@ async function others() {
       await owner[name](...given);
       refused[path] = 200;
     } catch (error) {
-      // Some calls never leave the package: it does not take words for what it wants.
+      // Some calls fail in the package, because it does not accept strings as arguments.
       refused[path] = error.statusCode ?? null;
     }
   }

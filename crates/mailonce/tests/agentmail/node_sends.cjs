@@ -1,16 +1,16 @@
-// Sends: the first, the repeat, another body, fifty at once, and a server that answers badly although it took the mail.
+// Sends: the first, a replay, another body, fifty at once, and a server that accepts the mail and returns an error.
 "use strict";
 const { AgentMail, AgentMailClient, BASE, KEY, assert, client, environment, fails, http, is, mails, native, until } = require("./walk.cjs");
 
-/// A proxy that passes every call on and answers the first ones with this status all the same.
+/// A proxy that forwards every call but answers the first ones with this status.
 async function badly(status, times) {
   let left = times;
-  const server = http.createServer((asked, answer) => {
+  const server = http.createServer((request, answer) => {
     const chunks = [];
-    asked.on("data", (chunk) => chunks.push(chunk));
-    asked.on("end", async () => {
-      const { host, connection, "content-length": _, ...headers } = asked.headers;
-      const real = await fetch(BASE + asked.url, { method: asked.method, headers, body: chunks.length ? Buffer.concat(chunks) : undefined });
+    request.on("data", (chunk) => chunks.push(chunk));
+    request.on("end", async () => {
+      const { host, connection, "content-length": _, ...headers } = request.headers;
+      const real = await fetch(BASE + request.url, { method: request.method, headers, body: chunks.length ? Buffer.concat(chunks) : undefined });
       const body = await real.text();
       const lies = left-- > 0;
       answer.writeHead(lies ? status : real.status, { "content-type": "application/json" });
@@ -39,7 +39,7 @@ module.exports = async function sends(inbox) {
   is(new Set(race.map((sent) => sent.messageId)).size, 1);
   is((await mails("race@example.com")).length, 1);
 
-  // The package posts again by itself after 408, 429 and 5xx.
+  // The package retries by itself after 408, 429 and 5xx.
   for (const status of [408, 429, 500, 503]) {
     const to = `again-${status}@example.com`;
     const proxy = await badly(status, 1);

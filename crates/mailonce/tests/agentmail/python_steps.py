@@ -1,4 +1,4 @@
-"""The steps of the walk, in the order of a day: inboxes, sends, mail that comes in, drafts, lists, webhooks, the pod."""
+"""The steps of the script: inboxes, sends, received mail, drafts, lists, webhooks, the pod."""
 
 
 from agentmail.inboxes.types.create_inbox_request import CreateInboxRequest as new
@@ -52,7 +52,7 @@ def sends(inbox):
         sent = list(pool.map(send, range(50)))
     w.same(len({one.message_id for one in sent}), 1)
     w.same(len(w.mails("race-py@example.com")), 1)
-    # The package posts again by itself after 408, 429 and 5xx.
+    # The package retries by itself after 408, 429 and 5xx.
     for status in (408, 429, 500, 503):
         to = f"again-py-{status}@example.com"
         with w.badly(status) as badly:
@@ -92,7 +92,7 @@ def received(inbox):
     w.same(len(w.mails("vic@x.test")), 1)
     passed = messages.forward(inbox.inbox_id, name, to="wes@example.com", text="Look.", idempotency_key="python-forward")
     w.same(messages.get(inbox.inbox_id, passed.message_id).subject, "Fwd: A question")
-    # What it would cut off or mistake in a path is listed under an id that it does not.
+    # Message ids that the package would truncate or misread in a path are listed under a safe id.
     for number, odd in enumerate(["<a?b@x.test>", "<a#b@x.test>", "<a%41b@x.test>", "<a/../b@x.test>"]):
         w.arrives("odd@x.test", inbox.inbox_id, odd, f"Odd {number}", "")
         found = w.until("the odd mail", lambda: messages.list(inbox.inbox_id, subject=[f"Odd {number}"]).messages)[0]

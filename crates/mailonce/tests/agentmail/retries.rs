@@ -1,4 +1,4 @@
-//! Retries after the inbox was renamed, paused or removed get the first answer; what is told speaks of the dialect.
+//! Retries after the inbox was renamed, paused or deleted get the first response. Errors use the terms of the dialect.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::{
 
 const MESSAGE_ID: &str = "%3Cquestion@x.test%3E";
 
-/// A call under a key, and what was told.
+/// Posts with an optional idempotency key.
 async fn post_with_key(server: &SpawnedServer, path: &str, key: Option<&str>, body: &Value) -> (u16, Value) {
     let headers: Vec<(&str, &str)> = key.map(|key| ("Idempotency-Key", key)).into_iter().collect();
     api_call(server, "POST", path, &headers, &body.to_string()).await
 }
 
-/// What an agent says: path, key and body of each call.
+/// Sample calls of an agent: path, key and body of each.
 fn sample_calls() -> Vec<(String, Option<&'static str>, Value)> {
     let send = json!({ "to": "ada@example.com", "subject": "News", "text": "Hello." });
-    let pass = json!({ "to": "carol@example.com", "text": "See below." });
+    let forward = json!({ "to": "carol@example.com", "text": "See below." });
     vec![
         (format!("{INBOX_PATH}/messages/send"), Some("send"), send),
         (format!("{INBOX_PATH}/messages/{MESSAGE_ID}/reply"), Some("reply"), json!({ "text": "Yes." })),
-        (format!("{INBOX_PATH}/messages/{MESSAGE_ID}/forward"), Some("forward"), pass),
+        (format!("{INBOX_PATH}/messages/{MESSAGE_ID}/forward"), Some("forward"), forward),
     ]
 }
 
-/// Says all of it for the first time.
+/// Makes all sample calls for the first time.
 async fn make_first_calls(server: &SpawnedServer) -> Vec<Value> {
     receive_mail(server, "<question@x.test>", "A question").await;
     let mut all = Vec::new();
@@ -39,16 +39,16 @@ async fn make_first_calls(server: &SpawnedServer) -> Vec<Value> {
     all
 }
 
-/// Says all of it again, and other words under the same keys.
+/// Repeats all sample calls, then sends different bodies with the same keys.
 async fn check_repeats(server: &SpawnedServer, firsts: &[Value], keyless: bool) {
     for ((path, key, body), first) in sample_calls().iter().zip(firsts) {
         let (status, again) = post_with_key(server, path, *key, body).await;
         assert_eq!((status, &again["message_id"]), (200, &first["message_id"]), "{path}: {again}");
         let other = json!({ "to": "dave@example.com", "text": "Something else." });
-        let (status, told) = post_with_key(server, path, *key, &other).await;
-        assert_eq!(status, 409, "{path}: {told}");
+        let (status, response) = post_with_key(server, path, *key, &other).await;
+        assert_eq!(status, 409, "{path}: {response}");
     }
-    // A message is answered once, and passed on to the same people once, without a key as well.
+    // Without a key, a message is still answered once and forwarded to the same recipients once.
     for ((path, _, body), first) in sample_calls().iter().zip(firsts).skip(1).filter(|_| keyless) {
         let (status, again) = post_with_key(server, path, None, body).await;
         assert_eq!((status, &again["message_id"]), (200, &first["message_id"]), "{path}: {again}");
@@ -58,7 +58,7 @@ async fn check_repeats(server: &SpawnedServer, firsts: &[Value], keyless: bool) 
 }
 
 #[tokio::test]
-async fn a_retry_after_another_name_gets_the_first_answer() {
+async fn a_retry_after_renaming_the_inbox_gets_the_first_response() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let firsts = make_first_calls(&server).await;
@@ -68,7 +68,7 @@ async fn a_retry_after_another_name_gets_the_first_answer() {
         assert_eq!((status, &inbox["display_name"]), (200, &json!(name)), "{inbox}");
         check_repeats(&server, &firsts, true).await;
     }
-    // The name itself is on what goes from now on.
+    // New emails use the new name.
     let (path, _, body) = sample_calls().swap_remove(0);
     let (_, sent) = post_with_key(&server, &path, None, &body).await;
     let id = sent["message_id"].as_str().unwrap().replace('<', "%3C").replace('>', "%3E");
@@ -77,7 +77,7 @@ async fn a_retry_after_another_name_gets_the_first_answer() {
 }
 
 #[tokio::test]
-async fn the_sender_that_a_caller_names_itself_is_the_same_sender() {
+async fn an_explicit_sender_equal_to_the_inbox_is_the_same_email() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let (status, inbox) = api_call(&server, "PATCH", INBOX_PATH, &[], r#"{"display_name":"Ada"}"#).await;
@@ -92,7 +92,7 @@ async fn the_sender_that_a_caller_names_itself_is_the_same_sender() {
 }
 
 #[tokio::test]
-async fn a_retry_while_the_inbox_rests_gets_the_first_answer() {
+async fn a_retry_while_the_inbox_is_paused_gets_the_first_response() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let firsts = make_first_calls(&server).await;
@@ -101,15 +101,15 @@ async fn a_retry_while_the_inbox_rests_gets_the_first_answer() {
     check_repeats(&server, &firsts, true).await;
     for (path, _, body) in sample_calls() {
         let fresh = json!({ "to": "new@example.com", "text": body["text"] });
-        let (status, told) = post_with_key(&server, &path, Some("fresh"), &fresh).await;
-        // The message was answered already, whatever is said now.
+        let (status, response) = post_with_key(&server, &path, Some("fresh"), &fresh).await;
+        // The message has already been answered, whatever the new text is.
         let answered = path.ends_with("reply");
-        assert_eq!(status, if answered { 409 } else { 403 }, "{path}: {told}");
+        assert_eq!(status, if answered { 409 } else { 403 }, "{path}: {response}");
     }
 }
 
 #[tokio::test]
-async fn a_retry_after_the_inbox_is_gone_gets_the_first_answer() {
+async fn a_retry_after_the_inbox_was_deleted_gets_the_first_response() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let firsts = make_first_calls(&server).await;
@@ -118,43 +118,50 @@ async fn a_retry_after_the_inbox_is_gone_gets_the_first_answer() {
     check_repeats(&server, &firsts, false).await;
     for (path, _, body) in sample_calls() {
         for key in [None, Some("fresh")] {
-            let (status, told) = post_with_key(&server, &path, key, &body).await;
-            assert_eq!((status, &told["name"]), (404, &json!("NotFoundError")), "{path}: {told}");
+            let (status, response) = post_with_key(&server, &path, key, &body).await;
+            assert_eq!((status, &response["name"]), (404, &json!("NotFoundError")), "{path}: {response}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_conflict_of_a_forward_speaks_of_a_forward() {
+async fn a_conflict_of_a_forward_mentions_forwarding() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     make_first_calls(&server).await;
     let (path, _, _) = sample_calls().swap_remove(2);
     let other = json!({ "to": "carol@example.com", "text": "Other words." });
-    let (status, told) = post_with_key(&server, &path, None, &other).await;
-    let said = told["message"].as_str().unwrap();
-    assert!(status == 409 && said.contains("already forwarded") && !said.contains("answered"), "{told}");
+    let (status, response) = post_with_key(&server, &path, None, &other).await;
+    let message_text = response["message"].as_str().unwrap();
+    assert!(
+        status == 409 && message_text.contains("already forwarded") && !message_text.contains("answered"),
+        "{response}"
+    );
 }
 
 #[tokio::test]
-async fn what_is_told_leads_somewhere_and_speaks_of_the_dialect() {
+async fn error_docs_links_work_and_errors_use_dialect_paths() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let send = format!("{INBOX_PATH}/messages/send");
-    let doomed = json!({ "to": "refuse@sandbox.mailonce.test", "subject": "x", "text": "x" });
-    let (status, _) = post_with_key(&server, &send, Some("doomed"), &doomed).await;
+    let refused_mail = json!({ "to": "refuse@sandbox.mailonce.test", "subject": "x", "text": "x" });
+    let (status, _) = post_with_key(&server, &send, Some("doomed"), &refused_mail).await;
     assert_eq!(status, 200);
-    let mut told = Value::Null;
+    let mut response = Value::Null;
     for _ in 0..100 {
-        let (status, answer) = post_with_key(&server, &send, Some("doomed"), &doomed).await;
+        let (status, answer) = post_with_key(&server, &send, Some("doomed"), &refused_mail).await;
         if status == 403 {
-            told = answer;
+            response = answer;
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!((&told["state"], &told["name"]), (&json!("failed"), &json!("MessageRejectedError")), "{told}");
-    let mut all = vec![told];
+    assert_eq!(
+        (&response["state"], &response["name"]),
+        (&json!("failed"), &json!("MessageRejectedError")),
+        "{response}"
+    );
+    let mut all = vec![response];
     for (method, path, body) in [
         ("GET", "/compat/agentmail/v0/nothing", ""),
         ("GET", "/compat/agentmail/v0/inboxes/nobody@mailonce.test", ""),
@@ -174,7 +181,7 @@ async fn what_is_told_leads_somewhere_and_speaks_of_the_dialect() {
 }
 
 #[tokio::test]
-async fn a_change_shows_in_when_it_was() {
+async fn a_change_updates_updated_at() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<question@x.test>", "A question").await;
@@ -184,7 +191,7 @@ async fn a_change_shows_in_when_it_was() {
     let message = format!("{INBOX_PATH}/messages/{MESSAGE_ID}");
     let (_, seen) = api_call(&server, "GET", &message, &[], "").await;
     let thread = format!("{INBOX_PATH}/threads/{}", seen["thread_id"].as_str().unwrap());
-    let mut unmoved = Vec::new();
+    let mut unchanged = Vec::new();
     for (path, changed, change) in [
         (INBOX_PATH, INBOX_PATH, r#"{"display_name":"Ada"}"#),
         (&hook, &hook, r#"{"event_types":["message.bounced"]}"#),
@@ -198,7 +205,7 @@ async fn a_change_shows_in_when_it_was() {
         let (_, after) = api_call(&server, "GET", path, &[], "").await;
         let at = |body: &Value, name: &str| body[name].as_str().unwrap().to_owned();
         assert_eq!(at(&after, "created_at"), at(&before, "created_at"));
-        unmoved.extend((at(&after, "updated_at") <= at(&before, "updated_at")).then_some((path, before, after)));
+        unchanged.extend((at(&after, "updated_at") <= at(&before, "updated_at")).then_some((path, before, after)));
     }
-    assert!(unmoved.is_empty(), "{unmoved:#?}");
+    assert!(unchanged.is_empty(), "{unchanged:#?}");
 }

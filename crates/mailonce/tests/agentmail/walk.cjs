@@ -1,5 +1,5 @@
-// Walks through AgentMail's official package for Node, unmodified, against a running mailonce. Every method that the
-// dialect covers is called; what was called, and every method there is, are printed as JSON in the end.
+// Runs AgentMail's official Node package, unmodified, against a running mailonce. Calls every method that the dialect
+// covers, then prints the called methods and all methods as JSON.
 "use strict";
 const assert = require("assert");
 const http = require("http");
@@ -14,7 +14,7 @@ const refused = {};
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const is = (value, wanted) => assert.deepStrictEqual(value, wanted);
 
-/// Notes which methods of a client are called.
+/// Records which methods of a client are called.
 function watched(client, path = "") {
   return new Proxy(client, {
     get(target, name) {
@@ -51,7 +51,7 @@ async function native(method, path, body) {
   return answer.json();
 }
 
-/// How many emails there are to somebody.
+/// How many emails a recipient has.
 const mails = async (to) => (await native("GET", `/v1/emails?limit=100&to=${encodeURIComponent(to)}`)).data;
 
 async function fails(promise, type, status) {
@@ -71,7 +71,7 @@ async function until(what, look) {
   assert.fail(`${what} did not come`);
 }
 
-/// A mail comes from outside, by SMTP.
+/// Receives a mail by SMTP.
 function arrives(from, to, lines) {
   const [host, port] = SMTP.split(":");
   const steps = ["EHLO x.test", `MAIL FROM:<${from}>`, `RCPT TO:<${to}>`, "DATA", `${lines.join("\r\n")}\r\n.`, "QUIT"];

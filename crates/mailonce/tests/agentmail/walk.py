@@ -1,5 +1,5 @@
-"""Walks through AgentMail's official package for Python, unmodified, against a running mailonce. Every method that the
-dialect covers is called; what was called, and every method there is, are printed as JSON in the end."""
+"""Runs AgentMail's official Python package, unmodified, against a running mailonce. Calls every method that the dialect
+covers, then prints the called methods and all methods as JSON."""
 
 import base64, contextlib, datetime, http.server, inspect, json, os, re, smtplib, threading, time, urllib.error, urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def camel(path):
 
 
 class Watched:
-    """Notes which methods of a client are called."""
+    """Records which methods of a client are called."""
 
     def __init__(self, client, path=""):
         self._client, self._path = client, path
@@ -74,7 +74,7 @@ def native(path, method="GET", body=None):
 
 @contextlib.contextmanager
 def badly(status):
-    """A client whose first call is made, and answered with this status all the same."""
+    """A client whose first call is forwarded but answered with this status."""
     told = []
 
     class Between(http.server.BaseHTTPRequestHandler):
@@ -137,7 +137,7 @@ def arrives(sender, to, message_id, subject, more="", text="Hello, agent."):
 
 
 def subscribe(inbox):
-    """A wish for what is sent from an inbox."""
+    """A subscription to the sent mail of an inbox."""
     from agentmail.websockets.types.subscribe import Subscribe
 
     return Subscribe(event_types=["message.sent"], inbox_ids=[inbox])

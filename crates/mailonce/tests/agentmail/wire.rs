@@ -1,5 +1,5 @@
-//! What the packages cannot show: bodies where none belongs, ids in every spelling, and what a send that does not go
-//! is told as.
+//! Wire details that the packages cannot show: unexpected bodies, ids in every spelling, and responses to sends that
+//! fail.
 
 use serde_json::{Value, json};
 use tokio::{
@@ -14,7 +14,7 @@ use crate::{
 
 pub(crate) const INBOX_PATH: &str = "/compat/agentmail/v0/inboxes/agent@mailonce.test";
 
-/// One call with a credential.
+/// Makes one call with the API key.
 pub(crate) async fn api_call(
     server: &SpawnedServer,
     method: &str,
@@ -28,7 +28,7 @@ pub(crate) async fn api_call(
     server.call(method, path, &all, body).await
 }
 
-/// A mail is handed over from outside.
+/// Delivers a mail by SMTP.
 pub(crate) async fn deliver_by_smtp(server: &SpawnedServer, message_id: &str, subject: &str) {
     let mut stream = TcpStream::connect(smtp_address(server)).await.unwrap();
     let mail = format!(
@@ -43,7 +43,7 @@ pub(crate) async fn deliver_by_smtp(server: &SpawnedServer, message_id: &str, su
     }
 }
 
-/// A mail comes from outside.
+/// Receives a mail and waits until it is listed.
 pub(crate) async fn receive_mail(server: &SpawnedServer, message_id: &str, subject: &str) {
     deliver_by_smtp(server, message_id, subject).await;
     for _ in 0..100 {
@@ -53,11 +53,11 @@ pub(crate) async fn receive_mail(server: &SpawnedServer, message_id: &str, subje
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("the mail did not come");
+    panic!("the mail did not arrive");
 }
 
 #[tokio::test]
-async fn calls_are_read_as_packages_really_make_them() {
+async fn calls_are_accepted_as_the_packages_make_them() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<a/b+c@x.test>", "Slashes").await;
@@ -67,7 +67,7 @@ async fn calls_are_read_as_packages_really_make_them() {
             assert_eq!((status, &message["message_id"]), (200, &json!("<a/b+c@x.test>")), "{id}");
         }
     }
-    // A body on a GET, and none with a JSON content type.
+    // A body on a GET, and an empty body with a JSON content type.
     let json = [("content-type", "application/json")];
     let (status, _) =
         api_call(&server, "GET", &format!("{INBOX_PATH}/messages?labels=%5B%22unread%22%5D"), &json, "{}").await;
@@ -80,14 +80,14 @@ async fn calls_are_read_as_packages_really_make_them() {
 }
 
 #[tokio::test]
-async fn a_thread_is_found_by_the_labels_that_it_shows() {
+async fn a_thread_is_found_by_its_own_labels_and_those_of_its_mail() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<question@x.test>", "A question").await;
     let (_, page) = api_call(&server, "GET", &format!("{INBOX_PATH}/threads"), &[], "").await;
     let thread = format!("{INBOX_PATH}/threads/{}", page["threads"][0]["thread_id"].as_str().unwrap());
     api_call(&server, "PATCH", &thread, &[], r#"{"add_labels":["urgent"]}"#).await;
-    // Its own label and one that only its mail has; and one that neither has.
+    // A label of the thread and one of its mail match. A label that neither has does not.
     for (labels, count) in [("labels=urgent&labels=received", 1), ("labels=urgent&labels=sent", 0)] {
         let (_, found) = api_call(&server, "GET", &format!("{INBOX_PATH}/threads?{labels}"), &[], "").await;
         assert_eq!(found["count"], count, "{labels}: {found}");
@@ -95,13 +95,13 @@ async fn a_thread_is_found_by_the_labels_that_it_shows() {
 }
 
 #[tokio::test]
-async fn a_send_that_does_not_go_is_never_a_success() {
+async fn an_unsent_email_is_never_a_success() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let rule = json!({ "name": "ask", "direction": "outbound", "match": { "operator": "all", "conditions":
         [{ "field": "recipient.address", "operator": "is", "value": "boss@example.com" }] }, "actions": [{ "type": "approve" }] });
-    let (status, made) = api_call(&server, "POST", "/v1/rules", &[], &rule.to_string()).await;
-    assert_eq!(status, 201, "{made}");
+    let (status, created) = api_call(&server, "POST", "/v1/rules", &[], &rule.to_string()).await;
+    assert_eq!(status, 201, "{created}");
     let mail = |to: &str| json!({ "to": to, "subject": "Raise", "text": "Please." }).to_string();
     let send = format!("{INBOX_PATH}/messages/send");
     let key = [("Idempotency-Key", "raise")];
@@ -124,7 +124,7 @@ async fn a_send_that_does_not_go_is_never_a_success() {
     for _ in 0..100 {
         let (_, message) = api_call(&server, "GET", &path, &[], "").await;
         if message["labels"] == json!(["unknown"]) {
-            // Nor is a repeat told as one, though the first call could not know.
+            // A replay is not a success either, although the first call could not know the outcome.
             let again = mail("unknown@sandbox.mailonce.test");
             let (status, body) = api_call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &again).await;
             assert_eq!((status, &body["state"]), (403, &json!("unknown")), "{body}");
@@ -133,11 +133,11 @@ async fn a_send_that_does_not_go_is_never_a_success() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    panic!("doubt does not show");
+    panic!("the unknown outcome was not shown in time");
 }
 
 #[tokio::test]
-async fn refusals_have_the_shape_that_is_documented() {
+async fn errors_have_the_documented_format() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let send = format!("{INBOX_PATH}/messages/send");
@@ -173,10 +173,11 @@ async fn another_team_finds_nothing() {
     let (_, draft) = api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], r#"{"text":"x"}"#).await;
     let hook = r#"{"url":"http://127.0.0.1:9/","event_types":["message.sent"]}"#;
     let (_, hook) = api_call(&server, "POST", "/compat/agentmail/v0/webhooks", &[], hook).await;
-    let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
-    let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
+    let text_field = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let (thread, draft, hook) =
+        (text_field(&sent, "thread_id"), text_field(&draft, "draft_id"), text_field(&hook, "webhook_id"));
     let (_, team) = api_call(&server, "POST", "/v1/teams", &[], r#"{"name":"other"}"#).await;
-    let bearer = format!("Bearer {}", word(&team, "api_key"));
+    let bearer = format!("Bearer {}", text_field(&team, "api_key"));
     let other = [("Authorization", bearer.as_str())];
     for path in [
         INBOX_PATH.to_owned(),
@@ -203,7 +204,7 @@ async fn another_team_finds_nothing() {
 
 const API_ROOT: &str = "/compat/agentmail/v0";
 
-/// Every route that names something of the agent's inbox, with a body where it needs one.
+/// Every route that names a resource of the agent's inbox, with a body where one is needed.
 fn routes_of_inbox(
     thread: &str,
     draft: &str,
@@ -257,7 +258,7 @@ fn routes_of_inbox(
     ]
 }
 
-/// A webhook that a tied key makes and widens says nothing of the events that it dropped.
+/// Checks that a webhook of a tied key shows nothing of events of other inboxes, even with all event types.
 async fn webhook_shows_no_dropped_events(server: &SpawnedServer, tied: &[(&str, &str)]) {
     let own = r#"{"url":"http://127.0.0.1:9/own","event_types":["message.sent"],"inbox_ids":["second@mailonce.test"]}"#;
     let (_, own) = server.call("POST", &format!("{API_ROOT}/webhooks"), tied, own).await;
@@ -281,7 +282,7 @@ async fn webhook_shows_no_dropped_events(server: &SpawnedServer, tied: &[(&str, 
 }
 
 #[tokio::test]
-async fn a_key_of_another_inbox_finds_and_changes_nothing() {
+async fn a_key_of_another_inbox_can_neither_read_nor_change_anything() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     receive_mail(&server, "<canary@x.test>", "canary").await;
@@ -290,12 +291,13 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
     let (_, draft) = api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], r#"{"text":"canary"}"#).await;
     let hook = r#"{"url":"http://127.0.0.1:9/canary","event_types":["message.sent"]}"#;
     let (_, hook) = api_call(&server, "POST", &format!("{API_ROOT}/webhooks"), &[], hook).await;
-    let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
-    let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
+    let text_field = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let (thread, draft, hook) =
+        (text_field(&sent, "thread_id"), text_field(&draft, "draft_id"), text_field(&hook, "webhook_id"));
     api_call(&server, "POST", "/v1/inboxes", &[], r#"{"username":"second"}"#).await;
     let key = json!({ "name": "tied", "scopes": ["send", "read", "reply", "secrets", "admin"], "inboxes": ["second@mailonce.test"] });
     let (_, key) = api_call(&server, "POST", "/v1/api-keys", &[], &key.to_string()).await;
-    let bearer = format!("Bearer {}", word(&key, "api_key"));
+    let bearer = format!("Bearer {}", text_field(&key, "api_key"));
     let tied = [("Authorization", bearer.as_str())];
 
     let calls = routes_of_inbox(&thread, &draft, &hook, mail);
@@ -312,17 +314,17 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
     webhook_shows_no_dropped_events(&server, &tied).await;
     for (method, path, body) in calls.iter().filter(|(method, ..)| *method == "GET") {
         let (status, answer) = api_call(&server, method, path, &[], body).await;
-        assert_eq!(status, 200, "the owner still has it: {path}: {answer}");
+        assert_eq!(status, 200, "the owner can still read it: {path}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_words_that_the_answer_has() {
+async fn error_messages_mention_only_members_of_the_response() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
     let send = format!("{INBOX_PATH}/messages/send");
     let many = json!({ "to": vec!["a@example.com"; 60], "text": "x" }).to_string();
-    for (method, path, body, told, field) in [
+    for (method, path, body, expected, field) in [
         ("POST", send.as_str(), "7", "invalid type: integer `7`, expected an object", json!([])),
         ("POST", &send, r#"{"to":7}"#, "to: invalid type: integer `7`, expected an address or a list", json!(["to"])),
         ("POST", &send, &many, "to names 60 recipients with cc and bcc; at most 50 fit one email", json!(["to"])),
@@ -345,13 +347,13 @@ async fn what_is_wrong_is_said_in_words_that_the_answer_has() {
     ] {
         let (status, answer) = api_call(&server, method, path, &[], body).await;
         let (message, fix) = (answer["message"].as_str().unwrap(), answer["fix"].as_str().unwrap());
-        assert!(status == 400 && message.starts_with(told), "{path}: {answer}");
+        assert!(status == 400 && message.starts_with(expected), "{path}: {answer}");
         assert_eq!(answer["errors"][0]["path"], field, "{answer}");
-        // A fix names no member that this answer lacks.
+        // The `fix` text mentions only members that this response has.
         assert!(!fix.contains("`field`") && !fix.contains("/v1/") && fix.contains("errors"), "{answer}");
     }
-    let (_, made) = api_call(&server, "POST", "/v1/api-keys", &[], r#"{"name":"look","scopes":["read"]}"#).await;
-    let bearer = format!("Bearer {}", made["api_key"].as_str().unwrap());
+    let (_, created) = api_call(&server, "POST", "/v1/api-keys", &[], r#"{"name":"look","scopes":["read"]}"#).await;
+    let bearer = format!("Bearer {}", created["api_key"].as_str().unwrap());
     let (status, answer) =
         server.call("POST", &send, &[("Authorization", &bearer)], r#"{"to":"a@example.com","text":"x"}"#).await;
     assert_eq!((status, &answer["name"]), (403, &json!("ForbiddenError")), "{answer}");

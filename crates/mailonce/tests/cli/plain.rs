@@ -109,7 +109,7 @@ fn match_message_id(rest: &str) -> Option<usize> {
 
 /// The digest of what a person was shown, which covers the id of the email.
 fn match_preview_digest(rest: &str) -> Option<usize> {
-    let prefix = ["digest   ", "\"digest\":\""].into_iter().find(|prefix| rest.starts_with(prefix))?;
+    let prefix = ["digest    ", "digest   ", "\"digest\":\""].into_iter().find(|prefix| rest.starts_with(prefix))?;
     let length = rest[prefix.len()..].bytes().take_while(u8::is_ascii_hexdigit).count();
     (length == 64).then_some(prefix.len() + length)
 }

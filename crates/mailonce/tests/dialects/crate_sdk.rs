@@ -18,7 +18,9 @@ const NON_SERVICE_FILES: [&str; 3] = ["client", "config", "rate_limit"];
 /// A cargo command on the package that calls the crate.
 fn cargo_command(subcommand: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.args([subcommand, "--quiet", "--locked", "--manifest-path"]).arg(script_path("resend-rs").join("Cargo.toml"));
+    command
+        .args([subcommand, "--quiet", "--locked", "--manifest-path"])
+        .arg(script_path("resend-rs").join("Cargo.toml"));
     command
 }
 

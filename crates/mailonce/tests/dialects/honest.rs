@@ -119,12 +119,17 @@ async fn a_retry_after_the_inbox_was_deleted_gets_the_first_response() {
     let server = start_server_with_mail(&cli, "honest").await;
     let path = received_mail_path(&server, "Another").await;
     let (reply, forward) = (format!("{path}/reply"), format!("{path}/forward"));
-    let (reply_body, forward_body) = (json!({ "text": "Yes." }), json!({ "to": "carol@example.org", "text": "See below." }));
+    let (reply_body, forward_body) =
+        (json!({ "text": "Yes." }), json!({ "to": "carol@example.org", "text": "See below." }));
     let first = expect_status(api_call(&server, ("POST", &reply), Some("r"), &reply_body).await, 200)["id"].clone();
-    let forwarded = expect_status(api_call(&server, ("POST", &forward), Some("f"), &forward_body).await, 200)["id"].clone();
+    let forwarded =
+        expect_status(api_call(&server, ("POST", &forward), Some("f"), &forward_body).await, 200)["id"].clone();
     expect_status(api_call(&server, ("DELETE", INBOX_PATH), None, &Value::Null).await, 200);
     assert_eq!(expect_status(api_call(&server, ("POST", &reply), Some("r"), &reply_body).await, 200)["id"], first);
-    assert_eq!(expect_status(api_call(&server, ("POST", &forward), Some("f"), &forward_body).await, 200)["id"], forwarded);
+    assert_eq!(
+        expect_status(api_call(&server, ("POST", &forward), Some("f"), &forward_body).await, 200)["id"],
+        forwarded
+    );
     expect_status(api_call(&server, ("POST", &reply), Some("r"), &json!({ "text": "No." })).await, 409);
     let elsewhere = json!({ "to": "dave@example.org", "text": "See below." });
     expect_status(api_call(&server, ("POST", &forward), Some("f"), &elsewhere).await, 409);
@@ -141,7 +146,8 @@ async fn expect_repeat_refused(server: &SpawnedServer, key: &str, body: &Value, 
         expect_status(api_call(server, ("POST", &format!("{RESEND_BASE}/emails")), Some(key), body).await, status);
     assert_eq!((&response["name"], response.as_object().unwrap().len()), (&json!(name), 3), "{response}");
     assert!(string_value(&response["message"]).contains(id), "{response}");
-    let response = expect_status(api_call(server, ("POST", &format!("{USESEND_BASE}/emails")), Some(key), body).await, 409);
+    let response =
+        expect_status(api_call(server, ("POST", &format!("{USESEND_BASE}/emails")), Some(key), body).await, 409);
     assert_eq!(response["error"]["code"], "NOT_UNIQUE", "{response}");
     assert!(string_value(&response["error"]["message"]).contains(id), "{response}");
 }
@@ -295,17 +301,17 @@ async fn attachments_have_the_given_type_or_that_of_their_file_name() {
 async fn last_used_at_is_not_before_created_at() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;
-    let made = expect_status(
+    let created = expect_status(
         api_call(&server, ("POST", &format!("{RESEND_BASE}/api-keys")), None, &json!({ "name": "new" })).await,
         201,
     );
-    let bearer = format!("Bearer {}", string_value(&made["token"]));
+    let bearer = format!("Bearer {}", string_value(&created["token"]));
     server.call("GET", &format!("{RESEND_BASE}/emails"), &[("authorization", &bearer)], "").await;
     // The time of last use is written periodically and at shutdown.
     assert!(server.terminate().await.success());
     let server = cli.start_dev(&[]).await;
     let keys = get_json(&server, &format!("{RESEND_BASE}/api-keys")).await;
-    let key = keys["data"].as_array().unwrap().iter().find(|key| key["id"] == made["id"]).unwrap();
+    let key = keys["data"].as_array().unwrap().iter().find(|key| key["id"] == created["id"]).unwrap();
     assert!(string_value(&key["last_used_at"]) >= string_value(&key["created_at"]), "{key}");
 }
 

@@ -39,7 +39,12 @@ pub(crate) fn check_table(title: &str, coverage: &SdkCoverage) {
         .iter()
         .filter(|(method, answer)| documented.get(*method) != Some(answer))
         .map(|(method, answer)| format!("| `{method}` | {answer} |"))
-        .chain(documented.keys().filter(|method| !seen.contains_key(*method)).map(|method| format!("{method} does not exist")))
+        .chain(
+            documented
+                .keys()
+                .filter(|method| !seen.contains_key(*method))
+                .map(|method| format!("{method} does not exist")),
+        )
         .collect();
     assert!(wrong.is_empty(), "docs/dialects.md, {title}:\n{}", wrong.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! What no SDK would send, and what takes a day: the dialects without a socket and with a clock that is moved.
+//! The dialects without a socket and with a test clock: requests that no SDK would send, and behavior over a day.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn usesend_path(path: &str) -> String {
     format!("{USESEND_BASE}{path}")
 }
 
-/// The error of an answer in Resend's words.
+/// Checks a Resend error and returns its message.
 #[track_caller]
 fn expect_resend_error(answer: &crate::call::TestResponse, status: u16, name: &str) -> String {
     assert_eq!(answer.header("content-type"), Some("application/json"), "{}", answer.text);
@@ -33,7 +33,7 @@ fn expect_resend_error(answer: &crate::call::TestResponse, status: u16, name: &s
     body["message"].as_str().unwrap().to_owned()
 }
 
-/// The error of an answer in useSend's words.
+/// Checks a useSend error and returns its message.
 #[track_caller]
 fn expect_usesend_error(answer: &crate::call::TestResponse, status: u16, code: &str) -> String {
     assert_eq!((answer.status, &answer.body["error"]["code"]), (status, &json!(code)), "{}", answer.text);
@@ -42,7 +42,7 @@ fn expect_usesend_error(answer: &crate::call::TestResponse, status: u16, code: &
 }
 
 #[tokio::test]
-async fn who_brings_no_key_or_a_wrong_one_is_told_in_the_words_of_the_dialect() {
+async fn a_missing_or_wrong_api_key_gets_the_error_of_the_dialect() {
     let world = World::memory().await;
     for path in ["/emails", "/what", "/emails/x/cancel"] {
         let answer = world.call(post(&resend_path(path)).anonymous().json(&mail())).await;
@@ -57,18 +57,18 @@ async fn who_brings_no_key_or_a_wrong_one_is_told_in_the_words_of_the_dialect() 
         let answer = world.call(get(&usesend_path(path)).bearer("us_wrong_wrong")).await;
         assert_eq!(expect_usesend_error(&answer, 403, "FORBIDDEN"), "Invalid API token");
     }
-    // useSend looks at the second word, whatever the first one is.
+    // useSend reads the second word of the header, whatever the scheme is.
     let odd = get(&usesend_path("/domains")).header("authorization", &format!("Token {}", world.secret));
     world.call(odd).await.expect_status(200);
 }
 
 #[tokio::test]
-async fn odd_bodies_are_taken_and_wrong_ones_refused() {
+async fn unusual_bodies_are_accepted_and_invalid_ones_refused() {
     let world = World::memory().await;
     let sent =
         world.call(post(&resend_path("/emails")).header("IDEMPOTENCY-KEY", "k").json(&mail())).await.expect_status(200);
     let id = sent.body["id"].as_str().unwrap();
-    // A body on GET, an empty one declared as JSON, and none at all.
+    // A body on GET, and an empty body declared as JSON.
     world.call(get(&resend_path(&format!("/emails/{id}"))).json_bytes("{}")).await.expect_status(200);
     let later = mail_with(json!({ "scheduled_at": "in 1 hour", "subject": "Later" }));
     for body in ["", "{}"] {
@@ -78,7 +78,7 @@ async fn odd_bodies_are_taken_and_wrong_ones_refused() {
             .to_owned();
         world.call(post(&resend_path(&format!("/emails/{other}/cancel"))).json_bytes(body)).await.expect_status(200);
     }
-    // Undeclared, and with members that nobody knows.
+    // Without a content type, and with unknown members.
     let odd = mail_with(json!({ "region": "x", "cc": null, "attachments": null, "headers": null, "html": null }));
     let again = world.call(post(&resend_path("/emails")).key("k").raw_body(odd.to_string())).await.expect_status(200);
     assert_eq!(again.body["id"], id);
@@ -87,14 +87,14 @@ async fn odd_bodies_are_taken_and_wrong_ones_refused() {
         assert!(world.call(post(&usesend_path("/emails")).json_bytes(body)).await.status >= 400, "{body}");
     }
     expect_resend_error(&world.call(post(&resend_path("/emails")).json_bytes("{")).await, 400, "validation_error");
-    let told =
+    let message =
         expect_usesend_error(&world.call(post(&usesend_path("/emails")).json_bytes("{")).await, 400, "BAD_REQUEST");
-    assert_eq!(told, "Malformed JSON in request body");
+    assert_eq!(message, "Malformed JSON in request body");
     assert_eq!(world.email_count().await, 3);
 }
 
 #[tokio::test]
-async fn wrong_fields_get_the_names_that_are_documented() {
+async fn invalid_fields_get_the_documented_error_names() {
     let world = World::memory().await;
     let answer = |more: Value| post(&resend_path("/emails")).json(&mail_with(more));
     for (more, name) in [
@@ -140,31 +140,31 @@ async fn wrong_fields_get_the_names_that_are_documented() {
 }
 
 #[tokio::test]
-async fn a_dialect_remembers_for_a_day_and_the_api_for_longer() {
+async fn a_dialect_remembers_keys_for_a_day_and_the_api_for_longer() {
     let world = World::sqlite().await;
     let send = async |path: &str, key: &str| {
         let answer = world.call(post(path).key(key).json(&mail())).await;
         let body = &answer.body;
         body["id"].as_str().or(body["emailId"].as_str()).map(str::to_owned).unwrap_or(answer.text)
     };
-    let ways = [resend_path("/emails"), usesend_path("/emails"), "/v1/emails".to_owned()];
+    let paths = [resend_path("/emails"), usesend_path("/emails"), "/v1/emails".to_owned()];
     let mut firsts = Vec::new();
-    for (n, way) in ways.iter().enumerate() {
-        firsts.push(send(way, &format!("k{n}")).await);
+    for (n, path) in paths.iter().enumerate() {
+        firsts.push(send(path, &format!("k{n}")).await);
     }
     world.hand_off_due().await;
     world.advance_clock(23 * HOUR);
-    for (n, way) in ways.iter().enumerate() {
-        assert_eq!(send(way, &format!("k{n}")).await, firsts[n]);
+    for (n, path) in paths.iter().enumerate() {
+        assert_eq!(send(path, &format!("k{n}")).await, firsts[n]);
     }
     world.advance_clock(2 * HOUR);
-    for (n, way) in ways.iter().enumerate() {
-        assert_eq!(send(way, &format!("k{n}")).await == firsts[n], n == 2, "{way}");
+    for (n, path) in paths.iter().enumerate() {
+        assert_eq!(send(path, &format!("k{n}")).await == firsts[n], n == 2, "{path}");
     }
 }
 
 #[tokio::test]
-async fn a_batch_of_a_dialect_is_remembered_for_a_day() {
+async fn a_dialect_remembers_a_batch_key_for_a_day() {
     let world = World::sqlite().await;
     let batch = [mail(), mail_with(json!({ "subject": "Two" }))];
     let other = [mail_with(json!({ "subject": "Three" }))];
@@ -191,7 +191,7 @@ async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
     let held = world.send_without_key(&mail()).await.expect_status(202);
     assert_eq!(held.body["state"], "held");
     let id = held.body["id"].as_str().unwrap();
-    // A held mail waits; it is not told as sent.
+    // A held mail is shown as queued and not as sent.
     assert_eq!(world.get(&resend_path(&format!("/emails/{id}"))).await.expect_status(200).body["last_event"], "queued");
     assert_eq!(
         world.get(&usesend_path(&format!("/emails/{id}"))).await.expect_status(200).body["latestStatus"],
@@ -199,12 +199,12 @@ async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
     );
 }
 
-/// A body that every call takes what it needs from.
+/// A body with the fields that any of the calls needs.
 fn catch_all_body() -> Value {
     json!({ "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox" })
 }
 
-/// Makes one of everything: the id of the email, and the calls of Resend's dialect that name something of it.
+/// Creates one of each resource. Returns the email's id and the calls of the Resend dialect that name a resource.
 async fn create_resources_and_calls(world: &World) -> (String, Vec<(&'static str, String)>) {
     let email = world.send("k", &mail()).await.expect_status(202).body["id"].as_str().unwrap().to_owned();
     let inbox = world.create_inbox("agent").await;
@@ -250,18 +250,18 @@ async fn create_resources_and_calls(world: &World) -> (String, Vec<(&'static str
 }
 
 #[tokio::test]
-async fn other_teams_are_not_found_in_any_route() {
+async fn another_team_gets_not_found_on_every_route() {
     let world = World::sqlite().await.with_inbox_domain().await;
-    let stranger = world.create_team("strangers").await;
+    let other_team = world.create_team("strangers").await;
     let (email, calls) = create_resources_and_calls(&world).await;
-    let says = catch_all_body();
+    let body = catch_all_body();
     for (method, path) in calls {
-        let answer = world.call(TestRequest::new(method, &resend_path(&path)).bearer(&stranger).json(&says)).await;
+        let answer = world.call(TestRequest::new(method, &resend_path(&path)).bearer(&other_team).json(&body)).await;
         expect_resend_error(&answer, 404, "not_found");
     }
     for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains"] {
         assert_eq!(
-            world.call(get(&resend_path(path)).bearer(&stranger)).await.expect_status(200).body["data"],
+            world.call(get(&resend_path(path)).bearer(&other_team)).await.expect_status(200).body["data"],
             json!([]),
             "{path}"
         );
@@ -271,22 +271,22 @@ async fn other_teams_are_not_found_in_any_route() {
         ("PATCH", format!("/emails/{email}")),
         ("POST", format!("/emails/{email}/cancel")),
     ] {
-        let says = json!({ "scheduledAt": "2027-01-01T00:00:00Z" });
+        let body = json!({ "scheduledAt": "2027-01-01T00:00:00Z" });
         expect_usesend_error(
-            &world.call(TestRequest::new(method, &usesend_path(&path)).bearer(&stranger).json(&says)).await,
+            &world.call(TestRequest::new(method, &usesend_path(&path)).bearer(&other_team).json(&body)).await,
             404,
             "NOT_FOUND",
         );
     }
     assert_eq!(
-        world.call(get(&usesend_path("/emails")).bearer(&stranger)).await.expect_status(200).body["data"],
+        world.call(get(&usesend_path("/emails")).bearer(&other_team)).await.expect_status(200).body["data"],
         json!([])
     );
-    assert_eq!(world.call(get(&usesend_path("/domains")).bearer(&stranger)).await.expect_status(200).body, json!([]));
+    assert_eq!(world.call(get(&usesend_path("/domains")).bearer(&other_team)).await.expect_status(200).body, json!([]));
 }
 
 #[tokio::test]
-async fn a_key_of_another_inbox_is_refused_in_every_route() {
+async fn a_key_of_another_inbox_is_refused_on_every_route() {
     let world = World::sqlite().await.with_inbox_domain().await;
     let (email, calls) = create_resources_and_calls(&world).await;
     let second = world.create_inbox("second").await;
@@ -307,7 +307,7 @@ async fn a_key_of_another_inbox_is_refused_in_every_route() {
             _ => catch_all_body(),
         };
         let answer = world.call(TestRequest::new(method, &path).bearer(&tied).json(&body)).await;
-        // Resend says 401 to a restricted key.
+        // Resend answers 401 for a restricted key.
         let restricted = answer.body["name"] == "restricted_api_key" && answer.status == 401;
         assert!(
             restricted || [403, 404].contains(&answer.status),
@@ -328,24 +328,24 @@ async fn a_key_of_another_inbox_is_refused_in_every_route() {
 }
 
 #[tokio::test]
-async fn a_key_that_may_only_send_reads_nothing() {
+async fn a_send_only_key_cannot_read() {
     let world = World::memory().await;
-    let only = world.create_api_key(&json!({ "name": "only", "scopes": ["send"] })).await;
-    world.call(post(&resend_path("/emails")).bearer(&only).json(&mail())).await.expect_status(200);
+    let send_only = world.create_api_key(&json!({ "name": "only", "scopes": ["send"] })).await;
+    world.call(post(&resend_path("/emails")).bearer(&send_only).json(&mail())).await.expect_status(200);
     for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains", "/api-keys"] {
-        let answer = world.call(get(&resend_path(path)).bearer(&only)).await;
+        let answer = world.call(get(&resend_path(path)).bearer(&send_only)).await;
         assert_eq!(
             expect_resend_error(&answer, 401, "restricted_api_key"),
             "This API key is restricted to only send emails."
         );
     }
     let read = world.create_api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
-    let told = expect_resend_error(
+    let message = expect_resend_error(
         &world.call(post(&resend_path("/emails")).bearer(&read).json(&mail())).await,
         401,
         "restricted_api_key",
     );
-    assert_eq!(told, "This API key is restricted: this call needs the scope `send`.");
+    assert_eq!(message, "This API key is restricted: this call needs the scope `send`.");
     expect_usesend_error(
         &world.call(post(&usesend_path("/emails")).bearer(&read).json(&mail())).await,
         403,
@@ -359,7 +359,7 @@ async fn a_key_that_may_only_send_reads_nothing() {
 }
 
 #[tokio::test]
-async fn links_to_bytes_open_for_an_hour_and_for_nobody_who_made_one_up() {
+async fn download_links_are_signed_and_expire_after_an_hour() {
     let world = World::sqlite().await.with_inbox_domain().await;
     world.create_inbox("agent").await;
     world.receive_mail(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
@@ -372,27 +372,27 @@ async fn links_to_bytes_open_for_an_hour_and_for_nobody_who_made_one_up() {
     let path = resend_path(&format!("/emails/receiving/{}", received["id"].as_str().unwrap()));
     let url = world.get(&path).await.expect_status(200).body["raw"]["download_url"].as_str().unwrap().to_owned();
     assert!(world.call(get(&url).anonymous()).await.expect_status(200).text.contains("Subject: Hi"));
-    // Another mail, another end, another signature.
-    let (words, mac) = url.rsplit_once('.').unwrap();
-    let bent = [
-        format!("{words}0.{mac}"),
+    // A changed expiry, another kind of file, a wrong signature, and a path that does not exist.
+    let (payload, mac) = url.rsplit_once('.').unwrap();
+    let tampered = [
+        format!("{payload}0.{mac}"),
         url.replace("raw.", "file."),
-        format!("{words}.{}", "0".repeat(64)),
+        format!("{payload}.{}", "0".repeat(64)),
         resend_path("/files/x"),
     ];
-    for url in bent {
+    for url in tampered {
         expect_resend_error(&world.call(get(&url).anonymous()).await, 404, "not_found");
     }
     world.advance_clock(HOUR);
     expect_resend_error(&world.call(get(&url).anonymous()).await, 404, "not_found");
-    // Bytes as they came are for those who may see secrets.
+    // Raw bytes need the `secrets` scope.
     let read = world.create_api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
     let plain = world.call(get(&path).bearer(&read)).await.expect_status(200).body;
     assert_eq!((&plain["raw"], &plain["html"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]
-async fn usesend_counts_every_page() {
+async fn usesend_pages_show_the_total_count() {
     for world in [World::memory().await, World::sqlite().await] {
         for n in 0..7 {
             world
@@ -417,14 +417,14 @@ async fn usesend_counts_every_page() {
         }
     }
     let world = World::memory().await;
-    let told = expect_usesend_error(&world.get(&usesend_path("/emails?domainId=3")).await, 400, "BAD_REQUEST");
-    assert_eq!(told, "domainId is not supported; leave it out");
+    let message = expect_usesend_error(&world.get(&usesend_path("/emails?domainId=3")).await, 400, "BAD_REQUEST");
+    assert_eq!(message, "domainId is not supported; leave it out");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
+async fn error_messages_use_the_words_of_the_dialect() {
     let world = World::memory().await;
-    for (body, told) in [
+    for (body, expected) in [
         (json!(7), "invalid type: integer `7`, expected an object"),
         (
             json!({ "to": 7 }),
@@ -445,10 +445,10 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
         ),
     ] {
         let answer = world.call(post(&resend_path("/emails")).json(&body)).await;
-        let said = answer.body["message"].as_str().unwrap();
-        assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(message.starts_with(expected) && !message.contains("struct"), "{message}");
     }
-    for (body, told) in [
+    for (body, expected) in [
         (json!(7), "invalid type: integer `7`, expected an object"),
         (mail_with(json!({ "scheduledAt": "soon" })), "scheduledAt must be an ISO 8601 time with an offset"),
         (json!([7]), "a list where an object is expected"),
@@ -456,11 +456,11 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
         (mail_with(json!({ "replyTo": "x" })), "replyTo"),
     ] {
         let answer = world.call(post(&usesend_path("/emails")).json(&body)).await;
-        let said = expect_usesend_error(&answer, 400, "BAD_REQUEST");
-        assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
+        let message = expect_usesend_error(&answer, 400, "BAD_REQUEST");
+        assert!(message.starts_with(expected) && !message.contains("struct"), "{message}");
     }
     let id = uuid::Uuid::from_u128(7);
-    for (path, body, status, told) in [
+    for (path, body, status, expected) in [
         (
             "/emails/batch",
             json!([mail_with(json!({ "scheduled_at": "soon" }))]),
@@ -479,8 +479,8 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
         ("/api-keys", json!({ "name": "n", "domain_id": id }), 404, "Domain not found"),
     ] {
         let answer = world.call(post(&resend_path(path)).json(&body)).await;
-        let said = answer.body["message"].as_str().unwrap();
-        assert!(answer.status == status && said.starts_with(told), "{path}: {}", answer.text);
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(answer.status == status && message.starts_with(expected), "{path}: {}", answer.text);
     }
     assert_eq!(
         expect_resend_error(&world.get(&resend_path(&format!("/emails/{id}"))).await, 404, "not_found"),
@@ -489,13 +489,13 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_which_of_its_types_never_happen() {
+async fn a_webhook_response_lists_event_types_that_never_happen() {
     let world = World::memory().await;
     let hook = |events: Value| json!({ "endpoint": "https://example.com/in", "events": events });
-    let made =
+    let created =
         world.post(&resend_path("/webhooks"), &hook(json!(["email.sent", "email.opened", "topic.created"]))).await;
-    assert_eq!(made.header("mailonce-never-happens"), Some("email.opened, topic.created"), "{}", made.text);
-    let path = resend_path(&format!("/webhooks/{}", made.expect_status(201).body["id"].as_str().unwrap()));
+    assert_eq!(created.header("mailonce-never-happens"), Some("email.opened, topic.created"), "{}", created.text);
+    let path = resend_path(&format!("/webhooks/{}", created.expect_status(201).body["id"].as_str().unwrap()));
     let changed = world
         .call(patch(&path).json(&json!({ "events": ["email.bounced", "email.clicked"] })))
         .await
@@ -503,6 +503,6 @@ async fn a_webhook_is_told_which_of_its_types_never_happen() {
     assert_eq!(changed.header("mailonce-never-happens"), Some("email.clicked"));
     let plain = world.post(&resend_path("/webhooks"), &hook(json!(["email.sent"]))).await.expect_status(201);
     assert_eq!(plain.header("mailonce-never-happens"), None);
-    let told = world.post(&resend_path("/webhooks"), &hook(json!(["email.opened"]))).await;
-    assert_eq!(expect_resend_error(&told, 422, "validation_error"), "None of these events ever happens here.");
+    let refused = world.post(&resend_path("/webhooks"), &hook(json!(["email.opened"]))).await;
+    assert_eq!(expect_resend_error(&refused, 422, "validation_error"), "None of these events ever happens here.");
 }

@@ -1,7 +1,6 @@
-//! What a connection to the SMTP listener costs while it says nothing. Alone in its process, because it is the
-//! process that is measured.
+//! The memory of idle connections to the SMTP listener. The test has its own process, because it measures the process.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use mailonce::intake::smtp::{MailReceiver, NotAccepted, ReceivedMail, RecipientStatus, SmtpListener, SmtpSettings};
 use std::{
@@ -14,9 +13,9 @@ use tokio::{
     sync::watch,
 };
 
-/// They are pipes: as many sockets would need more descriptors than a test may have.
+/// Connections are pipes, because this many sockets would need more file descriptors than a test may open.
 const CONNECTIONS: usize = 10_000;
-/// What each may cost, both ends of its pipe included.
+/// The maximum memory of each, including both ends of its pipe.
 const MAX_BYTES_EACH: usize = 6 * 1024;
 
 struct AcceptAll;
@@ -32,41 +31,41 @@ impl MailReceiver for AcceptAll {
     }
 }
 
-/// Resident octets of this process.
+/// Resident memory of this process in bytes.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Says something and waits for the line that answers it.
-async fn send_and_expect(client: &mut DuplexStream, word: &str, answer: &str) {
-    client.write_all(word.as_bytes()).await.unwrap();
-    let mut heard = String::new();
-    while !heard.contains(answer) {
+/// Sends text and waits for a reply that contains `expected`.
+async fn send_and_expect(client: &mut DuplexStream, text: &str, expected: &str) {
+    client.write_all(text.as_bytes()).await.unwrap();
+    let mut received = String::new();
+    while !received.contains(expected) {
         let mut bytes = [0; 512];
         let read = client.read(&mut bytes).await.unwrap();
-        assert!(read > 0, "closed after {heard}");
-        heard += std::str::from_utf8(&bytes[..read]).unwrap();
+        assert!(read > 0, "closed after {received}");
+        received += std::str::from_utf8(&bytes[..read]).unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_that_say_nothing_cost_little_and_do_not_hurt() {
+async fn ten_thousand_idle_connections_use_little_memory_and_delay_no_mail() {
     let settings = SmtpSettings::new("mx.in.test");
-    let tally = Arc::clone(&settings.metrics);
+    let metrics = Arc::clone(&settings.metrics);
     let smtp = SmtpListener::new(Arc::new(AcceptAll), settings);
     let stop = watch::Sender::new(false);
     let connect = || {
-        let (ours, theirs) = duplex(512);
+        let (client_end, server_end) = duplex(512);
         let (smtp, stop) = (smtp.clone(), stop.subscribe());
-        tokio::spawn(async move { smtp.serve_stream(theirs, IpAddr::V4(Ipv4Addr::LOCALHOST), stop).await });
-        ours
+        tokio::spawn(async move { smtp.serve_stream(server_end, IpAddr::V4(Ipv4Addr::LOCALHOST), stop).await });
+        client_end
     };
     let mut idle = Vec::with_capacity(CONNECTIONS);
     let before = resident_bytes();
     for n in 0..CONNECTIONS {
         let mut client = connect();
-        // A third is in the middle of a mail, a third in the middle of a command, and a third never says a word.
+        // A third is within a mail, a third is within a command, and a third has sent nothing.
         match n % 3 {
             0 => {
                 send_and_expect(&mut client, "EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<a@in.test>\r\nDATA\r\n", "354 ")
@@ -77,12 +76,16 @@ async fn ten_thousand_that_say_nothing_cost_little_and_do_not_hurt() {
         }
         idle.push(client);
     }
-    assert_eq!(tally.open(), CONNECTIONS as u64);
+    assert_eq!(metrics.open(), CONNECTIONS as u64);
     let each = resident_bytes().saturating_sub(before) / CONNECTIONS;
-    println!("{each} octets for each of {CONNECTIONS}");
-    assert!(each < MAX_BYTES_EACH, "{each} octets for each");
-    let began = Instant::now();
+    println!("{each} bytes for each of {CONNECTIONS} connections");
+    assert!(each < MAX_BYTES_EACH, "{each} bytes for each connection");
+    let started = Instant::now();
     let mail = "EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<a@in.test>\r\nDATA\r\nx\r\n.\r\n";
     send_and_expect(&mut connect(), mail, "250 2.0.0 accepted").await;
-    assert!(began.elapsed() < Duration::from_secs(10), "a mail among them took {:?}", began.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "a mail with idle connections open took {:?}",
+        started.elapsed()
+    );
 }

@@ -1,4 +1,4 @@
-//! One address against the real binary: whatever it holds, others still deliver their mail.
+//! Attacks from one address against the real binary: other senders can still deliver their mail.
 
 use crate::{
     binary::{CliFixture, SpawnedServer},
@@ -15,11 +15,11 @@ use tokio::{
 };
 
 const MIB: usize = 1024 * 1024;
-/// Two addresses of this machine. Limits per address tell them apart once they apply to loopback.
+/// Two loopback addresses. Limits per address treat them separately once they apply to loopback.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const VICTIM: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// A server that takes mails of up to 4 MiB for `ada@mailonce.test`.
+/// Starts a server that accepts mails of up to 4 MiB for `ada@mailonce.test`.
 async fn start_server(cli: &CliFixture, env: &[(&str, &str)]) -> SpawnedServer {
     let server = cli.start_dev(&[&[("MAILONCE_SMTP_MAX_SIZE", "4194304")], env].concat()).await;
     let bearer = format!("Bearer {}", server.api_key);
@@ -29,7 +29,7 @@ async fn start_server(cli: &CliFixture, env: &[(&str, &str)]) -> SpawnedServer {
     server
 }
 
-/// The sizes of the mails in the inbox, as its API shows them.
+/// Waits for `count` messages in the inbox and returns their sizes.
 async fn wait_for_message_sizes(server: &SpawnedServer, count: usize) -> Vec<u64> {
     let bearer = format!("Bearer {}", server.api_key);
     let read = async {
@@ -44,10 +44,10 @@ async fn wait_for_message_sizes(server: &SpawnedServer, count: usize) -> Vec<u64
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(TIMEOUT, read).await.unwrap_or_else(|_| panic!("{count} mails do not become messages"))
+    timeout(TIMEOUT, read).await.unwrap_or_else(|_| panic!("{count} messages did not arrive in time"))
 }
 
-/// A connection from this address, up to the answer to `DATA`.
+/// Connects from this address and returns the reply to `DATA`.
 async fn connect_to_data(server: &SpawnedServer, from: Ipv4Addr) -> (LineClient<TcpStream>, String) {
     let at = server.startup_banner.split("by SMTP at ").nth(1).unwrap().lines().next().unwrap().trim();
     let at: SocketAddr = at.parse().unwrap();
@@ -60,7 +60,7 @@ async fn connect_to_data(server: &SpawnedServer, from: Ipv4Addr) -> (LineClient<
     (client, answer)
 }
 
-/// A text of so many octets without the dot that ends it. Each is another mail.
+/// A mail of this many bytes, without the final dot. Each name makes a different mail.
 fn mail_text(name: &str, octets: usize) -> String {
     let head = format!("Message-ID: <{name}@out.test>\r\nSubject: {name}\r\n\r\n");
     let line = format!("{}\r\n", "x".repeat(998));
@@ -69,30 +69,30 @@ fn mail_text(name: &str, octets: usize) -> String {
     format!("{head}{body}{rest}\r\n")
 }
 
-/// Octets of the unlinked files in the data directory that the server has open. Nobody else may read them.
+/// The total size of unlinked files in the data directory that the server has open. Only their owner may read them.
 fn spooled_bytes(server: &SpawnedServer, cli: &CliFixture) -> u64 {
     let data = cli.data_dir().canonicalize().unwrap();
     let files = std::fs::read_dir(server.proc_dir().join("fd")).unwrap().filter_map(|entry| {
-        // A descriptor may be closed in between.
+        // A descriptor may be closed meanwhile.
         let path = entry.ok()?.path();
-        let (at, about) = (std::fs::read_link(&path).ok()?, std::fs::metadata(&path).ok()?);
-        // A file gets its mode before its first octet.
-        (at.starts_with(&data) && about.is_file() && about.nlink() == 0 && about.len() > 0).then_some(about)
+        let (at, metadata) = (std::fs::read_link(&path).ok()?, std::fs::metadata(&path).ok()?);
+        // The mode of a file is set before its first byte is written.
+        (at.starts_with(&data) && metadata.is_file() && metadata.nlink() == 0 && metadata.len() > 0).then_some(metadata)
     });
-    files.inspect(|about| assert_eq!(about.mode() & 0o777, 0o600)).map(|about| about.len()).sum()
+    files.inspect(|metadata| assert_eq!(metadata.mode() & 0o777, 0o600)).map(|metadata| metadata.len()).sum()
 }
 
-/// Waits until the spool has this mail, except for the last octets, which stay in memory.
+/// Waits until the spool holds this many bytes, except for the last ones, which stay in memory.
 async fn wait_until_spooled(server: &SpawnedServer, cli: &CliFixture, octets: usize) {
     let arrived = async {
         while spooled_bytes(server, cli) < octets as u64 - 128 * 1024 {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(TIMEOUT, arrived).await.expect("the mail does not go to the spool");
+    timeout(TIMEOUT, arrived).await.expect("the mail was not spooled");
 }
 
-/// Delivers a mail and returns its answer.
+/// Delivers a mail and returns the reply.
 async fn deliver(server: &SpawnedServer, from: Ipv4Addr, text: &str) -> String {
     let (mut client, answer) = connect_to_data(server, from).await;
     assert!(answer.starts_with("354"), "{answer}");
@@ -100,7 +100,7 @@ async fn deliver(server: &SpawnedServer, from: Ipv4Addr, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
+async fn eight_slow_large_mails_do_not_block_others_and_are_accepted() {
     let cli = CliFixture::new();
     let server = start_server(&cli, &[("MAILONCE_SMTP_MAX_MEMORY", "8388608")]).await;
     let mut slow = Vec::new();
@@ -122,14 +122,14 @@ async fn eight_slow_large_mails_keep_nobody_out_and_are_taken_in_the_end() {
     let mut sizes = wait_for_message_sizes(&server, 9).await;
     sizes.sort_unstable();
     let expected: Vec<u64> = [vec![2 * MIB as u64], vec![3 * MIB as u64; 8]].concat();
-    assert_eq!(sizes, expected, "every mail is whole");
+    assert_eq!(sizes, expected, "every mail is complete");
     assert_eq!(spooled_bytes(&server, &cli), 0, "the spool is empty again");
 }
 
 #[tokio::test]
-async fn one_address_gets_a_quarter_of_the_spool_and_others_the_rest() {
+async fn one_address_cannot_use_more_than_its_share_of_the_spool() {
     let cli = CliFixture::new();
-    // A limit that is given holds for this machine, too.
+    // An explicit limit applies to loopback too.
     let env = [("MAILONCE_SMTP_MAX_SPOOL", "16777216"), ("MAILONCE_SMTP_PER_IP_SPOOL", "4194304")];
     let server = start_server(&cli, &env).await;
     let (mut held, answer) = connect_to_data(&server, ATTACKER).await;
@@ -141,5 +141,5 @@ async fn one_address_gets_a_quarter_of_the_spool_and_others_the_rest() {
     let taken = deliver(&server, VICTIM, &mail_text("honest", 3 * MIB)).await;
     assert!(taken.starts_with("250 2.0.0"), "{taken}");
     assert!(held.command(".\r\n").await.starts_with("250 2.0.0"));
-    assert_eq!(wait_for_message_sizes(&server, 2).await, [3 * MIB as u64; 2], "what was refused left nothing");
+    assert_eq!(wait_for_message_sizes(&server, 2).await, [3 * MIB as u64; 2], "the refused mail left nothing");
 }

@@ -1,11 +1,11 @@
-//! Many at once: bounds of connections and networks, and what an idle connection costs.
+//! Many clients at once: limits of connections and networks, and shutdown.
 
 use crate::world::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
 use mailonce::intake::smtp::{NetworkLimits, Reason, SmtpSettings};
 use std::time::{Duration, Instant};
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_to_come_again() {
+async fn one_connection_too_many_gets_421() {
     let world = SmtpFixture::new(SmtpSettings { max_connections: 2, ..test_settings() });
     let (at, _listening) = world.listen().await;
     let mut first = LineClient::connect(at).await;
@@ -17,34 +17,34 @@ async fn one_connection_too_many_is_told_to_come_again() {
     assert_eq!(third.read_reply().await, "", "closed");
     assert!(first.command("QUIT\r\n").await.starts_with("221"));
     drop(first);
-    // The place is free once the listener has noticed, which the next ones find out by asking.
-    let began = Instant::now();
+    // The slot is free once the listener notices the disconnect, so the next clients retry.
+    let started = Instant::now();
     while !LineClient::connect(at).await.read_reply().await.starts_with("220") {
-        assert!(began.elapsed() < Duration::from_secs(20), "a place that was left is not given again");
+        assert!(started.elapsed() < Duration::from_secs(20), "a freed connection slot is not reused");
     }
-    assert!(world.tally.refused(Reason::Busy) >= 1);
+    assert!(world.metrics.refused(Reason::Busy) >= 1);
 }
 
 #[tokio::test]
-async fn a_network_has_its_bounds_and_this_machine_only_when_told() {
-    let bounds = NetworkLimits { connections: Some(1), mails_per_minute: Some(1), ..NetworkLimits::default() };
-    let free = SmtpFixture::new(SmtpSettings { per_ip: bounds, ..test_settings() });
-    let (at, _listening) = free.listen().await;
+async fn network_limits_apply_to_loopback_only_when_configured() {
+    let limits = NetworkLimits { connections: Some(1), mails_per_minute: Some(1), ..NetworkLimits::default() };
+    let unlimited = SmtpFixture::new(SmtpSettings { per_ip: limits, ..test_settings() });
+    let (at, _listening) = unlimited.listen().await;
     for _ in 0..3 {
         assert!(LineClient::connect(at).await.read_reply().await.starts_with("220"));
     }
-    let bound = SmtpFixture::new(SmtpSettings { per_ip_loopback: bounds, ..test_settings() });
-    let (at, _listening) = bound.listen().await;
+    let limited = SmtpFixture::new(SmtpSettings { per_ip_loopback: limits, ..test_settings() });
+    let (at, _listening) = limited.listen().await;
     let mut first = LineClient::connect(at).await;
     assert!(first.read_reply().await.starts_with("220"));
     assert!(LineClient::connect(at).await.read_reply().await.starts_with("421 4.7.0"));
     first.send(format!("{ENVELOPE_COMMANDS}x\r\n.\r\nMAIL FROM:<>\r\n")).await;
     assert_eq!(first.read_codes(6).await, ["250", "250", "250", "354", "250", "450"]);
-    assert_eq!(bound.tally.refused(Reason::Rate), 2);
+    assert_eq!(limited.metrics.refused(Reason::Rate), 2);
 }
 
 #[tokio::test]
-async fn a_stop_closes_the_door_and_ends() {
+async fn a_stop_closes_the_listener_and_drains_sessions() {
     let world = SmtpFixture::new(SmtpSettings {
         timeouts: mailonce::intake::smtp::SmtpTimeouts {
             drain: Duration::from_millis(200),
@@ -62,7 +62,7 @@ async fn a_stop_closes_the_door_and_ends() {
     assert!(idle.read_reply().await.starts_with("421 4.3.2"));
     drop(idle);
     listening.await.unwrap();
-    assert_eq!(busy.read_reply().await, "", "it had its time");
-    assert!(tokio::net::TcpStream::connect(at).await.is_err(), "nobody listens");
-    assert_eq!((world.tally.open(), world.reception.mails().len()), (0, 0));
+    assert_eq!(busy.read_reply().await, "", "the drain timeout has passed");
+    assert!(tokio::net::TcpStream::connect(at).await.is_err(), "the listener is closed");
+    assert_eq!((world.metrics.open(), world.receiver.mails().len()), (0, 0));
 }

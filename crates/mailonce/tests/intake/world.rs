@@ -1,4 +1,4 @@
-//! A listener with a reception that remembers, and a client that says exactly what it is told to.
+//! The SMTP fixture: a listener with a recording receiver, and a client that sends exactly the given bytes.
 
 use async_trait::async_trait;
 use mailonce::intake::smtp::{
@@ -17,27 +17,27 @@ use tokio::{
 };
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// How long a mail or a program may take. They take a second or two.
+/// How long a mail or a program may take. Usually it takes a second or two.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(3);
-/// A mail up to its text, as one who waits for nothing would say it.
+/// The commands of a mail up to its text, pipelined without waiting for replies.
 pub(crate) const ENVELOPE_COMMANDS: &str =
     "EHLO out.test\r\nMAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
 
-/// Remembers every mail, and misbehaves by the recipient's name.
-pub(crate) struct RecordingReception {
+/// Records every mail, and misbehaves for some recipient names.
+pub(crate) struct RecordingReceiver {
     mails: Mutex<Vec<ReceivedMail>>,
     mail_added: Notify,
     /// Mails for `slow@` wait for a permit.
     pub(crate) gate: Semaphore,
 }
 
-impl Default for RecordingReception {
+impl Default for RecordingReceiver {
     fn default() -> Self {
         Self { mails: Mutex::default(), mail_added: Notify::new(), gate: Semaphore::new(0) }
     }
 }
 
-impl RecordingReception {
+impl RecordingReceiver {
     pub(crate) fn mails(&self) -> Vec<ReceivedMail> {
         self.mails.lock().unwrap().clone()
     }
@@ -46,22 +46,22 @@ impl RecordingReception {
         self.mails().iter().map(|mail| mail.raw.to_vec()).collect()
     }
 
-    /// Waits until there are so many mails, or fails when they do not come.
+    /// Waits until there are `count` mails, or fails after a timeout.
     pub(crate) async fn wait_for_mails(&self, count: usize) -> Vec<ReceivedMail> {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let came = self.mail_added.notified();
+            let mail_added = self.mail_added.notified();
             let mails = self.mails();
             if mails.len() >= count {
                 return mails;
             }
-            assert!(timeout_at(end, came).await.is_ok(), "{} of {count} mails came", mails.len());
+            assert!(timeout_at(end, mail_added).await.is_ok(), "{} of {count} mails arrived", mails.len());
         }
     }
 }
 
 #[async_trait]
-impl MailReceiver for RecordingReception {
+impl MailReceiver for RecordingReceiver {
     async fn check_recipient(&self, _: &str, address: &str) -> RecipientStatus {
         match address.split_once('@') {
             Some(("never", _)) => std::future::pending().await,
@@ -76,7 +76,7 @@ impl MailReceiver for RecordingReception {
         if is_for("slow@") {
             self.gate.acquire().await.map_err(|_closed| NotAccepted::TemporaryError)?.forget();
         }
-        assert!(!is_for("panic@"), "a reception that breaks, as it was told to");
+        assert!(!is_for("panic@"), "a scripted panic of the receiver");
         if is_for("ill@") {
             return Err(NotAccepted::TemporaryError);
         }
@@ -86,37 +86,37 @@ impl MailReceiver for RecordingReception {
     }
 }
 
-/// A listener, its reception and the switch that stops it.
+/// A listener, its receiver and the switch that stops it.
 pub(crate) struct SmtpFixture {
     pub(crate) listener: SmtpListener,
-    pub(crate) reception: Arc<RecordingReception>,
-    pub(crate) tally: Arc<SmtpMetrics>,
+    pub(crate) receiver: Arc<RecordingReceiver>,
+    pub(crate) metrics: Arc<SmtpMetrics>,
     stop: watch::Sender<bool>,
 }
 
 impl SmtpFixture {
     pub(crate) fn new(settings: SmtpSettings) -> Self {
-        let recorder = Arc::new(RecordingReception::default());
-        let tally = Arc::clone(&settings.metrics);
-        let smtp = SmtpListener::new(Arc::clone(&recorder) as Arc<dyn MailReceiver>, settings);
-        Self { listener: smtp, reception: recorder, tally, stop: watch::Sender::new(false) }
+        let receiver = Arc::new(RecordingReceiver::default());
+        let metrics = Arc::clone(&settings.metrics);
+        let listener = SmtpListener::new(Arc::clone(&receiver) as Arc<dyn MailReceiver>, settings);
+        Self { listener, receiver, metrics, stop: watch::Sender::new(false) }
     }
 
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// A connection without a socket, which paused time can pass over.
+    /// Connects without a socket, so that paused time can advance.
     pub(crate) fn connect_pipe(&self, octets: usize) -> (LineClient<DuplexStream>, JoinHandle<()>) {
         self.connect_pipe_from(LOOPBACK, octets)
     }
 
-    /// The same, as if it came from this address.
+    /// Connects without a socket, as if from this address.
     pub(crate) fn connect_pipe_from(&self, ip: IpAddr, octets: usize) -> (LineClient<DuplexStream>, JoinHandle<()>) {
-        let (ours, theirs) = duplex(octets);
+        let (client_end, server_end) = duplex(octets);
         let (smtp, stop) = (self.listener.clone(), self.stop.subscribe());
-        let served = tokio::spawn(async move { smtp.serve_stream(theirs, ip, stop).await });
-        (LineClient::new(ours), served)
+        let served = tokio::spawn(async move { smtp.serve_stream(server_end, ip, stop).await });
+        (LineClient::new(client_end), served)
     }
 
     /// Listens on a free port of this machine.
@@ -132,7 +132,7 @@ pub(crate) fn test_settings() -> SmtpSettings {
     SmtpSettings::new("mx.in.test")
 }
 
-/// A client that knows nothing but lines.
+/// A client that sends raw bytes and reads reply lines.
 pub(crate) struct LineClient<S> {
     pub(crate) stream: S,
     unread: Vec<u8>,
@@ -154,7 +154,7 @@ impl<S: ByteStream> LineClient<S> {
         self.stream.flush().await.unwrap();
     }
 
-    /// The last line of the next reply; empty when the other side closed.
+    /// The last line of the next reply, or empty when the connection is closed.
     pub(crate) async fn read_reply(&mut self) -> String {
         loop {
             while let Some(end) = self.unread.windows(2).position(|two| two == b"\r\n") {
@@ -171,7 +171,7 @@ impl<S: ByteStream> LineClient<S> {
         }
     }
 
-    /// So many replies by their codes.
+    /// Reads this many replies and returns their codes.
     pub(crate) async fn read_codes(&mut self, count: usize) -> Vec<String> {
         let mut codes = Vec::new();
         for _ in 0..count {
@@ -180,7 +180,7 @@ impl<S: ByteStream> LineClient<S> {
         codes
     }
 
-    /// Says something, and hears one reply.
+    /// Sends bytes and reads one reply.
     pub(crate) async fn command(&mut self, bytes: impl AsRef<[u8]>) -> String {
         self.send(bytes).await;
         self.read_reply().await

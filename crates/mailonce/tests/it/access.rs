@@ -45,13 +45,13 @@ over_memory_and_sqlite! {
     }
 
     async fn a_revoked_api_key_is_401_at_once(world) {
-        let made = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.expect_status(201);
-        let secret = made.string_field("api_key");
+        let created = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.expect_status(201);
+        let secret = created.string_field("api_key");
         world.call(send_request(&secret)).await.expect_status(202);
-        let revoked = world.call(delete(&format!("/v1/api-keys/{}", made.string_field("id")))).await.expect_status(200);
+        let revoked = world.call(delete(&format!("/v1/api-keys/{}", created.string_field("id")))).await.expect_status(200);
         assert_eq!(revoked["revoked_at"], world.timestamp_in(0));
         world.call(send_request(&secret)).await.expect_problem(401, "unauthorized");
-        world.call(delete(&format!("/v1/api-keys/{}", made.string_field("id")))).await.expect_status(200);
+        world.call(delete(&format!("/v1/api-keys/{}", created.string_field("id")))).await.expect_status(200);
         world.call(delete("/v1/api-keys/019a0000-0000-7000-8000-000000000000")).await.expect_problem(404, "not_found");
         world.call(delete("/v1/api-keys/nonsense")).await.expect_problem(404, "not_found");
     }
@@ -74,12 +74,12 @@ over_memory_and_sqlite! {
 
     async fn allow_ips_takes_only_valid_addresses_and_cidr_blocks(world) {
         let blocks = json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]);
-        let made = world.post("/v1/api-keys", &json!({ "name": "office", "allow_ips": blocks })).await.expect_status(201);
+        let created = world.post("/v1/api-keys", &json!({ "name": "office", "allow_ips": blocks })).await.expect_status(201);
         let keys = world.get("/v1/api-keys").await.expect_status(200).rows();
         let office = keys.iter().find(|key| key["name"] == "office").unwrap();
         assert_eq!(office["allow_ips"], json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"]));
         // These tests bypass the listener, so the client address is unknown and the call is refused.
-        world.call(send_request(&made.string_field("api_key"))).await.expect_problem(403, "ip_not_allowed");
+        world.call(send_request(&created.string_field("api_key"))).await.expect_problem(403, "ip_not_allowed");
         for bad in ["10.0.0.0/33", "office", "", "10.0.0.0/8,11.0.0.0/8"] {
             let body = json!({ "name": "x", "allow_ips": ["10.0.0.1", bad] });
             world.post("/v1/api-keys", &body).await.expect_problem(422, "invalid_field").expect_field("allow_ips[1]");
@@ -178,8 +178,8 @@ over_memory_and_sqlite! {
     }
 
     async fn the_api_key_list_shows_creation_times_and_no_secrets(world) {
-        let about = json!({ "name": "worker", "scopes": ["send"], "allowed_senders": ["@example.com"], "rate_per_s": 5, "inboxes": ["Support@Example.com"] });
-        let secret = world.create_api_key(&about).await;
+        let key_body = json!({ "name": "worker", "scopes": ["send"], "allowed_senders": ["@example.com"], "rate_per_s": 5, "inboxes": ["Support@Example.com"] });
+        let secret = world.create_api_key(&key_body).await;
         assert!(secret.starts_with("mo_") && secret.len() == 46, "{secret}");
         let list = world.get("/v1/api-keys").await.expect_status(200);
         assert!(!list.text.contains(&secret) && !list.text.contains(&world.secret));
@@ -222,10 +222,10 @@ over_memory_and_sqlite! {
 #[tokio::test]
 async fn api_keys_and_revocations_survive_a_restart() {
     let world = World::sqlite().await;
-    let kept = world.create_api_key(&json!({ "name": "kept" })).await;
-    let ended = world.post("/v1/api-keys", &json!({ "name": "ended" })).await.expect_status(201);
-    world.call(delete(&format!("/v1/api-keys/{}", ended.string_field("id")))).await.expect_status(200);
+    let active_key = world.create_api_key(&json!({ "name": "kept" })).await;
+    let revoked = world.post("/v1/api-keys", &json!({ "name": "ended" })).await.expect_status(201);
+    world.call(delete(&format!("/v1/api-keys/{}", revoked.string_field("id")))).await.expect_status(200);
     let world = Box::pin(world.restart()).await;
-    world.call(send_request(&kept)).await.expect_status(202);
-    world.call(send_request(&ended.string_field("api_key"))).await.expect_problem(401, "unauthorized");
+    world.call(send_request(&active_key)).await.expect_status(202);
+    world.call(send_request(&revoked.string_field("api_key"))).await.expect_problem(401, "unauthorized");
 }

@@ -80,8 +80,8 @@ over_memory_and_sqlite! {
         let inbox = world.create_inbox("a").await;
         world.create_inbox("b").await;
         let scope = json!({ "inbox": "a@agents.test" });
-        let made = world.post("/v1/budgets", &budget_body(&scope, "mails", "day", 2)).await.expect_status(201);
-        assert_eq!(made["scope"], json!({ "inbox": inbox }));
+        let created = world.post("/v1/budgets", &budget_body(&scope, "mails", "day", 2)).await.expect_status(201);
+        assert_eq!(created["scope"], json!({ "inbox": inbox }));
         let from = |who: &str| mail_with(json!({ "from": format!("{who}@agents.test") }));
         world.send("1", &from("a")).await.expect_status(202);
         world.send("2", &from("b")).await.expect_status(202);
@@ -114,12 +114,12 @@ over_memory_and_sqlite! {
 
     async fn budgets_are_created_changed_and_deleted(world) {
         let body = budget_body(&team_scope(), "mails", "day", 0);
-        let made = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(201);
+        let created = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(201);
         let again = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(200);
-        assert_eq!(made.string_field("id"), again.string_field("id"));
+        assert_eq!(created.string_field("id"), again.string_field("id"));
         world.post("/v1/budgets", &body).await.expect_problem(409, "name_taken").expect_field("name");
         world.send("1", &mail()).await.expect_problem(429, "quota_exceeded");
-        let path = format!("/v1/budgets/{}", made.string_field("id"));
+        let path = format!("/v1/budgets/{}", created.string_field("id"));
         let off = world.call(patch(&path).json(&json!({ "rev": 1, "enabled": false }))).await.expect_status(200);
         assert_eq!((&off["enabled"], &off["rev"], &off["limit"]), (&json!(false), &json!(2), &json!(0)));
         world.send("1", &mail()).await.expect_status(202);

@@ -222,11 +222,11 @@ async fn api_keys_and_teams_come_from_a_running_server() {
 #[tokio::test]
 async fn teams_are_created_once_and_listed() {
     let cli = CliFixture::new();
-    let made = cli.run(&["team", "create", "sales"]).await.expect_exit(0).json();
+    let created = cli.run(&["team", "create", "sales"]).await.expect_exit(0).json();
     let output = cli.run(&["team", "create", "sales"]).await.expect_exit(5);
     assert!(output.stderr.contains("api-keys create --team sales"), "{}", output.stderr);
     let output = cli.run(&["team", "create", ""]).await.expect_exit(5);
     assert!(output.stderr.contains("invalid_field"), "{}", output.stderr);
     let list = cli.run(&["team", "list"]).await.expect_exit(0).json();
-    assert_eq!((&list["data"][0]["name"], &list["data"][0]["id"]), (&json!("sales"), &made["id"]));
+    assert_eq!((&list["data"][0]["name"], &list["data"][0]["id"]), (&json!("sales"), &created["id"]));
 }

@@ -130,12 +130,12 @@ async fn serve_without_an_api_key_refuses_with_a_hint() {
 
 /// Starts `serve` with a first API key.
 async fn start_serve_with_key(cli: &CliFixture) -> (SpawnedServer, String) {
-    let made = cli.run(&["api-keys", "create", "--name", "first"]).await.expect_exit(0).json();
+    let created = cli.run(&["api-keys", "create", "--name", "first"]).await.expect_exit(0).json();
     let mut server = SpawnedServer::spawn(&mut cli.command(&["serve", "--http", "127.0.0.1:0"]));
     let log = server.read_stderr_until("serving").await;
     let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     server.url = format!("http://{}", line["fields"]["http"].as_str().unwrap());
-    (server, made["api_key"].as_str().unwrap().to_owned())
+    (server, created["api_key"].as_str().unwrap().to_owned())
 }
 
 #[tokio::test]

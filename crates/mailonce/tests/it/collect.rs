@@ -223,9 +223,9 @@ over_every_engine! {
             let body = inbound("resend", json!({ "api_key": API_KEY, "base_url": base_url }));
             world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field("base_url");
         }
-        let made = world.post("/v1/sources", &inbound("resend", json!({ "api_key": API_KEY, "poll_interval": "5m" }))).await.expect_status(201);
-        assert_eq!((&made["poll_interval"], &made["has_api_key"], &made["last_polled_at"]), (&json!("5m"), &json!(true), &Value::Null));
-        assert!(!made.text.contains(API_KEY));
+        let created = world.post("/v1/sources", &inbound("resend", json!({ "api_key": API_KEY, "poll_interval": "5m" }))).await.expect_status(201);
+        assert_eq!((&created["poll_interval"], &created["has_api_key"], &created["last_polled_at"]), (&json!("5m"), &json!(true), &Value::Null));
+        assert!(!created.text.contains(API_KEY));
     }
 }
 

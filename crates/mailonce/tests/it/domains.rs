@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// A domain with its required records published.
-async fn create_published_domain(wired: &TransportFixture, name: &str) -> Value {
-    let domain = wired.world.post("/v1/domains", &json!({ "name": name })).await.expect_status(201).body;
+async fn create_published_domain(fixture: &TransportFixture, name: &str) -> Value {
+    let domain = fixture.world.post("/v1/domains", &json!({ "name": name })).await.expect_status(201).body;
     for record in required_records(&domain) {
-        wired.dns.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
+        fixture.dns.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
     }
     domain
 }
@@ -35,9 +35,9 @@ fn mail_from(address: &str) -> Value {
 over_every_engine! {
     async fn a_new_domain_shows_its_dns_records_and_no_private_key(world) {
         let call = || post("/v1/domains").key("k").json(&json!({ "name": "Mail.Example.com" }));
-        let made = world.call(call()).await.expect_status(201);
-        assert_eq!((&made["name"], &made["state"]), (&json!("mail.example.com"), &json!("pending")));
-        let records = required_records(&made.body);
+        let created = world.call(call()).await.expect_status(201);
+        assert_eq!((&created["name"], &created["state"]), (&json!("mail.example.com"), &json!("pending")));
+        let records = required_records(&created.body);
         let names: Vec<&str> = records.iter().map(|record| record["name"].as_str().unwrap()).collect();
         assert_eq!(names[0], "_mailonce.mail.example.com");
         assert!(names[1].starts_with("mailonce-rsa-") && names[1].ends_with("._domainkey.mail.example.com"));
@@ -47,35 +47,35 @@ over_every_engine! {
         let again = world.call(call()).await.expect_status(200);
         assert!(again.is_replay());
         let by_name = world.post("/v1/domains", &json!({ "name": "mail.example.com" })).await.expect_status(200);
-        let read = world.get(&format!("/v1/domains/{}", made.string_field("id"))).await.expect_status(200);
+        let read = world.get(&format!("/v1/domains/{}", created.string_field("id"))).await.expect_status(200);
         let list = world.get("/v1/domains").await.expect_status(200);
         for same in [&again.body, &by_name.body, &read.body, &list.rows()[0]] {
-            assert_eq!(same, &made.body);
+            assert_eq!(same, &created.body);
         }
         assert!(!list.text.contains("sealed"), "{}", list.text);
         world.call(post("/v1/domains").key("k").json(&json!({ "name": "other.example" }))).await.expect_problem(422, "key_mismatch");
-        world.call(delete(&format!("/v1/domains/{}", made.string_field("id")))).await.expect_status(200);
-        world.get(&format!("/v1/domains/{}", made.string_field("id"))).await.expect_problem(404, "not_found");
+        world.call(delete(&format!("/v1/domains/{}", created.string_field("id")))).await.expect_status(200);
+        world.get(&format!("/v1/domains/{}", created.string_field("id"))).await.expect_problem(404, "not_found");
         world.call(call()).await.expect_problem(404, "not_found");
     }
 
     async fn only_a_verified_domain_may_send_when_verification_is_required(world) {
-        let wired = TransportFixture::new(world, true).await;
-        let world = &wired.world;
+        let fixture = TransportFixture::new(world, true).await;
+        let world = &fixture.world;
         world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified").expect_field("from");
         let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
         let failed = verify_domain(world, &domain).await;
         assert_eq!((&failed["state"], &failed["records"][0]["status"]), (&json!("failed"), &json!("missing")));
         for record in required_records(&domain) {
-            wired.dns.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
+            fixture.dns.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
         }
         let verified = verify_domain(world, &domain).await;
         assert_eq!((&verified["state"], &verified["records"][2]["status"]), (&json!("verified"), &json!("found")));
         let first = world.send("k", &mail_from("agent@example.com")).await.expect_status(202);
         world.send("sub", &mail_from("agent@a.b.example.com")).await.expect_status(202);
-        for stranger in ["agent@com", "agent@evilexample.com", "agent@other.example"] {
-            world.send("x", &mail_from(stranger)).await.expect_problem(403, "sender_not_verified");
+        for unverified in ["agent@com", "agent@evilexample.com", "agent@other.example"] {
+            world.send("x", &mail_from(unverified)).await.expect_problem(403, "sender_not_verified");
         }
         let other = world.create_team("other").await;
         world.call(post("/v1/emails").bearer(&other).json(&mail_from("agent@example.com"))).await.expect_problem(403, "sender_not_verified");
@@ -88,42 +88,42 @@ over_every_engine! {
     }
 
     async fn a_domain_stays_verified_until_its_records_are_definitely_gone(world) {
-        let wired = TransportFixture::new(world, true).await;
-        let domain = create_published_domain(&wired, "example.com").await;
-        let verified = verify_domain(&wired.world, &domain).await;
+        let fixture = TransportFixture::new(world, true).await;
+        let domain = create_published_domain(&fixture, "example.com").await;
+        let verified = verify_domain(&fixture.world, &domain).await;
         let token = verified["records"][0]["name"].as_str().unwrap();
-        wired.world.advance_clock(MINUTE);
-        wired.dns.fail_lookups(token);
-        let unsure = verify_domain(&wired.world, &domain).await;
+        fixture.world.advance_clock(MINUTE);
+        fixture.dns.fail_lookups(token);
+        let unsure = verify_domain(&fixture.world, &domain).await;
         assert_eq!((&unsure["state"], &unsure["verified_at"]), (&json!("verified"), &verified["verified_at"]));
         assert_eq!(unsure["records"][0]["status"], "unknown");
-        wired.dns.publish(token, "mailonce-domain=of-another-team");
-        let gone = verify_domain(&wired.world, &domain).await;
+        fixture.dns.publish(token, "mailonce-domain=of-another-team");
+        let gone = verify_domain(&fixture.world, &domain).await;
         assert_eq!((&gone["state"], &gone["records"][0]["status"]), (&json!("failed"), &json!("different")));
-        let event_types: Vec<Value> = wired.world.events().await.iter().map(|event| event["type"].clone()).collect();
+        let event_types: Vec<Value> = fixture.world.events().await.iter().map(|event| event["type"].clone()).collect();
         assert_eq!(event_types, ["domain.verified", "domain.failed"]);
-        wired.world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
+        fixture.world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
     }
 
     async fn a_verification_with_an_idempotency_key_runs_once(world) {
-        let wired = TransportFixture::new(world, false).await;
-        let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
+        let fixture = TransportFixture::new(world, false).await;
+        let domain = fixture.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let path = format!("/v1/domains/{}/verify", domain["id"].as_str().unwrap());
-        let first = wired.world.call(post(&path).key("v")).await.expect_status(200);
-        let again = wired.world.call(post(&path).key("v")).await.expect_status(200);
+        let first = fixture.world.call(post(&path).key("v")).await.expect_status(200);
+        let again = fixture.world.call(post(&path).key("v")).await.expect_status(200);
         assert_eq!((&again["rev"], &again["checked_at"]), (&first["rev"], &first["checked_at"]));
-        wired.world.send("v", &mail()).await.expect_problem(422, "key_mismatch");
-        wired.world.call(get("/v1/domains/nonsense")).await.expect_problem(404, "not_found");
+        fixture.world.send("v", &mail()).await.expect_problem(422, "key_mismatch");
+        fixture.world.call(get("/v1/domains/nonsense")).await.expect_problem(404, "not_found");
     }
 
     async fn mail_of_a_domain_is_signed_with_both_keys(world) {
-        let mut wired = TransportFixture::new(world, false).await;
-        let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
+        let mut fixture = TransportFixture::new(world, false).await;
+        let domain = fixture.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(Arc::clone(&wired.world.engine).run_handoff(stopped));
+        let working = tokio::spawn(Arc::clone(&fixture.world.engine).run_handoff(stopped));
         let mut frozen = async |key: &str, sender: &str| {
-            wired.world.send(key, &mail_from(sender)).await.expect_status(202);
-            let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen_bytes.recv()).await.unwrap().unwrap();
+            fixture.world.send(key, &mail_from(sender)).await.expect_status(202);
+            let bytes = tokio::time::timeout(Duration::from_secs(20), fixture.frozen_bytes.recv()).await.unwrap().unwrap();
             String::from_utf8(bytes).unwrap()
         };
         let signed = frozen("k", "agent@news.example.com").await;

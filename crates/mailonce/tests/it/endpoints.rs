@@ -11,12 +11,12 @@ use crate::{
 over_every_engine! {
     async fn the_secret_of_a_new_endpoint_is_shown_once(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
-        let made = world.create_endpoint("https://hooks.example.com/in").await;
-        let secret = made["secret"].as_str().unwrap();
+        let created = world.create_endpoint("https://hooks.example.com/in").await;
+        let secret = created["secret"].as_str().unwrap();
         assert!(secret.starts_with("whsec_") && secret.len() > 40, "{secret}");
-        assert_eq!((&made["state"], &made["events"], &made["rev"]), (&json!("enabled"), &json!(["*"]), &json!(1)));
-        assert_eq!((&made["version"], &made["secret_count"]), (&json!("2026-11-15"), &json!(1)));
-        let id = made["id"].as_str().unwrap();
+        assert_eq!((&created["state"], &created["events"], &created["rev"]), (&json!("enabled"), &json!(["*"]), &json!(1)));
+        assert_eq!((&created["version"], &created["secret_count"]), (&json!("2026-11-15"), &json!(1)));
+        let id = created["id"].as_str().unwrap();
         let read = world.get(&format!("/v1/endpoints/{id}")).await.expect_status(200);
         assert_eq!(read.body.get("secret"), None, "{}", read.text);
         let listed = world.get("/v1/endpoints").await.expect_status(200);
@@ -63,8 +63,8 @@ over_every_engine! {
 
     async fn a_stale_rev_cannot_change_an_endpoint(world) {
         let world = world.with_notifier(ScriptedReceiver::new(|_| respond_with(200))).await;
-        let made = world.create_endpoint("https://hooks.example.com/in").await;
-        let path = format!("/v1/endpoints/{}", made["id"].as_str().unwrap());
+        let created = world.create_endpoint("https://hooks.example.com/in").await;
+        let path = format!("/v1/endpoints/{}", created["id"].as_str().unwrap());
         let change = json!({ "events": ["email.*"], "rate_per_s": 5, "headers": { "Authorization": "Bearer t0p" }, "rev": 1 });
         let changed = world.call(patch(&path).json(&change)).await.expect_status(200);
         assert_eq!((&changed["events"], &changed["headers"]), (&json!(["email.*"]), &json!(["authorization"])));
@@ -81,8 +81,8 @@ over_every_engine! {
     async fn a_test_webhook_is_signed_and_leaves_no_event(world) {
         let receiver = ScriptedReceiver::new(|_| respond_with(202));
         let world = world.with_notifier(receiver.clone()).await;
-        let made = world.create_endpoint("https://hooks.example.com/in").await;
-        let path = format!("/v1/endpoints/{}/test", made["id"].as_str().unwrap());
+        let created = world.create_endpoint("https://hooks.example.com/in").await;
+        let path = format!("/v1/endpoints/{}/test", created["id"].as_str().unwrap());
         let tested = world.call(post(&path)).await.expect_status(200);
         assert_eq!((&tested["delivered"], &tested["status"]), (&json!(true), &json!(202)));
         let (sent, _) = receiver.posts().remove(0);

@@ -158,8 +158,8 @@ over_every_engine! {
         assert_eq!(world.call(patch("/v1/settings").bearer(&admin).json(&set)).await.expect_status(200)["held_expires_after"], "2h");
         let rule = json!({ "name": "r", "actions": [{ "type": "block" }],
             "match": { "conditions": [{ "field": "subject", "operator": "is", "value": "x" }] } });
-        let made = world.call(post("/v1/rules").bearer(&admin).json(&rule)).await.expect_status(201);
-        let change = patch(&format!("/v1/rules/{}", made.string_field("id"))).bearer(&admin).json(&json!({ "rev": 1, "priority": 7 }));
+        let created = world.call(post("/v1/rules").bearer(&admin).json(&rule)).await.expect_status(201);
+        let change = patch(&format!("/v1/rules/{}", created.string_field("id"))).bearer(&admin).json(&json!({ "rev": 1, "priority": 7 }));
         assert_eq!(world.call(change).await.expect_status(200)["priority"], 7);
     }
 
@@ -415,12 +415,12 @@ over_every_engine! {
     }
 
     async fn a_person_resolves_an_unknown_outcome(world) {
-        let wired = TransportFixture::new(world, false).await;
-        let world = &wired.world;
+        let fixture = TransportFixture::new(world, false).await;
+        let world = &fixture.world;
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
-        let held = wired.lease_handoff("relay").await;
-        wired.commit_marker(&held).await;
-        wired.crash_holder(&held).await;
+        let held = fixture.lease_handoff("relay").await;
+        fixture.commit_marker(&held).await;
+        fixture.crash_holder(&held).await;
         world.engine.run_escalation_round().await;
         assert!(world.escalations("").await.is_empty(), "no escalation while an automatic check is still planned");
         let (store, now) = (world.engine.store(), world.engine.now());
@@ -443,12 +443,12 @@ over_every_engine! {
             "name": name, "direction": "outbound", "actions": [{ "type": "approve" }],
             "match": { "conditions": [{ "field": field, "operator": "is", "value": "true" }] },
         });
-        let made = world.post("/v1/rules", &rule("new people", "recipient.is_new")).await.expect_status(201);
+        let created = world.post("/v1/rules", &rule("new people", "recipient.is_new")).await.expect_status(201);
         let first = world.send("1", &mail()).await.expect_status(202);
         assert_eq!((&first["state"], &first["guard"]), (&json!("held"), &json!("approval")));
         assert!(first.body.get("distinct_token").is_none());
         let escalation = world.escalations("reason=approval").await.remove(0);
-        assert_eq!(escalation["about"]["rule"], json!({ "id": made["id"], "name": "new people" }));
+        assert_eq!(escalation["about"]["rule"], json!({ "id": created["id"], "name": "new people" }));
         for _ in 0..2 {
             world.engine.run_escalation_round().await;
         }
@@ -456,18 +456,18 @@ over_every_engine! {
         world.resolve_escalation(&escalation, "release").await.expect_status(200);
         let other = mail_with(json!({ "subject": "Other", "text": "Something else entirely." }));
         assert_eq!(world.send("2", &other).await.expect_status(202)["state"], "queued", "the recipient is no longer new");
-        world.call(crate::call::delete(&format!("/v1/rules/{}", made.string_field("id")))).await.expect_status(200);
+        world.call(crate::call::delete(&format!("/v1/rules/{}", created.string_field("id")))).await.expect_status(200);
         for (field, mail) in [
             ("has_attachments", mail_with(json!({ "attachments": [{ "content": "AAEC" }] }))),
             ("recipient.is_outside", mail_with(json!({ "to": "x@elsewhere.test" }))),
             ("is_first", mail_with(json!({ "from": "fresh@example.com" }))),
         ] {
-            let made = world.post("/v1/rules", &rule(field, field)).await.expect_status(201);
+            let created = world.post("/v1/rules", &rule(field, field)).await.expect_status(201);
             let held = world.send(field, &mail).await.expect_status(202);
             assert_eq!(held["guard"], "approval", "{field}");
             let plain = mail_with(json!({ "to": "user@example.com", "text": format!("A mail about {field} alone.") }));
             assert_eq!(world.send(&format!("plain {field}"), &plain).await.expect_status(202)["state"], "queued", "{field}");
-            world.call(crate::call::delete(&format!("/v1/rules/{}", made.string_field("id")))).await.expect_status(200);
+            world.call(crate::call::delete(&format!("/v1/rules/{}", created.string_field("id")))).await.expect_status(200);
         }
         let inbound = json!({ "name": "in", "actions": [{ "type": "approve" }],
             "match": { "conditions": [{ "field": "subject", "operator": "is", "value": "x" }] } });

@@ -105,8 +105,8 @@ over_every_engine! {
 
     async fn an_inbox_expires_and_keeps_its_history(world) {
         let world = world.with_inbox_domain().await;
-        let made = world.post("/v1/inboxes", &json!({ "username": "a", "ttl": "1h" })).await.expect_status(201);
-        let id = made.string_field("id");
+        let created = world.post("/v1/inboxes", &json!({ "username": "a", "ttl": "1h" })).await.expect_status(201);
+        let id = created.string_field("id");
         world.receive_mail(&["a@agents.test"], "From: x@shop.test\nSubject: one\n\nhello\n").await;
         world.advance_clock(HOUR);
         let late = world.receive_mail(&["a@agents.test"], "From: x@shop.test\nSubject: two\n\nhello\n").await;
@@ -123,8 +123,8 @@ over_every_engine! {
 
     async fn a_patch_checks_the_rev_and_leaves_other_fields(world) {
         let world = world.with_inbox_domain().await;
-        let made = world.post("/v1/inboxes", &json!({ "username": "a", "agent": "x", "metadata": { "k": "v" } })).await;
-        let path = format!("/v1/inboxes/{}", made.expect_status(201).string_field("id"));
+        let created = world.post("/v1/inboxes", &json!({ "username": "a", "agent": "x", "metadata": { "k": "v" } })).await;
+        let path = format!("/v1/inboxes/{}", created.expect_status(201).string_field("id"));
         let changed = world.call(patch(&path).json(&json!({ "agent": null, "name": "Ann", "rev": 1 }))).await.expect_status(200);
         assert_eq!((&changed.body["agent"], &changed.body["name"]), (&json!(null), &json!("Ann")));
         assert_eq!(changed.body["metadata"], json!({ "k": "v" }));

@@ -188,8 +188,8 @@ async fn an_api_key_works_only_from_its_allowed_addresses() {
         server.call("POST", "/v1/api-keys", &headers, &request.to_string()).await
     };
     let request = json!({ "name": "office", "scopes": ["read", "admin"], "allow_ips": ["198.51.100.0/24"] });
-    let (_, made) = create_key(&server.api_key, "203.0.113.9", request).await;
-    let office = made["api_key"].as_str().unwrap();
+    let (_, created) = create_key(&server.api_key, "203.0.113.9", request).await;
+    let office = created["api_key"].as_str().unwrap();
     let bearer = format!("Bearer {office}");
     let from = async |line: &str, address: &str| {
         let headers = [("Host", "localhost"), ("X-Forwarded-For", address), ("Authorization", bearer.as_str())];

@@ -144,15 +144,15 @@ over_every_engine! {
     }
 
     async fn a_reply_carries_thread_headers_and_a_loop_mark_that_is_recognized(world) {
-        let mut wired = TransportFixture::new(world, false).await;
-        let about = json!({ "address": "a@agents.test", "mark_auto_submitted": true });
-        wired.world.post("/v1/inboxes", &about).await.expect_status(201);
+        let mut fixture = TransportFixture::new(world, false).await;
+        let inbox_body = json!({ "address": "a@agents.test", "mark_auto_submitted": true });
+        fixture.world.post("/v1/inboxes", &inbox_body).await.expect_status(201);
         let head = "References: <0@shop.test>\n".to_owned();
-        let message = wired.world.receive_message(TestMail { extra_headers: head, ..TestMail::default() }).await;
-        wired.world.reply(&message, "Fine").await.expect_status(202);
+        let message = fixture.world.receive_message(TestMail { extra_headers: head, ..TestMail::default() }).await;
+        fixture.world.reply(&message, "Fine").await.expect_status(202);
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(Arc::clone(&wired.world.engine).run_handoff(stopped));
-        let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen_bytes.recv()).await.unwrap().unwrap();
+        let working = tokio::spawn(Arc::clone(&fixture.world.engine).run_handoff(stopped));
+        let bytes = tokio::time::timeout(Duration::from_secs(20), fixture.frozen_bytes.recv()).await.unwrap().unwrap();
         stop.send_replace(true);
         working.await.unwrap();
         let mail = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
@@ -161,19 +161,19 @@ over_every_engine! {
         }
         // A mailing list sends it back with a new sender and Message-ID.
         let looped_back = |mark: bool| {
-            let kept = mail.lines().map(|line| match line.split_once(": ") {
+            let rewritten = mail.lines().map(|line| match line.split_once(": ") {
                 Some(("From", _)) => "From: list@lists.test".to_owned(),
                 Some(("Message-ID", _)) => format!("Message-ID: <{mark}@lists.test>"),
                 Some(("X-Mailonce-Loop", _)) if !mark => "X-Mailonce-Loop: 00000000000000000000000000000000".to_owned(),
                 Some(("Auto-Submitted", _)) => "X-Was: automatic".to_owned(),
                 _ => line.to_owned(),
             });
-            kept.collect::<Vec<_>>().join("\n")
+            rewritten.collect::<Vec<_>>().join("\n")
         };
-        let own = wired.world.receive_raw_message(&looped_back(true)).await;
+        let own = fixture.world.receive_raw_message(&looped_back(true)).await;
         assert_eq!(own["own_reason"], "loop_mark", "{own}");
-        wired.world.reply(&own, "x").await.expect_problem(422, "self");
-        assert_eq!(wired.world.receive_raw_message(&looped_back(false)).await["own_reason"], Value::Null);
+        fixture.world.reply(&own, "x").await.expect_problem(422, "self");
+        assert_eq!(fixture.world.receive_raw_message(&looped_back(false)).await["own_reason"], Value::Null);
     }
 
     async fn mail_from_another_teams_inbox_is_answered(world) {

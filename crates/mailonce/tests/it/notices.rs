@@ -111,18 +111,18 @@ over_every_engine! {
         let world = world.with_notifier(receiver.clone()).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
         let begin = world.engine.now();
-        let mut made = 0;
+        let mut created = 0;
         while world.engine.now().since(begin) < 7 * DAY {
-            if made < 14 && world.engine.now().since(begin) >= made * 12 * HOUR {
-                send_emails(&world, &format!("day{made}-"), 2).await;
-                made += 1;
+            if created < 14 && world.engine.now().since(begin) >= created * 12 * HOUR {
+                send_emails(&world, &format!("day{created}-"), 2).await;
+                created += 1;
             }
             world.engine.deliver_due_notices().await;
             let next = world.engine.store().next_notice_due().await.unwrap();
             let pause = next.map_or(HOUR, |due| due.since(world.engine.now()));
             world.advance_clock(pause.clamp(SECOND, HOUR));
         }
-        assert_eq!((receiver.accepted_events().len(), made), (0, 14));
+        assert_eq!((receiver.accepted_events().len(), created), (0, 14));
         let tries = receiver.posts().len();
         assert!(tries < 2_000, "{tries} tries in a week");
         up.store(true, Ordering::SeqCst);

@@ -96,17 +96,17 @@ over_every_engine! {
     }
 
     async fn an_orphaned_email_fails_after_its_time_limit_and_an_unknown_one_never(world) {
-        let wired = TransportFixture::new(world, false).await;
-        let waiting = wired.world.send("waits", &mail()).await.expect_status(202).string_field("id");
-        let later = mail_with(json!({ "scheduled_at": wired.world.timestamp_in(20 * HOUR), "subject": "Later" }));
-        let later = wired.world.send("later", &later).await.expect_status(202).string_field("id");
+        let fixture = TransportFixture::new(world, false).await;
+        let waiting = fixture.world.send("waits", &mail()).await.expect_status(202).string_field("id");
+        let later = mail_with(json!({ "scheduled_at": fixture.world.timestamp_in(20 * HOUR), "subject": "Later" }));
+        let later = fixture.world.send("later", &later).await.expect_status(202).string_field("id");
         let provider = mail_with(json!({ "transport": "provider", "subject": "Lost" }));
-        let lost = wired.world.send("lost", &provider).await.expect_status(202).string_field("id");
-        let held = wired.lease_handoff("provider").await;
-        wired.commit_marker(&held).await;
-        wired.crash_holder(&held).await;
+        let lost = fixture.world.send("lost", &provider).await.expect_status(202).string_field("id");
+        let held = fixture.lease_handoff("provider").await;
+        fixture.commit_marker(&held).await;
+        fixture.crash_holder(&held).await;
 
-        let world = restart_with_relays(wired.world, &["new"]).await;
+        let world = restart_with_relays(fixture.world, &["new"]).await;
         detect_orphans(&world).await;
         assert_eq!(email_state(&world, &waiting).await, "queued");
         world.advance_clock(24 * HOUR - 6 * MINUTE);
@@ -126,17 +126,17 @@ over_every_engine! {
     }
 
     async fn rerouting_moves_waiting_handoffs_and_never_unknown_ones(world) {
-        let wired = TransportFixture::new(world, false).await;
-        let lost = wired.world.send("lost", &mail()).await.expect_status(202).string_field("id");
-        let held = wired.lease_handoff("relay").await;
-        wired.commit_marker(&held).await;
-        wired.crash_holder(&held).await;
+        let fixture = TransportFixture::new(world, false).await;
+        let lost = fixture.world.send("lost", &mail()).await.expect_status(202).string_field("id");
+        let held = fixture.lease_handoff("relay").await;
+        fixture.commit_marker(&held).await;
+        fixture.crash_holder(&held).await;
         let two = mail_with(json!({ "to": ["a@example.com", "b@example.com"], "subject": "Two" }));
-        let two = wired.world.send("two", &two).await.expect_status(202).string_field("id");
-        let later = mail_with(json!({ "scheduled_at": wired.world.timestamp_in(HOUR), "subject": "Later" }));
-        let later = wired.world.send("later", &later).await.expect_status(202).string_field("id");
+        let two = fixture.world.send("two", &two).await.expect_status(202).string_field("id");
+        let later = mail_with(json!({ "scheduled_at": fixture.world.timestamp_in(HOUR), "subject": "Later" }));
+        let later = fixture.world.send("later", &later).await.expect_status(202).string_field("id");
         let relays = vec![RecordingTransport::named("new", HandoffSplit::PerRecipient), RecordingTransport::named("api", HandoffSplit::PerEmail)];
-        let world = Box::pin(wired.world.with_engine_deps(engine_deps(relays))).await;
+        let world = Box::pin(fixture.world.with_engine_deps(engine_deps(relays))).await;
         detect_orphans(&world).await;
 
         let reroute = |to: &str| post("/v1/transports/relay/reroute").json(&json!({ "to": to }));

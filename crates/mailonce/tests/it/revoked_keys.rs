@@ -14,8 +14,8 @@ over_every_engine! {
     async fn revoking_an_api_key_ends_its_streams_and_waits(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
-        let made = world.post("/v1/api-keys", &json!({ "name": "agent", "scopes": ["read"] })).await.expect_status(201);
-        let (secret, id) = (made.string_field("api_key"), made.string_field("id"));
+        let created = world.post("/v1/api-keys", &json!({ "name": "agent", "scopes": ["read"] })).await.expect_status(201);
+        let (secret, id) = (created.string_field("api_key"), created.string_field("id"));
         // A second node, where the store supports one.
         let node = world.second_engine(EngineDeps::default()).await;
         let (stop, stopped) = tokio::sync::watch::channel(false);

@@ -26,8 +26,8 @@ over_memory_and_sqlite! {
         world.create_inbox("a").await;
         world.create_inbox("b").await;
         let block = json!({ "entry": "Example.COM", "reason": "not now" });
-        let made = world.post("/v1/lists/send/block?inbox=a@agents.test", &block).await.expect_status(201);
-        assert_eq!((&made["entry"], &made["inbox"]), (&json!("example.com"), &json!("a@agents.test")));
+        let created = world.post("/v1/lists/send/block?inbox=a@agents.test", &block).await.expect_status(201);
+        assert_eq!((&created["entry"], &created["inbox"]), (&json!("example.com"), &json!("a@agents.test")));
         world.post("/v1/lists/send/block?inbox=a@agents.test", &block).await.expect_status(200);
         let from = |who: &str| mail_with(json!({ "from": format!("{who}@agents.test") }));
         world.send("1", &from("a")).await.expect_problem(422, "blocked_by_rule");
@@ -55,7 +55,7 @@ over_memory_and_sqlite! {
         let inbox = world.create_inbox("a").await;
         let header = json!({ "field": "header.x-kind", "operator": "is", "value": "bulk" });
         let actions = json!([{ "type": "label", "value": "news" }, { "type": "folder", "value": "later" }]);
-        let made = world.post("/v1/rules", &rule_body("bulk", &header, &actions)).await.expect_status(201);
+        let created = world.post("/v1/rules", &rule_body("bulk", &header, &actions)).await.expect_status(201);
         let subject = json!({ "field": "subject", "operator": "contains", "value": "NOPE" });
         world.post("/v1/rules", &rule_body("none", &subject, &json!([{ "type": "mark_read" }]))).await.expect_status(201);
         let domain = json!({ "field": "from.domain", "operator": "in_list", "value": ["shop.test", "x.test"] });
@@ -68,7 +68,7 @@ over_memory_and_sqlite! {
         assert_eq!(message["state"], "skipped");
         let names: Vec<&str> = message["rules"].as_array().unwrap().iter().map(|hit| hit["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["bulk", "quiet"]);
-        let path = format!("/v1/rules/{}", made.string_field("id"));
+        let path = format!("/v1/rules/{}", created.string_field("id"));
         world.call(patch(&path).json(&json!({ "rev": 1, "enabled": false }))).await.expect_status(200);
         world.call(patch(&path).json(&json!({ "rev": 1, "enabled": true }))).await.expect_problem(409, "stale_rev");
         world.receive_mail(&["a@agents.test"], &inbound_mail("ann@shop.test", "two")).await;
@@ -104,9 +104,9 @@ over_memory_and_sqlite! {
         let to = json!({ "field": "recipient.domain", "operator": "is", "value": "example.com" });
         let mut body = rule_body("quiet", &to, &json!([{ "type": "block" }]));
         body["direction"] = json!("outbound");
-        let made = world.post("/v1/rules", &body).await.expect_status(201);
+        let created = world.post("/v1/rules", &body).await.expect_status(201);
         let refused = world.send("k2", &mail()).await.expect_problem(422, "blocked_by_rule");
-        assert_eq!(refused["rule"], made["id"]);
+        assert_eq!(refused["rule"], created["id"]);
         assert_eq!(world.send("k", &mail()).await.expect_status(200).string_field("id"), before.string_field("id"));
         world.send("k2", &mail_with(json!({ "to": "ann@elsewhere.test" }))).await.expect_status(202);
     }
@@ -115,12 +115,12 @@ over_memory_and_sqlite! {
         let first = json!({ "field": "is_first", "operator": "is", "value": true });
         let mut body = rule_body("first", &first, &json!([{ "type": "block" }]));
         body["direction"] = json!("outbound");
-        let made = world.post("/v1/rules", &body).await.expect_status(201);
-        assert_eq!(made["match"]["conditions"][0]["value"], "true");
+        let created = world.post("/v1/rules", &body).await.expect_status(201);
+        assert_eq!(created["match"]["conditions"][0]["value"], "true");
         world.send("1", &mail()).await.expect_problem(422, "blocked_by_rule");
         let any = json!({ "field": "header.x-priority", "operator": "in_list", "value": [1, "2", false] });
-        let made = world.post("/v1/rules", &rule_body("urgent", &any, &json!([{ "type": "mark_read" }]))).await.expect_status(201);
-        assert_eq!(made["match"]["conditions"][0]["value"], json!(["1", "2", "false"]));
+        let created = world.post("/v1/rules", &rule_body("urgent", &any, &json!([{ "type": "mark_read" }]))).await.expect_status(201);
+        assert_eq!(created["match"]["conditions"][0]["value"], json!(["1", "2", "false"]));
         for value in [json!(1.5), json!(null), json!({ "is": true }), json!([[true]])] {
             let odd = json!({ "field": "subject", "operator": "is", "value": value });
             world.post("/v1/rules", &rule_body("odd", &odd, &json!([{ "type": "mark_read" }]))).await.expect_problem(400, "invalid_type");
@@ -162,8 +162,8 @@ over_memory_and_sqlite! {
             world.post("/v1/rules", &body).await.expect_problem(400, "invalid_type").expect_field(field);
         }
         let keyed = || post("/v1/rules").key("r").json(&rule_body("a", &good, &actions));
-        let made = world.call(keyed()).await.expect_status(201);
-        assert_eq!(world.call(keyed()).await.expect_status(200).string_field("id"), made.string_field("id"));
+        let created = world.call(keyed()).await.expect_status(201);
+        assert_eq!(world.call(keyed()).await.expect_status(200).string_field("id"), created.string_field("id"));
         world.post("/v1/rules", &rule_body("a", &good, &actions)).await.expect_problem(409, "name_taken");
     }
 }

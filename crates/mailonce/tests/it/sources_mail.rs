@@ -186,11 +186,11 @@ over_every_engine! {
             world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
         let body = json!({ "name": "n", "kind": "resend", "accepts": ["inbound"], "secret": secret });
-        let made = world.post("/v1/sources", &body).await.expect_status(201);
-        assert_eq!((&made["accepts"], &made["transport"]), (&json!(["inbound"]), &Value::Null));
+        let created = world.post("/v1/sources", &body).await.expect_status(201);
+        assert_eq!((&created["accepts"], &created["transport"]), (&json!(["inbound"]), &Value::Null));
         // A source for inbound mail ignores events.
         let event = json!({ "type": "email.delivered", "data": { "email_id": "x" } }).to_string();
-        let answer = world.call(signed_webhook(&world, &made.string_field("hook_path"), "e1", &event)).await.expect_status(200);
+        let answer = world.call(signed_webhook(&world, &created.string_field("hook_path"), "e1", &event)).await.expect_status(200);
         assert_eq!((&answer["ignored"], &answer["recorded"]), (&json!(1), &json!(0)));
     }
 }

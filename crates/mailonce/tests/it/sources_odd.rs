@@ -24,14 +24,14 @@ fn postmark_webhook(path: &str, token: &str) -> TestRequest {
 
 over_every_engine! {
     async fn a_source_never_shows_its_secret(world) {
-        let made = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
-        let (id, path) = (made.string_field("id"), made.string_field("hook_path"));
+        let created = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
+        let (id, path) = (created.string_field("id"), created.string_field("hook_path"));
         assert_eq!(path, format!("/hooks/{id}"));
-        assert_eq!((&made["has_secret"], &made["secret_count"]), (&json!(true), &json!(1)));
+        assert_eq!((&created["has_secret"], &created["secret_count"]), (&json!(true), &json!(1)));
         let read = world.get(&format!("/v1/sources/{id}")).await.expect_status(200);
         let list = world.get("/v1/sources").await.expect_status(200);
-        assert_eq!((&read.body, &list.rows()), (&made.body, &vec![made.body.clone()]));
-        for answer in [&made, &read, &list] {
+        assert_eq!((&read.body, &list.rows()), (&created.body, &vec![created.body.clone()]));
+        for answer in [&created, &read, &list] {
             assert!(!answer.text.contains(SECRETS[0]), "{}", answer.text);
         }
         world.call(postmark_webhook(&path, SECRETS[0])).await.expect_status(200);
@@ -41,8 +41,8 @@ over_every_engine! {
     }
 
     async fn two_secrets_are_valid_during_a_rotation(world) {
-        let made = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
-        let (id, path) = (made.string_field("id"), made.string_field("hook_path"));
+        let created = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
+        let (id, path) = (created.string_field("id"), created.string_field("hook_path"));
         let rotate = |key: &str, body: &Value| post(&format!("/v1/sources/{id}/rotate")).key(key).json(body);
         let expect_valid = async |wanted: [bool; 3]| {
             for (secret, wanted) in SECRETS.iter().zip(wanted) {

@@ -43,50 +43,50 @@ fn subscription_confirmation(world: &World, topic: &str) -> Value {
 }
 
 async fn create_ses_source(world: World) -> (TransportFixture, String) {
-    let wired = TransportFixture::new(world, false).await;
+    let fixture = TransportFixture::new(world, false).await;
     let body = json!({ "name": "ses", "kind": "ses", "transport": "relay", "sns_topics": [TOPIC_ARN] });
-    let path = wired.world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path");
-    (wired, path)
+    let path = fixture.world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path");
+    (fixture, path)
 }
 
 over_memory_and_sqlite! {
     async fn ses_events_are_verified_with_a_certificate_that_is_fetched_once(world) {
-        let (wired, path) = create_ses_source(world).await;
-        wired.fetcher.add_page(CERTIFICATE_URL, include_bytes!("data/sns-cert.pem"));
-        let email = wired.world.send("k", &mail()).await.expect_status(202).string_field("id");
-        wired.hand_off("relay", "ses-1").await;
+        let (fixture, path) = create_ses_source(world).await;
+        fixture.fetcher.add_page(CERTIFICATE_URL, include_bytes!("data/sns-cert.pem"));
+        let email = fixture.world.send("k", &mail()).await.expect_status(202).string_field("id");
+        fixture.hand_off("relay", "ses-1").await;
         let event = json!({ "eventType": "Bounce", "mail": { "messageId": "ses-1", "tags": { "mailonce": [email] } },
             "bounce": { "bounceType": "Permanent", "bouncedRecipients": [{ "emailAddress": "user@example.com" }] } });
-        let message = signed_sns_message(&wired.world, json!({ "Type": "Notification", "TopicArn": TOPIC_ARN, "Message": event.to_string() }));
+        let message = signed_sns_message(&fixture.world, json!({ "Type": "Notification", "TopicArn": TOPIC_ARN, "Message": event.to_string() }));
         // SNS sends its JSON as text/plain.
         let call = || post(&path).anonymous().header("content-type", "text/plain").raw_body(message.to_string());
-        assert_eq!(wired.world.call(call()).await.expect_status(200)["recorded"], 1);
-        assert_eq!(wired.world.call(call()).await.expect_status(200)["already_known"], 1);
-        assert_eq!(wired.world.email(&email).await["state"], "bounced");
-        assert_eq!(wired.fetcher.requested_urls(), [CERTIFICATE_URL]);
+        assert_eq!(fixture.world.call(call()).await.expect_status(200)["recorded"], 1);
+        assert_eq!(fixture.world.call(call()).await.expect_status(200)["already_known"], 1);
+        assert_eq!(fixture.world.email(&email).await["state"], "bounced");
+        assert_eq!(fixture.fetcher.requested_urls(), [CERTIFICATE_URL]);
         let mut forged = message.clone();
         forged["Message"] = json!(event.to_string().replace("Bounce", "Complaint"));
-        wired.world.call(post(&path).anonymous().raw_body(forged.to_string())).await.expect_problem(401, "bad_signature");
+        fixture.world.call(post(&path).anonymous().raw_body(forged.to_string())).await.expect_problem(401, "bad_signature");
     }
 
     async fn a_subscription_is_confirmed_only_for_a_topic_of_the_source(world) {
-        let (wired, path) = create_ses_source(world).await;
-        let post_message = async |message: Value| wired.world.call(post(&path).anonymous().raw_body(message.to_string())).await;
-        let foreign = subscription_confirmation(&wired.world, "arn:aws:sns:eu-west-1:123456789012:foreign");
+        let (fixture, path) = create_ses_source(world).await;
+        let post_message = async |message: Value| fixture.world.call(post(&path).anonymous().raw_body(message.to_string())).await;
+        let foreign = subscription_confirmation(&fixture.world, "arn:aws:sns:eu-west-1:123456789012:foreign");
         post_message(foreign).await.expect_problem(401, "bad_signature");
-        assert!(wired.fetcher.requested_urls().is_empty(), "nothing is fetched for an unknown topic");
+        assert!(fixture.fetcher.requested_urls().is_empty(), "nothing is fetched for an unknown topic");
         // The failure is on our side, so SNS is asked to retry.
-        post_message(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
-        wired.fetcher.add_page(CERTIFICATE_URL, include_bytes!("data/sns-cert.pem"));
-        post_message(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
-        wired.fetcher.add_page(SUBSCRIBE_URL, b"<xml/>");
-        post_message(subscription_confirmation(&wired.world, TOPIC_ARN)).await.expect_status(200);
-        assert_eq!(wired.fetcher.requested_urls().last().map(String::as_str), Some(SUBSCRIBE_URL));
-        wired.world.advance_clock(2 * HOUR);
-        let stale = subscription_confirmation(&wired.world, TOPIC_ARN);
-        wired.world.advance_clock(2 * HOUR);
-        let before = wired.fetcher.requested_urls().len();
+        post_message(subscription_confirmation(&fixture.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
+        fixture.fetcher.add_page(CERTIFICATE_URL, include_bytes!("data/sns-cert.pem"));
+        post_message(subscription_confirmation(&fixture.world, TOPIC_ARN)).await.expect_problem(503, "unavailable");
+        fixture.fetcher.add_page(SUBSCRIBE_URL, b"<xml/>");
+        post_message(subscription_confirmation(&fixture.world, TOPIC_ARN)).await.expect_status(200);
+        assert_eq!(fixture.fetcher.requested_urls().last().map(String::as_str), Some(SUBSCRIBE_URL));
+        fixture.world.advance_clock(2 * HOUR);
+        let stale = subscription_confirmation(&fixture.world, TOPIC_ARN);
+        fixture.world.advance_clock(2 * HOUR);
+        let before = fixture.fetcher.requested_urls().len();
         post_message(stale).await.expect_problem(503, "unavailable");
-        assert_eq!(wired.fetcher.requested_urls().len(), before, "a stale request confirms nothing");
+        assert_eq!(fixture.fetcher.requested_urls().len(), before, "a stale request confirms nothing");
     }
 }

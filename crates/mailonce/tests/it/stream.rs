@@ -295,8 +295,8 @@ async fn tail_shows_and_listen_forwards_events() {
     assert_eq!(ids[..2], ids[2..], "the same event keeps its notice id for the same receiver");
     let endpoint = json!({ "url": url, "after": "0" }).to_string();
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    let (status, made) = server.call("POST", "/v1/endpoints", &headers, &endpoint).await;
-    assert_eq!(status, 201, "{made}");
+    let (status, created) = server.call("POST", "/v1/endpoints", &headers, &endpoint).await;
+    assert_eq!(status, 201, "{created}");
     webhook_server.wait_for_requests(7).await;
     let last_request = webhook_server.requests().pop().unwrap();
     let id = last_request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).unwrap();

@@ -13,14 +13,14 @@ async fn suppress(world: &World, address: &str) {
 
 over_every_engine! {
     async fn an_address_is_suppressed_read_and_removed(world) {
-        let made = world.post("/v1/suppressions", &json!({ "address": "Gone@Bücher.example" })).await.expect_status(201);
-        assert_eq!((&made["address"], &made["reason"]), (&json!("gone@xn--bcher-kva.example"), &json!("manual")));
+        let created = world.post("/v1/suppressions", &json!({ "address": "Gone@Bücher.example" })).await.expect_status(201);
+        assert_eq!((&created["address"], &created["reason"]), (&json!("gone@xn--bcher-kva.example"), &json!("manual")));
         for spelling in ["gone@xn--bcher-kva.example", "GONE@b%C3%BCcher.example", "gone%40xn--bcher-kva.example"] {
             let read = world.get(&format!("/v1/suppressions/{spelling}")).await.expect_status(200);
-            assert_eq!(read.body, made.body, "{spelling}");
+            assert_eq!(read.body, created.body, "{spelling}");
         }
         let again = world.post("/v1/suppressions", &json!({ "address": "gone@bücher.example", "reason": "other" })).await.expect_status(200);
-        assert_eq!(again.body, made.body, "the first reason is kept");
+        assert_eq!(again.body, created.body, "the first reason is kept");
         assert!(again.is_replay());
         world.call(delete("/v1/suppressions/gone@xn--bcher-kva.example")).await.expect_status(200);
         world.get("/v1/suppressions/gone@xn--bcher-kva.example").await.expect_problem(404, "not_found");

@@ -140,12 +140,14 @@ async fn run_inspector(home: &Path, fixture: &McpFixture, args: &[&str]) -> Valu
 async fn the_inspector_lists_and_calls_over_both_transports() {
     let home = packages::install_npm("mcp-inspector", &["@modelcontextprotocol/inspector@2.12.0", "node@22.23.3"]);
     let fixture = McpFixture::start().await;
-    let (url, header) = (format!("{}/mcp", fixture.server.url), format!("Authorization: Bearer {}", fixture.server.api_key));
+    let (url, header) =
+        (format!("{}/mcp", fixture.server.url), format!("Authorization: Bearer {}", fixture.server.api_key));
     let data = fixture.cli.data_dir();
     let http = [url.as_str(), "--transport", "http", "--header", &header];
     let stdio = [env!("CARGO_BIN_EXE_mailonce"), "mcp", "--data", data.to_str().unwrap()];
     for (transport_args, entity) in [(http.as_slice(), "entity=over_http"), (stdio.as_slice(), "entity=over_pipes")] {
-        let listed = run_inspector(&home, &fixture, &[transport_args, &["--strict", "--method", "tools/list"]].concat()).await;
+        let listed =
+            run_inspector(&home, &fixture, &[transport_args, &["--strict", "--method", "tools/list"]].concat()).await;
         assert_eq!(listed["tools"].as_array().unwrap().len(), 10, "{listed}");
         let call = ["--method", "tools/call", "--tool-name", "send_email", "--tool-arg"];
         let mail = ["to=ann@people.test", "subject=Hi", "type=greeting", "period=once", entity, "text=Hello"];

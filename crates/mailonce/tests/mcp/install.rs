@@ -85,8 +85,8 @@ async fn api_call(server: &SpawnedServer, key: &str, method: &str, path: &str, b
 /// Creates a key without the `admin` scope.
 async fn create_agent_key(server: &SpawnedServer) -> String {
     let key_body = json!({ "name": "mine", "scopes": ["send", "read", "reply"] });
-    let (_, made) = api_call(server, &server.api_key, "POST", "/v1/api-keys", &key_body).await;
-    made["api_key"].as_str().unwrap().to_owned()
+    let (_, created) = api_call(server, &server.api_key, "POST", "/v1/api-keys", &key_body).await;
+    created["api_key"].as_str().unwrap().to_owned()
 }
 
 /// How many API keys have this name.
@@ -174,9 +174,9 @@ async fn a_model_never_gets_an_admin_key() {
     assert_eq!(count_keys_named(&server, "mcp install").await, 0);
     let confirmed_args = [&client_args[..], &["--yes"]].concat();
     let done = run_install(&cli, &confirmed_args, &env).await.expect_exit(0);
-    let made = installed_entry(&cli)["env"]["MAILONCE_API_KEY"].as_str().unwrap().to_owned();
-    assert!(made != server.api_key && !done.stderr.contains(&made), "{done:?}");
-    assert_eq!((list_keys_status(made.clone()).await, count_keys_named(&server, "mcp install").await), (403, 1));
+    let created = installed_entry(&cli)["env"]["MAILONCE_API_KEY"].as_str().unwrap().to_owned();
+    assert!(created != server.api_key && !done.stderr.contains(&created), "{done:?}");
+    assert_eq!((list_keys_status(created.clone()).await, count_keys_named(&server, "mcp install").await), (403, 1));
     let again = run_install(&cli, &confirmed_args, &env).await.expect_exit(0);
     assert!(again.stderr.contains("has it already"), "{again:?}");
     // Another client gets the same key.
@@ -244,8 +244,9 @@ async fn one_unwritable_file_does_not_stop_the_others() {
     let done = run_install(&cli, &["--yes"], &[]).await.expect_exit(5);
 
     let report = done.json();
-    let names =
-        |list: &str| -> Vec<Value> { report[list].as_array().unwrap().iter().map(|one| one["client"].clone()).collect() };
+    let names = |list: &str| -> Vec<Value> {
+        report[list].as_array().unwrap().iter().map(|one| one["client"].clone()).collect()
+    };
     assert_eq!(
         (names("written"), names("skipped")),
         (vec![json!("gemini")], vec![json!("cursor"), json!("windsurf"), json!("codex")])

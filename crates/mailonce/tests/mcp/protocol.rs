@@ -24,7 +24,9 @@ fn stateless_params(more: Value) -> Value {
 #[tokio::test]
 async fn both_revisions_are_supported_and_others_get_the_supported_ones() {
     let fixture = McpFixture::start().await;
-    for (requested, agreed) in [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
+    for (requested, agreed) in
+        [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")]
+    {
         let params =
             json!({ "protocolVersion": requested, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
         let (status, answer) = fixture.post_mcp(&[], &json_rpc_request("initialize", params)).await;
@@ -43,7 +45,8 @@ async fn both_revisions_are_supported_and_others_get_the_supported_ones() {
     assert_eq!(status, 200, "{answer}");
     assert!(answer["result"]["supportedVersions"].as_array().unwrap().contains(&json!(STATELESS_VERSION)));
     assert_eq!(answer["result"]["resultType"], "complete");
-    let (status, unknown) = fixture.post_mcp(&headers_for("ping"), &json_rpc_request("ping", stateless_params(json!({})))).await;
+    let (status, unknown) =
+        fixture.post_mcp(&headers_for("ping"), &json_rpc_request("ping", stateless_params(json!({})))).await;
     assert_eq!((status, &unknown["error"]["code"], &unknown["id"]), (404, &json!(-32601), &json!(7)));
     let (status, future) = fixture.post_mcp(&[("MCP-Protocol-Version", "2031-01-01")], &discover).await;
     assert_eq!((status, &future["error"]["code"]), (400, &json!(-32022)));

@@ -42,8 +42,10 @@ async fn a_broken_connection_and_a_double_dispatch_send_once() {
         fixture.call_tool("send_email", mail.clone()).await;
         // The same call twice, milliseconds apart, with different client call ids.
         let twice = order_email(&format!("twice_{n}"), &format!("Invoice number {n} was paid in full today."));
-        let (one, two) =
-            tokio::join!(fixture.call_tool("send_email", twice.clone()), fixture.call_tool("send_email", twice.clone()));
+        let (one, two) = tokio::join!(
+            fixture.call_tool("send_email", twice.clone()),
+            fixture.call_tool("send_email", twice.clone())
+        );
         assert_eq!(one["email"], two["email"]);
         let outcomes = [&one["dedupe"]["outcome"], &two["dedupe"]["outcome"]];
         assert!(outcomes.contains(&&json!("first")) && outcomes.contains(&&json!("replayed")), "{outcomes:?}");
@@ -150,7 +152,8 @@ async fn conflicts_are_results_and_mistakes_are_errors() {
 #[tokio::test]
 async fn a_refusal_that_the_model_cannot_fix_is_not_an_error() {
     let fixture = McpFixture::start().await;
-    fixture.receive_mail_from("bob@people.test", "Bob <bob@>", AGENT_INBOX, "Subject: A question", "When do you open?")
+    fixture
+        .receive_mail_from("bob@people.test", "Bob <bob@>", AGENT_INBOX, "Subject: A question", "When do you open?")
         .await;
     let arrived = fixture.call_tool("wait_for_message", json!({})).await;
     let outcome = fixture.call_tool("reply_email", json!({ "message": arrived["message"], "text": "At nine." })).await;
@@ -174,11 +177,13 @@ async fn a_reply_shows_a_foreign_reply_address() {
         );
         assert_eq!(shown["reply_flags"], json!(["other_domain"]), "{shown}");
     }
-    let sent = fixture.call_tool("reply_email", json!({ "message": arrived["message"], "text": "Here they are." })).await;
+    let sent =
+        fixture.call_tool("reply_email", json!({ "message": arrived["message"], "text": "Here they are." })).await;
     assert_eq!((&sent["status"], &sent["reply_goes_to"]), (&json!("accepted"), &json!(["attacker@evil.test"])));
     let (status, settings) = fixture.api_call("PATCH", "/v1/settings", &json!({ "reply_to": "refuse" })).await;
     assert_eq!(status, 200, "{settings}");
-    fixture.receive_mail("boss@company.test", AGENT_INBOX, "Subject: Again\nReply-To: attacker@evil.test", "And now?")
+    fixture
+        .receive_mail("boss@company.test", AGENT_INBOX, "Subject: Again\nReply-To: attacker@evil.test", "And now?")
         .await;
     let next = json!({ "cursor": arrived["cursor"] });
     let again = fixture.call_tool("wait_for_message", next).await;
@@ -195,7 +200,8 @@ async fn an_agent_sends_from_its_allowed_sender() {
     let key_body =
         json!({ "name": "one", "scopes": ["send", "read", "reply"], "allowed_senders": ["second@mailonce.test"] });
     let (_, key) = fixture.api_call("POST", "/v1/api-keys", &key_body).await;
-    let sent = fixture.call_tool_as(key["api_key"].as_str().unwrap(), "send_email", &order_email("o_1", ORDER_TEXT)).await;
+    let sent =
+        fixture.call_tool_as(key["api_key"].as_str().unwrap(), "send_email", &order_email("o_1", ORDER_TEXT)).await;
     assert_eq!(sent["structuredContent"]["status"], "accepted", "{sent}");
     assert_eq!(fixture.wait_for_mail_count("ann@people.test", 1).await, 1);
     assert!(fixture.sink.mails_to("ann@people.test")[0].header("From").unwrap().contains("second@mailonce.test"));
@@ -251,12 +257,13 @@ async fn fetch_message_id(fixture: &McpFixture, id: &Value) -> String {
 #[tokio::test]
 async fn a_code_is_consumed_once_and_never_shown_elsewhere() {
     let fixture = McpFixture::start().await;
-    fixture.receive_text(
-        "no-reply@shop.test",
-        "Your code",
-        "Your verification code is 402625. It is valid for ten minutes.",
-    )
-    .await;
+    fixture
+        .receive_text(
+            "no-reply@shop.test",
+            "Your code",
+            "Your verification code is 402625. It is valid for ten minutes.",
+        )
+        .await;
     let arrived = fixture.call_tool("wait_for_message", json!({ "has": "code" })).await;
     let agent = &fixture.create_agent_key().await;
     let read = json!({ "message": arrived["message"] });
@@ -287,7 +294,8 @@ async fn a_code_is_consumed_once_and_never_shown_elsewhere() {
     let shown = fixture.call_tool_as(agent, "read_message", &read).await;
     assert!(!shown.to_string().contains("402625"), "a model with the same key sees the code: {shown}");
     assert_eq!(shown["structuredContent"]["artifacts"][0]["yours"], true);
-    fixture.call_tool_expect_error("take_artifact", json!({ "type": "link", "for": "x", "message": arrived["message"] }))
+    fixture
+        .call_tool_expect_error("take_artifact", json!({ "type": "link", "for": "x", "message": arrived["message"] }))
         .await;
 }
 
@@ -332,12 +340,15 @@ async fn approval_url_is_mentioned_only_when_it_exists() {
         json!({ "to": "unknown@sandbox.mailonce.test", "subject": "s", "text": "t", "type": "t", "entity": "e" });
     let sent = fixture.call_tool("send_email", mail.clone()).await;
     let query = json!({ "email": sent["email"] });
-    let agrees =
-        |outcome: &Value| outcome["next"].as_str().unwrap().contains("approval_url") == outcome["approval_url"].is_string();
+    let agrees = |outcome: &Value| {
+        outcome["next"].as_str().unwrap().contains("approval_url") == outcome["approval_url"].is_string()
+    };
     let mut escalated = false;
     for _ in 0..400 {
-        let (outcome, again) =
-            (fixture.call_tool("get_outcome", query.clone()).await, fixture.call_tool("send_email", mail.clone()).await);
+        let (outcome, again) = (
+            fixture.call_tool("get_outcome", query.clone()).await,
+            fixture.call_tool("send_email", mail.clone()).await,
+        );
         assert!(agrees(&outcome) && agrees(&again), "{outcome} {again}");
         escalated = outcome["state"] == "unknown" && outcome["approval_url"].is_string();
         if escalated {

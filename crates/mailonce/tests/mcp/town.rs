@@ -57,7 +57,8 @@ impl McpFixture {
         let smtp_address =
             server.startup_banner.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
         // Two servers of one test never see the same call id.
-        let next_id = AtomicU64::new(u64::from(smtp_address.rsplit(':').next().unwrap().parse::<u16>().unwrap()) * 1_000_000);
+        let next_id =
+            AtomicU64::new(u64::from(smtp_address.rsplit(':').next().unwrap().parse::<u16>().unwrap()) * 1_000_000);
         Self {
             cli,
             server,
@@ -142,8 +143,8 @@ impl McpFixture {
             "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "people.test" }] },
             "actions": [{ "type": "approve" }],
         });
-        let (status, made) = self.api_call("POST", "/v1/rules", &rule).await;
-        assert_eq!(status, 201, "{made}");
+        let (status, created) = self.api_call("POST", "/v1/rules", &rule).await;
+        assert_eq!(status, 201, "{created}");
     }
 
     /// Creates an agent's API key, which can send, read and reply but not resolve escalations.

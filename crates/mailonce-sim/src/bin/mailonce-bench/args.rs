@@ -1,4 +1,4 @@
-//! What is to be measured, as the command line says it.
+//! The command line.
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
@@ -6,7 +6,7 @@ use mailonce_sim::harness::postgres::PostgresServer;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measures mailonce, and beside it what it is compared with. `scripts/bench` is the way to run it.
+/// Measures mailonce and what it is compared with. Run it with `scripts/bench`.
 #[derive(Debug, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "mailonce-bench", version)]
@@ -17,10 +17,10 @@ pub(crate) struct Args {
     /// Adds the accept figures at 10 k, 1 M and 10 M remembered keys
     #[arg(long)]
     pub(crate) full: bool,
-    /// Measures these alone
+    /// Measure only these figures
     #[arg(long, value_delimiter = ',', value_name = "NAME,..")]
     pub(crate) only: Vec<Figure>,
-    /// Where the figures go as JSON
+    /// Write the figures as JSON to this file
     #[arg(long, value_name = "FILE", default_value = "target/bench.json")]
     pub(crate) json: PathBuf,
     /// Exit code 1 when a gate fails
@@ -47,16 +47,16 @@ pub(crate) struct Args {
     /// Remembered keys of the growth figures, the smallest first
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000", value_name = "KEYS,..")]
     pub(crate) growth: Vec<u64>,
-    /// The server's binary; by default the one beside this program
+    /// The server's binary [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
-    /// Where data directories are made; by default the temporary directory
+    /// Where data directories are created [default: the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,
-    /// Prints which services the chosen figures need, and ends
+    /// Print the services that the selected figures need, and exit
     #[arg(long, hide = true)]
     pub(crate) needs: bool,
-    /// The programs of PostgreSQL
+    /// The folder of PostgreSQL's programs
     #[arg(long, hide = true, env = "MAILONCE_PG_BIN")]
     pub(crate) pg_bin: Option<PathBuf>,
     /// The PostgreSQL to measure on
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     pub(crate) seed_pattern: PathBuf,
 }
 
-/// One figure. What each means is said at the top of `scripts/bench`.
+/// A figure. `scripts/bench` explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Figure {
     Echo,
@@ -130,7 +130,7 @@ impl Figure {
         }
     }
 
-    /// What it needs beside the server's binary.
+    /// What it needs besides the server's binary.
     fn required_services(self) -> &'static [&'static str] {
         match self {
             Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth => &[],
@@ -146,7 +146,7 @@ impl Figure {
 }
 
 impl Args {
-    /// Whether a figure is to be measured.
+    /// Whether a figure is selected.
     pub(crate) fn wants(&self, figure: Figure) -> bool {
         if !self.only.is_empty() {
             return self.only.contains(&figure);
@@ -158,12 +158,12 @@ impl Args {
         }
     }
 
-    /// The figures to be measured.
+    /// The selected figures.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         Figure::value_variants().iter().copied().filter(|figure| self.wants(*figure)).collect()
     }
 
-    /// The services the chosen figures need, each once.
+    /// The services that the selected figures need.
     pub(crate) fn required_services(&self) -> Vec<&'static str> {
         let mut needs: Vec<_> = self.figures().iter().flat_map(|figure| figure.required_services()).copied().collect();
         needs.sort_unstable();
@@ -180,37 +180,37 @@ impl Args {
         })
     }
 
-    /// How often everything is measured.
+    /// Number of rounds.
     pub(crate) fn rounds(&self) -> usize {
         if self.quick { 1 } else { 3 }
     }
 
-    /// What is sent before the counting begins.
+    /// The warm-up time.
     pub(crate) fn warm_up(&self) -> Duration {
         Duration::from_secs(if self.quick { 1 } else { 2 })
     }
 
-    /// Emails of one hand-off figure.
+    /// Emails of a hand-off figure.
     pub(crate) fn emails(&self) -> u64 {
         self.emails.unwrap_or(if self.quick { 4000 } else { 20_000 })
     }
 
-    /// Emails handed over before the counting begins.
+    /// Emails that are sent before the measurement.
     pub(crate) fn warm_up_emails(&self) -> u64 {
         self.emails().div_ceil(10).min(500)
     }
 
-    /// How long a queue is watched while it drains.
+    /// How long a draining queue is measured.
     pub(crate) fn drain_time(&self) -> Duration {
         Duration::from_secs(if self.quick { 3 } else { 10 })
     }
 
-    /// How long an attack goes on.
+    /// Duration of an attack.
     pub(crate) fn attack_time(&self) -> Duration {
         Duration::from_secs(if self.quick { 5 } else { 60 })
     }
 
-    /// How long is counted.
+    /// Duration of the measurement.
     pub(crate) fn measured_time(&self) -> Duration {
         Duration::from_secs(if self.quick { 4 } else { 8 })
     }

@@ -1,6 +1,6 @@
-//! What honest callers notice of an attack: how long their sends take while one address sends hostile requests.
+//! The effect of an attack on honest clients: the latency of their sends while one address sends hostile requests.
 //!
-//! Everything goes over loopback. The server trusts this machine as a proxy, and `X-Forwarded-For` gives each caller an
+//! Everything goes over loopback. The server trusts this machine as a proxy, and `X-Forwarded-For` gives each client an
 //! address of its own, so that the server's limits per address apply as they do behind a real proxy.
 
 use crate::args::Args;
@@ -21,17 +21,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Honest callers, each with an address and a connection of its own.
+/// Honest clients, each with its own address and connection.
 const HONEST_CALLERS: usize = 20;
-/// Sends a second of all of them.
+/// Sends per second of all of them.
 const SENDS_PER_SECOND: usize = 200;
 /// Connections of the attacker.
 const ATTACKER_CONNECTIONS: usize = 50;
-/// Hostile requests a second of all of them.
+/// Hostile requests per second of all of them.
 const ATTACKS_PER_SECOND: usize = 1_000;
-/// Of the hostile requests, so many must really be sent, or the attack is none.
+/// The share of hostile requests that must really be sent for the attack to count.
 const MIN_ATTACK_SHARE: f64 = 0.9;
-/// How long the attacker waits for an answer before it goes on.
+/// How long the attacker waits for a reply before it continues.
 const ATTACKER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// One figure: honest sends, with an attack beside them or without.
@@ -77,14 +77,14 @@ impl AttackBench<'_> {
     }
 }
 
-/// When each of several that share a pace is due: evenly spread, and never later because an answer was late.
+/// The due times of clients that share a rate: evenly spread, and not delayed by late replies.
 fn due_times(n: usize, of: usize, a_second: usize, began: Instant, end: Instant) -> impl Iterator<Item = Instant> {
     let each = Duration::from_secs_f64(of as f64 / a_second as f64);
     let first = began + each.mul_f64(n as f64 / of as f64);
     std::iter::successors(Some(first), move |due| Some(*due + each)).take_while(move |due| *due < end)
 }
 
-/// Sends at its pace. How long each send took, from when it was due.
+/// Sends at its rate. Returns the latency of each send from its due time.
 fn spawn_caller(n: usize, to: SocketAddr, began: Instant, end: Instant) -> JoinHandle<Result<Vec<Duration>>> {
     std::thread::spawn(move || {
         let template = mails::send_from(&format!("honest-{n}"), &format!("192.0.2.{n}"));
@@ -103,7 +103,7 @@ fn spawn_caller(n: usize, to: SocketAddr, began: Instant, end: Instant) -> JoinH
     })
 }
 
-/// Sends hostile requests at its pace, whatever becomes of them.
+/// Sends hostile requests at its rate and ignores the replies.
 fn spawn_attacker(n: usize, to: SocketAddr, began: Instant, end: Instant, sent: &Arc<AtomicU64>) -> JoinHandle<()> {
     let sent = Arc::clone(sent);
     std::thread::spawn(move || {
@@ -112,7 +112,7 @@ fn spawn_attacker(n: usize, to: SocketAddr, began: Instant, end: Instant, sent: 
         for due in due_times(n, ATTACKER_CONNECTIONS, ATTACKS_PER_SECOND, began, end) {
             sleep(due.saturating_duration_since(Instant::now()));
             let request = hostile_request(&mut rng);
-            // A server that hangs up, or is slow, is what an attacker is used to.
+            // Disconnects and slow replies are expected.
             if send_hostile(&mut stream, to, &request).is_err() {
                 stream = None;
             }
@@ -130,14 +130,15 @@ fn send_hostile(stream: &mut Option<TcpStream>, to: SocketAddr, request: &[u8]) 
     open.set_read_timeout(Some(ATTACKER_TIMEOUT))?;
     open.write_all(request)?;
     let mut answer = [0; 4096];
-    // The whole of a short answer; what is left of a long one is read as the next.
+    // The whole of a short reply; the rest of a long one is read as the next.
     if open.read(&mut answer)? > 0 {
         *stream = Some(open);
     }
     Ok(())
 }
 
-/// A request that costs a careless server much: long names, deep and wide JSON, wrong keys, wrong hosts, wrong HTTP.
+/// A request that is expensive for a careless server: long names, deep and wide JSON, wrong keys, wrong hosts, invalid
+/// HTTP.
 fn hostile_request(rng: &mut SeededRng) -> Vec<u8> {
     let size = rng.between(1_000, 64_000) as usize;
     let deep = |open: &str| format!("{{\"text\":{}", open.repeat(size / open.len()));

@@ -1,19 +1,19 @@
-//! The figures that must hold, and those we want.
+//! The limits that figures must meet, and the targets.
 
 use crate::args::{Args, Figure};
 use crate::growth;
 use crate::results::BenchResults;
 use serde::Serialize;
 
-/// How a figure stands.
+/// The result of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum GateVerdict {
-    /// As good as we want it.
+    /// It meets the target.
     Goal,
-    /// Good enough.
+    /// It meets the limit.
     Pass,
-    /// Not good enough.
+    /// It fails the limit.
     Fail,
     /// Not measured in this run.
     Unmeasured,
@@ -26,10 +26,10 @@ pub(crate) struct BenchGate {
     pub(crate) value: Option<f64>,
     /// `×`, `ms` or `MB`.
     pub(crate) unit: &'static str,
-    /// What it has to reach.
+    /// The limit.
     #[serde(rename = "gate")]
     pub(crate) must: f64,
-    /// What we want it to reach.
+    /// The target.
     pub(crate) goal: f64,
     /// Whether more is better.
     pub(crate) at_least: bool,
@@ -57,7 +57,7 @@ fn to_verdict(value: Option<f64>, good: impl Fn(f64) -> bool, enough: impl Fn(f6
     }
 }
 
-/// Judges a run. Each ratio compares figures of the same round, and is the median over the rounds.
+/// Checks a run. Each ratio compares figures of the same round, and is the median of the rounds.
 pub(crate) fn evaluate_gates(args: &Args, results: &BenchResults) -> Vec<BenchGate> {
     let p99 = |name: &str| results.row(name)?.median(|sample| sample.p99_ms);
     let rss = |name: &str| results.row(name)?.median(|sample| sample.rss_mb);

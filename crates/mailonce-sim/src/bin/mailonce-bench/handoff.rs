@@ -1,4 +1,4 @@
-//! Hand-off end to end: API in, SMTP out, with accept, marker and settlement each on disk.
+//! Hand-off end to end: API in, SMTP out, with durable accept, marker and outcome.
 
 use crate::args::Args;
 use crate::figures::ensure_only_status;
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 /// Connections to the sink, here and with Postfix.
 pub(crate) const CONNECTIONS: usize = 50;
-/// How long a run may take, whoever hands over.
+/// The timeout of a run.
 pub(crate) const RUN_TIMEOUT: Duration = Duration::from_mins(5);
-/// How often it is looked whether the last answers are written down.
+/// The polling interval for the last outcomes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How long the events may take that tell of it; PostgreSQL numbers them behind the commit.
+/// How long the events may lag; PostgreSQL numbers them after the commit.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One hand-off figure.
@@ -34,12 +34,12 @@ pub(crate) struct HandoffBench<'a> {
     pub(crate) children: &'a ChildProcesses,
     pub(crate) binary: &'a Path,
     pub(crate) work: &'a Path,
-    /// The PostgreSQL to keep the ledger in, else SQLite.
+    /// URL of the PostgreSQL database that keeps the ledger; `None` for SQLite.
     pub(crate) store: Option<&'a str>,
 }
 
 impl HandoffBench<'_> {
-    /// Emails a second from the first request until the sink has taken the last and its answer is written down.
+    /// Emails per second from the first request until the sink has accepted the last and its outcome is recorded.
     pub(crate) fn measure(&self) -> Result<FigureSample> {
         let home = tempfile::Builder::new().prefix("handoff").tempdir_in(self.work)?;
         let mut sink = PostfixSink::start(self.children, home.path())?;
@@ -59,7 +59,7 @@ impl HandoffBench<'_> {
         Ok(FigureSample { rss_mb, ..FigureSample::from_latency(&times, Some(count as f64 / took.as_secs_f64())) })
     }
 
-    /// Posts emails under new keys. `counts` says what the sink has taken before and what it must have taken after.
+    /// Posts emails under new keys. `counts` is the sink's count before and after.
     fn hand_over(
         &self,
         server: &ServerProcess,
@@ -78,7 +78,7 @@ impl HandoffBench<'_> {
     }
 }
 
-/// Sends that note when the first of them begins.
+/// Requests that record the start of the first.
 struct TimedSends {
     template: RequestTemplate,
     began: OnceLock<Instant>,
@@ -91,7 +91,7 @@ impl RequestGenerator for TimedSends {
     }
 }
 
-/// Writes a configuration with the sink as the only way out.
+/// Writes a configuration with the sink as the only transport.
 pub(crate) fn write_relay_config(sink: SocketAddr, dir: &Path) -> Result<PathBuf> {
     let path = dir.join("mailonce.toml");
     let (host, port) = (sink.ip(), sink.port());
@@ -103,19 +103,19 @@ pub(crate) fn write_relay_config(sink: SocketAddr, dir: &Path) -> Result<PathBuf
     Ok(path)
 }
 
-/// Waits until no hand-over is under way any more, which is after its answer was committed, and says when that was.
+/// Waits until no attempt is running, which is after its outcome is committed, and returns the time.
 fn wait_until_settled(at: SocketAddr) -> Result<Instant> {
     let deadline = Instant::now() + RUN_TIMEOUT;
     loop {
         let page = get_page(at, "/v1/transports")?;
-        let ways = page["data"].as_array().context("a page without data")?;
-        let under_way: u64 = ways.iter().filter_map(|way| way["in_flight"].as_u64()).sum();
+        let transports = page["data"].as_array().context("a page without data")?;
+        let in_flight: u64 = transports.iter().filter_map(|transport| transport["in_flight"].as_u64()).sum();
         let now = Instant::now();
-        if under_way == 0 {
+        if in_flight == 0 {
             return Ok(now);
         }
         if now > deadline {
-            bail!("{under_way} hand-overs were still under way after {} s", RUN_TIMEOUT.as_secs());
+            bail!("{in_flight} hand-overs were still under way after {} s", RUN_TIMEOUT.as_secs());
         }
         sleep(POLL_INTERVAL);
     }
@@ -127,7 +127,7 @@ fn get_page(at: SocketAddr, path: &str) -> Result<Value> {
     Ok(reply.body)
 }
 
-/// The event log, read on from where it was left.
+/// The event log, with a cursor.
 struct EventReader {
     at: SocketAddr,
     after: String,
@@ -138,8 +138,8 @@ impl EventReader {
         Self { at, after: "0".to_owned() }
     }
 
-    /// Reads on until `count` emails were told to be sent, and says how long after its accept each was. Anything else
-    /// told of an email is a failure: no rate is worth a mail in doubt.
+    /// Reads until `count` emails are sent, and returns the time from accept to sent of each. Any other event fails the
+    /// run: an unknown outcome invalidates every rate.
     fn read_sent(&mut self, count: u64) -> Result<Histogram> {
         let (mut accepted, mut times) = (HashMap::new(), Histogram::default());
         let deadline = Instant::now() + EVENTS_TIMEOUT;
@@ -161,7 +161,7 @@ impl EventReader {
     }
 }
 
-/// Notes an accept, or the time from it to the sending.
+/// Records an accept, or the time from it to sent.
 fn record_event(event: &Value, accepted: &mut HashMap<String, Time>, times: &mut Histogram) -> Result<()> {
     let id = event["about"]["id"].as_str().context("an event about nothing")?;
     let at = event["at"].as_str().and_then(Time::parse).context("an event without a time")?;

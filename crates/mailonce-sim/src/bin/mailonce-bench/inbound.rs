@@ -1,5 +1,5 @@
-//! Mail that comes in: by SMTP beside Postfix, how long a mail waits for its `250`, how soon a waiting call answers,
-//! and what thousands of waiting calls cost.
+//! Received mail: SMTP next to Postfix, the latency of the `250`, the latency of waiting calls, and the cost of
+//! thousands of them.
 
 use crate::args::Args;
 use crate::handoff::RUN_TIMEOUT;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where mail goes.
+/// The recipient.
 const INBOX: &str = "bench@mailonce.test";
-/// Connections that send at a steady pace.
+/// Connections that send at a steady rate.
 const SENDERS: usize = 50;
-/// Mails a second of all of them.
+/// Mails per second of all of them.
 const MAILS_PER_SECOND: usize = 1_000;
-/// Inboxes at which somebody waits.
+/// Inboxes with a waiting call.
 const WAITED_INBOXES: usize = 8;
 
-/// Figures about mail that comes in.
+/// Figures about received mail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InboundBench<'a> {
     pub(crate) args: &'a Args,
@@ -56,7 +56,7 @@ impl InboundBench<'_> {
         Ok(InboxServer { server, smtp, dir: home })
     }
 
-    /// Mails a second that are kept before their `250`, from `smtp-source`.
+    /// Mails per second that are stored before their `250`, from `smtp-source`.
     pub(crate) fn measure_smtp_in(&self) -> Result<FigureSample> {
         let house = self.start_inbox_server()?;
         let (count, warm_up) = (self.args.emails(), self.args.warm_up_emails());
@@ -71,7 +71,7 @@ impl InboundBench<'_> {
         Ok(FigureSample { rate: Some(count as f64 / took.as_secs_f64()), rss_mb, ..FigureSample::default() })
     }
 
-    /// From the final dot to the `250`, at a steady pace.
+    /// From the final dot to the `250`, at a steady rate.
     pub(crate) fn measure_dot(&self) -> Result<FigureSample> {
         let house = self.start_inbox_server()?;
         let time = self.args.measured_time();
@@ -103,7 +103,7 @@ impl InboundBench<'_> {
         Ok(FigureSample::from_latency(&all, Some(rate)))
     }
 
-    /// From the final dot until a call that waits has its answer.
+    /// From the final dot to the reply of a waiting call.
     pub(crate) fn measure_wait(&self) -> Result<FigureSample> {
         let house = self.start_inbox_server()?;
         let end = Instant::now() + self.args.measured_time();
@@ -155,7 +155,7 @@ impl InboundBench<'_> {
 }
 
 impl InboxServer {
-    /// Waits until every mail became a message of its own.
+    /// Waits until every mail has its message.
     fn wait_until_filed(&self, count: u64) -> Result<()> {
         let deadline = Instant::now() + RUN_TIMEOUT;
         loop {
@@ -185,14 +185,14 @@ fn wait_request(inbox: &str, after: &str, seconds: u64) -> String {
     )
 }
 
-/// Waits and sends in turns: each mail is sent while a call waits for it.
+/// Alternates: each mail is sent while a call waits for it.
 fn measure_wait_times(http: SocketAddr, smtp: SocketAddr, inbox: &str, end: Instant) -> Result<Vec<Duration>> {
     let (mut door, mut line) = (SmtpSender::connect(smtp)?, http::connect(http)?);
     let mut times = Vec::new();
     let mut cursor = "0".to_owned();
     while Instant::now() < end {
         line.write_all(wait_request(inbox, &cursor, 30).as_bytes())?;
-        // Long enough that the call waits when the mail comes.
+        // Long enough that the call waits when the mail arrives.
         sleep(Duration::from_millis(5));
         let dot = Arc::new(AtomicU64::new(0));
         let began = Instant::now();
@@ -209,7 +209,7 @@ fn measure_wait_times(http: SocketAddr, smtp: SocketAddr, inbox: &str, end: Inst
     Ok(times)
 }
 
-/// An SMTP client that sends one small mail after the other.
+/// An SMTP client that sends small mails one after another.
 struct SmtpSender {
     stream: TcpStream,
     replies: BufReader<TcpStream>,
@@ -245,7 +245,7 @@ impl SmtpSender {
         }
     }
 
-    /// Sends a mail and says how long its `250` took.
+    /// Sends a mail and returns the latency of its `250`.
     fn send(&mut self, to: &str, id: &str) -> Result<Duration> {
         let mut dot = Instant::now();
         self.send_with_dot_hook(to, id, || dot = Instant::now())?;

@@ -1,4 +1,4 @@
-//! Where mail ends: `smtp-sink` of Postfix, which takes it, counts it and throws it away.
+//! The sink of the benchmarks: Postfix's `smtp-sink`, which counts mails and discards them.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_sim::harness::child_processes::{ChildProcess, ChildProcesses, sleep};
@@ -10,35 +10,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a program of Postfix may take until it listens.
+/// How long a Postfix program may take to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// A port may be taken between choosing it and listening on it.
+/// How often a start is tried, since a port may be taken between choosing and binding it.
 const TRIES: usize = 3;
-/// How often the count is looked at: a small part of the shortest run.
+/// The polling interval: a small part of the shortest run.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Connections that may wait to be taken.
+/// The listen backlog.
 const LISTEN_BACKLOG: &str = "1024";
-/// Enough of the counters' end to hold the last of them whole.
+/// Enough of the end of the counter file to hold the last value.
 const COUNTER_TAIL_BYTES: u64 = 256;
 
-/// An `smtp-sink` that listens.
+/// A running `smtp-sink`.
 #[derive(Debug)]
 pub(crate) struct PostfixSink {
     running: ChildProcess,
-    /// Where it listens.
+    /// Its address.
     pub(crate) at: SocketAddr,
     counters: PathBuf,
 }
 
 impl PostfixSink {
-    /// Starts one whose counters are kept in `work`.
+    /// Starts one that writes its counter to `work`.
     pub(crate) fn start(children: &ChildProcesses, work: &Path) -> Result<Self> {
         let counters = work.join("smtp-sink.log");
         start_on_free_port(|at| {
             let mut command = postfix_command("smtp-sink");
             command.arg("-c");
             if rustix::process::geteuid().is_root() {
-                // It refuses to stay root.
+                // It refuses to run as root.
                 command.args(["-u", "nobody"]);
             }
             command.arg(at.to_string()).arg(LISTEN_BACKLOG);
@@ -48,7 +48,7 @@ impl PostfixSink {
         })
     }
 
-    /// How many mails it has taken.
+    /// The number of accepted mails.
     pub(crate) fn count(&self) -> Result<u64> {
         let mut file = File::open(&self.counters).context("the counters of smtp-sink")?;
         let length = file.seek(SeekFrom::End(0))?;
@@ -58,7 +58,7 @@ impl PostfixSink {
         Ok(last_count(&tail))
     }
 
-    /// Waits until it has taken `count` mails in all, and says when that was.
+    /// Waits until it has accepted `count` mails in all, and returns the time.
     pub(crate) fn wait_for(&mut self, count: u64, timeout: Duration) -> Result<Instant> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -77,7 +77,7 @@ impl PostfixSink {
         }
     }
 
-    /// Fails when it took more mails than `count`: a second of some mail, which no rate is worth.
+    /// Fails if it accepted more than `count` mails: a duplicate invalidates every rate.
     pub(crate) fn ensure_at_most(&self, count: u64) -> Result<()> {
         let taken = self.count()?;
         ensure!(taken <= count, "the sink took {taken} mails where {count} were sent");
@@ -85,7 +85,7 @@ impl PostfixSink {
     }
 }
 
-/// The mails in the last whole one of the counters, each of which ends with a carriage return.
+/// The last complete value of the counter; each ends with a carriage return.
 fn last_count(tail: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(tail);
     let whole = text.rfind('\r').map_or("", |end| &text[..end]);
@@ -93,13 +93,13 @@ fn last_count(tail: &[u8]) -> u64 {
     digits.chars().take_while(char::is_ascii_digit).fold(0, |n, digit| n * 10 + u64::from(digit as u32 - '0' as u32))
 }
 
-/// A program of Postfix. They are kept where the path of a plain user does not lead.
+/// A Postfix program. They are not on a plain user's path.
 pub(crate) fn postfix_command(name: &str) -> Command {
     let usual = Path::new("/usr/sbin").join(name);
     if usual.exists() { Command::new(usual) } else { Command::new(name) }
 }
 
-/// Starts what listens on a free port. Only a port that somebody else took meanwhile is a reason to try again.
+/// Starts a server on a free port. It retries only if another process took the port.
 pub(crate) fn start_on_free_port<T>(start: impl Fn(SocketAddr) -> Result<T>) -> Result<T> {
     let mut tries = 0;
     loop {

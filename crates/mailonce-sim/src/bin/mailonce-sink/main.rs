@@ -1,7 +1,7 @@
-//! The oracle sink: a next hop in a process of its own, which takes mail by SMTP and in three HTTP dialects, misbehaves
-//! by a seed and writes down every mail that it took.
+//! The oracle sink: a next hop in its own process. It accepts mail by SMTP and in three HTTP dialects, injects faults
+//! that follow from a seed, and logs every mail that it accepted.
 //!
-//! It prints where it listens as one line of JSON, and ends when it is told to.
+//! It prints its addresses as one line of JSON, and exits on SIGTERM.
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A next hop that misbehaves by a seed and remembers everything.
+/// A next hop that injects faults by a seed and logs everything.
 #[derive(Debug, Parser)]
 #[command(name = "mailonce-sink", max_term_width = 100)]
 struct Args {
     /// The append-only log: JSON, a line for each mail
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
-    /// The seed of everything that it does wrong
+    /// The seed of its faults
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -47,6 +47,6 @@ async fn main() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = terminate.recv() => Ok(()),
-        told = tokio::signal::ctrl_c() => Ok(told?),
+        signal = tokio::signal::ctrl_c() => Ok(signal?),
     }
 }

@@ -1,4 +1,4 @@
-//! Runs simulated worlds, or one of them again, and says what was broken.
+//! Runs simulated worlds, or replays one, and prints violations.
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
@@ -13,34 +13,34 @@ use std::process::ExitCode;
 /// Simulated worlds: the real engine against faults that follow from a seed.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How many worlds.
+    /// Number of worlds.
     #[arg(long, default_value_t = 10_000)]
     worlds: u64,
-    /// The first seed; one that was never used before when there is none.
+    /// The first seed [default: a new one].
     #[arg(long)]
     seed: Option<u64>,
-    /// How many at a time.
+    /// Worlds that run in parallel.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Stops at the first world that breaks a promise.
+    /// Stop at the first violation.
     #[arg(long)]
     first: bool,
-    /// Where the summary goes as JSON.
+    /// Write the summary as JSON to this file.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Where figures are left for the page of proofs, every thousand worlds
+    /// Write results for docs/proof.md to this folder every thousand worlds
     #[arg(long, value_name = "DIR")]
     proof: Option<PathBuf>,
-    /// Goes on with the figures that are there, until there are so many worlds in all
+    /// Continue the campaign in the `--proof` folder until it has `--worlds` worlds
     #[arg(long, requires = "proof")]
     resume: bool,
-    /// Runs the world of this seed twice, tells what happened, and compares.
+    /// Run the world of this seed twice, print what happens, and compare.
     #[arg(long)]
     replay: Option<u64>,
-    /// Takes every wrong turn, each until a world notices it, in at most so many worlds.
+    /// Run every mutant until a world detects it, in at most this many worlds.
     #[arg(long, value_name = "MOST")]
     mutants: Option<u64>,
-    /// Takes this wrong turn.
+    /// Run with this mutant.
     #[arg(long)]
     mutant: Option<String>,
 }
@@ -61,7 +61,7 @@ fn main() -> Result<ExitCode> {
     run_campaign(&args, seed, mutant)
 }
 
-/// Many worlds, gone on with where they were cut.
+/// Runs many worlds, continuing an interrupted campaign.
 fn run_campaign(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
     let (run, before) = match args.proof.as_deref().filter(|_| args.resume) {
         None => (TestRun::start("worlds"), Value::Null),
@@ -85,7 +85,7 @@ fn run_campaign(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<
     Ok(if summary.violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All mutants, one line each.
+/// Runs all mutants and prints a line for each.
 fn run_mutants(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
     let run = TestRun::start("mutants");
     let verdicts = mutants::detect_all(seed, most, args.jobs, |verdict| println!("{verdict}"));
@@ -101,7 +101,7 @@ fn run_mutants(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
     Ok(if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One world, told line by line.
+/// Replays one world and prints what happens.
 fn replay_world(seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
     let outcome = match run_twice(seed, mutant) {
         Ok(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! Vendors that take a key: Resend, useSend, Brevo, and one like Loops.
+//! Vendors with idempotency keys: Resend, useSend, Brevo, and a custom one like Loops.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -215,7 +215,7 @@ pub(super) fn brevo_send(ledger: &mut VendorLedger, request: &VendorRequest) -> 
     Ok(VendorResponse::json(201, &json!({"messageId": format!("<{id}@smtp-relay.mailin.fr>")})))
 }
 
-/// Takes any JSON object and refuses a repeat with 409, as Loops does.
+/// Accepts any JSON object and refuses a repeat with 409, as Loops does.
 pub(super) fn custom_send(ledger: &mut VendorLedger, request: &VendorRequest) -> KeyedVendorResult {
     check_bearer(request).map_err(|()| Vendor::Other.error_response(401, "", "unauthorized"))?;
     let body: Value = parse_json_body(request).map_err(|why| Vendor::Other.error_response(400, "", &why))?;
@@ -233,7 +233,7 @@ fn check_bearer(request: &VendorRequest) -> Result<(), ()> {
     if request.header("authorization") == format!("Bearer {API_KEY}") { Ok(()) } else { Err(()) }
 }
 
-/// The body as JSON of the wanted form.
+/// Parses the body as JSON of the expected form.
 pub(super) fn parse_json_body<'a, T: Deserialize<'a>>(request: &'a VendorRequest) -> Result<T, String> {
     if request.header("content-type") != "application/json" {
         return Err("Content-Type must be application/json".into());
@@ -241,7 +241,7 @@ pub(super) fn parse_json_body<'a, T: Deserialize<'a>>(request: &'a VendorRequest
     serde_json::from_slice(&request.body).map_err(|e| e.to_string())
 }
 
-/// Base64 that holds something.
+/// Non-empty base64.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     STANDARD.decode(text).ok().filter(|bytes| !bytes.is_empty())

@@ -1,4 +1,4 @@
-//! Vendors that take no key but can be asked: Postmark, Mailgun, SendGrid.
+//! Vendors without idempotency keys that can be searched: Postmark, Mailgun, SendGrid.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::sink::http::{
 
 type LookupVendorResult = Result<VendorResponse, VendorResponse>;
 
-/// The value of a query's parameter, unescaped.
+/// The decoded value of a query parameter.
 fn query_parameter(request: &VendorRequest, name: &str) -> Option<String> {
     request
         .query
@@ -77,7 +77,7 @@ struct PostmarkFile {
     content_id: Option<String>,
 }
 
-/// The addresses of a list. A comma inside a quoted name parts nothing.
+/// The addresses of a list. A comma inside a quoted name does not separate.
 fn split_addresses(list: &str) -> Vec<&str> {
     let mut quoted = false;
     let comma = |c: char| {

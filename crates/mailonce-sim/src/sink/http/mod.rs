@@ -1,7 +1,7 @@
-//! Providers that take mail by HTTP, all of them behind one address, each in its own words.
+//! Providers that accept mail by HTTP, all behind one address, each in its own wire format.
 //!
-//! A [`Sink`] checks requests as strictly as the vendor documents, answers in the vendor's form, keeps keys by the
-//! vendor's rules and remembers what it took. [`Act`]s, one for each coming request, make it misbehave.
+//! A sink validates requests as strictly as the vendor documents, replies in the vendor's format, keeps keys by the
+//! vendor's rules, and logs what it accepted. Each [`ScriptedResponse`] injects a fault into one coming request.
 
 mod keyed_vendors;
 mod lookup_vendors;
@@ -39,55 +39,55 @@ pub use vendor_ledger::AcceptedMail;
 use vendor_ledger::VendorLedger;
 pub(super) use vendor_ledger::sha256_hex;
 
-/// The credential that every vendor but SES knows.
+/// The API key of every vendor but SES.
 pub const API_KEY: &str = "sink-key-0123456789abcdef";
-/// SES knows this pair.
+/// The access key id of SES.
 pub const ACCESS_KEY_ID: &str = "AKIDSINK";
-/// The secret half of it.
+/// The secret access key of SES.
 pub const SECRET_ACCESS_KEY: &str = "wJalrXUtnFEMI/K7MDENG+sink";
-/// The domain whose mail is taken.
+/// The sender domain that is accepted.
 pub const DOMAIN: &str = "example.com";
 
-/// Bytes of a request.
+/// Maximum size of a request.
 const REQUEST_BYTES: usize = 64 * 1024 * 1024;
 
-/// What happens to one request that sends.
+/// What happens to one send request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptedResponse {
-    /// It is taken or refused as the vendor would.
+    /// It is accepted or refused as the vendor would.
     Normal,
-    /// It is taken, and the connection ends without an answer.
+    /// It is accepted, and the connection closes without a reply.
     AcceptThenDrop,
-    /// It is taken, and the answer is a 500.
+    /// It is accepted, and the reply is a 500.
     AcceptThenServerError,
-    /// It is taken, and no answer ever comes.
+    /// It is accepted, and there is no reply.
     AcceptThenStall,
-    /// It is taken, and the answer is an empty 200.
+    /// It is accepted, and the reply is an empty 200.
     AcceptThenEmpty,
-    /// It is taken, and the answer is longer than anybody reads.
+    /// It is accepted, and the reply is larger than any client reads.
     AcceptThenHuge,
-    /// It is taken only after [`Sink::release`], and no answer ever comes.
+    /// It is accepted only after a release, and there is no reply.
     AcceptOnRelease,
-    /// It is taken after this time, and no answer ever comes.
+    /// It is accepted after this time, and there is no reply.
     AcceptAfter(Duration),
-    /// It is not taken, and the connection ends without an answer.
+    /// It is not accepted, and the connection closes without a reply.
     Drop,
-    /// It is not taken: somebody else's page, with status 200.
+    /// It is not accepted: an unrelated page with status 200.
     CaptivePortal,
-    /// It is not taken: another place is named.
+    /// It is not accepted: a redirect.
     Redirect,
-    /// It is not taken, in the vendor's words.
+    /// It is not accepted, with an error in the vendor's format.
     Error(VendorError),
 }
 
 impl ScriptedResponse {
-    /// Whether the mail is taken, or may be.
+    /// Whether the mail is accepted, or may be.
     fn may_accept(self) -> bool {
         !matches!(self, Self::Drop | Self::CaptivePortal | Self::Redirect | Self::Error(_))
     }
 }
 
-/// A running sink. It ends when it is dropped.
+/// A running sink. It stops when dropped.
 pub struct HttpSink {
     shared: Arc<HttpSinkState>,
     url: String,
@@ -99,7 +99,7 @@ struct HttpSinkState {
     script: Mutex<VecDeque<ScriptedResponse>>,
     released: Notify,
     late_accepted: Notify,
-    /// What it does by itself when the script is over, and where it writes down what it got.
+    /// The oracle that acts when the script is over, and logs requests.
     oracle: Option<Arc<SinkOracle>>,
     connections: AtomicU64,
 }
@@ -114,14 +114,14 @@ impl HttpSinkState {
     }
 }
 
-/// A request, read whole.
+/// A complete request.
 struct VendorRequest {
     method: String,
     path: String,
     query: String,
     headers: HeaderMap,
     body: Bytes,
-    /// The connection it came by, from 1.
+    /// The number of its connection, from 1.
     connection: u64,
 }
 
@@ -131,7 +131,7 @@ impl VendorRequest {
     }
 }
 
-/// An answer.
+/// A response.
 struct VendorResponse {
     status: u16,
     headers: Vec<(&'static str, String)>,
@@ -151,17 +151,17 @@ impl VendorResponse {
 }
 
 impl HttpSink {
-    /// Opens a sink on a free port of the loopback interface.
+    /// Starts a sink on a free loopback port.
     pub async fn start() -> io::Result<Self> {
         Self::start_at(None, "http://127.0.0.1", None).await
     }
 
-    /// The same with an oracle.
+    /// Starts a sink with an oracle.
     pub async fn start_with_oracle(oracle: Arc<SinkOracle>) -> io::Result<Self> {
         Self::start_at(None, "http://127.0.0.1", Some(oracle)).await
     }
 
-    /// The same behind TLS, named `localhost`.
+    /// Starts a sink with TLS, named `localhost`.
     pub async fn start_tls(config: Arc<rustls::ServerConfig>) -> io::Result<Self> {
         Self::start_at(Some(config.into()), "https://localhost", None).await
     }
@@ -184,32 +184,32 @@ impl HttpSink {
         Ok(Self { shared, url, _end: end })
     }
 
-    /// Where its API begins.
+    /// The base URL of its API.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What happens to the coming requests, one after the other. Afterwards it is honest again.
+    /// Scripts the coming requests, one each. Later requests have no faults.
     pub fn queue_responses(&self, acts: &[ScriptedResponse]) {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner).extend(acts);
     }
 
-    /// Becomes honest at once.
+    /// Removes the remaining script.
     pub fn clear_script(&self) {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Every mail it took.
+    /// Every accepted mail.
     pub fn accepted_mail(&self) -> Vec<AcceptedMail> {
         self.shared.ledger().accepted.clone()
     }
 
-    /// Forgets every key, as if all windows had closed.
+    /// Forgets every key, as if all windows had ended.
     pub fn forget_keys(&self) {
         self.shared.ledger().forget_keys();
     }
 
-    /// Lets a late mail be taken, and waits until it is.
+    /// Lets a delayed mail be accepted, and waits for it.
     pub async fn release_late_mail(&self) {
         let settled = self.shared.late_accepted.notified();
         self.shared.released.notify_one();
@@ -223,7 +223,7 @@ async fn accept_connections(
     shared: Arc<HttpSinkState>,
     mut ended: watch::Receiver<()>,
 ) {
-    // The set ends all connections when the sink is dropped.
+    // The set closes all connections when the sink is dropped.
     let mut open = JoinSet::new();
     loop {
         let socket = tokio::select! {
@@ -238,7 +238,7 @@ async fn accept_connections(
         open.spawn(async move {
             match tls {
                 None => serve_connection(socket, shared).await,
-                // A caller that does not trust us has gone, as it should.
+                // A client that does not trust us disconnects, as it should.
                 Some(tls) => {
                     if let Ok(secured) = tls.accept(socket).await {
                         serve_connection(secured, shared).await;
@@ -255,7 +255,7 @@ async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(st
         let shared = Arc::clone(&shared);
         async move { handle_request(shared, connection, request).await }
     });
-    // An error here is a connection that was meant to end, or a caller that hung up.
+    // An error is an intended disconnect, or a client that disconnected.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 
@@ -320,7 +320,7 @@ async fn build_response(shared: &Arc<HttpSinkState>, request: VendorRequest) -> 
             Ok(VendorResponse { status: 200, headers: vec![("content-type", "application/json".into())], body })
         }
         ScriptedResponse::AcceptOnRelease => {
-            // A task of its own: the caller hangs up long before.
+            // A separate task, since the client disconnects long before.
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 shared.released.notified().await;

@@ -1,4 +1,4 @@
-//! How an oracle sees requests: whom they are for, what it does with them, and what it writes down.
+//! How an oracle handles requests: their recipients, the fault, and the log.
 
 use super::{HttpSinkState, ScriptedResponse, Vendor, VendorError, VendorRequest, VendorResponse, sha256_hex};
 use crate::sink::{
@@ -12,7 +12,7 @@ use crate::sink::{
 };
 use serde_json::{Value, json};
 
-/// What a request is about, in the dialects that an oracle speaks.
+/// The envelope of a request, in the dialects that an oracle supports.
 struct RequestSubject {
     email: String,
     to: Vec<String>,
@@ -41,7 +41,7 @@ impl RequestSubject {
     }
 }
 
-/// What the oracle, if there is one, does with a request.
+/// The oracle's action for a request, if there is an oracle.
 pub(super) fn draw_behavior(shared: &HttpSinkState, vendor: Vendor, request: &VendorRequest) -> SinkAction {
     let first = |oracle: &super::SinkOracle| {
         RequestSubject::read(vendor, request).to.first().map(|to| oracle.behavior.next_action(to))
@@ -49,7 +49,7 @@ pub(super) fn draw_behavior(shared: &HttpSinkState, vendor: Vendor, request: &Ve
     shared.oracle.as_deref().and_then(first).unwrap_or(SinkAction::Normal)
 }
 
-/// A whim in the words of the script.
+/// The scripted response of an action.
 pub(super) fn to_scripted_response(action: SinkAction) -> ScriptedResponse {
     match action {
         SinkAction::Normal => ScriptedResponse::Normal,
@@ -57,14 +57,14 @@ pub(super) fn to_scripted_response(action: SinkAction) -> ScriptedResponse {
         SinkAction::AcceptThenServerError => ScriptedResponse::AcceptThenServerError,
         SinkAction::AcceptThenStall => ScriptedResponse::AcceptThenStall,
         SinkAction::AcceptLate => ScriptedResponse::AcceptAfter(LATE_ACCEPT_DELAY),
-        // A `Retry-After` of no seconds leaves the pause to the sender.
+        // `Retry-After: 0` leaves the delay to the client.
         SinkAction::Defer | SinkAction::RejectRecipient(true) => ScriptedResponse::Error(VendorError::RateLimited(0)),
         SinkAction::Refuse | SinkAction::RejectRecipient(false) => ScriptedResponse::Error(VendorError::Refused),
         SinkAction::Drop => ScriptedResponse::Drop,
     }
 }
 
-/// The vendor's honest answer, written down.
+/// The vendor's normal response, logged.
 pub(super) fn accept_and_log(
     shared: &HttpSinkState,
     vendor: Vendor,
@@ -80,7 +80,7 @@ pub(super) fn accept_and_log(
     response
 }
 
-/// Writes down what came, where an oracle wants to know.
+/// Logs a request, if there is an oracle.
 pub(super) fn log_request(
     shared: &HttpSinkState,
     vendor: Vendor,
@@ -110,7 +110,7 @@ pub(super) fn log_request(
     });
 }
 
-/// A webhook for the application beside the sink: `/receiver/` and the team whose endpoint it is.
+/// A webhook for the application next to the sink: `/receiver/` and the team of the endpoint.
 pub(super) fn receive_webhook(shared: &HttpSinkState, request: &VendorRequest) -> Option<VendorResponse> {
     let team = request.path.strip_prefix("/receiver/")?;
     let oracle = shared.oracle.as_ref()?;
@@ -118,7 +118,7 @@ pub(super) fn receive_webhook(shared: &HttpSinkState, request: &VendorRequest) -
     Some(VendorResponse::json(200, &json!({})))
 }
 
-/// What the one who runs the oracle tells it: `/control/calm`, `/control/rough`, `/control/hooks`, `/control/count`.
+/// Commands for the oracle: `/control/calm`, `/control/rough`, `/control/hooks`, `/control/count`.
 pub(super) fn handle_control(shared: &HttpSinkState, request: &VendorRequest) -> Option<VendorResponse> {
     let what = request.path.strip_prefix("/control/")?;
     let oracle = shared.oracle.as_ref()?;

@@ -1,4 +1,4 @@
-//! SES: requests signed by AWS Signature Version 4, checked from the bytes that arrived.
+//! SES: requests with AWS Signature Version 4, verified from the received bytes.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Deserialize;
@@ -72,7 +72,7 @@ pub(super) fn ses_send(ledger: &mut VendorLedger, request: &VendorRequest) -> Re
     Ok(VendorResponse::json(200, &json!({"MessageId": id})))
 }
 
-/// The signature that was given, and the one that the request should have.
+/// The given and the expected signature of a request.
 fn given_and_expected_signature(request: &VendorRequest) -> Option<(String, String)> {
     let given = request.header("authorization").strip_prefix("AWS4-HMAC-SHA256 Credential=")?;
     let (credential, rest) = given.split_once(", SignedHeaders=")?;

@@ -1,4 +1,4 @@
-//! Which vendor a request is for, and how each words its troubles.
+//! The vendor of a request, and the errors of each vendor.
 
 use serde_json::json;
 
@@ -22,18 +22,18 @@ pub enum Vendor {
     UseSend,
     /// Keys whose repeats are refused.
     Brevo,
-    /// Somebody who takes a key in a header and answers a repeat with 409.
+    /// A provider with a key header that answers a repeat with 409.
     Other,
 }
 
-/// What a vendor may answer instead of taking a mail.
+/// An error in place of an acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VendorError {
     /// 500.
     ServerError,
-    /// 429 with this pause in seconds.
+    /// 429 with this `Retry-After` in seconds.
     RateLimited(u32),
-    /// The credential is not valid any more.
+    /// The API key is not valid any more.
     Revoked,
     /// The mail is not acceptable.
     Refused,
@@ -43,12 +43,12 @@ pub enum VendorError {
     Mismatch,
     /// 503.
     Unavailable,
-    /// An answer that quotes the caller's credential.
+    /// A response that quotes the client's API key.
     EchoesCredential,
 }
 
 impl Vendor {
-    /// Every one of them.
+    /// All vendors.
     pub const ALL: [Self; 8] = [
         Self::Resend,
         Self::Postmark,
@@ -60,7 +60,7 @@ impl Vendor {
         Self::Other,
     ];
 
-    /// Whose path it is.
+    /// The vendor of a request's path.
     pub(super) fn from_path(request: &VendorRequest) -> Option<Self> {
         match (request.method.as_str(), request.path.as_str()) {
             ("POST", "/emails") => Some(Self::Resend),
@@ -75,7 +75,7 @@ impl Vendor {
         }
     }
 
-    /// The honest answer.
+    /// The response without faults.
     pub(super) fn respond(self, ledger: &mut VendorLedger, request: &VendorRequest) -> VendorResponse {
         let answer = match self {
             Self::Resend => keyed_vendors::resend_send(ledger, request),
@@ -93,7 +93,7 @@ impl Vendor {
         answer.unwrap_or_else(|refusal| refusal)
     }
 
-    /// An answer in the vendor's own form.
+    /// An error in the vendor's format.
     pub(super) fn error_response(self, status: u16, name: &str, message: &str) -> VendorResponse {
         match self {
             Self::Resend => {
@@ -103,7 +103,7 @@ impl Vendor {
                 let code = name.parse::<i64>().unwrap_or(300);
                 VendorResponse::json(status, &json!({"ErrorCode": code, "Message": message}))
             }
-            // Mailgun words a wrong key in plain text.
+            // Mailgun reports a wrong key as plain text.
             Self::Mailgun if status == 401 => {
                 let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
                 VendorResponse { status, headers, body: b"Forbidden".to_vec() }
@@ -148,12 +148,12 @@ impl Vendor {
         }
     }
 
-    /// Both of Resend's conflicts have a name, useSend's have only words.
+    /// Resend names both conflicts; useSend has messages only.
     fn conflict_response(self, name: &str, message: &str) -> VendorResponse {
         self.error_response(409, if self == Self::UseSend { "NOT_UNIQUE" } else { name }, message)
     }
 
-    /// The vendor's word for a status.
+    /// The vendor's name of a status.
     fn error_name(self, status: u16) -> &'static str {
         match (self, status) {
             (Self::Resend, 401) => "restricted_api_key",

@@ -1,4 +1,4 @@
-//! A client for each vendor, and a mail with everything that every vendor takes.
+//! A client for each vendor, and a mail with every feature that all vendors support.
 
 use mailonce_core::{
     outbound::content::{MetadataValue, RawAttachment, RawContent},
@@ -13,10 +13,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{ACCESS_KEY_ID, API_KEY, DOMAIN, SECRET_ACCESS_KEY, Vendor};
 
-/// The time of the clock that stands still.
+/// The time of the fixed clock.
 pub const FIXED_NOW: Time = Time(1_794_715_200_000);
 
-/// A clock that stands still.
+/// A fixed clock.
 #[derive(Debug)]
 pub struct FixedClock;
 
@@ -30,7 +30,7 @@ impl Clock for FixedClock {
     }
 }
 
-/// A mail with everything that every vendor takes.
+/// A mail with every feature that all vendors support.
 pub fn sample_content() -> RawContent {
     RawContent {
         from: "Agent <agent@example.com>".into(),
@@ -54,7 +54,7 @@ pub fn sample_content() -> RawContent {
     }
 }
 
-/// A provider that mailonce does not know, by a template.
+/// A provider that mailonce does not know, configured by a template.
 pub fn custom_provider_template() -> template::TemplateConfig {
     template::TemplateConfig {
         url: String::new(),

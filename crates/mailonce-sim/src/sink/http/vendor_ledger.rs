@@ -1,4 +1,4 @@
-//! What the sink took, and the keys it knows.
+//! The accepted mails and the remembered keys.
 
 use sha2::{Digest as _, Sha256};
 use std::{
@@ -9,26 +9,26 @@ use std::{
 
 use super::Vendor;
 
-/// A mail that was taken.
+/// An accepted mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedMail {
-    /// By whom.
+    /// The vendor.
     pub vendor: Vendor,
-    /// The vendor's name for it.
+    /// The vendor's id for it.
     pub id: String,
-    /// The key it came under.
+    /// Its key.
     pub key: Option<String>,
-    /// The Message-ID it was given.
+    /// Its Message-ID.
     pub message_id: Option<String>,
-    /// The value by which mailonce finds it again.
+    /// The correlation id by which mailonce finds it.
     pub correlation: Option<String>,
-    /// Bare addresses, sorted.
+    /// Recipients without names, sorted.
     pub recipients: Vec<String>,
-    /// The SHA-256 of the request's body, in hexadecimal.
+    /// The SHA-256 of the request body in hexadecimal.
     pub body_hash: String,
 }
 
-/// What is known of a key.
+/// A remembered key.
 pub(super) struct KnownKey {
     pub(super) body_hash: String,
     pub(super) id: String,
@@ -38,14 +38,14 @@ pub(super) struct KnownKey {
 #[derive(Default)]
 pub(super) struct VendorLedger {
     pub(super) accepted: Vec<AcceptedMail>,
-    /// When each of them was taken.
+    /// When each mail was accepted.
     accepted_at: Vec<Instant>,
-    /// How long it takes until a look-up finds one.
+    /// How long a look-up does not find a new mail.
     lookup_lag: Duration,
     keys: BTreeMap<(Vendor, String), KnownKey>,
 }
 
-/// What a vendor reads in a request.
+/// The fields that a vendor reads from a request.
 #[derive(Default)]
 pub(super) struct VendorMail {
     pub(super) key: Option<String>,
@@ -55,12 +55,12 @@ pub(super) struct VendorMail {
 }
 
 impl VendorLedger {
-    /// Nothing taken yet, and look-ups that lag behind.
+    /// An empty ledger whose look-ups lag behind.
     pub(super) fn with_lag(lag: Duration) -> Self {
         Self { lookup_lag: lag, ..Self::default() }
     }
 
-    /// What the vendor knows of a key that is not older than its window.
+    /// A key that the vendor still remembers.
     pub(super) fn known_key(&self, vendor: Vendor, key: &str, window: Duration) -> Option<&KnownKey> {
         self.keys.get(&(vendor, key.to_owned())).filter(|known| known.bound_at.elapsed() < window)
     }
@@ -70,7 +70,7 @@ impl VendorLedger {
         self.keys.clear();
     }
 
-    /// Takes a mail and gives it a name.
+    /// Accepts a mail and gives it an id.
     pub(super) fn accept(&mut self, vendor: Vendor, read: VendorMail, body: &[u8]) -> String {
         let id = format!("00000000-0000-4000-8000-{:012}", self.accepted.len() + 1);
         let body_hash = sha256_hex(body);
@@ -93,7 +93,7 @@ impl VendorLedger {
         id
     }
 
-    /// What a look-up at a vendor finds.
+    /// The result of a look-up.
     pub(super) fn found_by_lookup(&self, vendor: Vendor) -> impl Iterator<Item = &AcceptedMail> {
         let found = self.accepted.iter().zip(&self.accepted_at).filter(|(_, at)| at.elapsed() >= self.lookup_lag);
         found.map(|(taken, _)| taken).filter(move |taken| taken.vendor == vendor)

@@ -1,5 +1,5 @@
-//! What happens to a mail at a sink that misbehaves: a pure function of the seed, the recipient and the number of the
-//! try, so that it does not hang on who came first.
+//! The fault for each mail: a pure function of the seed, the recipient and the number of the attempt, independent of
+//! the order of arrival.
 
 use crate::harness::rng::{SeededRng, fnv1a};
 use std::collections::HashMap;
@@ -7,40 +7,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a late mail takes: longer than a sender waits for an answer.
+/// The delay of a late mail: longer than a client waits for a reply.
 pub const LATE_ACCEPT_DELAY: Duration = Duration::from_millis(5_300);
 
-/// How often it does what, in per cent of the tries. What is left over is honest.
+/// Fault rates in percent of the attempts. The rest has no fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct FaultRates {
-    /// Takes the mail and ends the connection
+    /// Accepts the mail and closes the connection
     #[arg(long, default_value_t = 0)]
     pub drop: u8,
-    /// Takes the mail and answers 500, or something that is no answer
+    /// Accepts the mail and replies 500, or with garbage
     #[arg(long, default_value_t = 0)]
     pub r#break: u8,
-    /// Takes the mail and says nothing
+    /// Accepts the mail and does not reply
     #[arg(long, default_value_t = 0)]
     pub stall: u8,
-    /// Takes the mail after the sender has given up
+    /// Accepts the mail after the sender has given up
     #[arg(long, default_value_t = 0)]
     pub late: u8,
-    /// Puts it off: 4yz, 429, 503
+    /// Defers: 4yz, 429, 503
     #[arg(long, default_value_t = 0)]
     pub defer: u8,
-    /// Refuses it: 5yz, 422
+    /// Refuses: 5yz, 422
     #[arg(long, default_value_t = 0)]
     pub refuse: u8,
-    /// Ends the connection without taking it: before the dot, or instead of an answer
+    /// Closes the connection without accepting: before the dot, or in place of a reply
     #[arg(long, default_value_t = 0)]
     pub cut: u8,
-    /// Refuses or puts off the recipient, by SMTP
+    /// Refuses or defers the recipient, by SMTP
     #[arg(long, default_value_t = 0)]
     pub rcpt: u8,
-    /// Mails that are told of by a hook
+    /// Mails that are reported by webhook
     #[arg(long, default_value_t = 0)]
     pub tell: u8,
-    /// Hooks that come twice or more, and out of turn
+    /// Webhooks that are repeated and reordered
     #[arg(long, default_value_t = 0)]
     pub again: u8,
     /// Milliseconds until a look-up finds a mail
@@ -49,7 +49,7 @@ pub struct FaultRates {
 }
 
 impl FaultRates {
-    /// Rates under which all of it happens.
+    /// Rates under which every fault happens.
     pub const ALL_FAULTS: Self = Self {
         drop: 6,
         r#break: 4,
@@ -66,7 +66,7 @@ impl FaultRates {
 }
 
 impl FaultRates {
-    /// The flags that say the same.
+    /// The flags with these rates.
     pub fn to_flags(self) -> Vec<String> {
         let Self { drop, r#break, stall, late, defer, refuse, cut, rcpt, tell, again, lag_ms } = self;
         let rates = [
@@ -86,31 +86,31 @@ impl FaultRates {
     }
 }
 
-/// What happens to one try.
+/// What happens to one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkAction {
-    /// It is taken, and told so.
+    /// It is accepted and confirmed.
     Normal,
-    /// It is taken, and the connection ends.
+    /// It is accepted, and the connection closes.
     AcceptThenDrop,
-    /// It is taken, and the answer is none.
+    /// It is accepted, and the reply is invalid.
     AcceptThenServerError,
-    /// It is taken, and no answer comes.
+    /// It is accepted, and there is no reply.
     AcceptThenStall,
-    /// It is taken when nobody waits any more.
+    /// It is accepted after the client has given up.
     AcceptLate,
-    /// Not now.
+    /// It is deferred.
     Defer,
-    /// Never.
+    /// It is refused.
     Refuse,
-    /// It is not taken, and the connection ends.
+    /// It is not accepted, and the connection closes.
     Drop,
-    /// The recipient is refused, or put off.
+    /// The recipient is refused or deferred.
     RejectRecipient(bool),
 }
 
 impl SinkAction {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "accept",
@@ -125,13 +125,13 @@ impl SinkAction {
         }
     }
 
-    /// Whether the sender cannot know what became of the mail, although it was written whole.
+    /// Whether the sender cannot know the outcome although it sent the whole mail.
     pub fn is_ambiguous(self) -> bool {
         !matches!(self, Self::Normal | Self::Defer | Self::Refuse | Self::RejectRecipient(_))
     }
 }
 
-/// Parts of a recipient's name that ask for something at the first try, whatever the seed says.
+/// Parts of a recipient's name that select the action of the first attempt, whatever the seed.
 const RECIPIENT_ACTIONS: [(&str, SinkAction); 4] = [
     (".drop@", SinkAction::AcceptThenDrop),
     (".stall@", SinkAction::AcceptThenStall),
@@ -139,7 +139,7 @@ const RECIPIENT_ACTIONS: [(&str, SinkAction); 4] = [
     (".plain@", SinkAction::Normal),
 ];
 
-/// How a sink feels.
+/// The behavior of a sink.
 #[derive(Debug)]
 pub struct SinkBehavior {
     seed: u64,
@@ -149,22 +149,22 @@ pub struct SinkBehavior {
 }
 
 impl SinkBehavior {
-    /// A mood with these rates.
+    /// A behavior with these rates.
     pub fn new(seed: u64, rates: FaultRates) -> Self {
         Self { seed, rates, is_calm: AtomicBool::new(false), attempts: Mutex::default() }
     }
 
-    /// Its rates.
+    /// Its fault rates.
     pub fn rates(&self) -> FaultRates {
         self.rates
     }
 
-    /// From now on it is honest, or no longer.
+    /// Turns faults off or on.
     pub fn set_calm(&self, calm: bool) {
         self.is_calm.store(calm, Ordering::SeqCst);
     }
 
-    /// What happens to the next try at this recipient.
+    /// The action for the next attempt at this recipient.
     pub fn next_action(&self, to: &str) -> SinkAction {
         let mut tries = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         let tried = tries.entry(to.to_owned()).or_default();

@@ -1,11 +1,11 @@
-//! The oracle: what makes a sink misbehave by a seed, write down what reached it, and tell of it by hooks.
+//! The oracle: injects faults into a sink by a seed, logs what reached it, and reports it by webhooks.
 //!
-//! - [`mood`] decides what happens to each try, from a seed, the recipient and the number of the try alone.
-//! - [`journal`] is the append-only log: a line for every mail that was taken, and for every one that was not.
-//! - [`receiver`] takes the webhooks of a server and writes them down.
-//! - [`callback`] tells a server by signed hooks what became of its mail: twice, late and in any order.
+//! - [`behavior`] decides about each attempt, from the seed, the recipient and the number of the attempt only.
+//! - [`sink_log`] is the append-only log: a line for every mail, accepted or not.
+//! - [`webhook_receiver`] receives and logs the webhooks of a server.
+//! - [`provider_webhooks`] reports mails to a server by signed webhooks: repeated, late and in any order.
 //!
-//! The binary `mailonce-sink` is nothing but this in a process of its own, which is never killed.
+//! The binary `mailonce-sink` runs it in a process of its own, which is never killed.
 
 pub mod behavior;
 pub mod provider_webhooks;
@@ -21,7 +21,7 @@ use webhook_receiver::WebhookLogLine;
 /// What the sinks of one process share.
 #[derive(Debug)]
 pub struct SinkOracle {
-    /// How it feels.
+    /// The fault behavior.
     pub behavior: SinkBehavior,
     log: SinkLog,
     webhook_log: SinkLog,
@@ -29,7 +29,7 @@ pub struct SinkOracle {
 }
 
 impl SinkOracle {
-    /// Opens the journal, and begins to call back on the runtime that this is called on.
+    /// Opens the log, and sends webhooks on the current runtime.
     pub fn open(seed: u64, rates: FaultRates, log: &Path) -> Result<Self> {
         let journal = SinkLog::open(log)?;
         let notices = SinkLog::open(&log.with_file_name(webhook_receiver::WEBHOOK_LOG_FILE))?;
@@ -41,7 +41,7 @@ impl SinkOracle {
         })
     }
 
-    /// Writes down what reached it. What was taken is told of.
+    /// Logs a mail, and reports it if it was accepted.
     pub fn log_arrival(&self, line: SinkLogLine) {
         if line.taken && !line.email.is_empty() {
             self.webhooks.schedule_events(&line);
@@ -49,17 +49,17 @@ impl SinkOracle {
         self.log.write(line);
     }
 
-    /// Writes down a webhook.
+    /// Logs a webhook.
     pub fn log_webhook(&self, notice: impl FnOnce() -> WebhookLogLine) {
         self.webhook_log.append(notice);
     }
 
-    /// From now on it calls back there.
+    /// Sets where webhooks are sent.
     pub fn set_hook_target(&self, to: HookTarget) {
         self.webhooks.set_target(to);
     }
 
-    /// Lines that were written.
+    /// The number of log lines.
     pub fn logged_count(&self) -> u64 {
         self.log.count()
     }

@@ -1,5 +1,5 @@
-//! Hooks that tell a server what became of its mail, signed as Resend signs them: some never come, some come twice,
-//! and they come in any order.
+//! Webhooks that report mails to a server, signed as Resend signs them: some are missing, some repeated, all in any
+//! order.
 
 use crate::harness::http;
 use crate::harness::rng::{SeededRng, fnv1a};
@@ -17,40 +17,40 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-/// How often a hook is tried while the server is away, and the pause between.
+/// How often a webhook is retried while the server is down, and the delay between.
 const WEBHOOK_TRIES: usize = 40;
 const RETRY_DELAY: Duration = Duration::from_millis(150);
-/// The longest a hook takes by itself, in milliseconds.
+/// The maximum delay of a webhook in milliseconds.
 const MAX_DELAY_MS: u64 = 250;
 
-/// A part of a recipient's name of whom nothing is ever told.
+/// A part of a recipient's name for which nothing is reported.
 pub const SILENT_RECIPIENT: &str = ".quiet.";
 
-/// Where a server takes hooks, and the secret that proves them.
+/// The webhook URL of a server, and its signing secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookTarget {
     /// The server.
     pub at: SocketAddr,
     /// `/hooks/…`.
     pub path: String,
-    /// The key of the signature, as it was given to the source: `whsec_` and base64.
+    /// The signing secret as the source has it: `whsec_` and base64.
     pub secret: String,
 }
 
 /// One event about a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VendorWebhookEvent<'a> {
-    /// Its name, by which it counts once.
+    /// Its id, under which it counts once.
     pub id: String,
     /// `email.delivered` and so on.
     pub kind: &'a str,
-    /// The email, by our own id.
+    /// The id of the email.
     pub email: &'a str,
-    /// Whom it is about.
+    /// The recipient.
     pub to: &'a str,
 }
 
-/// The whole request that tells of an event, signed now.
+/// The signed request of an event.
 pub fn signed_request(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Vec<u8> {
     let body = json!({
         "type": event.kind,
@@ -76,12 +76,12 @@ pub fn signed_request(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Vec<u8
     .into_bytes()
 }
 
-/// Tells of an event, once, and gives the status of the answer.
+/// Sends an event once and returns the status of the reply.
 pub fn send_event(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Result<u16> {
     Ok(http::exchange(to.at, &signed_request(to, event))?.status)
 }
 
-/// What is told, and where.
+/// The planned reports and their target.
 #[derive(Debug)]
 pub(super) struct ProviderWebhooks {
     seed: u64,
@@ -91,7 +91,7 @@ pub(super) struct ProviderWebhooks {
 }
 
 impl ProviderWebhooks {
-    /// Calls back on the runtime that this is called on; without one never.
+    /// Sends webhooks on the current runtime; without one it sends none.
     pub(super) fn start(seed: u64, rates: FaultRates) -> Self {
         Self { seed, rates, target: Arc::default(), runtime: Handle::try_current().ok() }
     }
@@ -100,7 +100,7 @@ impl ProviderWebhooks {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
     }
 
-    /// A mail was taken: plans what is told of it.
+    /// Plans the reports about an accepted mail.
     pub(super) fn schedule_events(&self, line: &SinkLogLine) {
         let (Some(runtime), Some(to)) = (&self.runtime, line.to.first()) else { return };
         let mut rng = SeededRng::derive(self.seed, &[fnv1a(&line.email), fnv1a(to), 3]);
@@ -129,7 +129,7 @@ impl ProviderWebhooks {
     }
 }
 
-/// Tries until the server says that it has it, or for too long.
+/// Retries until the server acknowledges it, or gives up.
 async fn send_until_accepted(
     (to, id, kind, email, recipient): (Arc<Mutex<Option<HookTarget>>>, String, String, String, String),
 ) {

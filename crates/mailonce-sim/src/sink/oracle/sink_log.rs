@@ -9,39 +9,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What reached a sink.
+/// A mail or request that reached the sink.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkLogLine {
     /// When, in microseconds since 1970.
     pub at_us: u64,
-    /// How it came: `smtp`, `keyed`, `look_up`, `keyless`.
+    /// The channel: `smtp`, `keyed`, `look_up`, `keyless`.
     pub transport: String,
-    /// The connection that it came by, from 1.
+    /// The number of its connection, from 1.
     pub connection: u64,
-    /// The email, where the mail tells it.
+    /// The email id, if the mail contains it.
     pub email: String,
-    /// Its Message-ID, where the mail tells it.
+    /// Its Message-ID, if it has one.
     pub message_id: String,
-    /// The key that it came with.
+    /// Its provider key.
     pub key: Option<String>,
-    /// Its recipients, bare.
+    /// Its recipients, without names.
     pub to: Vec<String>,
     /// The SHA-256 of its bytes, in hexadecimal.
     pub body: String,
-    /// Whether it became a mail. A repeat that was recognised did not.
+    /// Whether it became a mail. A recognized repeat did not.
     pub taken: bool,
-    /// What the sink did.
+    /// The sink's action.
     pub did: String,
-    /// Whether the sender cannot know what became of it.
+    /// Whether the sender cannot know the outcome.
     pub ambiguous: bool,
 }
 
-/// Now, as lines have it.
+/// The current time in microseconds since 1970.
 pub fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// A log that only grows.
+/// An append-only log.
 #[derive(Debug)]
 pub struct SinkLog {
     file: Mutex<File>,
@@ -49,20 +49,20 @@ pub struct SinkLog {
 }
 
 impl SinkLog {
-    /// Opens it, and makes it when it is not there.
+    /// Opens the log, and creates it if needed.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { file: Mutex::new(file), lines: AtomicU64::new(0) })
     }
 
-    /// Appends a line, with the time that it is now. A mail whose line cannot be written is a mail that nobody would
-    /// ever know of, so the process ends then.
+    /// Appends a line with the current time. If that fails, the process exits, since a mail without a line would go
+    /// unnoticed.
     pub fn write(&self, line: SinkLogLine) {
         self.append(|| SinkLogLine { at_us: now_us(), ..line });
     }
 
-    /// Appends a line of any kind. It is made under the lock, so that lines are in the order of their times.
+    /// Appends a line of any kind. It is built under the lock, so that lines are ordered by time.
     pub fn append<T: Serialize>(&self, line: impl FnOnce() -> T) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let line = line();
@@ -77,12 +77,12 @@ impl SinkLog {
         self.lines.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lines that were written.
+    /// The number of lines.
     pub fn count(&self) -> u64 {
         self.lines.load(Ordering::Relaxed)
     }
 
-    /// Reads a log. Its last line may still be on its way.
+    /// Reads a log. Its last line may be incomplete.
     pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));

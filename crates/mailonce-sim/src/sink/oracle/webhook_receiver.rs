@@ -1,4 +1,4 @@
-//! An application that takes webhooks: it checks each signature, and writes a line before it answers.
+//! An application that receives webhooks: it verifies each signature and logs a line before it replies.
 
 use crate::sink::oracle::sink_log::now_us;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Sha256;
 
-/// The secret that every endpoint of the rig is made with.
+/// The signing secret of every endpoint in tests.
 pub const ENDPOINT_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLWVuZHBvaW50";
-/// The log, beside the one of mails.
+/// The log file, next to that of the mails.
 pub const WEBHOOK_LOG_FILE: &str = "notices.jsonl";
 
-/// A webhook as it came.
+/// A received webhook.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookLogLine {
     /// When, in microseconds since 1970.
     pub at_us: u64,
-    /// Whose endpoint it came to.
+    /// The team of the endpoint.
     pub team: String,
     /// The id of the notice.
     pub id: String,
     /// The id of the event.
     pub event: String,
-    /// What the event is about.
+    /// The id of the event's subject.
     pub about: String,
     /// The number of the event.
     pub seq: u64,
-    /// Whether the signature holds.
+    /// Whether the signature is valid.
     pub signed: bool,
 }
 
 impl WebhookLogLine {
-    /// Reads a request. `header` gives the value of a header.
+    /// Parses a request. `header` returns the value of a header.
     pub fn from_request(team: &str, body: &[u8], header: impl Fn(&str) -> String) -> Self {
         let event: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ impl WebhookLogLine {
     }
 }
 
-/// Whether one signature of Standard Webhooks holds.
+/// Whether a signature of Standard Webhooks is valid.
 fn is_signature_valid(signature: &str, id: &str, at: &str, body: &[u8]) -> bool {
     let key = STANDARD.decode(ENDPOINT_SECRET.trim_start_matches("whsec_")).unwrap_or_default();
     let given = signature.strip_prefix("v1,").and_then(|given| STANDARD.decode(given).ok());

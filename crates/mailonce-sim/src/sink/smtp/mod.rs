@@ -1,4 +1,4 @@
-//! An SMTP server that takes every mail, remembers it, is strict about the protocol, and misbehaves as it is told.
+//! An SMTP server that accepts and logs every mail, is strict about the protocol, and injects faults on command.
 
 mod script;
 mod session;
@@ -23,33 +23,33 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything is waited for.
+/// The timeout of all waits.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How the sink protects its connections.
+/// The transport security of the sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SinkTls {
-    /// Not at all.
+    /// Plain text.
     #[default]
     Plaintext,
-    /// It offers STARTTLS, and takes no mail without.
+    /// It offers STARTTLS and requires it for mail.
     Starttls,
-    /// From the first byte.
+    /// TLS from the first byte.
     Implicit,
 }
 
-/// What the sink is like.
+/// The settings of a sink.
 #[derive(Clone, Debug)]
 pub struct SmtpSinkConfig {
-    /// What it offers in EHLO beside STARTTLS and AUTH. Parameters of an extension that is not here are refused.
+    /// The extensions in EHLO besides STARTTLS and AUTH. Parameters of other extensions are refused.
     pub extensions: Vec<String>,
-    /// How it protects its connections.
+    /// Its transport security.
     pub protection: SinkTls,
-    /// The user and password it asks for.
+    /// The required user and password.
     pub login: Option<(String, String)>,
-    /// The mechanisms of AUTH it offers.
+    /// The offered AUTH mechanisms.
     pub mechanisms: Vec<String>,
-    /// What it does by itself where it is not told what to do, and where it writes down what it got.
+    /// The oracle that acts where the script has no instruction, and logs mails.
     pub oracle: Option<Arc<SinkOracle>>,
 }
 
@@ -66,7 +66,7 @@ impl Default for SmtpSinkConfig {
     }
 }
 
-/// A mail that was taken.
+/// An accepted mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedSmtpMail {
     /// Without angle brackets.
@@ -75,21 +75,21 @@ pub struct AcceptedSmtpMail {
     pub sender_parameters: Vec<String>,
     /// Without angle brackets, each with the parameters of its `RCPT`.
     pub recipients: Vec<(String, Vec<String>)>,
-    /// The body, as it was before dots were doubled.
+    /// The body without dot-stuffing.
     pub bytes: Vec<u8>,
-    /// When it was taken.
+    /// When it was accepted.
     pub at: SystemTime,
-    /// The connection it came by, from 1.
+    /// The number of its connection, from 1.
     pub connection: usize,
-    /// Whether that was under TLS.
+    /// Whether it came over TLS.
     pub is_tls: bool,
-    /// Who had logged in.
+    /// The authenticated user.
     pub login: Option<String>,
 }
 
-/// What a session is asked to do by itself, and whom it tells when it is done.
+/// An order to an idle session, and the channel that confirms it.
 struct SessionCommand {
-    /// Bytes to say, or none to close.
+    /// Bytes to send; none closes the connection.
     bytes: Option<Vec<u8>>,
     done: oneshot::Sender<()>,
 }
@@ -112,7 +112,7 @@ struct SmtpSinkState {
     config: SmtpSinkConfig,
     certificate: SinkCertificate,
     records: Mutex<SmtpSinkRecords>,
-    /// Counts changes of the memory, so that they can be awaited.
+    /// Counts changes, so that tests can wait for them.
     changes: watch::Sender<u64>,
 }
 
@@ -128,9 +128,9 @@ impl SmtpSinkState {
     }
 }
 
-/// A running sink. It ends when it is dropped.
+/// A running sink. It stops when dropped.
 pub struct SmtpSink {
-    /// Where it listens.
+    /// Its address.
     pub at: SocketAddr,
     shared: Arc<SmtpSinkState>,
     listener: JoinHandle<()>,
@@ -143,7 +143,7 @@ impl Drop for SmtpSink {
 }
 
 impl SmtpSink {
-    /// Starts a sink on a port that is free.
+    /// Starts a sink on a free port.
     pub async fn start(setting: SmtpSinkConfig) -> Result<Self> {
         let certificate = SinkCertificate::new()?;
         let acceptor = certificate.tls_acceptor()?;
@@ -154,11 +154,11 @@ impl SmtpSink {
         let sessions = shared.clone();
         let listener = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Each answer is a small write of its own, which would wait for the one before it to be acknowledged.
+                // Each reply is a small write, which Nagle's algorithm would delay.
                 if stream.set_nodelay(true).is_err() {
                     continue;
                 }
-                // Sessions outlive the listener: a late accept must come even when nobody waits for it.
+                // Sessions outlive the listener: a delayed acceptance must happen even if no client waits for it.
                 tokio::spawn(SinkSession::run(sessions.clone(), stream, acceptor.clone()));
             }
         });
@@ -170,7 +170,7 @@ impl SmtpSink {
         self.shared.certificate.root_certificate()
     }
 
-    /// From now on, at this step, this happens instead of the usual.
+    /// From now on, this action replaces the default at this step.
     pub fn always_at(&self, step: SmtpStep, act: SmtpAction) {
         self.add_rule(ScriptRule { step, line_contains: None, remaining: None, act });
     }
@@ -180,7 +180,7 @@ impl SmtpSink {
         self.add_rule(ScriptRule { step, line_contains: None, remaining: Some(1), act });
     }
 
-    /// The same, where the command's line has `with` in it.
+    /// The same, if the command line contains `with`.
     pub fn always_at_line(&self, step: SmtpStep, with: &str, act: SmtpAction) {
         self.add_rule(ScriptRule { step, line_contains: Some(with.to_owned()), remaining: None, act });
     }
@@ -189,52 +189,52 @@ impl SmtpSink {
         self.shared.update(|memory| memory.script.0.push(rule));
     }
 
-    /// How many mails were taken.
+    /// The number of accepted mails.
     pub fn mail_count(&self) -> usize {
         self.shared.lock().mails.len()
     }
 
-    /// How many final dots were read, whatever came of them.
+    /// The number of final dots, whatever happened next.
     pub fn final_dots(&self) -> usize {
         self.shared.lock().final_dots
     }
 
-    /// Every mail that was taken.
+    /// Every accepted mail.
     pub fn mails(&self) -> Vec<AcceptedSmtpMail> {
         self.shared.lock().mails.clone()
     }
 
-    /// Every line that was said to it outside of bodies, by connection.
+    /// Every line outside of bodies, by connection.
     pub fn commands(&self) -> Vec<(usize, String)> {
         self.shared.lock().commands.clone()
     }
 
-    /// What was said to it against the protocol.
+    /// Protocol violations of clients.
     pub fn violations(&self) -> Vec<String> {
         self.shared.lock().violations.clone()
     }
 
-    /// Connections that were made so far.
+    /// The number of connections so far.
     pub fn connection_count(&self) -> usize {
         self.shared.lock().connections
     }
 
-    /// Connections that are open.
+    /// The number of open connections.
     pub fn open_connections(&self) -> usize {
         self.shared.lock().open
     }
 
-    /// Connections that were open at the same time.
+    /// The maximum number of concurrent connections.
     pub fn max_open_connections(&self) -> usize {
         self.shared.lock().max_open
     }
 
-    /// Says bytes on every connection that waits for a command, and waits until they are said.
+    /// Sends bytes on every idle connection, and waits until they are sent.
     pub async fn send_to_all(&self, bytes: &[u8]) {
         self.command_sessions(Some(bytes.to_vec())).await;
     }
 
-    /// Closes every connection that waits for a command, and waits until they are closed.
+    /// Closes every idle connection, and waits until they are closed.
     pub async fn close_all(&self) {
         self.command_sessions(None).await;
     }
@@ -244,13 +244,13 @@ impl SmtpSink {
         for session in sessions {
             let (done, heard) = oneshot::channel();
             if session.send(SessionCommand { bytes: say.clone(), done }).is_ok() {
-                // A session that ends meanwhile answers by dropping its end.
+                // A session that ends meanwhile drops its channel.
                 drop(heard.await);
             }
         }
     }
 
-    /// Waits until this holds of the sink, and fails when it never does.
+    /// Waits until the condition holds, and panics on timeout.
     pub async fn wait_until(&self, holds: impl Fn(&Self) -> bool) -> Result<()> {
         let mut changes = self.shared.changes.subscribe();
         let wait = async {

@@ -1,17 +1,17 @@
-//! What the sink is told to do wrong, and where.
+//! The script of a sink: what it does wrong, and where.
 
 use std::time::Duration;
 
-/// Where in a session.
+/// A step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SmtpStep {
-    /// Before anything was said.
+    /// Before the greeting.
     Greeting,
     /// EHLO or HELO.
     Hello,
     /// STARTTLS.
     Starttls,
-    /// AUTH and the lines that belong to it.
+    /// AUTH and its continuation lines.
     Login,
     /// `MAIL FROM`.
     Mail,
@@ -27,46 +27,46 @@ pub enum SmtpStep {
     Reset,
 }
 
-/// What it does there instead of the usual.
+/// What the sink does in place of the default.
 #[derive(Clone, Debug)]
 pub enum SmtpAction {
-    /// Says these bytes and does nothing else.
+    /// Sends these bytes and does nothing else.
     Reply(Vec<u8>),
-    /// Says these bytes, and closes when the other side has closed or has been read out.
+    /// Sends these bytes, and closes when the client has closed or sends no more.
     ReplyAndClose(Vec<u8>),
-    /// Says these bytes one by one.
+    /// Sends these bytes one at a time.
     Drip(Vec<u8>, Duration),
-    /// Does the usual, and says these bytes at once behind it.
+    /// Does the default, and sends these bytes directly after it.
     ReplyWithExtra(Vec<u8>),
-    /// Does the usual after a while, even when the other side has left.
+    /// Does the default after a delay, even if the client has left.
     Late(Duration),
-    /// Closes without a word.
+    /// Closes without a reply.
     Close,
-    /// Says nothing any more.
+    /// Sends nothing any more.
     Stall,
-    /// Says nothing and reads nothing any more, and keeps the connection.
+    /// Neither reads nor sends any more, and keeps the connection.
     Freeze,
-    /// Takes the mail, and then does this instead of saying so. Only at the dot.
+    /// Accepts the mail, then does this in place of the confirmation. Only at the dot.
     AcceptThen(Box<SmtpAction>),
 }
 
 impl SmtpAction {
-    /// Says one line.
+    /// Sends one line.
     pub fn reply_line(line: &str) -> Self {
         Self::Reply(format!("{line}\r\n").into_bytes())
     }
 
-    /// Says one line and closes.
+    /// Sends one line and closes.
     pub fn reply_line_and_close(line: &str) -> Self {
         Self::ReplyAndClose(format!("{line}\r\n").into_bytes())
     }
 
-    /// Does the usual and says one more line.
+    /// Does the default and sends one more line.
     pub fn extra_line(line: &str) -> Self {
         Self::ReplyWithExtra(format!("{line}\r\n").into_bytes())
     }
 
-    /// Takes the mail and then acts.
+    /// Accepts the mail and then acts.
     pub fn accept_then(then: SmtpAction) -> Self {
         Self::AcceptThen(Box::new(then))
     }
@@ -76,19 +76,19 @@ impl SmtpAction {
 #[derive(Clone, Debug)]
 pub(super) struct ScriptRule {
     pub(super) step: SmtpStep,
-    /// Only where the command's line has this in it.
+    /// Only if the command line contains this.
     pub(super) line_contains: Option<String>,
-    /// How often it still holds, else always.
+    /// How often it still applies; `None` for always.
     pub(super) remaining: Option<u32>,
     pub(super) act: SmtpAction,
 }
 
-/// All instructions; the first that fits counts.
+/// All instructions; the first match applies.
 #[derive(Debug, Default)]
 pub(super) struct SmtpScript(pub(super) Vec<ScriptRule>);
 
 impl SmtpScript {
-    /// What to do at a step.
+    /// The action for a step.
     pub(super) fn action_for(&mut self, step: SmtpStep, line: &str) -> Option<SmtpAction> {
         let fits = |rule: &ScriptRule| {
             rule.step == step

@@ -1,4 +1,4 @@
-//! One connection to the sink: how it speaks, greets, and protects itself.
+//! One connection to the sink: reading, replies, EHLO, STARTTLS and AUTH.
 
 use super::{SessionCommand, SinkTls, SmtpAction, SmtpSinkState, SmtpStep};
 use crate::sink::oracle::behavior::{LATE_ACCEPT_DELAY, SinkAction};
@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 pub(super) trait SinkStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> SinkStream for T {}
 
-/// The session is over, one way or another.
+/// The session has ended.
 pub(super) struct SessionClosed;
 
 impl From<io::Error> for SessionClosed {
@@ -37,7 +37,7 @@ pub(super) struct SinkSession {
     pub(super) greeted: bool,
     pub(super) sender: Option<(String, Vec<String>)>,
     pub(super) recipients: Vec<(String, Vec<String>)>,
-    /// What an oracle does with the mail at hand.
+    /// The oracle's action for the current mail.
     pub(super) planned_action: SinkAction,
 }
 
@@ -128,7 +128,7 @@ impl SinkSession {
         self.planned_action = SinkAction::Normal;
     }
 
-    /// One line without its CRLF. Meanwhile orders are followed.
+    /// Reads one line without its CRLF, and follows orders meanwhile.
     async fn read_line(&mut self) -> SessionResult<String> {
         let mut line = Vec::new();
         loop {
@@ -162,14 +162,14 @@ impl SinkSession {
         Ok(self.io.flush().await?)
     }
 
-    /// What to do at a step: what it was told, else what an oracle wants.
+    /// The action for a step: from the script, else from the oracle.
     pub(super) fn action_at(&self, step: SmtpStep, line: &str) -> Option<SmtpAction> {
         self.shared
             .update(|memory| memory.script.action_for(step, line))
             .or_else(|| action_at_step(self.planned_action, step))
     }
 
-    /// Answers, and tells whether what was asked is to be done.
+    /// Replies, and returns whether the command takes effect.
     pub(super) async fn respond(&mut self, step: SmtpStep, line: &str, usual: &str) -> SessionResult<bool> {
         match self.action_at(step, line) {
             None => self.write_reply(usual.as_bytes()).await.map(|()| true),
@@ -205,7 +205,7 @@ impl SinkSession {
         }
     }
 
-    /// Reads until the other side has closed, so that nothing is lost to a reset.
+    /// Reads until the client has closed, so that a reset loses nothing.
     async fn read_to_end(&mut self) -> SessionResult {
         let mut rest = [0; 4096];
         while self.io.read(&mut rest).await? > 0 {}
@@ -269,7 +269,7 @@ impl SinkSession {
     }
 }
 
-/// What a whim does at a step. A refusal after the mail was taken would be a lie that no sender can see through.
+/// The SMTP action of an oracle's action. A refusal after acceptance would be a lie that no sender can detect.
 fn action_at_step(action: SinkAction, step: SmtpStep) -> Option<SmtpAction> {
     match (action, step) {
         (SinkAction::RejectRecipient(true), SmtpStep::Rcpt) => Some(SmtpAction::reply_line("450 4.2.1 not now")),

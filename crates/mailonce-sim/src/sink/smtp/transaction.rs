@@ -1,4 +1,4 @@
-//! The part of a session that is about one mail: `MAIL`, `RCPT`, `DATA`, the body and the dot.
+//! One mail of a session: `MAIL`, `RCPT`, `DATA`, the body and the dot.
 
 use super::{
     super::http::sha256_hex,
@@ -9,11 +9,11 @@ use crate::sink::oracle::sink_log::SinkLogLine;
 use std::time::SystemTime;
 use tokio::{io::AsyncBufReadExt as _, time::sleep};
 
-/// Octets of one body. More is nobody's mail.
+/// Maximum size of a body.
 const BODY_OCTETS: usize = 64 * 1024 * 1024;
 
 impl SinkSession {
-    /// What stands in the way of mail, if anything.
+    /// Why mail is not allowed now, if so.
     fn mail_refusal(&self) -> Option<&'static str> {
         if !self.greeted {
             return Some("503 5.5.1 say EHLO first\r\n");
@@ -117,7 +117,7 @@ impl SinkSession {
         self.shared.update(|memory| memory.mails.push(mail));
     }
 
-    /// Writes down what came, where an oracle wants to know.
+    /// Logs the mail, if there is an oracle.
     fn log_mail(&self, bytes: &[u8], taken: bool) {
         let Some(oracle) = &self.shared.config.oracle else { return };
         let field = |name: &str| header(bytes, name).unwrap_or_default();
@@ -135,7 +135,7 @@ impl SinkSession {
         });
     }
 
-    /// The body up to CRLF, dot, CRLF, and nothing else. None when it has a CR or LF that stands alone.
+    /// Reads the body up to CRLF, dot, CRLF. None if it contains a bare CR or LF.
     async fn read_body(&mut self) -> SessionResult<Option<Vec<u8>>> {
         let (mut bytes, mut clean, mut first) = (Vec::new(), true, true);
         loop {
@@ -162,14 +162,14 @@ impl SinkSession {
     }
 }
 
-/// The value of a header that is not folded.
+/// The value of a header without folding.
 fn header(bytes: &[u8], name: &str) -> Option<String> {
     let head = bytes.split(|byte| *byte == b'\n').take_while(|line| *line != b"\r");
     let line = head.map(String::from_utf8_lossy).find_map(|line| line.strip_prefix(name).map(str::to_owned));
     line.map(|value| value.trim().to_owned())
 }
 
-/// The address between angle brackets, and the parameters behind it.
+/// The address in angle brackets, and the parameters after it.
 fn parse_path(line: &str, verb: &str) -> Option<(String, Vec<String>)> {
     let rest = line.strip_prefix(verb)?.strip_prefix('<')?;
     let (address, parameters) = rest.split_once('>')?;

@@ -1,4 +1,4 @@
-//! The list of wrong turns.
+//! The list of mutants.
 
 use super::{Mutant, MutantDetector, PlanOverrides};
 use crate::world::{FaultKind, HopProfile};
@@ -21,37 +21,37 @@ const fn found_by_worlds(name: &'static str, what: &'static str) -> Mutant {
 }
 
 impl Mutant {
-    /// With these faults besides.
+    /// With these faults.
     const fn with_faults(mut self, faults: &'static [FaultKind]) -> Self {
         self.overrides.faults = faults;
         self
     }
 
-    /// At these next hops.
+    /// With these next hops.
     const fn with_hops(mut self, hops: &'static [HopProfile]) -> Self {
         self.overrides.hops = hops;
         self
     }
 
-    /// With a fault wherever one may be, more often than not.
+    /// With a high probability of faults.
     const fn with_frequent_faults(mut self) -> Self {
         self.overrides.rate = 60;
         self
     }
 
-    /// With a node that stands still or ends there.
+    /// With a node that pauses or dies at this failpoint.
     const fn with_failpoint(mut self, point: &'static str, time: u64) -> Self {
         self.overrides.failpoint = Some((point, time));
         self
     }
 
-    /// With mail that comes in.
+    /// With received mail.
     const fn with_mail(mut self) -> Self {
         self.overrides.mail = true;
         self
     }
 
-    /// With letters that want an answer.
+    /// With mail that needs a reply.
     const fn with_conversations(mut self) -> Self {
         self.overrides.conversations = true;
         self
@@ -64,10 +64,10 @@ impl Mutant {
     }
 }
 
-/// A provider that remembers a key for a quarter of an hour.
+/// A provider that remembers a key for 15 minutes.
 const KEYED: &[HopProfile] = &[HopProfile::Keyed(15 * 60_000)];
 
-/// All of them.
+/// All mutants.
 pub const MUTANTS: &[Mutant] = &[
     // Keys and meanings
     found_by_worlds("key-ignored", "a bound key makes another email"),
@@ -163,7 +163,7 @@ pub const MUTANTS: &[Mutant] = &[
     found_by_worlds("tries-again-by-itself", "a transport repeats what had no answer")
         .with_faults(&[FaultKind::LoseReply])
         .with_hops(&[HopProfile::Keyless]),
-    // It sleeps between the marker of a repeat and the wire, until the provider has forgotten the key.
+    // The node sleeps between the marker of a repeat and the send, until the provider forgot the key.
     found_by_worlds("old-connection-used", "a worker that slept sends all the same")
         .with_faults(&[FaultKind::LoseReply, FaultKind::Leap, FaultKind::Pause])
         .with_hops(KEYED)
@@ -175,7 +175,7 @@ pub const MUTANTS: &[Mutant] = &[
     found_by_worlds("bytes-made-anew", "each attempt is composed anew"),
     found_by_worlds("downstream-key-anew", "each attempt has its own key downstream"),
     found_by_worlds("message-id-anew", "the Message-ID changes with the email"),
-    // Doubts
+    // Unknown outcomes
     found_by_worlds("refusal-ends-doubt", "a refused repeat settles the attempts before it")
         .with_faults(&[FaultKind::LoseReply, FaultKind::Refuse])
         .with_hops(KEYED),
@@ -185,7 +185,7 @@ pub const MUTANTS: &[Mutant] = &[
         FaultKind::Leap,
     ]),
     Mutant {
-        rig: MutantDetector::Test("one_disproven_attempt_leaves_the_others_in_doubt"),
+        rig: MutantDetector::Test("one_disproven_attempt_leaves_the_others_unknown"),
         ..found_by_worlds("one-refusal-clears-all", "one disproven attempt disproves all")
     },
     found_by_worlds("window-never-closes", "a repeat goes on after the provider forgot the key")
@@ -250,7 +250,7 @@ pub const MUTANTS: &[Mutant] = &[
     found_by_worlds("acceptance-untold", "an acceptance is not told"),
     found_by_worlds("event-to-another-team", "a team is told of another's emails"),
     found_by_worlds("attempts-not-updated", "an attempt is written down twice"),
-    // Mail that comes in
+    // Received mail
     found_by_worlds("mail-answered-before-commit", "a sender is answered before the commit")
         .with_faults(&[FaultKind::Crash])
         .with_mail(),

@@ -1,7 +1,7 @@
-//! Wrong turns that worlds must notice: small changes that somebody could make, each switched on by its name.
+//! Mutants: small deliberate defects, each enabled by its name, that worlds must detect.
 //!
-//! Most are `mutant!("name")` in core, engine and the model store; some are turns of the ports, which the world itself
-//! takes. A mutant that nobody convicts is a hole in the judge, in the weather, or in the promise.
+//! Most are `mutant!("name")` in core, engine and the memory store; some are defects of the ports, which the world
+//! itself implements. An undetected mutant is a gap in the checker, in the faults, or in the invariants.
 
 mod list;
 
@@ -14,50 +14,50 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Who convicts a mutant.
+/// What detects a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum MutantDetector {
     /// The simulated worlds.
     Worlds,
-    /// A test of its own, by its name.
+    /// A separate test, by its name.
     Test(&'static str),
 }
 
-/// A wrong turn.
+/// A mutant.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Mutant {
     /// Its name in the code.
     pub name: &'static str,
     /// What is wrong.
     pub what: &'static str,
-    /// Who convicts it.
+    /// What detects it.
     pub rig: MutantDetector,
-    /// The weather in which it shows.
+    /// The plan that makes it visible.
     #[serde(skip)]
     pub overrides: PlanOverrides,
 }
 
-/// What a world needs beside its own weather to bring a wrong turn to light soon.
+/// Changes of a world's plan that make a mutant visible soon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlanOverrides {
-    /// Faults that happen besides.
+    /// Additional faults.
     pub faults: &'static [FaultKind],
-    /// Next hops, if not those that were drawn.
+    /// Next hops, in place of the drawn ones.
     pub hops: &'static [HopProfile],
-    /// Nodes, if not as many as were drawn.
+    /// Number of nodes, in place of the drawn one.
     pub nodes: usize,
-    /// How likely a fault is, if not as was drawn.
+    /// The probability of faults, in place of the drawn one.
     pub rate: u64,
-    /// Whether mail comes in, whatever was drawn.
+    /// Whether mail is received in any case.
     pub mail: bool,
-    /// Whether letters come that want an answer, whatever was drawn.
+    /// Whether mail that needs a reply is received in any case.
     pub conversations: bool,
-    /// The point at which a node stands still or ends, and the time, if not as was drawn.
+    /// The failpoint at which a node pauses or dies, and the hit, in place of the drawn ones.
     pub failpoint: Option<(&'static str, u64)>,
 }
 
 impl PlanOverrides {
-    /// A plan with this weather.
+    /// Applies the changes to a plan.
     pub fn apply_to(&self, mut plan: WorldPlan) -> WorldPlan {
         plan.faults.extend(self.faults);
         if !self.hops.is_empty() {
@@ -80,21 +80,21 @@ impl PlanOverrides {
     }
 }
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct MutantVerdict {
     /// Which one.
     pub mutant: Mutant,
-    /// After how many worlds it was convicted, if it was.
+    /// Worlds until it was detected, if it was.
     pub worlds: Option<u64>,
     /// The seed of that world.
     pub seed: u64,
-    /// The rules that it broke there.
+    /// The rules that were broken.
     pub rules: BTreeSet<Rule>,
 }
 
-/// Runs worlds with a mutant until one of them convicts it, at most so many. A world convicts only what breaks a
-/// promise in it that is kept there without the mutant.
+/// Runs worlds with a mutant until one detects it, up to a maximum. A violation counts only if the world has none
+/// without the mutant.
 pub fn detect(mutant: &Mutant, seed: u64, most: u64) -> MutantVerdict {
     let broken = |seed: u64, name| -> BTreeSet<Rule> {
         let outcome = run_plan(mutant.overrides.apply_to(WorldPlan::from_seed(seed)), name, false);
@@ -110,7 +110,7 @@ pub fn detect(mutant: &Mutant, seed: u64, most: u64) -> MutantVerdict {
     MutantVerdict { mutant: *mutant, worlds: None, seed, rules: BTreeSet::new() }
 }
 
-/// Runs all mutants, some at a time, and calls `told` with each verdict as it comes.
+/// Runs all mutants, some in parallel, and calls `on_verdict` with each result.
 pub fn detect_all(seed: u64, most: u64, jobs: usize, on_verdict: impl Fn(&MutantVerdict) + Sync) -> Vec<MutantVerdict> {
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -144,7 +144,7 @@ impl fmt::Display for MutantVerdict {
     }
 }
 
-/// The wrong turn with this name.
+/// The mutant with this name.
 pub fn find_mutant(name: &str) -> Option<&'static Mutant> {
     MUTANTS.iter().find(|mutant| mutant.name == name)
 }

@@ -1,5 +1,5 @@
-//! Conversations in a simulated world: the model's verbs behind the same network as the rest of the ledger. What they
-//! commit is written down, also when the answer is lost.
+//! Conversations in a simulated world: the memory store behind the faulty network. Commits are recorded even if the
+//! reply is lost.
 
 use async_trait::async_trait;
 use mailonce_core::{

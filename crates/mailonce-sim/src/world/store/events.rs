@@ -1,4 +1,4 @@
-//! The part of the store for telling others, as one life of a node sees it.
+//! The event part of the store, as one process of a node sees it.
 
 use crate::world::store::FaultyStore;
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use mailonce_core::{
     time::Time,
 };
 
-/// Writes the port out: each verb passes through [`Ledger::verb`].
+/// Implements the port: each method goes through the faulty network.
 macro_rules! notices {
     (
         writes { $(fn $write:ident($($warg:ident: $wtype:ty),*) -> $wout:ty;)* }

@@ -1,4 +1,4 @@
-//! The part of the store for mail that comes in, as one life of a node sees it.
+//! The received-mail part of the store, as one process of a node sees it.
 
 use crate::world::store::FaultyStore;
 use async_trait::async_trait;
@@ -24,7 +24,7 @@ use mailonce_core::{
 use std::{sync::Arc, time::Duration};
 
 impl FaultyStore {
-    /// Answers that a mail is kept, and commits a little later.
+    /// Acknowledges a mail before its commit.
     async fn ack_mail_before_commit(&self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
         self.process.wait_while_paused().await;
         let kept = arrival.deliveries.iter().map(|parcel| ReceiveResult::Stored(parcel.id)).collect();
@@ -38,7 +38,7 @@ impl FaultyStore {
     }
 }
 
-/// Writes the port out: each verb passes through [`Ledger::verb`].
+/// Implements the port: each method goes through the faulty network.
 macro_rules! arrivals {
     (
         writes { $(fn $write:ident($($warg:ident: $wtype:ty),*) -> $wout:ty;)* }

@@ -1,4 +1,4 @@
-//! The store as one life of a node sees it: the model behind errors, lost answers and the node's own end.
+//! The store as one process of a node sees it: the memory store behind errors, lost replies and crashes.
 
 pub(crate) mod conversation;
 pub(crate) mod events;
@@ -40,21 +40,21 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Of 100 calls so many take a moment, so that others come between.
+/// Percentage of calls that take a moment, so that others can interleave.
 const SLOW_CALL_PERCENT: u64 = 25;
 
-/// The store of one life.
+/// The store of one process.
 pub(super) struct FaultyStore {
     pub(super) inner: Arc<Memory>,
     pub(super) process: Arc<NodeProcess>,
-    /// Whether no other node works on the same ledger.
+    /// Whether no other node uses the ledger.
     pub(super) is_single_node: bool,
-    /// Who tells this life the time of its commits.
+    /// The source of this process's commit times.
     pub(super) keeper: OnceLock<SharedLedgerClock>,
 }
 
 impl FaultyStore {
-    /// Carries a verb out, with whatever can go wrong on the way there and back.
+    /// Runs a store call with the faults of the network in both directions.
     pub(super) async fn call_with_faults<T>(
         &self,
         name: &'static str,
@@ -73,7 +73,7 @@ impl FaultyStore {
             return Err(StoreError::Unreachable("nobody answers".into()));
         }
         if let Some(keeper) = self.keeper.get() {
-            // The model serves every life; it is told whose clock counts.
+            // The memory store serves every process; it is told whose clock counts.
             self.inner.set_commit_clock(Arc::clone(keeper));
         }
         let answer = verb.await;
@@ -90,16 +90,16 @@ impl FaultyStore {
 }
 
 impl FaultyStore {
-    /// A ledger that several nodes share is a database on another host, whose clock is right.
+    /// A ledger of several nodes is a database on another host, whose clock is right.
     fn database_clock(&self) -> Option<DatabaseClock> {
         let clock = DatabaseClock { now: Time(self.process.shared.now()), is_on_other_host: true };
         (!self.is_single_node).then_some(clock)
     }
 }
 
-/// Wrong turns that a store could take.
+/// Mutants of the store.
 impl FaultyStore {
-    /// Answers that an email is accepted, and commits a little later.
+    /// Acknowledges an email before its commit.
     async fn ack_before_commit(&self, request: NewEmail, now: Time) -> Result<AcceptResult> {
         self.process.wait_while_paused().await;
         if let Some(bound) = self.key_binding(request.team, request.key.unwrap_or(KeyHash([0; 16])), now).await? {
@@ -115,7 +115,7 @@ impl FaultyStore {
         Ok(AcceptResult::First(request.into_email(bind, None, now).0))
     }
 
-    /// Answers that an act is written down, and writes nothing.
+    /// Acknowledges a recorded outcome and writes nothing.
     async fn ack_without_writing(
         &self,
         team: TeamId,
@@ -131,7 +131,7 @@ impl FaultyStore {
     }
 }
 
-/// Writes the port out: each verb passes through [`Ledger::verb`].
+/// Implements the port: each method goes through the faulty network.
 macro_rules! ledger {
     (
         writes { $(fn $write:ident($($warg:ident: $wtype:ty),*) -> $wout:ty;)* }

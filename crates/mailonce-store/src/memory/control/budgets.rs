@@ -34,10 +34,9 @@ impl Tables {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
     }
 
-    /// The budget that an email would exceed. `None` when its key is bound, because a retry is never refused.
-    pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
-        let exceeded = self.usage(std::iter::once(wish)).exceeded(&wish.guard_input.charges)?;
-        Some(exceeded).filter(|_| self.is_new(wish, now))
+    /// The budget that a new email would exceed.
+    pub(crate) fn exceeded_budget(&self, wish: &NewEmail) -> Option<Overrun> {
+        self.usage(std::iter::once(wish)).exceeded(&wish.guard_input.charges)
     }
 
     fn is_new(&self, wish: &NewEmail, now: Time) -> bool {

@@ -196,9 +196,9 @@ pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
 }
 
 impl UnitOfWork {
-    /// The budget that an email would exceed. `None` if its key is bound, because a retry is never refused.
-    pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
-        self.budgets.exceeded(wish).filter(|_| self.is_new(wish, now))
+    /// The budget that a new email would exceed.
+    pub(crate) fn exceeded_budget(&self, wish: &NewEmail) -> Option<Overrun> {
+        self.budgets.exceeded(wish)
     }
 
     fn is_new(&self, wish: &NewEmail, now: Time) -> bool {

@@ -7,7 +7,6 @@
 use deadpool_postgres::Client;
 use mailonce_core::{
     id::EmailId,
-    operation::IdempotentResult,
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         key_binding::KeyBinding,
@@ -17,6 +16,7 @@ use mailonce_core::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::ControlFlow,
     time::Instant,
 };
 
@@ -271,22 +271,11 @@ impl SharedState {
 }
 
 fn accept_batch_locked(ground: &mut UnitOfWork, batch: &NewBatch, now: Time) -> BatchAcceptResult {
-    for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
-        let bound = wish.key.and_then(|key| ground.key_binding(wish.team, key, now));
-        if let Some(bound) = bound.filter(|bound| wish.mismatches(bound)) {
-            return BatchAcceptResult::ItemKeyMismatch(index, bound);
-        }
-    }
-    let repeat = batch.operation.as_ref().and_then(|operation| ground.find_replay::<()>(operation, now));
-    if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
-        return BatchAcceptResult::BatchKeyMismatch(bound);
-    }
-    if batch.strict
-        && let Some((index, exceeded)) = ground.batch_over_budget(batch, now)
-    {
-        return BatchAcceptResult::OverBudget(index, exceeded);
-    }
-    if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
+    let binds_key = match ground.check_batch(batch, now) {
+        ControlFlow::Continue(binds_key) => binds_key,
+        ControlFlow::Break(refusal) => return refusal,
+    };
+    if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
         ground.bind_operation(operation);
     }
     BatchAcceptResult::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())

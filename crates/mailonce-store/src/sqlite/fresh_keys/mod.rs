@@ -177,15 +177,16 @@ impl<'c> FreshKeyWriter<'c> {
         self.added_index.get(&place).copied().or_else(|| self.shared.get(team, key))
     }
 
-    /// Binds a key to an email if the key is free. Returns false when the key exists, whatever it is bound to.
-    pub(crate) fn bind_if_free(&mut self, team: i64, key: KeyHash, email: i64) -> Result<bool> {
+    /// Whether a key has no row, neither a fresh one nor one in the tree.
+    pub(crate) fn is_free(&mut self, team: i64, key: KeyHash) -> Result<bool> {
+        Ok(self.get(team, key).is_none() && !self.is_in_tree((team, key.0))?)
+    }
+
+    /// Binds a free key to an email.
+    pub(crate) fn bind_free(&mut self, team: i64, key: KeyHash, email: i64) {
         let place = (team, key.0);
-        if self.get(team, key).is_some() || self.is_in_tree(place)? {
-            return Ok(false);
-        }
         self.added.push((place, email));
         self.added_index.insert(place, email);
-        Ok(true)
     }
 
     /// Flushes one key into the tree if it is fresh, so that its row can be changed there.

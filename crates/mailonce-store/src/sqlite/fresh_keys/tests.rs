@@ -27,6 +27,17 @@ fn commit(conn: &Connection, hand: &mut FreshKeyWriter<'_>, verbs: impl FnOnce(&
     hand.publish();
 }
 
+impl FreshKeyWriter<'_> {
+    /// Binds a key if it is free, as an accept does.
+    fn bind_if_free(&mut self, team: i64, key: KeyHash, email: i64) -> bool {
+        let is_free = self.is_free(team, key).unwrap();
+        if is_free {
+            self.bind_free(team, key, email);
+        }
+        is_free
+    }
+}
+
 fn count(conn: &Connection, table: &str) -> usize {
     conn.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap() as usize
 }
@@ -44,8 +55,8 @@ fn no_key_is_lost_or_free_again_while_keys_move() {
     for group in 0..200 {
         commit(&conn, &mut hand, |hand| {
             for n in group * 7..group * 7 + 7 {
-                assert!(hand.bind_if_free(TEAM, key(n), n as i64).unwrap());
-                assert!(!hand.bind_if_free(TEAM, key(n), 99).unwrap(), "twice in a group");
+                assert!(hand.bind_if_free(TEAM, key(n), n as i64));
+                assert!(!hand.bind_if_free(TEAM, key(n), 99), "twice in a group");
             }
         });
         assert!(hand.shared.len() <= hand.shared.max_fresh() + 7);
@@ -56,9 +67,9 @@ fn no_key_is_lost_or_free_again_while_keys_move() {
     hand.begin_group();
     for n in 0..1_400 {
         assert_eq!(bound(&conn, &hand, key(n)), Some(n as i64), "{n}");
-        assert!(!hand.bind_if_free(TEAM, key(n), 99).unwrap(), "{n} is free again");
+        assert!(!hand.bind_if_free(TEAM, key(n), 99), "{n} is free again");
     }
-    assert!(hand.bind_if_free(TEAM + 1, key(0), 5).unwrap(), "another team's key");
+    assert!(hand.bind_if_free(TEAM + 1, key(0), 5), "another team's key");
     assert!(count(&conn, "keys") > 1_200, "hardly any key was moved");
     assert!(count(&conn, "fresh_keys") < 60, "blocks pile up");
 }
@@ -67,10 +78,10 @@ fn no_key_is_lost_or_free_again_while_keys_move() {
 fn what_was_rolled_back_is_gone() {
     let (_home, conn) = ledger();
     let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1)));
     hand.begin_group();
     conn.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert!(hand.bind_if_free(TEAM, key(2), 2).unwrap());
+    assert!(hand.bind_if_free(TEAM, key(2), 2));
     hand.flush_key(TEAM, key(1)).unwrap();
     assert_eq!(hand.get(TEAM, key(1)), None, "it lies in the tree now");
     conn.execute_batch("ROLLBACK").unwrap();
@@ -83,12 +94,12 @@ fn what_was_rolled_back_is_gone() {
 fn a_savepoint_takes_back_its_own_part_alone() {
     let (_home, conn) = ledger();
     let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1)));
     commit(&conn, &mut hand, |hand| {
-        assert!(hand.bind_if_free(TEAM, key(2), 2).unwrap());
+        assert!(hand.bind_if_free(TEAM, key(2), 2));
         let mark = hand.savepoint();
         conn.execute_batch("SAVEPOINT verb").unwrap();
-        assert!(hand.bind_if_free(TEAM, key(3), 3).unwrap());
+        assert!(hand.bind_if_free(TEAM, key(3), 3));
         hand.flush_key(TEAM, key(1)).unwrap();
         conn.execute_batch("ROLLBACK TO verb; RELEASE verb").unwrap();
         hand.roll_back_to(mark);
@@ -102,7 +113,7 @@ fn a_savepoint_takes_back_its_own_part_alone() {
 fn after_a_restart_the_tree_knows_better_than_a_block() {
     let (_home, conn) = ledger();
     let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1)));
     commit(&conn, &mut hand, |hand| {
         hand.flush_key(TEAM, key(1)).unwrap();
         conn.execute("UPDATE keys SET email = 2, bind = 2", []).unwrap();
@@ -120,7 +131,7 @@ fn blocks_do_not_pile_up_when_no_round_ever_ends() {
         let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
         commit(&conn, &mut hand, |hand| {
             for n in n * 7..n * 7 + 7 {
-                assert!(hand.bind_if_free(TEAM, key(n), n as i64).unwrap());
+                assert!(hand.bind_if_free(TEAM, key(n), n as i64));
             }
         });
     }
@@ -133,7 +144,7 @@ fn blocks_do_not_pile_up_when_no_round_ever_ends() {
 fn a_savepoint_takes_back_how_far_the_hand_went() {
     let (_home, conn) = ledger();
     let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1)));
     // A sweep flushes keys and is then rolled back to its savepoint. Without the rollback of the cycle, the second
     // sweep would drop the block of the key that the first sweep's rollback made fresh again.
     for _ in 0..2 {

@@ -1,20 +1,25 @@
 //! Accepting emails: binds each idempotency key to one email, and answers repeated calls from that binding.
 //!
 //! Nearly every accept has a free key and no shadow keys. One lookup confirms that, and two inserts write the email and
-//! its handoff. All other cases take the slower path through [`accept_slow_path`].
+//! its handoff. All other cases load what the core asks for ([`decide`]).
 //!
 //! A *shadow key* is the key that one recipient of an email to several recipients would have alone. The email occupies
 //! the shadow keys of its recipients (column `slot`), so that a separate email to one of them is noticed.
 
 use mailonce_core::{
     control::budget::{BudgetUsage, Charge, Overrun},
+    events::event::NewEvent,
     id::{self, TeamId},
     key::KeyHash,
-    operation::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
-        accept::{AcceptResult, NewEmail},
+        accept::{AcceptResult, BatchAcceptResult, NewEmail},
+        accept_decision::{
+            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend, SendFacts,
+            batch::{BatchCheck, BatchItem, BatchStep},
+        },
         content_guard::ContentFingerprint,
-        email::{Email, EmailChangeRefusal, EmailState, Guard},
+        email::{Email, Guard},
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
     },
@@ -22,13 +27,14 @@ use mailonce_core::{
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
-use std::sync::Arc;
+use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
 use crate::sqlite::{
     control::budgets,
+    conversation::reply,
     events::event_log::PackedEvent,
     fresh_keys::FreshKeys,
-    outbound::content_guard,
+    outbound::{content_guard, email_commands},
     rows,
     schema::store_error,
     write_session::{AcceptStatements, WriteSession},
@@ -88,6 +94,7 @@ pub(crate) struct PreparedEmail {
     key: Option<KeyHash>,
     shadow_keys: Vec<KeyHash>,
     first_wins: bool,
+    held_by: Option<Guard>,
     fingerprint: Option<ContentFingerprint>,
     charges: Vec<Charge>,
     body: Arc<[u8]>,
@@ -103,7 +110,8 @@ impl PreparedEmail {
         serde_json::to_writer(&mut head, &wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (wish.key, wish.shadow_keys.clone(), wish.digest.to_bytes());
-        let (first_wins, likeness) = (wish.first_wins, wish.guard_input.fingerprint.take());
+        let (first_wins, held_by, likeness) =
+            (wish.first_wins, wish.guard_input.held_by, wish.guard_input.fingerprint.take());
         let charges = std::mem::take(&mut wish.guard_input.charges);
         let (email, body) = wish.into_email(u32::from(key.is_some()), None, now);
         let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
@@ -113,6 +121,7 @@ impl PreparedEmail {
             key,
             shadow_keys: slots,
             first_wins,
+            held_by,
             fingerprint: likeness,
             charges,
             body,
@@ -124,141 +133,145 @@ impl PreparedEmail {
     }
 }
 
-/// The decision about a prepared email.
-pub(crate) enum AcceptDecision {
-    /// It is the first email of its key, and was accepted.
-    First,
-    /// Its key is bound already.
-    Bound(KeyBinding),
-    /// It would exceed this budget.
-    OverBudget(Overrun),
-}
-
 impl PreparedEmail {
     /// Converts the decision into the result for the caller. Runs on the caller's task, to spare the writer thread.
     pub(crate) fn into_accept(self, said: AcceptDecision) -> AcceptResult {
         match said {
-            AcceptDecision::First => AcceptResult::First(self.email),
-            AcceptDecision::Bound(bound) => AcceptResult::KeyBound(bound),
+            AcceptDecision::First(_) => AcceptResult::First(self.email),
+            AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
 
     /// The email to notify subscribers of. `None` when it was not accepted.
     pub(crate) fn accepted_email(&self, said: &AcceptDecision) -> Option<&Email> {
-        matches!(said, AcceptDecision::First).then_some(&self.email)
+        matches!(said, AcceptDecision::First(_)).then_some(&self.email)
     }
 
-    /// Puts the email on hold because of a guard.
-    fn hold(&mut self, guard: Guard, now: Time) {
-        self.email.hold(guard, now);
-        self.event = PackedEvent::pack_accepted(&self.email);
+    fn send_facts(&self) -> SendFacts<'_> {
+        SendFacts {
+            team: self.email.team,
+            head: &self.email.head,
+            key: self.key,
+            shadow_keys: &self.shadow_keys,
+            held_by: self.held_by,
+            has_fingerprint: self.fingerprint.is_some(),
+            has_charges: !self.charges.is_empty(),
+        }
+    }
+
+    fn batch_item(&self) -> BatchItem<'_> {
+        BatchItem { team: self.email.team, key: self.key, digest: &self.email.digest, first_wins: self.first_wins }
+    }
+
+    /// Changes what differs from the usual case: how often the key was bound, and the guard that holds the email.
+    fn apply(&mut self, first: &FirstSend, now: Time) {
+        self.email.bind_number = first.bind_number;
+        if let Some(guard) = first.held_by.filter(|guard| self.held_by != Some(*guard)) {
+            self.email.hold(guard, now);
+            self.event = PackedEvent::pack_accepted(&self.email);
+        }
+    }
+
+    /// Whether it takes no key but its own.
+    fn takes_only_its_key(&self) -> bool {
+        self.shadow_keys.is_empty() && !self.email.head.may_take_earlier_shadow_keys()
     }
 }
 
 /// Binds a key to a new email, or returns the existing binding of the key.
 pub(crate) fn accept(ledger: &mut WriteSession<'_>, prepared: &mut PreparedEmail, now: Time) -> Result<AcceptDecision> {
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| unknown_team_error(prepared.email.team))?;
-    if let Some(exceeded) = over_budget(ledger, team, prepared, now)? {
-        return Ok(AcceptDecision::OverBudget(exceeded));
+    let (decision, key_is_new) = decide(ledger, team, prepared, None, now)?;
+    if let AcceptDecision::First(first) = &decision {
+        bind_keys(ledger, team, prepared, (first, key_is_new))?;
+        insert_first(ledger, team, prepared, first, now)?;
     }
-    let Some(key) = prepared.key else { return insert_first(ledger, team, prepared, now) };
-    let bits = id::ordered_bits(prepared.email.id.0);
-    if prepared.shadow_keys.is_empty()
-        && !prepared.email.head.may_take_earlier_shadow_keys()
-        && ledger.fresh_keys.get_mut().bind_if_free(team, key, bits)?
-    {
-        return insert_first(ledger, team, prepared, now);
-    }
-    accept_slow_path(ledger, team, prepared, key, now)
-}
-
-/// The budget that an email would exceed. `None` when its key is bound, because a retry is never refused. Most emails
-/// have no charges.
-fn over_budget(ledger: &WriteSession<'_>, team: i64, prepared: &PreparedEmail, now: Time) -> Result<Option<Overrun>> {
-    if prepared.charges.is_empty() {
-        return Ok(None);
-    }
-    let is_bound = prepared.key.map(|key| key_binding(ledger, (prepared.email.team, team), key, now)).transpose()?;
-    if is_bound.flatten().is_some() {
-        return Ok(None);
-    }
-    budgets::exceeded(ledger, team, &prepared.charges)
+    Ok(decision)
 }
 
 pub(crate) fn unknown_team_error(team: TeamId) -> StoreError {
     StoreError::Unreachable(format!("there is no team {team}"))
 }
 
-/// The slow path: the key exists already, or the email occupies shadow keys.
-fn accept_slow_path(
-    ledger: &mut WriteSession<'_>,
+/// Loads what the core asks for until it has decided. Writes nothing. Also returns whether the email's key has no row
+/// yet and can be bound as a fresh key.
+fn decide(
+    ledger: &WriteSession<'_>,
     team: i64,
-    prepared: &mut PreparedEmail,
-    key: KeyHash,
+    prepared: &PreparedEmail,
+    resend: Option<&Resend>,
     now: Time,
-) -> Result<AcceptDecision> {
-    let id = prepared.email.team;
-    let row = key_row(ledger, team, key)?;
-    if let Some(row) = &row
-        && let Some(bound) = binding_of_row(ledger.conn, id, team, row, ledger.time.expiry_cutoff(now))?
-    {
-        return Ok(AcceptDecision::Bound(bound));
-    }
-    let mut overlaps = is_slot_occupied(ledger, id, team, row.as_ref(), now)?;
-    let mut free_slots = Vec::with_capacity(prepared.shadow_keys.len());
-    for slot in &prepared.shadow_keys {
-        let row = key_row(ledger, team, *slot)?;
-        let taken = is_slot_occupied(ledger, id, team, row.as_ref(), now)?;
-        overlaps |= taken || is_bound_to_single_recipient(ledger, id, team, row.as_ref(), now)?;
-        if !taken {
-            free_slots.push(*slot);
+) -> Result<(AcceptDecision, bool)> {
+    let (id, forget_by) = (prepared.email.team, ledger.time.expiry_cutoff(now));
+    let binding = |row: Option<&KeyRow>| match row {
+        Some(row) => binding_of_row(ledger.conn, id, team, row, forget_by),
+        None => Ok(None),
+    };
+    let (mut check, mut step) = AcceptCheck::start(prepared.send_facts(), resend, forget_by);
+    // The row of the latest key. The steps of one key follow one another, so its row is loaded once.
+    let (mut latest, mut row, mut key_is_new) = (None, None, false);
+    loop {
+        step = match step {
+            AcceptStep::LoadOwnKey(key) => {
+                key_is_new = prepared.takes_only_its_key() && ledger.fresh_keys.borrow_mut().is_free(team, key)?;
+                (latest, row) = (Some(key), if key_is_new { None } else { key_row(ledger, team, key)? });
+                check.own_key(row.as_ref().map_or(0, |row| row.bind_number), binding(row.as_ref())?)
+            }
+            AcceptStep::CheckBudget => check.budget(budgets::exceeded(ledger, team, &prepared.charges)?),
+            AcceptStep::LoadOccupant(key) => {
+                if latest != Some(key) {
+                    (latest, row) = (Some(key), key_row(ledger, team, key)?);
+                }
+                let slot = row.as_ref().and_then(|row| row.slot);
+                let occupant = slot.map(|bits| rows::email_by_bits(ledger.conn, id, team, bits)).transpose()?;
+                check.occupant(occupant.flatten().as_ref())
+            }
+            AcceptStep::LoadRecipientKey(_) => check.recipient_key(binding(row.as_ref())?.as_ref()),
+            AcceptStep::CompareContent => check.content(looks_duplicate(ledger, team, prepared, now)?),
+            AcceptStep::Decided(decision) => return Ok((decision, key_is_new)),
         }
     }
-    for slot in prepared.email.head.earlier_shadow_keys(id) {
-        let row = key_row(ledger, team, slot)?;
-        if !is_slot_occupied(ledger, id, team, row.as_ref(), now)? {
-            free_slots.push(slot);
-        }
-    }
+}
+
+fn looks_duplicate(ledger: &WriteSession<'_>, team: i64, prepared: &PreparedEmail, now: Time) -> Result<bool> {
+    let Some(likeness) = &prepared.fingerprint else { return Ok(false) };
+    content_guard::has_recent_duplicate(ledger, (prepared.email.team, team), likeness, now)
+}
+
+/// Binds the key of a first email, and the shadow keys that it occupies.
+fn bind_keys(
+    ledger: &WriteSession<'_>,
+    team: i64,
+    prepared: &PreparedEmail,
+    (first, key_is_new): (&FirstSend, bool),
+) -> Result<()> {
     let bits = id::ordered_bits(prepared.email.id.0);
-    for slot in free_slots {
-        flush_key(ledger, team, slot)?;
+    for slot in &first.occupies {
+        flush_key(ledger, team, *slot)?;
         ledger.execute(BIND_SLOT, params![team, slot.0, bits])?;
     }
-    prepared.email.bind_number = row.map_or(0, |row| row.bind_number) + 1;
+    let Some(key) = prepared.key else { return Ok(()) };
+    if key_is_new {
+        ledger.fresh_keys.borrow_mut().bind_free(team, key, bits);
+        return Ok(());
+    }
     flush_key(ledger, team, key)?;
-    ledger.execute(BIND_KEY, params![team, key.0, prepared.email.bind_number, bits])?;
-    if overlaps {
-        prepared.hold(Guard::Overlaps, now);
-    }
-    insert_first(ledger, team, prepared, now)
+    ledger.execute(BIND_KEY, params![team, key.0, first.bind_number, bits]).map(drop)
 }
 
-/// The content guard: holds an email whose content resembles a recent one, and saves its fingerprint. Most emails have
-/// no fingerprint and are not compared.
-fn apply_content_guard(ledger: &WriteSession<'_>, team: i64, prepared: &mut PreparedEmail, now: Time) -> Result<()> {
-    let Some(likeness) = prepared.fingerprint.take() else { return Ok(()) };
-    let Email { id, team: team_id, .. } = prepared.email;
-    let goes = prepared.email.state() != EmailState::Held;
-    // A resend was requested explicitly, so it is not compared. Its fingerprint is still saved.
-    if goes
-        && prepared.email.head.resend_of.is_none()
-        && content_guard::has_recent_duplicate(ledger, (team_id, team), &likeness, now)?
-    {
-        prepared.hold(Guard::LooksDuplicate, now);
-    }
-    content_guard::remember(ledger, team, &likeness, id::ordered_bits(id.0), now)
-}
-
-/// Inserts the email and its handoffs. Its key is bound already.
+/// Inserts the email and its handoffs as the core decided. Its key is bound already.
 fn insert_first(
     ledger: &mut WriteSession<'_>,
     team: i64,
     prepared: &mut PreparedEmail,
+    first: &FirstSend,
     now: Time,
-) -> Result<AcceptDecision> {
-    apply_content_guard(ledger, team, prepared, now)?;
+) -> Result<()> {
+    prepared.apply(first, now);
+    if let Some(likeness) = prepared.fingerprint.take() {
+        content_guard::remember(ledger, team, &likeness, id::ordered_bits(prepared.email.id.0), now)?;
+    }
     budgets::charge(ledger, team, &prepared.email, &prepared.charges)?;
     let PreparedEmail { email, body, head, digest, recipients, event, .. } = &*prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::random_bits(email.id.0));
@@ -276,7 +289,7 @@ fn insert_first(
         accepts.handoff.execute(row).map_err(store_error)?;
     }
     ledger.emit_packed(team, event);
-    Ok(AcceptDecision::First)
+    Ok(())
 }
 
 /// A JSON array of addresses.
@@ -340,38 +353,11 @@ pub(crate) fn binding_of_row(
     forget_by: Time,
 ) -> Result<Option<KeyBinding>> {
     if let Some((digest, expires_at)) = row.operation {
-        return Ok((expires_at > forget_by).then_some(KeyBinding::Operation { digest }));
+        return Ok(KeyBinding::to_operation(digest, expires_at, forget_by));
     }
     let Some(bits) = row.email else { return Ok(None) };
     let email = rows::email_by_bits(conn, team, number, bits)?;
-    Ok(email.filter(|email| !email.is_forgotten(forget_by)).map(KeyBinding::Email))
-}
-
-/// Whether an email to several recipients occupies this key as a shadow key.
-fn is_slot_occupied(
-    ledger: &WriteSession<'_>,
-    team: TeamId,
-    number: i64,
-    row: Option<&KeyRow>,
-    now: Time,
-) -> Result<bool> {
-    let Some(bits) = row.and_then(|row| row.slot) else { return Ok(false) };
-    let email = rows::email_by_bits(ledger.conn, team, number, bits)?;
-    Ok(email.is_some_and(|email| email.holds_shadow_keys(ledger.time.expiry_cutoff(now))))
-}
-
-/// Whether the key is bound to an email to that one recipient alone.
-fn is_bound_to_single_recipient(
-    ledger: &WriteSession<'_>,
-    team: TeamId,
-    number: i64,
-    row: Option<&KeyRow>,
-    now: Time,
-) -> Result<bool> {
-    let Some(row) = row else { return Ok(false) };
-    let forget_by = ledger.time.expiry_cutoff(now);
-    let bound = binding_of_row(ledger.conn, team, number, row, forget_by)?;
-    Ok(matches!(bound, Some(KeyBinding::Email(email)) if email.holds_shadow_keys(forget_by)))
+    Ok(email.and_then(|email| KeyBinding::to_email(Cow::Owned(email), forget_by)))
 }
 
 /// Accepts the items of a batch. A strict batch accepts every item or none.
@@ -383,19 +369,22 @@ pub(crate) fn accept_batch(
     now: Time,
 ) -> Result<BatchDecision> {
     // `accept` checks and writes item by item. A strict batch must check all items before the first write.
-    for (index, item) in items.iter().enumerate().filter(|_| strict) {
-        if let Some(bound) = find_contradiction(ledger, item, now)? {
-            return Ok(BatchDecision::Contradiction(index, bound));
+    let binding = |team: TeamId, key: KeyHash| {
+        let number = ledger.team_number(team).ok_or_else(|| unknown_team_error(team))?;
+        key_binding(ledger, (team, number), key, now)
+    };
+    let facts = items.iter().map(PreparedEmail::batch_item);
+    let (mut check, mut step) = BatchCheck::start(facts, operation, strict);
+    let binds_key = loop {
+        step = match step {
+            BatchStep::LoadItemKey(team, key) => check.item_key(binding(team, key)?),
+            BatchStep::LoadBatchKey(team, key) => check.batch_key(binding(team, key)?),
+            BatchStep::CheckBudgets => check.budget(batch_over_budget(ledger, items, now)?),
+            BatchStep::Accept { binds_key } => break binds_key,
+            BatchStep::Refuse(refusal) => return Ok(BatchDecision::Refused(refusal)),
         }
-    }
-    let repeat = operation.map(|operation| find_replay::<()>(ledger, operation, now)).transpose()?.flatten();
-    if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
-        return Ok(BatchDecision::Mismatch(bound));
-    }
-    if strict && let Some((index, exceeded)) = batch_over_budget(ledger, items, now)? {
-        return Ok(BatchDecision::OverBudget(index, exceeded));
-    }
-    if let Some(operation) = operation.filter(|_| repeat.is_none()) {
+    };
+    if let Some(operation) = operation.filter(|_| binds_key) {
         bind_operation(ledger, operation)?;
     }
     items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(BatchDecision::Items)
@@ -419,24 +408,12 @@ fn batch_over_budget(
     Ok(usage.exceeded_by_batch(new.into_iter()))
 }
 
-/// The binding of an item's key, if it is bound to a different email or operation.
-fn find_contradiction(ledger: &WriteSession<'_>, item: &PreparedEmail, now: Time) -> Result<Option<KeyBinding>> {
-    let Email { team: id, digest, .. } = &item.email;
-    let team = ledger.team_number(*id).ok_or_else(|| unknown_team_error(*id))?;
-    let bound = item.key.map(|key| key_binding(ledger, (*id, team), key, now)).transpose()?.flatten();
-    Ok(bound.filter(|bound| bound.mismatches(digest, item.first_wins)))
-}
-
 /// The decision about a batch.
 pub(crate) enum BatchDecision {
     /// The decision about each item, in order.
     Items(Vec<AcceptDecision>),
-    /// The batch's key is bound to a different operation or email.
-    Mismatch(KeyBinding),
-    /// The key of this item is bound to a different email or operation.
-    Contradiction(usize, KeyBinding),
-    /// This item would exceed this budget.
-    OverBudget(usize, Overrun),
+    /// Nothing was written.
+    Refused(BatchAcceptResult),
 }
 
 /// The replayed response, or the mismatch, for an operation whose key is bound already. `None` when the key is free.
@@ -446,14 +423,14 @@ pub(crate) fn find_replay<T>(
     now: Time,
 ) -> Result<Option<IdempotentResult<T>>> {
     let team = ledger.team_number(operation.team).ok_or_else(|| unknown_team_error(operation.team))?;
-    match key_binding(ledger, (operation.team, team), operation.key, now)? {
-        Some(KeyBinding::Operation { digest }) if digest == operation.digest => {
+    match operation.decide(key_binding(ledger, (operation.team, team), operation.key, now)?) {
+        OperationDecision::First => Ok(None),
+        OperationDecision::Replayed => {
             let key = params![team, operation.key.0];
             let answer = ledger.conn.prepare_cached(SELECT_ANSWER).and_then(|mut s| s.query_row(key, |row| row.get(0)));
             Ok(Some(IdempotentResult::Replayed(answer.map_err(store_error)?)))
         }
-        Some(other) => Ok(Some(IdempotentResult::KeyMismatch(other))),
-        None => Ok(None),
+        OperationDecision::KeyMismatch(bound) => Ok(Some(IdempotentResult::KeyMismatch(bound))),
     }
 }
 
@@ -487,7 +464,7 @@ pub(crate) fn resend(
 ) -> Result<IdempotentResult<EmailResendResult>> {
     let team = ledger.team_number(wish.team).ok_or_else(|| unknown_team_error(wish.team))?;
     let previous = wish.head.resend_of.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
-    let Some(mut previous) = previous.transpose()?.flatten() else {
+    let Some(previous) = previous.transpose()?.flatten() else {
         return Ok(IdempotentResult::Done(EmailResendResult::Missing));
     };
     if let Some(operation) = operation
@@ -495,9 +472,14 @@ pub(crate) fn resend(
     {
         return Ok(answer);
     }
-    let answer = accept_next_version(ledger, team, &mut previous, wish, now)?;
-    if let (Some(operation), IdempotentResult::Done(EmailResendResult::First(_) | EmailResendResult::Replayed(_))) =
-        (operation, &answer)
+    let next = previous.resent_as.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
+    let next = next.transpose()?.flatten();
+    let answer = match Resend::prepare(previous, next, wish.guard_input.cancels_previous, now) {
+        ControlFlow::Continue(resend) => accept_next_version(ledger, team, resend, wish, now)?,
+        ControlFlow::Break(answer) => IdempotentResult::Done(answer),
+    };
+    if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
+        && done.has_new_version()
     {
         bind_operation(ledger, operation)?;
     }
@@ -507,53 +489,41 @@ pub(crate) fn resend(
 fn accept_next_version(
     ledger: &mut WriteSession<'_>,
     team: i64,
-    previous: &mut Email,
+    mut resend: Resend,
     wish: NewEmail,
     now: Time,
 ) -> Result<IdempotentResult<EmailResendResult>> {
-    if let Some(id) = previous.resent_as
-        && let Some(email) = rows::email_by_id(ledger.conn, wish.team, team, id)?
-    {
+    let mut prepared = PreparedEmail::new(wish, now)?;
+    let (decision, key_is_new) = decide(ledger, team, &prepared, Some(&resend), now)?;
+    let is_current_reply = reply::is_current_reply(ledger, team, resend.before())?;
+    let version = match resend.decide(decision, is_current_reply) {
+        ControlFlow::Continue(version) => version,
+        ControlFlow::Break(answer) => return Ok(answer),
+    };
+    if let Some((previous, event)) = resend.cancelled() {
+        save_previous_version(ledger, team, previous, event)?;
+    }
+    let (email, is_first) = match version {
+        NextVersion::First(first) => {
+            bind_keys(ledger, team, &prepared, (&first, key_is_new))?;
+            insert_first(ledger, team, &mut prepared, &first, now)?;
+            (prepared.email, true)
+        }
+        NextVersion::Existing(email) => (email, false),
+    };
+    ledger.queue_changed_email(email.clone());
+    let (previous, event) = resend.link(email.id, now);
+    save_previous_version(ledger, team, previous, &event)?;
+    if !is_first {
         return Ok(IdempotentResult::Done(EmailResendResult::Replayed(email)));
     }
-    let before = previous.clone();
-    let event = match previous.prepare_for_resend(wish.guard_input.cancels_previous, now) {
-        Ok(event) => event,
-        Err(refusal) => return Ok(IdempotentResult::Done(EmailResendResult::Refused(refusal, previous.clone()))),
-    };
-    let mut prepared = PreparedEmail::new(wish, now)?;
-    if let Some(exceeded) = over_budget(ledger, team, &prepared, now)? {
-        return Ok(IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)));
-    }
-    if let Some(event) = event {
-        crate::sqlite::outbound::email_commands::save_email_and_handoffs(ledger, team, previous)?;
-        ledger.emit(team, &event);
-        ledger.queue_changed_email(previous.clone());
-    }
-    if !crate::sqlite::conversation::reply::is_current_reply(ledger, team, previous)? {
-        return Ok(IdempotentResult::Done(EmailResendResult::Refused(
-            EmailChangeRefusal::AnsweredByAnother,
-            previous.clone(),
-        )));
-    }
-    let said = accept(ledger, &mut prepared, now)?;
-    let answer = match prepared.into_accept(said) {
-        AcceptResult::First(email) => EmailResendResult::First(email),
-        AcceptResult::KeyBound(KeyBinding::Email(email)) => EmailResendResult::Replayed(email),
-        AcceptResult::KeyBound(other) => return Ok(IdempotentResult::KeyMismatch(other)),
-        AcceptResult::OverBudget(exceeded) => {
-            return Ok(IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)));
-        }
-    };
-    if let EmailResendResult::First(email) | EmailResendResult::Replayed(email) = &answer {
-        ledger.queue_changed_email(email.clone());
-        let event = previous.mark_resent(email.id, now);
-        crate::sqlite::outbound::email_commands::save_email_and_handoffs(ledger, team, previous)?;
-        ledger.emit(team, &event);
-        ledger.queue_changed_email(previous.clone());
-    }
-    if let EmailResendResult::First(email) = &answer {
-        crate::sqlite::conversation::reply::update_message_progress(ledger, team, &before, email, now)?;
-    }
-    Ok(IdempotentResult::Done(answer))
+    reply::update_message_progress(ledger, team, resend.before(), &email, now)?;
+    Ok(IdempotentResult::Done(EmailResendResult::First(email)))
+}
+
+fn save_previous_version(ledger: &mut WriteSession<'_>, team: i64, email: &Email, event: &NewEvent) -> Result<()> {
+    email_commands::save_email_and_handoffs(ledger, team, email)?;
+    ledger.emit(team, event);
+    ledger.queue_changed_email(email.clone());
+    Ok(())
 }

@@ -171,7 +171,7 @@ impl ProveClient {
         (seen, repeats)
     }
 
-    /// Sends the same request from many clients at once. Returns their final responses, and how many clients had to retry.
+    /// Sends the same request from many clients at once. Returns the final responses and the number of retries.
     pub(super) async fn call_concurrently(self: &Arc<Self>, call: &Call, callers: u32) -> (Vec<CallResult>, usize) {
         let start = Arc::new(Barrier::new(callers as usize));
         let mut tasks = JoinSet::new();

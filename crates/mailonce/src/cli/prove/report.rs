@@ -41,7 +41,7 @@ impl ProveFinding {
         }
     }
 
-    /// Compares the delivered emails with the expected ones, marker by marker, so that a duplicate does not hide a loss.
+    /// Compares delivered and expected emails marker by marker, so that a duplicate does not hide a loss.
     pub(super) fn count_mails(&mut self, arrived: &BTreeMap<String, u32>) {
         let mails = &self.outcome.expected_mails;
         let delivered = |marker: &String| arrived.get(marker).copied().unwrap_or(0);

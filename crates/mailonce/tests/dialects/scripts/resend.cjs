@@ -1,9 +1,9 @@
-// Resend's official SDK for Node against mailonce: every method that is covered, for real.
+// Calls every covered method of Resend's official Node SDK against mailonce.
 
 const { Resend } = require("resend");
 const { assert, watch, until, receiver } = require(process.env.WALK);
 
-// Not for callers: the plumbing of the client, and what its types call private.
+// Internal methods of the client and those that its types mark as private.
 const HIDDEN = [
   "logError", "fetchRequest", "post", "get", "put", "patch", "delete",
   "emails.receiving.forwardPassthrough", "emails.receiving.forwardWrapped", "emails.receiving.downloadRaw",
@@ -13,14 +13,14 @@ const HIDDEN = [
 const resend = new Resend(process.env.KEY, { baseUrl: process.env.URL });
 const { all, worked } = watch(resend, HIDDEN);
 
-/** The data of an answer that must be good. */
+/** The data of a response that must succeed. */
 async function good(answer) {
   const { data, error } = await answer;
   assert.equal(error, null, JSON.stringify(error));
   return data;
 }
 
-/** The error of an answer that must be one. */
+/** The error of a response that must fail. */
 async function bad(answer, statusCode, name) {
   const { data, error } = await answer;
   assert.equal(data, null);
@@ -44,7 +44,7 @@ async function sends() {
     Array.from({ length: 50 }, () => good(resend.emails.send(mail({ subject: "Race" }), { idempotencyKey: "node-race" }))),
   );
   assert.equal(new Set(race.map((one) => one.id)).size, 1);
-  // The three ways in which SDKs send a file are one mail.
+  // The three formats in which SDKs send a file make the same mail.
   const files = [{ filename: "a.txt", content: Buffer.from("abc"), contentType: "text/plain" }];
   const filed = await good(resend.emails.send(mail({ subject: "File", attachments: files }), { idempotencyKey: "node-file" }));
   for (const content of ["YWJj", [97, 98, 99], { type: "Buffer", data: [97, 98, 99] }]) {
@@ -84,7 +84,7 @@ async function schedules() {
   assert.equal(Date.parse((await good(resend.emails.get(id))).scheduled_at), Date.parse(at));
   assert.deepEqual(await good(resend.emails.cancel(id)), { object: "email", id });
   assert.equal((await good(resend.emails.get(id))).last_event, "canceled");
-  // What was taken back is not told as sent, under the key that it was accepted with.
+  // A replay of a cancelled email is not a success.
   const again = resend.emails.send(mail({ subject: "Later", scheduledAt: "in 1 hour" }), { idempotencyKey: "node-later" });
   assert.ok((await bad(again, 422, "validation_error")).includes(id));
   await bad(resend.emails.update({ id, scheduledAt: at }), 422, "validation_error");
@@ -105,13 +105,13 @@ async function reads(first) {
   const before = await good(resend.emails.list({ limit: 2, before: page.data[2].id }));
   assert.deepEqual(before.data.map((one) => one.id), page.data.slice(0, 2).map((one) => one.id));
   assert.equal(before.has_more, false);
-  // What nobody can tell is not told as sent, and what failed is told so.
+  // An email with an unknown outcome is not shown as sent, and a failed one is shown as failed.
   const doubtful = mail({ to: "unknown@sandbox.mailonce.test", subject: "Doubt" });
   const { id } = await good(resend.emails.send(doubtful, { idempotencyKey: "node-doubt" }));
   const both = [doubtful, mail({ subject: "Sure" })];
   const [inBatch] = (await good(resend.batch.send(both, { idempotencyKey: "node-doubts" }))).data;
   for (const one of [id, inBatch.id]) await until("delayed", async () => (await good(resend.emails.get(one))).last_event === "delivery_delayed");
-  // What nobody can tell of is no success when it is asked for again.
+  // A replay of an email with an unknown outcome is not a success.
   assert.match(await bad(resend.emails.send(doubtful, { idempotencyKey: "node-doubt" }), 409, "concurrent_idempotent_requests"), /it is unknown whether it was delivered/);
   await bad(resend.batch.send(both, { idempotencyKey: "node-doubts" }), 409, "concurrent_idempotent_requests");
   const refused = await good(resend.emails.send(mail({ to: "refuse@sandbox.mailonce.test", subject: "No" })));
@@ -162,8 +162,8 @@ async function inboxes() {
   assert.equal((await good(resend.inboxes.threads.emails.reply({ ...email, text: "An answer" }))).id, reply.id);
   const other = await bad(resend.inboxes.threads.emails.reply({ ...email, text: "An answer in other words" }), 409, "invalid_idempotent_request");
   assert.match(other, /already answered/);
-  const said = await good(resend.inboxes.threads.emails.list(thread));
-  assert.deepEqual(said.data.map((one) => one.direction), ["outbound", "inbound"]);
+  const threadEmails = await good(resend.inboxes.threads.emails.list(thread));
+  assert.deepEqual(threadEmails.data.map((one) => one.direction), ["outbound", "inbound"]);
   await good(resend.inboxes.threads.emails.forward({ ...email, to: "carol@example.com", text: "Look" }));
   const lists = async (words) => (await good(resend.inboxes.threads.list({ ...inbox, ...words }))).data.some((one) => one.id === thread.threadId);
   assert.deepEqual([await lists({ folders: ["archive"] }), await lists({ folders: ["archive", "sent"] }), await lists({ folders: ["spam"] })], [false, true, false]);
@@ -176,23 +176,23 @@ async function inboxes() {
 }
 
 async function webhooks() {
-  const hall = await receiver();
+  const webhookServer = await receiver();
   assert.match(await bad(resend.webhooks.create({ endpoint: "x", events: ["email.sent"] }), 422, "validation_error"), /^The `endpoint` field is no address/);
-  const made = await good(resend.webhooks.create({ endpoint: hall.url, events: ["email.sent", "email.failed", "email.scheduled", "email.opened"] }));
+  const made = await good(resend.webhooks.create({ endpoint: webhookServer.url, events: ["email.sent", "email.failed", "email.scheduled", "email.opened"] }));
   assert.match(made.signing_secret, /^whsec_/);
   const sent = await good(resend.emails.send(mail({ subject: "Told", tags: [{ name: "run", value: "42" }] }), { idempotencyKey: "node-told" }));
-  const told = await until("webhook", () => hall.got.find(({ body }) => body.includes(sent.id)));
-  const told_headers = { id: told.headers["svix-id"], timestamp: told.headers["svix-timestamp"], signature: told.headers["svix-signature"] };
-  const verify = (payload, webhookSecret) => resend.webhooks.verify({ payload, headers: told_headers, webhookSecret });
-  const event = verify(told.body, made.signing_secret);
+  const delivery = await until("webhook", () => webhookServer.received.find(({ body }) => body.includes(sent.id)));
+  const deliveryHeaders = { id: delivery.headers["svix-id"], timestamp: delivery.headers["svix-timestamp"], signature: delivery.headers["svix-signature"] };
+  const verify = (payload, webhookSecret) => resend.webhooks.verify({ payload, headers: deliveryHeaders, webhookSecret });
+  const event = verify(delivery.body, made.signing_secret);
   assert.deepEqual(Object.keys(event).sort(), ["created_at", "data", "type"]);
   assert.deepEqual([event.type, event.data.email_id, event.data.to, event.data.tags], ["email.sent", sent.id, ["ada@example.com"], { run: "42" }]);
-  assert.throws(() => verify(told.body.replace("email.sent", "email.lost"), made.signing_secret));
+  assert.throws(() => verify(delivery.body.replace("email.sent", "email.lost"), made.signing_secret));
   const webhook = await good(resend.webhooks.get(made.id));
-  assert.deepEqual([webhook.status, webhook.endpoint, webhook.signing_secret, webhook.events.length], ["enabled", hall.url, made.signing_secret, 4]);
+  assert.deepEqual([webhook.status, webhook.endpoint, webhook.signing_secret, webhook.events.length], ["enabled", webhookServer.url, made.signing_secret, 4]);
   assert.equal((await good(resend.webhooks.list())).data[0].id, made.id);
   const [logged] = (await good(resend.webhooks.events.list({ webhookId: made.id }))).data;
-  assert.equal(logged.id, told.headers["svix-id"]);
+  assert.equal(logged.id, delivery.headers["svix-id"]);
   const one = { webhookId: made.id, eventId: logged.id };
   assert.deepEqual((await good(resend.webhooks.events.get(one))).payload, event);
   await until("attempt", async () => (await good(resend.webhooks.events.attempts.list(one))).data[0]?.http_status_code === 200);
@@ -200,12 +200,12 @@ async function webhooks() {
   assert.notEqual(rotated.signing_secret, made.signing_secret);
   await until("success", async () => (await good(resend.webhooks.events.get(one))).status === "success");
   assert.deepEqual(await good(resend.webhooks.events.replay(one)), { object: "webhook_event", id: logged.id });
-  await until("replay", () => hall.got.filter(({ headers }) => headers["svix-id"] === logged.id).length === 2);
+  await until("replay", () => webhookServer.received.filter(({ headers }) => headers["svix-id"] === logged.id).length === 2);
   await good(resend.webhooks.update(made.id, { status: "disabled", events: ["email.sent"] }));
   assert.equal((await good(resend.webhooks.get(made.id))).status, "disabled");
-  await bad(resend.webhooks.create({ endpoint: hall.url, events: ["email.eaten"] }), 422, "validation_error");
+  await bad(resend.webhooks.create({ endpoint: webhookServer.url, events: ["email.eaten"] }), 422, "validation_error");
   assert.equal((await good(resend.webhooks.remove(made.id))).deleted, true);
-  hall.close();
+  webhookServer.close();
 }
 
 async function managing() {
@@ -241,7 +241,7 @@ async function errors() {
   await bad(resend.emails.list({ limit: 101 }), 422, "validation_error");
 }
 
-/** Calls what is not covered. Whatever the path, the answer is an error of the dialect. */
+/** Calls the methods that are not covered. Each must get an error of the dialect. */
 async function refusals() {
   const refused = {};
   const words = {
@@ -251,7 +251,7 @@ async function refusals() {
   };
   for (const [dotted, { thing, name }] of all) {
     if (worked.has(dotted)) continue;
-    // Only this one wants lists where the others have names.
+    // Only this method takes lists where the others take names.
     const { error } = await thing[name](dotted === "emails.metrics" ? {} : words, words);
     refused[dotted] = error ? `${error.statusCode} ${error.name}` : "no error";
   }

@@ -1,4 +1,4 @@
-"""Resend's official SDK for Python against mailonce: every method that is covered, for real, in both of its forms."""
+"""Calls every covered method of Resend's official Python SDK against mailonce, synchronous and asynchronous."""
 
 import asyncio, inspect, json, os, threading, time, urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ import resend
 from resend.exceptions import InvalidApiKeyError, MissingRequiredFieldsError, ResendError, ValidationError
 
 resend.api_key, resend.api_url = os.environ["KEY"], os.environ["URL"]
-# The plumbing of the package.
+# Internal methods of the package.
 HIDDEN = ("AsyncHTTPClient", "AsyncRequest", "HTTPClient", "HTTPXClient", "Request", "RequestsClient")
 methods, worked = {}, set()
 
@@ -31,7 +31,7 @@ for name, value in vars(resend).items():
 
 
 class Mode:
-    """The same calls, plain or asynchronous."""
+    """The same calls, synchronous or asynchronous."""
 
     def __init__(self, word):
         self.word, self.suffix = word, "" if word == "plain" else "_async"
@@ -56,7 +56,7 @@ def bad(kind, code, error_type, call, *words):
     except ResendError as error:
         assert type(error) is kind and (int(error.code), error.error_type) == (code, error_type), (type(error), error.code, error.error_type, error.message)
         return error.message
-    raise AssertionError("it was taken")
+    raise AssertionError("the call succeeded")
 
 
 def until(what, ask):
@@ -76,8 +76,8 @@ def sends(mode):
     call = mode.call
     first = call("Emails.send", mail(), mode.key("1"))["id"]
     assert call("Emails.send", mail(to="ada@example.com"), mode.key("1"))["id"] == first
-    told = bad(ResendError, 409, "invalid_idempotent_request", call, "Emails.send", mail(text="Other."), mode.key("1"))
-    assert told == "Same idempotency key used with a different request payload."
+    message = bad(ResendError, 409, "invalid_idempotent_request", call, "Emails.send", mail(text="Other."), mode.key("1"))
+    assert message == "Same idempotency key used with a different request payload."
     with ThreadPoolExecutor(50) as many:
         race = list(many.map(lambda _: call("Emails.send", mail(subject="Race"), mode.key("race"))["id"], range(50)))
     assert len(set(race)) == 1
@@ -214,19 +214,19 @@ for mode in (Mode("plain"), Mode("async")):
 
 
 
-class Words(dict):
-    """Whatever a method wants to know."""
+class PlaceholderArgs(dict):
+    """Placeholder arguments for any parameter of a method."""
 
     def __missing__(self, _):
         return "x"
 
 
-words = Words(emails=["x@example.com"], inbox_id="agent@mailonce.test", email="x@example.com", labels=[], topics=[])
+words = PlaceholderArgs(emails=["x@example.com"], inbox_id="agent@mailonce.test", email="x@example.com", labels=[], topics=[])
 refused = {}
 for name, method in methods.items():
     if name in worked:
         continue
-    # Some say only when they are called that they need an id.
+    # Some methods report only when they are called that they need an id.
     needed = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty or p.name in ("id", "contact_id")]
     try:
         if name.startswith("ContactImports."):

@@ -1,4 +1,4 @@
-// One key through two SDKs and the API: one email.
+// One key through two SDKs and the native API is one email.
 
 const { Resend } = require("resend");
 const { UseSend } = require("usesend-js");
@@ -6,7 +6,7 @@ const assert = require("node:assert/strict");
 
 const { URL, KEY } = process.env;
 const mail = { from: "agent@mailonce.test", to: ["ada@example.com"], subject: "Together", text: "Once." };
-const ways = {
+const senders = {
   resend: async (key) => (await new Resend(KEY, { baseUrl: `${URL}/compat/resend` }).emails.send(mail, { idempotencyKey: key })).data.id,
   usesend: async (key) => (await new UseSend(KEY, `${URL}/compat/usesend`).emails.send(mail, { idempotencyKey: key })).data.emailId,
   native: async (key) => {
@@ -16,13 +16,13 @@ const ways = {
 };
 
 (async () => {
-  for (const first of Object.keys(ways)) {
+  for (const first of Object.keys(senders)) {
     const key = `together-${first}`;
-    const ids = [await ways[first](key)];
-    for (const way of Object.values(ways)) ids.push(await way(key));
+    const ids = [await senders[first](key)];
+    for (const sendWith of Object.values(senders)) ids.push(await sendWith(key));
     assert.equal(new Set(ids).size, 1, JSON.stringify(ids));
   }
-  const racing = Object.values(ways).flatMap((way) => Array.from({ length: 17 }, () => way("together-race")));
+  const racing = Object.values(senders).flatMap((sendWith) => Array.from({ length: 17 }, () => sendWith("together-race")));
   const ids = new Set(await Promise.all(racing));
   assert.equal(ids.size, 1);
   console.log(JSON.stringify({ emails: 4 }));

@@ -1,9 +1,9 @@
-// useSend's official SDK for Node against mailonce: every method that is covered, for real.
+// Calls every covered method of useSend's official Node SDK against mailonce.
 
 const { UseSend } = require("usesend-js");
 const { assert, watch, until, receiver } = require(process.env.WALK);
 
-// The plumbing of the client.
+// Internal methods of the client.
 const HIDDEN = ["mergeHeaders", "fetchRequest", "post", "get", "put", "patch", "delete"];
 const usesend = new UseSend(process.env.KEY, process.env.URL);
 const { all, worked } = watch(usesend, HIDDEN);
@@ -54,7 +54,7 @@ async function sends() {
   const doubtful = mail({ to: "unknown@sandbox.mailonce.test", subject: "Doubt" });
   const doubt = await good(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }));
   await until("delayed", async () => (await good(usesend.emails.get(doubt.emailId))).latestStatus === "DELIVERY_DELAYED");
-  // What nobody can tell of is no success when it is asked for again.
+  // A replay of an email with an unknown outcome is not a success.
   assert.match(await bad(usesend.emails.send(doubtful, { idempotencyKey: "use-doubt" }), "NOT_UNIQUE"), /it is unknown whether it was delivered/);
 }
 
@@ -70,7 +70,7 @@ async function schedules() {
   assert.equal(again.error.error.code, "NOT_UNIQUE");
   assert.ok(again.error.error.message.includes(emailId));
   await bad(usesend.emails.update(emailId, { scheduledAt: at(2) }), "BAD_REQUEST", "Email already processed");
-  // The SDK has no method for lists; the route is there.
+  // The SDK has no method for lists, but the route exists.
   const listed = await good(usesend.get("/emails?page=1&limit=2"));
   assert.equal(listed.data.length, 2);
   const second = await good(usesend.get("/emails?page=2&limit=1"));
@@ -90,21 +90,21 @@ async function domains() {
 }
 
 async function webhooks() {
-  const hall = await receiver();
+  const webhookServer = await receiver();
   const native = process.env.URL.replace("/compat/usesend", "");
   const made = await fetch(`${native}/v1/endpoints`, {
     method: "POST",
     headers: { authorization: `Bearer ${process.env.KEY}`, "content-type": "application/json" },
-    body: JSON.stringify({ url: hall.url, events: ["email.*"], dialect: "usesend" }),
+    body: JSON.stringify({ url: webhookServer.url, events: ["email.*"], dialect: "usesend" }),
   });
   const { secret } = await made.json();
   const { emailId } = await good(usesend.emails.send(mail({ subject: "Told" }), { idempotencyKey: "use-told" }));
-  const told = await until("webhook", () => hall.got.find(({ headers, body }) => headers["x-usesend-event"] === "email.sent" && body.includes(emailId)));
-  const event = usesend.webhooks(secret).constructEvent(told.body, { headers: told.headers });
+  const delivery = await until("webhook", () => webhookServer.received.find(({ headers, body }) => headers["x-usesend-event"] === "email.sent" && body.includes(emailId)));
+  const event = usesend.webhooks(secret).constructEvent(delivery.body, { headers: delivery.headers });
   assert.deepEqual([event.type, event.version, event.attempt, event.data.id, event.data.status], ["email.sent", "2026-01-18", 1, emailId, "SENT"]);
-  assert.ok(!usesend.webhooks(secret).verify(told.body.replace("SENT", "LOST"), { headers: told.headers }));
-  assert.ok(!usesend.webhooks("whsec_" + "0".repeat(64)).verify(told.body, { headers: told.headers }));
-  hall.close();
+  assert.ok(!usesend.webhooks(secret).verify(delivery.body.replace("SENT", "LOST"), { headers: delivery.headers }));
+  assert.ok(!usesend.webhooks("whsec_" + "0".repeat(64)).verify(delivery.body, { headers: delivery.headers }));
+  webhookServer.close();
 }
 
 async function errors() {

@@ -1,4 +1,4 @@
-"""useSend's official SDK for Python against mailonce: every method that is covered, for real."""
+"""Calls every covered method of useSend's official Python SDK against mailonce."""
 
 import inspect, json, os, threading, time, urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +15,8 @@ MISMATCH = "Idempotency-Key already used with a different payload"
 
 
 def watch(room, thing, name, original):
-    def called(*words, **named):
-        data, error = original(*words, **named)
+    def called(*args, **kwargs):
+        data, error = original(*args, **kwargs)
         assert error is None
         worked.add(f"{room}.{name}")
         return data, error
@@ -33,17 +33,17 @@ for room, thing in vars(client).items():
                 watch(room, thing, name, method)
 
 
-def mail(**words):
-    return {"from": "Agent <agent@mailonce.test>", "to": ["ada@example.com"], "subject": "Order 1", "text": "Thank you.", **words}
+def mail(**fields):
+    return {"from": "Agent <agent@mailonce.test>", "to": ["ada@example.com"], "subject": "Order 1", "text": "Thank you.", **fields}
 
 
-def bad(status, code, call, *words):
+def bad(status, code, call, *args):
     try:
-        call(*words)
+        call(*args)
     except UseSendHTTPError as error:
         assert (error.status_code, error.error["code"]) == (status, code), str(error)
         return error.error["message"]
-    raise AssertionError("it was taken")
+    raise AssertionError("the call succeeded")
 
 
 def until(what, ask):
@@ -55,8 +55,8 @@ def until(what, ask):
     raise AssertionError(f"never: {what}")
 
 
-def send(key, **words):
-    return client.emails.send(mail(**words), {"idempotency_key": key})[0]["emailId"]
+def send(key, **fields):
+    return client.emails.send(mail(**fields), {"idempotency_key": key})[0]["emailId"]
 
 
 first = send("usepy-1")
@@ -108,10 +108,10 @@ request = urllib.request.Request(
     {"authorization": f"Bearer {KEY}", "content-type": "application/json"},
 )
 secret = json.load(urllib.request.urlopen(request))["secret"]
-told = send("usepy-told", subject="Told")
-headers, body = until("webhook", lambda: next(((h, b) for h, b in got if told in b), None))
+sent_id = send("usepy-told", subject="Told")
+headers, body = until("webhook", lambda: next(((h, b) for h, b in got if sent_id in b), None))
 event = client.webhooks(secret).construct_event(body, headers=headers)
-assert (event["type"], event["data"]["id"]) == ("email.sent", told)
+assert (event["type"], event["data"]["id"]) == ("email.sent", sent_id)
 assert not client.webhooks(secret).verify(body.replace("SENT", "LOST"), headers=headers)
 
 # Errors.

@@ -1,4 +1,4 @@
-// Walks an SDK: what methods it has, which of them worked, and what was refused with which answer.
+// Inspects an SDK: which methods it has, which of them worked, and which were refused with which error.
 
 const assert = require("node:assert/strict");
 
@@ -15,8 +15,8 @@ function methods(client, hidden) {
       found.set(dotted, { thing, name });
     }
     for (const [name, value] of Object.entries(thing)) {
-      const room = value && typeof value === "object" && value.constructor && value.constructor !== Object;
-      if (!room || value instanceof Headers || Array.isArray(value) || seen.has(value)) continue;
+      const isService = value && typeof value === "object" && value.constructor && value.constructor !== Object;
+      if (!isService || value instanceof Headers || Array.isArray(value) || seen.has(value)) continue;
       seen.add(value);
       walk(value, [...path, name]);
     }
@@ -25,14 +25,14 @@ function methods(client, hidden) {
   return found;
 }
 
-/** Notes every method that gave back data without an error, from now on. */
+/** Records every method that returns data without an error, from now on. */
 function watch(client, hidden) {
   const all = methods(client, hidden);
   const worked = new Set();
   for (const [dotted, { thing, name }] of all) {
     const original = thing[name];
-    thing[name] = function (...words) {
-      const answer = original.apply(thing, words);
+    thing[name] = function (...args) {
+      const answer = original.apply(thing, args);
       if (typeof answer?.then !== "function") {
         worked.add(dotted);
         return answer;
@@ -48,7 +48,7 @@ function watch(client, hidden) {
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** Asks again until the answer is there. */
+/** Calls `ask` until it returns a value. */
 async function until(what, ask) {
   for (let n = 0; n < 100; n++) {
     const found = await ask();
@@ -58,19 +58,19 @@ async function until(what, ask) {
   throw new Error(`never: ${what}`);
 }
 
-/** A receiver of webhooks on this machine. */
+/** A local webhook receiver. */
 async function receiver() {
-  const got = [];
+  const received = [];
   const server = require("node:http").createServer((request, response) => {
     let body = "";
     request.on("data", (some) => (body += some));
     request.on("end", () => {
-      got.push({ headers: request.headers, body });
+      received.push({ headers: request.headers, body });
       response.end("{}");
     });
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  return { got, url: `http://127.0.0.1:${server.address().port}/in`, close: () => server.close() };
+  return { received, url: `http://127.0.0.1:${server.address().port}/in`, close: () => server.close() };
 }
 
 module.exports = { assert, methods, watch, pause, until, receiver };

@@ -1,4 +1,4 @@
-// The official clients of npm, over both transports and in both revisions, call every tool.
+// The official npm clients call every tool, over both transports and in both protocol revisions.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { Client as ClientV1 } from "@modelcontextprotocol/sdk/client/index.js";
@@ -9,17 +9,17 @@ import { StdioClientTransport as StdioV2 } from "@modelcontextprotocol/client/st
 import { encode } from "gpt-tokenizer";
 
 const { url, key, binary, data, tags } = JSON.parse(readFileSync(0, "utf8"));
-const about = { name: "mailonce-test", version: "1.0.0" };
+const clientInfo = { name: "mailonce-test", version: "1.0.0" };
 const http = { requestInit: { headers: { Authorization: `Bearer ${key}` } } };
-const pipes = { command: binary, args: ["mcp", "--data", data] };
+const stdio = { command: binary, args: ["mcp", "--data", data] };
 const stateless = { versionNegotiation: { mode: { pin: "2026-07-28" } } };
 
 const runs = {
-  "v1-http": () => [new ClientV1(about), new HttpV1(new URL(url), http)],
-  "v1-stdio": () => [new ClientV1(about), new StdioV1(pipes)],
-  "v2-http": () => [new ClientV2(about, stateless), new HttpV2(new URL(url), http)],
-  "v2-stdio": () => [new ClientV2(about, stateless), new StdioV2(pipes)],
-  "v2-old-http": () => [new ClientV2(about), new HttpV2(new URL(url), http)],
+  "v1-http": () => [new ClientV1(clientInfo), new HttpV1(new URL(url), http)],
+  "v1-stdio": () => [new ClientV1(clientInfo), new StdioV1(stdio)],
+  "v2-http": () => [new ClientV2(clientInfo, stateless), new HttpV2(new URL(url), http)],
+  "v2-stdio": () => [new ClientV2(clientInfo, stateless), new StdioV2(stdio)],
+  "v2-old-http": () => [new ClientV2(clientInfo), new HttpV2(new URL(url), http)],
 };
 
 async function exercise(client, tag) {

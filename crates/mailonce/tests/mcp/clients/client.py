@@ -1,27 +1,27 @@
-# The official client of PyPI, over both transports and in both revisions, calls every tool.
+# The official PyPI client calls every tool, over both transports and in both protocol revisions.
 import asyncio, json, sys
 import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-told = json.load(sys.stdin)
+config = json.load(sys.stdin)
 
 
 def over_http():
-    client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {told['key']}"}, timeout=60)
-    return streamable_http_client(told["url"], http_client=client)
+    client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {config['key']}"}, timeout=60)
+    return streamable_http_client(config["url"], http_client=client)
 
 
-def over_pipes():
-    return StdioServerParameters(command=told["binary"], args=["mcp", "--data", told["data"]])
+def over_stdio():
+    return StdioServerParameters(command=config["binary"], args=["mcp", "--data", config["data"]])
 
 
 RUNS = {
     "py-http": (over_http, "2026-07-28"),
-    "py-stdio": (over_pipes, "auto"),
+    "py-stdio": (over_stdio, "auto"),
     "py-old-http": (over_http, "legacy"),
-    "py-old-stdio": (over_pipes, "legacy"),
+    "py-old-stdio": (over_stdio, "legacy"),
 }
 
 
@@ -74,7 +74,7 @@ async def exercise(client, tag):
 
 
 async def main():
-    for tag in told["tags"]:
+    for tag in config["tags"]:
         server, mode = RUNS[tag]
         async with Client(server(), mode=mode) as client:
             await exercise(client, tag)

@@ -1,5 +1,5 @@
-// The protocol's own suite, as far as it is about what we do. Its other scenarios want tools and features of its own.
-// It brings no credential, so one is added on the way.
+// The protocol's own conformance suite, limited to the features of this server. Its other scenarios need the suite's
+// own tools. The suite sends no API key, so a proxy adds one.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import http from "node:http";
@@ -7,8 +7,8 @@ import http from "node:http";
 const { port, key } = JSON.parse(readFileSync(0, "utf8"));
 const suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
-// Scenarios, the revisions to try them in, and the checks that cannot pass: they want the suite's own diagnostic tools, or
-// prompts and resources, which are not there.
+// Scenarios, the revisions to run them in, and checks that cannot pass: they need the suite's own diagnostic tools, or
+// prompts and resources, which this server does not have.
 const SCENARIOS = [
   ["server-initialize", ["2025-11-25", "2025-06-18"], []],
   ["ping", ["2025-11-25", "2025-06-18"], []],
@@ -28,33 +28,33 @@ const SCENARIOS = [
   ]],
 ];
 
-const way = http.createServer((asked, answer) => {
-  const headers = { ...asked.headers, authorization: `Bearer ${key}` };
-  const on = http.request({ host: "127.0.0.1", port, path: asked.url, method: asked.method, headers }, told => {
-    answer.writeHead(told.statusCode, told.headers);
-    told.pipe(answer);
+const proxy = http.createServer((request, response) => {
+  const headers = { ...request.headers, authorization: `Bearer ${key}` };
+  const forwarded = http.request({ host: "127.0.0.1", port, path: request.url, method: request.method, headers }, upstream => {
+    response.writeHead(upstream.statusCode, upstream.headers);
+    upstream.pipe(response);
   });
-  asked.pipe(on);
+  request.pipe(forwarded);
 });
-await new Promise(done => way.listen(0, "127.0.0.1", done));
-const url = `http://127.0.0.1:${way.address().port}/mcp`;
+await new Promise(done => proxy.listen(0, "127.0.0.1", done));
+const url = `http://127.0.0.1:${proxy.address().port}/mcp`;
 
-async function play(scenario, revision) {
-  const words = [suite, "server", "--url", url, "--scenario", scenario, "--spec-version", revision];
-  const child = spawn(process.execPath, words, { env: { ...process.env, NO_COLOR: "1" } });
-  let said = "";
-  child.stdout.on("data", part => (said += part));
-  child.stderr.on("data", part => (said += part));
+async function runScenario(scenario, revision) {
+  const args = [suite, "server", "--url", url, "--scenario", scenario, "--spec-version", revision];
+  const child = spawn(process.execPath, args, { env: { ...process.env, NO_COLOR: "1" } });
+  let output = "";
+  child.stdout.on("data", part => (output += part));
+  child.stderr.on("data", part => (output += part));
   await new Promise(done => child.on("close", done));
-  const plain = said.replace(/\u001b\[[0-9;]*m/g, "");
+  const plain = output.replace(/\u001b\[[0-9;]*m/g, "");
   const checks = [...plain.matchAll(/\[([a-z0-9-]+)\s*\]\s+(SUCCESS|FAILURE|WARNING)/g)];
-  const of = word => [...new Set(checks.filter(check => check[2] === word).map(check => check[1]))];
-  return { plain, passed: of("SUCCESS"), failed: [...of("FAILURE"), ...of("WARNING")] };
+  const checksWith = status => [...new Set(checks.filter(check => check[2] === status).map(check => check[1]))];
+  return { plain, passed: checksWith("SUCCESS"), failed: [...checksWith("FAILURE"), ...checksWith("WARNING")] };
 }
 
 for (const [scenario, revisions, absent] of SCENARIOS) {
   for (const revision of revisions) {
-    const { plain, passed, failed } = await play(scenario, revision);
+    const { plain, passed, failed } = await runScenario(scenario, revision);
     const wrong = failed.filter(check => !absent.includes(check));
     if (wrong.length || !passed.length || !/Passed: \d+\/\d+/.test(plain)) {
       console.error(`${scenario} in ${revision}: ${wrong}\n${plain}`);

@@ -38,6 +38,8 @@ promises! {
         editing_a_held_reply_never_frees_its_slot,
         /// A reply whose slot another reply took cannot be resent.
         a_replaced_reply_cannot_be_resent,
+        /// A resend refused because another reply took the slot leaves the held reply as it was.
+        a_resend_refused_for_another_answer_cancels_nothing,
         /// The slot of an unknown or abandoned reply stays taken.
         a_reply_slot_stays_taken_while_its_reply_may_have_been_sent,
         /// A held reply keeps its slot.

@@ -10,6 +10,7 @@ use mailonce_core::{
     inbox::message::MessageState,
     operation::IdempotentResult,
     outbound::{
+        accept::AcceptResult,
         email::{Email, EmailChangeRefusal, EmailState, Guard},
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
@@ -18,7 +19,7 @@ use mailonce_core::{
 use std::collections::BTreeSet;
 
 use crate::conformance::{
-    OTHER_TEAM, T0, TEAM, TestStore, accept_first, all_at_once, cancel_email, capture_due, event_kinds,
+    OTHER_TEAM, T0, TEAM, TestStore, accept_first, all_at_once, all_events, cancel_email, capture_due, event_kinds,
     fixtures::{
         conversations::{
             accept_reply, expect_accepted, expect_already_answered, expect_leased_thread, expect_refused, file_message,
@@ -141,6 +142,26 @@ pub(super) async fn a_replaced_reply_cannot_be_resent(store: TestStore) {
     let second = cancel_email(&store, second.id, T0).await;
     let resent = store.resend(again(&second), None, T0).await.unwrap();
     assert!(matches!(resent, IdempotentResult::Done(EmailResendResult::First(_))), "{resent:?}");
+}
+
+pub(super) async fn a_resend_refused_for_another_answer_cancels_nothing(store: TestStore) {
+    let (_inbox, message) = inbox_with_message(&store).await;
+    let _answer = expect_accepted(accept_reply(&store, plain_reply(&message), T0).await);
+    let mut replaced = keyless_email().held(Guard::Approval).to_new_email(T0);
+    replaced.head.answers = Some(message.id);
+    let AcceptResult::First(held) = store.accept(replaced, T0).await.unwrap() else { panic!() };
+    let events = all_events(&store, TEAM).await;
+    let mut new_email = next_version(&held).to_new_email(T0);
+    new_email.head.answers = held.head.answers;
+    new_email.guard_input.cancels_previous = true;
+
+    let refused = store.resend(new_email, Some(new_operation("op", 1, T0)), T0).await.unwrap();
+
+    let refusal = EmailResendResult::Refused(EmailChangeRefusal::AnsweredByAnother, held.clone());
+    assert_eq!(refused, IdempotentResult::Done(refusal));
+    assert_eq!(load_email(&store, held.id).await, held);
+    assert_eq!(all_events(&store, TEAM).await, events);
+    let _free = accept_first(&store, &keyed_email("op"), T0).await;
 }
 
 pub(super) async fn editing_a_held_reply_never_frees_its_slot(store: TestStore) {

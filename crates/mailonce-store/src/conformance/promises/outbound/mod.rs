@@ -86,6 +86,8 @@ promises! {
         overlapping_items_of_one_batch_are_held,
         /// A given key that equals the key derived from an intent is treated as that intent.
         a_given_key_that_equals_the_derived_key_counts_as_the_intent,
+        /// A resend that cancels a held email takes over its recipients.
+        a_version_that_takes_back_a_held_email_takes_its_recipients,
     }
 
     /// A batch is accepted once, and as a whole.
@@ -186,6 +188,10 @@ promises! {
         an_operation_on_an_unknown_email_binds_no_key,
         /// A resend under an operation key creates one version and is replayed afterwards.
         a_resend_under_an_operation_is_done_once,
+        /// A resend whose key belongs to another operation is refused and leaves the held email as it was.
+        a_resend_under_the_key_of_an_operation_cancels_nothing,
+        /// A resend that finds its version already accepted cancels the held email and links the two.
+        a_resend_that_finds_its_version_takes_back_the_held_email,
         /// A refused operation changes no email.
         a_refused_operation_changes_no_email,
     }

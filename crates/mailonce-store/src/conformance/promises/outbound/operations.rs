@@ -6,7 +6,7 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
         accept::AcceptResult,
-        email::{EmailChangeRefusal, EmailState},
+        email::{EmailChangeRefusal, EmailState, Guard},
         email_commands::{EmailChangeResult, EmailResendResult},
         key_binding::{KeyBinding, KeyChangeResult},
     },
@@ -15,7 +15,7 @@ use mailonce_core::{
 
 use crate::conformance::{
     DAY, HOUR, OTHER_TEAM, T0, TEAM, TestStore, accept_and_send, accept_email, accept_first, all_events,
-    given_key_hash, keyed_email, load_email, new_operation, next_id, next_version,
+    given_key_hash, intent_email, keyed_email, keyless_email, load_email, new_operation, next_id, next_version,
 };
 
 /// A cancel under an operation, at T0.
@@ -193,6 +193,37 @@ pub(super) async fn a_resend_under_an_operation_is_done_once(store: TestStore) {
     assert_eq!(again, IdempotentResult::Replayed(b"answer 1".to_vec()));
     assert_eq!(other_key, IdempotentResult::Done(EmailResendResult::Replayed(next)));
     assert_eq!(other_call, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
+}
+
+pub(super) async fn a_resend_under_the_key_of_an_operation_cancels_nothing(store: TestStore) {
+    let held = accept_first(&store, &keyless_email().held(Guard::Approval), T0).await;
+    let mut new_email = next_version(&held).to_new_email(T0);
+    new_email.guard_input.cancels_previous = true;
+    let taken = KeyedOperation { key: new_email.key.unwrap(), ..new_operation("op", 1, T0) };
+    assert_eq!(store.bind_operation(taken, T0).await.unwrap(), IdempotentResult::Done(()));
+    let events = all_events(&store, TEAM).await;
+
+    let refused = store.resend(new_email, Some(new_operation("op", 2, T0)), T0).await.unwrap();
+
+    assert_eq!(refused, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
+    assert_eq!(load_email(&store, held.id).await, held);
+    assert_eq!(all_events(&store, TEAM).await, events);
+    let _free = accept_first(&store, &keyed_email("op"), T0).await;
+}
+
+pub(super) async fn a_resend_that_finds_its_version_takes_back_the_held_email(store: TestStore) {
+    let held = accept_first(&store, &intent_email("o", &["a@example.com"]).held(Guard::Approval), T0).await;
+    let mut new_email = next_version(&held).to_new_email(T0);
+    new_email.guard_input.cancels_previous = true;
+    let version = accept_first(&store, &intent_email("o", &["a@example.com"]).version(2), T0).await;
+
+    let found = store.resend(new_email, Some(new_operation("op", 1, T0)), T0).await.unwrap();
+
+    assert_eq!(found, IdempotentResult::Done(EmailResendResult::Replayed(version.clone())));
+    let previous = load_email(&store, held.id).await;
+    assert_eq!((previous.state(), previous.resent_as), (EmailState::Cancelled, Some(version.id)));
+    let bound = store.key_binding(TEAM, given_key_hash(TEAM, "op"), T0).await.unwrap();
+    assert_eq!(bound, Some(KeyBinding::Operation { digest: [1; 32] }));
 }
 
 pub(super) async fn a_refused_operation_changes_no_email(store: TestStore) {

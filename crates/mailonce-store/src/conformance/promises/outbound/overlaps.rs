@@ -122,6 +122,25 @@ pub(super) async fn a_later_version_occupies_the_recipients_of_a_cancelled_earli
     assert_eq!(accept_replay(&store, &intent_email("p", &[A]), T0).await.id, single.id);
 }
 
+pub(super) async fn a_version_that_takes_back_a_held_email_takes_its_recipients(store: TestStore) {
+    let held = accept_first(&store, &intent_email("o", &[A, B]).held(Guard::Approval), T0).await;
+    let mut wish = next_version(&held).to_new_email(T0);
+    wish.guard_input.cancels_previous = true;
+
+    let resent = store.resend(wish, None, T0).await.unwrap();
+
+    let IdempotentResult::Done(EmailResendResult::First(next)) = resent else { panic!("{resent:?}") };
+    assert!(!is_held(&next));
+    check_held(&store, &[(intent_email("o", &[B]), true), (intent_email("o", &[C]), false)]).await;
+    let mut told = event_kinds(&store).await;
+    // Stores differ in the order of the events of one resend.
+    told[1..4].sort_unstable();
+    assert_eq!(
+        told,
+        ["email.held", "email.accepted", "email.cancelled", "email.resent", "email.held", "email.accepted"]
+    );
+}
+
 pub(super) async fn an_earlier_version_after_a_later_one_is_held(store: TestStore) {
     let fixtures = [
         (intent_email("o", &[A]).version(2), false),

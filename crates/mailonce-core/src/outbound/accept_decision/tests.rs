@@ -1,0 +1,426 @@
+//! Tables of sends and resends: what the store finds, what it is asked for, and the decision.
+
+use super::{
+    batch::{BatchCheck, BatchItem, BatchStep},
+    *,
+};
+use crate::{
+    control::budget::Charge,
+    handoff::HandoffState,
+    intent::Intent,
+    operation::KeyedOperation,
+    outbound::{
+        accept::{BatchAcceptResult, Envelope, GuardInput},
+        content::{EmailContent, RawContent},
+        digest::Digest,
+        email::{Channel, OnUnknown},
+    },
+    ttl,
+};
+use std::{collections::BTreeMap, sync::Arc};
+use uuid::Uuid;
+
+const T0: Time = Time(1_731_628_800_000);
+const TEAM: TeamId = TeamId(Uuid::from_u128(2));
+const OPERATION: KeyBinding = KeyBinding::Operation { digest: [7; 32] };
+
+/// The own key and the keys of two recipients.
+const OWN: KeyHash = KeyHash([1; 16]);
+const ANN: KeyHash = KeyHash([2; 16]);
+const BOB: KeyHash = KeyHash([3; 16]);
+
+fn head(version: u32) -> EmailHead {
+    let intent = Intent { kind: "order.confirmation".into(), entity: "o".into(), version, period: None };
+    EmailHead {
+        from: "agent@example.com".into(),
+        to: vec!["ann@example.com".into()],
+        cc: Vec::new(),
+        bcc: Vec::new(),
+        subject: "Hi".into(),
+        key: None,
+        intent: Some(intent),
+        created_at: T0,
+        on_unknown: OnUnknown::Hold,
+        caller: None,
+        channel: Channel::Http,
+        version,
+        transport: None,
+        resend_of: None,
+        reason: None,
+        answers: None,
+        thread: None,
+        call: None,
+        held_by: None,
+    }
+}
+
+fn new_email() -> NewEmail {
+    let raw = RawContent { from: "agent@example.com".into(), to: vec!["ann@example.com".into()], ..Default::default() };
+    let raw = RawContent { subject: "Hi".into(), text: Some("hello".into()), ..raw };
+    NewEmail {
+        id: EmailId(Uuid::from_u128(100)),
+        team: TEAM,
+        head: head(1),
+        digest: Digest::of_content(&EmailContent::validate(raw).unwrap()),
+        key: Some(OWN),
+        shadow_keys: Vec::new(),
+        first_wins: true,
+        ttl: ttl::DEFAULT,
+        envelopes: vec![Envelope { transport: "relay".into(), recipients: vec!["ann@example.com".into()] }],
+        due_at: None,
+        body: Arc::from([]),
+        guard_input: GuardInput::default(),
+    }
+}
+
+/// An accepted email in this state. A `forgotten` one was sent, and its key has expired.
+fn email(state: &str) -> Email {
+    let mut email = new_email().into_email(1, None, T0).0;
+    email.id = EmailId(Uuid::from_u128(1));
+    let (handoff, settled_at) = match state {
+        "queued" => (HandoffState::Queued, None),
+        "held" => (HandoffState::Held, None),
+        "unknown" => (HandoffState::Unknown, None),
+        "sent" => (HandoffState::Sent, Some(T0)),
+        "failed" => (HandoffState::Failed, Some(T0)),
+        "cancelled" => (HandoffState::Cancelled, Some(T0)),
+        "forgotten" => (HandoffState::Sent, Some(T0.plus(-ttl::DEFAULT.0))),
+        other => panic!("{other}"),
+    };
+    email.handoffs[0].state = handoff;
+    email.settled_at = settled_at;
+    email
+}
+
+fn overrun() -> Overrun {
+    let charge = Charge { budget: Uuid::from_u128(5), period_start: T0, ends_at: T0.plus(1), amount: 1, limit: 3 };
+    Overrun { charge, used: 3 }
+}
+
+/// What a store has about one key.
+#[derive(Clone, Default)]
+struct Row {
+    bind_number: u32,
+    bound: Option<KeyBinding>,
+    occupant: Option<Email>,
+}
+
+fn bound_to(state: &str) -> Row {
+    let bound = KeyBinding::to_email(std::borrow::Cow::Owned(email(state)), T0);
+    Row { bind_number: 1, bound, ..Row::default() }
+}
+
+fn occupied_by(state: &str) -> Row {
+    Row { occupant: Some(email(state)), ..Row::default() }
+}
+
+/// A small store for the decision, which notes what it is asked for.
+#[derive(Default)]
+struct Snapshot {
+    rows: BTreeMap<[u8; 16], Row>,
+    exceeded: Option<Overrun>,
+    is_similar: bool,
+}
+
+impl Snapshot {
+    fn with(mut self, key: KeyHash, row: Row) -> Self {
+        self.rows.insert(key.0, row);
+        self
+    }
+
+    /// The decision, and the steps before it.
+    fn decide(&self, facts: SendFacts<'_>, resend: Option<&Resend>) -> (AcceptDecision, String) {
+        let row = |key: KeyHash| self.rows.get(&key.0).cloned().unwrap_or_default();
+        let name = |key: KeyHash| match key {
+            OWN => "own",
+            ANN => "ann",
+            BOB => "bob",
+            _ => "earlier",
+        };
+        let (mut check, mut step) = AcceptCheck::start(facts, resend, T0);
+        let mut asked = Vec::new();
+        loop {
+            let (word, next) = match step {
+                AcceptStep::LoadOwnKey(key) => ("key".into(), check.own_key(row(key).bind_number, row(key).bound)),
+                AcceptStep::CheckBudget => ("budget".into(), check.budget(self.exceeded.clone())),
+                AcceptStep::LoadOccupant(key) => {
+                    (format!("{}?", name(key)), check.occupant(row(key).occupant.as_ref()))
+                }
+                AcceptStep::LoadRecipientKey(key) => {
+                    (name(key).to_owned(), check.recipient_key(row(key).bound.as_ref()))
+                }
+                AcceptStep::CompareContent => ("content".into(), check.content(self.is_similar)),
+                AcceptStep::Decided(decision) => return (decision, asked.join(" ")),
+            };
+            asked.push(word);
+            step = next;
+        }
+    }
+}
+
+fn first(bind_number: u32, occupies: &[KeyHash], held_by: Option<Guard>) -> AcceptDecision {
+    AcceptDecision::First(FirstSend { bind_number, occupies: occupies.to_vec(), held_by })
+}
+
+fn bound_email(state: &str) -> AcceptDecision {
+    AcceptDecision::KeyBound(KeyBinding::Email(email(state)))
+}
+
+/// A send under one key, without shadow keys.
+fn check_single(cases: &[(&str, Row, &str, AcceptDecision)]) {
+    let (new, head) = (new_email(), head(1));
+    for (name, row, asked, decision) in cases {
+        let facts = SendFacts { head: &head, ..new.send_facts() };
+        let found = Snapshot::default().with(OWN, row.clone()).decide(facts, None);
+        assert_eq!(found, (decision.clone(), (*asked).to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn a_bound_key_decides_alone() {
+    check_single(&[
+        ("never bound", Row::default(), "key own?", first(1, &[], None)),
+        ("queued", bound_to("queued"), "key", bound_email("queued")),
+        ("sent", bound_to("sent"), "key", bound_email("sent")),
+        ("failed", bound_to("failed"), "key", bound_email("failed")),
+        ("cancelled", bound_to("cancelled"), "key", bound_email("cancelled")),
+        ("held", bound_to("held"), "key", bound_email("held")),
+        ("forgotten", bound_to("forgotten"), "key own?", first(2, &[], None)),
+        (
+            "an operation",
+            Row { bind_number: 1, bound: Some(OPERATION), occupant: None },
+            "key",
+            AcceptDecision::KeyBound(OPERATION),
+        ),
+        ("bound often before", Row { bind_number: 4, ..Row::default() }, "key own?", first(5, &[], None)),
+        ("bound and occupied", Row { occupant: Some(email("sent")), ..bound_to("sent") }, "key", bound_email("sent")),
+    ]);
+}
+
+#[test]
+fn a_key_that_an_email_to_several_occupies_overlaps() {
+    let overlaps = || first(1, &[], Some(Guard::Overlaps));
+    check_single(&[
+        ("queued", occupied_by("queued"), "key own?", overlaps()),
+        ("held", occupied_by("held"), "key own?", overlaps()),
+        ("sent", occupied_by("sent"), "key own?", overlaps()),
+        ("unknown", occupied_by("unknown"), "key own?", overlaps()),
+        ("failed", occupied_by("failed"), "key own?", first(1, &[], None)),
+        ("cancelled", occupied_by("cancelled"), "key own?", first(1, &[], None)),
+        ("forgotten", occupied_by("forgotten"), "key own?", first(1, &[], None)),
+    ]);
+}
+
+#[test]
+fn an_email_to_several_takes_the_free_keys_of_its_recipients() {
+    let (new, head) = (new_email(), head(1));
+    let overlaps = Some(Guard::Overlaps);
+    let every_step = "key own? ann? ann bob? bob";
+    for (name, ann, bob, asked, decision) in [
+        ("both free", Row::default(), Row::default(), every_step, first(1, &[ANN, BOB], None)),
+        ("one sent alone", bound_to("sent"), Row::default(), "key own? ann? ann bob?", first(1, &[ANN, BOB], overlaps)),
+        ("the other sent alone", Row::default(), bound_to("sent"), every_step, first(1, &[ANN, BOB], overlaps)),
+        ("one failed alone", bound_to("failed"), Row::default(), every_step, first(1, &[ANN, BOB], None)),
+        ("one forgotten", bound_to("forgotten"), Row::default(), every_step, first(1, &[ANN, BOB], None)),
+        ("one occupied", occupied_by("queued"), Row::default(), "key own? ann? bob?", first(1, &[BOB], overlaps)),
+        (
+            "the other occupied",
+            Row::default(),
+            occupied_by("held"),
+            "key own? ann? ann bob?",
+            first(1, &[ANN], overlaps),
+        ),
+        ("both occupied", occupied_by("sent"), occupied_by("sent"), "key own? ann? bob?", first(1, &[], overlaps)),
+        ("one given up", occupied_by("cancelled"), Row::default(), every_step, first(1, &[ANN, BOB], None)),
+        (
+            "bound to an operation",
+            Row { bound: Some(OPERATION), ..Row::default() },
+            Row::default(),
+            every_step,
+            first(1, &[ANN, BOB], None),
+        ),
+    ] {
+        let facts = SendFacts { head: &head, shadow_keys: &[ANN, BOB], ..new.send_facts() };
+        let found = Snapshot::default().with(ANN, ann).with(BOB, bob).decide(facts, None);
+        assert_eq!(found, (decision, asked.to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn budgets_and_guards_are_asked_in_order_and_only_if_they_can_decide() {
+    let (new, head) = (new_email(), head(1));
+    let (free, taken) = (Row::default(), occupied_by("sent"));
+    let (cap, similar) = (Some(Guard::Cap), Some(Guard::LooksDuplicate));
+    let over = AcceptDecision::OverBudget(overrun());
+    // Own key, held before, has charges, exceeds a budget, has a fingerprint, resembles a recent email.
+    for (row, held_by, charged, over_budget, compared, is_similar, asked, decision) in [
+        (&free, None, true, false, false, false, "key budget own?", first(1, &[], None)),
+        (&free, None, true, true, true, true, "key budget", over.clone()),
+        (&taken, cap, true, true, true, true, "key budget", over),
+        (&free, None, false, true, false, false, "key own?", first(1, &[], None)),
+        (&free, None, false, false, true, false, "key own? content", first(1, &[], None)),
+        (&free, None, false, false, true, true, "key own? content", first(1, &[], similar)),
+        (&free, None, false, false, false, true, "key own?", first(1, &[], None)),
+        (&free, cap, false, false, true, true, "key own?", first(1, &[], cap)),
+        (&taken, None, false, false, true, true, "key own?", first(1, &[], Some(Guard::Overlaps))),
+        (&taken, cap, false, false, false, false, "key own?", first(1, &[], Some(Guard::Overlaps))),
+        (&bound_to("sent"), cap, true, true, true, true, "key", bound_email("sent")),
+    ] {
+        let facts = SendFacts { held_by, has_charges: charged, has_fingerprint: compared, ..new.send_facts() };
+        let facts = SendFacts { head: &head, ..facts };
+        let exceeded = over_budget.then(overrun);
+        let snapshot = Snapshot { exceeded, is_similar, ..Snapshot::default() }.with(OWN, row.clone());
+        assert_eq!(snapshot.decide(facts, None), (decision, asked.to_owned()), "{asked}");
+    }
+}
+
+#[test]
+fn an_email_without_a_key_is_always_first() {
+    let new = new_email();
+    let facts = SendFacts { key: None, has_fingerprint: true, has_charges: true, ..new.send_facts() };
+    let snapshot = Snapshot::default().with(OWN, bound_to("sent"));
+    assert_eq!(snapshot.decide(facts, None), (first(0, &[], None), "budget content".to_owned()));
+    let snapshot = Snapshot { is_similar: true, ..snapshot };
+    assert_eq!(snapshot.decide(facts, None).0, first(0, &[], Some(Guard::LooksDuplicate)));
+}
+
+#[test]
+fn a_later_version_takes_the_free_keys_of_the_earlier_and_never_overlaps_them() {
+    let (new, head) = (new_email(), EmailHead { resend_of: Some(email("sent").id), ..head(2) });
+    let earlier = head.earlier_shadow_keys(TEAM)[0];
+    let facts = SendFacts { head: &head, has_fingerprint: true, ..new.send_facts() };
+    for (name, row, occupies) in [
+        ("free", Row::default(), vec![earlier]),
+        ("the earlier version was sent alone", bound_to("sent"), vec![earlier]),
+        ("the earlier version was sent to several", occupied_by("sent"), Vec::new()),
+        ("the earlier version was cancelled", occupied_by("cancelled"), vec![earlier]),
+        ("the earlier version is held", occupied_by("held"), Vec::new()),
+    ] {
+        let found = Snapshot::default().with(earlier, row).decide(facts, None);
+        assert_eq!(found, (first(1, &occupies, None), "key own? earlier?".to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn a_version_that_takes_back_a_held_email_takes_its_keys() {
+    let (new, head) = (new_email(), EmailHead { resend_of: Some(email("held").id), ..head(2) });
+    let earlier = head.earlier_shadow_keys(TEAM)[0];
+    let facts = SendFacts { head: &head, shadow_keys: &[ANN], ..new.send_facts() };
+    let ControlFlow::Continue(resend) = Resend::prepare(email("held"), None, true, T0) else { panic!() };
+    let snapshot = || Snapshot::default().with(earlier, occupied_by("held"));
+    assert_eq!(snapshot().decide(facts, Some(&resend)).0, first(1, &[ANN, earlier], None));
+    assert_eq!(snapshot().with(ANN, bound_to("held")).decide(facts, Some(&resend)).0, first(1, &[ANN, earlier], None));
+
+    let mut other = email("held");
+    other.id = EmailId(Uuid::from_u128(9));
+    let snapshot = Snapshot::default().with(earlier, Row { occupant: Some(other), ..Row::default() });
+    assert_eq!(snapshot.decide(facts, Some(&resend)).0, first(1, &[ANN], None), "another held email stands");
+}
+
+#[test]
+fn the_previous_version_allows_a_resend_or_answers_it() {
+    let refused = |refusal, state| Some(EmailResendResult::Refused(refusal, email(state)));
+    for (state, takes_back, answer, is_cancelled) in [
+        ("sent", false, None, false),
+        ("failed", false, None, false),
+        ("cancelled", false, None, false),
+        ("queued", false, refused(EmailChangeRefusal::NotTerminal, "queued"), false),
+        ("held", false, refused(EmailChangeRefusal::NotTerminal, "held"), false),
+        ("unknown", false, refused(EmailChangeRefusal::UseResolve, "unknown"), false),
+        ("held", true, None, true),
+        ("sent", true, refused(EmailChangeRefusal::TooLate, "sent"), false),
+        ("cancelled", true, refused(EmailChangeRefusal::TooLate, "cancelled"), false),
+        ("unknown", true, refused(EmailChangeRefusal::TooLate, "unknown"), false),
+    ] {
+        match Resend::prepare(email(state), None, takes_back, T0) {
+            ControlFlow::Continue(mut resend) => {
+                assert_eq!((None, resend.before()), (answer, &email(state)), "{state}");
+                let cancelled = resend.cancelled().map(|(email, _)| email.handoffs[0].state);
+                assert_eq!(cancelled, is_cancelled.then_some(HandoffState::Cancelled), "{state}");
+                let (previous, _) = resend.link(EmailId(Uuid::from_u128(100)), T0);
+                assert_eq!(previous.resent_as, Some(EmailId(Uuid::from_u128(100))));
+                assert_eq!(previous.rev, email(state).rev + 1 + u32::from(is_cancelled), "{state}");
+            }
+            ControlFlow::Break(refusal) => assert_eq!(Some(refusal), answer, "{state}"),
+        }
+        let next = email("queued");
+        let again = Resend::prepare(email(state), Some(next.clone()), takes_back, T0);
+        assert_eq!(again, ControlFlow::Break(EmailResendResult::Replayed(next)), "{state}, resent before");
+    }
+}
+
+#[test]
+fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
+    let ControlFlow::Continue(resend) = Resend::prepare(email("held"), None, true, T0) else { panic!() };
+    let done = |result| ControlFlow::Break(IdempotentResult::Done(result));
+    let over_budget = || done(EmailResendResult::OverBudget(overrun()));
+    let replaced = || done(EmailResendResult::Refused(EmailChangeRefusal::AnsweredByAnother, email("held")));
+    let new_version = FirstSend { bind_number: 1, occupies: vec![ANN], held_by: None };
+    for (decision, is_current_reply, expected) in [
+        (first(1, &[ANN], None), true, ControlFlow::Continue(NextVersion::First(new_version))),
+        (first(1, &[ANN], None), false, replaced()),
+        (bound_email("sent"), true, ControlFlow::Continue(NextVersion::Existing(email("sent")))),
+        (bound_email("sent"), false, replaced()),
+        (AcceptDecision::KeyBound(OPERATION), true, ControlFlow::Break(IdempotentResult::KeyMismatch(OPERATION))),
+        (AcceptDecision::KeyBound(OPERATION), false, replaced()),
+        (AcceptDecision::OverBudget(overrun()), true, over_budget()),
+        (AcceptDecision::OverBudget(overrun()), false, over_budget()),
+    ] {
+        assert_eq!(resend.decide(decision.clone(), is_current_reply), expected, "{decision:?} {is_current_reply}");
+    }
+}
+
+/// The answer to a batch of two keyed items and one without a key, and the steps before it.
+fn decide_batch(
+    is_strict: bool,
+    items: [&KeyBinding; 2],
+    batch: Option<Option<&KeyBinding>>,
+    exceeded: Option<(usize, Overrun)>,
+) -> (BatchStep, String) {
+    let new = [new_email(), NewEmail { key: None, ..new_email() }, NewEmail { key: Some(ANN), ..new_email() }];
+    let operation = KeyedOperation { team: TEAM, key: BOB, digest: [7; 32], response: Vec::new(), expires_at: T0 };
+    let operation = batch.map(|_| &operation);
+    let (mut check, mut step) = BatchCheck::start(new.iter().map(BatchItem::from), operation, is_strict);
+    let mut asked = Vec::new();
+    loop {
+        let (word, next) = match step {
+            BatchStep::LoadItemKey(_, OWN) => ("one", check.item_key(Some(items[0].clone()))),
+            BatchStep::LoadItemKey(..) => ("two", check.item_key(Some(items[1].clone()))),
+            BatchStep::LoadBatchKey(..) => ("batch", check.batch_key(batch.flatten().cloned())),
+            BatchStep::CheckBudgets => ("budget", check.budget(exceeded.clone())),
+            decided => return (decided, asked.join(" ")),
+        };
+        asked.push(word);
+        step = next;
+    }
+}
+
+#[test]
+fn a_batch_is_refused_in_order_and_binds_a_free_key() {
+    let (same, other) = (&KeyBinding::Email(email("sent")), &KeyBinding::Operation { digest: [8; 32] });
+    let accept = |binds_key| BatchStep::Accept { binds_key };
+    let item = |index| BatchStep::Refuse(BatchAcceptResult::ItemKeyMismatch(index, other.clone()));
+    let batch = || BatchStep::Refuse(BatchAcceptResult::BatchKeyMismatch(other.clone()));
+    let over = || BatchStep::Refuse(BatchAcceptResult::OverBudget(1, overrun()));
+    let exceeded = || Some((1, overrun()));
+    for (is_strict, items, key, exceeded, asked, expected) in [
+        (false, [same, same], None, None, "", accept(false)),
+        (false, [other, other], None, exceeded(), "", accept(false)),
+        (false, [same, same], Some(None), None, "batch", accept(true)),
+        (false, [same, same], Some(Some(&OPERATION)), None, "batch", accept(false)),
+        (false, [same, same], Some(Some(other)), None, "batch", batch()),
+        (false, [same, same], Some(Some(same)), None, "batch", {
+            BatchStep::Refuse(BatchAcceptResult::BatchKeyMismatch(same.clone()))
+        }),
+        (true, [same, same], None, None, "one two budget", accept(false)),
+        (true, [same, same], Some(None), None, "one two batch budget", accept(true)),
+        (true, [other, other], Some(Some(other)), exceeded(), "one", item(0)),
+        (true, [same, other], Some(Some(other)), exceeded(), "one two", item(2)),
+        (true, [same, same], Some(Some(other)), exceeded(), "one two batch", batch()),
+        (true, [same, same], Some(None), exceeded(), "one two batch budget", over()),
+        (true, [same, same], Some(Some(&OPERATION)), exceeded(), "one two batch budget", over()),
+    ] {
+        let found = decide_batch(is_strict, items, key, exceeded);
+        assert_eq!(found, (expected, asked.to_owned()), "strict {is_strict}: {asked}");
+    }
+}
