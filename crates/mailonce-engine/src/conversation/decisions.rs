@@ -1,5 +1,6 @@
 //! Doing what a person decided, so that it is done once however often it is tried.
 
+use crate::conversation::Escalations;
 use mailonce_core::{
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
     handoff::{
@@ -18,8 +19,6 @@ use mailonce_core::{
     record::{Record, RecordChangeResult},
 };
 
-use crate::Engine;
-
 /// How often something that raced with another change is tried anew.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
@@ -27,7 +26,7 @@ fn unreadable(record: &Record, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("escalation {}: {error}", record.id))
 }
 
-impl Engine {
+impl Escalations {
     /// Does what was decided and notes that it is done. Nothing when that was before.
     pub(crate) async fn complete_decision(&self, record: &Record) -> Result<(), StoreError> {
         let mut record = record.clone();
@@ -38,10 +37,10 @@ impl Engine {
                 return Ok(());
             }
             self.apply_decision(&record, &escalation).await?;
-            let now = self.now();
+            let now = self.ctx.now();
             escalation.done_at = Some(now);
             let about = serde_json::to_string(&escalation).map_err(|error| unreadable(&record, &error))?;
-            match self.store.change_record(record.edit(about), None, now).await? {
+            match self.ctx.store.change_record(record.edit(about), None, now).await? {
                 IdempotentResult::Done(RecordChangeResult::Stale(current)) => record = current,
                 _ => return Ok(()),
             }
@@ -64,7 +63,7 @@ impl Engine {
         let team = record.team;
         match decided.decision {
             Decision::Release => {
-                self.release_held(team, email).await?;
+                self.outbound.release_held(team, email).await?;
             }
             Decision::Reject => self.cancel_held_email(team, email).await?,
             Decision::Edit => self.send_edited(team, email, decided).await?,
@@ -77,7 +76,7 @@ impl Engine {
 
     /// Takes a held email back. One that left meanwhile, by its sender's own word, stays.
     async fn cancel_held_email(&self, team: TeamId, id: EmailId) -> Result<(), StoreError> {
-        let cancelled = self.store.cancel(team, id, None, self.now()).await?;
+        let cancelled = self.ctx.store.cancel(team, id, None, self.ctx.now()).await?;
         if let IdempotentResult::Done(mailonce_core::outbound::email_commands::EmailChangeResult::Refused(
             refusal,
             email,
@@ -91,31 +90,32 @@ impl Engine {
     /// The next version of a held email, with other words; the held one is taken back in the same commit, so that nobody
     /// else answers between. The same again when it was made before.
     async fn send_edited(&self, team: TeamId, id: EmailId, decided: &DecisionRecord) -> Result<(), StoreError> {
-        let Some(detail) = self.store.email_detail(team, id).await? else { return Ok(()) };
+        let Some(detail) = self.ctx.store.email_detail(team, id).await? else { return Ok(()) };
         let (email, edit) = (detail.email, decided.edit.clone().unwrap_or_default());
         if email.resent_as.is_some() || email.state() != EmailState::Held {
             return Ok(());
         }
-        let Some(mut content) = detail.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
+        let Some(mut content) = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
             tracing::error!(email = %id, "the body of a held email cannot be read; it is taken back");
             return self.cancel_held_email(team, id).await;
         };
         apply_edit(&mut content, edit);
-        let body = self.packer.pack(&content);
-        let envelopes = self.rebuild_envelopes(&email, &body);
-        let now = self.now();
-        let mut wish = self.build_next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
+        let body = self.ctx.packer.pack(&content);
+        let envelopes = self.outbound.rebuild_envelopes(&email, &body);
+        let now = self.ctx.now();
+        let mut wish =
+            self.outbound.build_next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
         wish.guard_input.cancels_previous = true;
         // It goes at the time it was wished for, as it would have without other words.
         wish.due_at = email.requested_due_at(now);
         wish.digest = Digest::of_content(&content);
         wish.head.subject = content.subject;
         wish.head.reason = Some("a person gave it other words".into());
-        match self.store.resend(wish, None, now).await? {
+        match self.ctx.store.resend(wish, None, now).await? {
             IdempotentResult::Done(EmailResendResult::Refused(refusal, _)) => {
                 tracing::error!(email = %id, ?refusal, "other words for a held email were refused");
             }
-            _ => self.transports.wake_all(),
+            _ => self.ctx.transports.wake_all(),
         }
         Ok(())
     }
@@ -128,14 +128,14 @@ impl Engine {
         decided: &DecisionRecord,
     ) -> Result<(), StoreError> {
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let Some(email) = self.store.email(team, id).await? else { return Ok(()) };
+            let Some(email) = self.ctx.store.email(team, id).await? else { return Ok(()) };
             if email.state() != EmailState::Unknown {
                 return Ok(());
             }
             let reason = decided.reason.clone().unwrap_or_else(|| "decided about an escalation".into());
             let act = HandoffAction::Resolve { resolution: choice, rev: email.rev, handoff: None, reason };
-            let acted = self.store.apply_action(team, id, act, None, self.now()).await?;
-            self.transports.wake_all();
+            let acted = self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await?;
+            self.ctx.transports.wake_all();
             if !matches!(
                 acted,
                 IdempotentResult::Done(HandoffActionResult::Applied(
@@ -143,7 +143,7 @@ impl Engine {
                     _
                 ))
             ) {
-                self.metrics.record_resolved("person");
+                self.ctx.metrics.record_resolved("person");
                 return Ok(());
             }
         }

@@ -1,6 +1,13 @@
 //! Asking people: questions are opened for what is stuck, told by mail where a team wants that, done when they were
 //! decided, and closed when time or the world has answered them.
 
+use crate::{
+    access::{caller::Caller, settings::EscalationNotification},
+    conversation::Escalations,
+    outbound::keyed_send::{SendRequest, identify_send},
+    runtime::{escalation_hook::EscalateToPeople, problems::unavailable, records::CreateOutcome},
+};
+use async_trait::async_trait;
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyDetails, ApiKeyScope},
     conversation::escalation::{
@@ -22,14 +29,6 @@ use mailonce_core::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine,
-    access::settings::EscalationNotification,
-    outbound::send::{SendRequest, identify_send},
-    runtime::records::CreateOutcome,
-    unavailable,
-};
 
 /// Stuck emails, and questions, that are looked at in one round.
 const BATCH_SIZE: usize = 200;
@@ -81,7 +80,7 @@ fn truncate_preview(shown: &str) -> String {
     }
 }
 
-impl Engine {
+impl Escalations {
     /// Asks a person; what could not be asked is asked in the next round, where it can be found again.
     pub(crate) async fn open_escalation_or_log(&self, team: TeamId, escalation: Escalation) {
         if let Err(error) = self.open_escalation(team, escalation).await {
@@ -103,7 +102,7 @@ impl Engine {
         let Some(reason) = escalation_reason(email) else { return Ok(()) };
         let about = self.escalation_subject(email, reason).await?;
         let escalation = Escalation::open(reason, about, email.head.caller);
-        let known = self.store.record_by_name(email.team, RecordKind::Escalation, &escalation.dedup_name()).await?;
+        let known = self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &escalation.dedup_name()).await?;
         if known.is_none() {
             self.open_escalation(email.team, escalation).await?;
         }
@@ -116,7 +115,7 @@ impl Engine {
         reason: EscalationReason,
     ) -> Result<EscalationSubject, StoreError> {
         let answered = match email.head.answers {
-            Some(message) => self.store.message(email.team, message).await?,
+            Some(message) => self.ctx.store.message(email.team, message).await?,
             None => None,
         };
         let attempts = email.handoffs.iter().map(|handoff| handoff.attempts).sum();
@@ -135,11 +134,12 @@ impl Engine {
 
     /// The question that was asked about an email, if there is one.
     pub async fn escalation_of_email(&self, caller: &Caller, id: EmailId) -> Result<Option<Uuid>, Problem> {
-        let email = self.email(caller, id).await?;
+        let email = self.outbound.email(caller, id).await?;
         let Some(reason) = escalation_reason(&email) else { return Ok(None) };
         let about = self.escalation_subject(&email, reason).await.map_err(unavailable)?;
         let name = Escalation::open(reason, about, email.head.caller).dedup_name();
-        let found = self.store.record_by_name(email.team, RecordKind::Escalation, &name).await.map_err(unavailable)?;
+        let found =
+            self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await.map_err(unavailable)?;
         Ok(found.map(|record| record.id))
     }
 
@@ -149,16 +149,16 @@ impl Engine {
         team: TeamId,
         mut escalation: Escalation,
     ) -> Result<CreateOutcome<Record>, StoreError> {
-        let now = self.now();
+        let now = self.ctx.now();
         let name = escalation.dedup_name();
-        let settings = self.settings_of(team).await?;
+        let settings = self.access.settings_of(team).await?;
         // Only what is surely unsent may be given up by time.
         let may_expire = escalation.reason.allowed_decisions().contains(&Decision::Edit);
         escalation.expiry = settings.expire_ms.filter(|_| may_expire).map(|ms| (now.plus(ms), Decision::Reject));
         let about = serde_json::to_string(&escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let kind = RecordKind::Escalation;
-        let record = Record { team, kind, id: self.new_id(now), name, rev: 1, created_at: now, json: about };
-        match self.store.create_record(record, None).await? {
+        let record = Record { team, kind, id: self.ctx.new_id(now), name, rev: 1, created_at: now, json: about };
+        match self.ctx.store.create_record(record, None).await? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 if let Some(notify) = &settings.notify {
                     self.notify_people(&record, &escalation, notify).await;
@@ -186,7 +186,8 @@ impl Engine {
     }
 
     async fn escalate_stuck_emails(&self) -> Result<(), StoreError> {
-        let emails = self.store.held_or_unknown_emails(self.escalation_progress.position().stuck, BATCH_SIZE).await?;
+        let emails =
+            self.ctx.store.held_or_unknown_emails(self.escalation_progress.position().stuck, BATCH_SIZE).await?;
         for email in &emails {
             self.ensure_escalation(email).await?;
         }
@@ -196,13 +197,13 @@ impl Engine {
     }
 
     async fn review_open_escalations(&self) -> Result<(), StoreError> {
-        let mut teams: Vec<TeamId> = self.store.teams().await?.iter().map(|team| team.id).collect();
+        let mut teams: Vec<TeamId> = self.ctx.store.teams().await?.iter().map(|team| team.id).collect();
         teams.sort_unstable();
         let mut left = BATCH_SIZE;
         let EscalationScanPosition { team: from, mut before, .. } = self.escalation_progress.position();
         for team in teams.into_iter().filter(|team| from.is_none_or(|from| *team >= from)) {
             while left > 0 {
-                let page = self.store.records(team, RecordKind::Escalation, before, left).await?;
+                let page = self.ctx.store.records(team, RecordKind::Escalation, before, left).await?;
                 for record in &page.rows {
                     self.review_escalation(record).await?;
                 }
@@ -233,7 +234,7 @@ impl Engine {
         if escalation.state != EscalationState::Open {
             return Ok(());
         }
-        let (now, due_by) = (self.now(), self.time.earlier_time());
+        let (now, due_by) = (self.ctx.now(), self.ctx.time.earlier_time());
         if self.is_moot(record, &escalation).await? {
             escalation.state = EscalationState::Moot;
         } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| due_by.is_some_and(|by| *at <= by)) {
@@ -242,7 +243,7 @@ impl Engine {
             return Ok(());
         }
         self.save_escalation(record, &escalation).await?;
-        match self.store.record(record.team, record.kind, record.id).await? {
+        match self.ctx.store.record(record.team, record.kind, record.id).await? {
             Some(record) => self.complete_decision(&record).await,
             None => Ok(()),
         }
@@ -251,7 +252,7 @@ impl Engine {
     /// Writes what a question became, unless somebody was faster.
     async fn save_escalation(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
         let about = serde_json::to_string(escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let _raced = self.store.change_record(record.edit(about), None, self.now()).await?;
+        let _raced = self.ctx.store.change_record(record.edit(about), None, self.ctx.now()).await?;
         Ok(())
     }
 
@@ -261,13 +262,13 @@ impl Engine {
         match (escalation.reason, about.email, about.message) {
             (EscalationReason::Asked | EscalationReason::Loop, _, _) => Ok(false),
             (EscalationReason::Orphaned, _, _) => {
-                Ok(self.orphaned_since(record.team, about.transport.as_deref()).await? != about.since)
+                Ok(self.handoffs.orphaned_since(record.team, about.transport.as_deref()).await? != about.since)
             }
             (EscalationReason::Unanswered, _, Some(message)) => {
-                let found = self.store.message(record.team, message).await?;
+                let found = self.ctx.store.message(record.team, message).await?;
                 Ok(found.is_none_or(|message| message.state == MessageState::Answered))
             }
-            (reason, Some(email), _) => match self.store.email(record.team, email).await? {
+            (reason, Some(email), _) => match self.ctx.store.email(record.team, email).await? {
                 Some(email) if escalation_reason(&email) == Some(reason) => {
                     let now_about = self.escalation_subject(&email, reason).await?;
                     Ok(now_about.attempts != about.attempts)
@@ -286,7 +287,7 @@ impl Engine {
             let Some(reason) = email.guard.and_then(EscalationReason::for_guard) else { return Ok(()) };
             let about = self.escalation_subject(email, reason).await?;
             let name = Escalation::open(reason, about, None).dedup_name();
-            match self.store.record_by_name(email.team, RecordKind::Escalation, &name).await? {
+            match self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await? {
                 Some(record) => self.review_escalation(&record).await,
                 None => Ok(()),
             }
@@ -310,10 +311,10 @@ impl Engine {
         let mut lines = vec![why, String::new()];
         let mut bound = String::new();
         if let Some(id) = about.email
-            && let Some(detail) = self.store.email_detail(record.team, id).await?
+            && let Some(detail) = self.ctx.store.email_detail(record.team, id).await?
         {
             lines.push(format!("Email:    {id}"));
-            match detail.body.as_deref().and_then(|body| self.packer.unpack(body)) {
+            match detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) {
                 Some(content) => {
                     let preview = self.preview(&detail.email, &content).await?;
                     lines.push(truncate_preview(&preview.to_plain_text()));
@@ -351,13 +352,13 @@ impl Engine {
         };
         let content = EmailContent::validate(raw).map_err(|faults| format!("{faults:?}"))?;
         let from = content.from.to_address();
-        self.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
-        let mac = self.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
-        let key = Key::parse(&crate::hex(&mac)).map_err(|error| error.to_string())?;
+        self.access.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
+        let mac = self.ctx.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
+        let key = Key::parse(&crate::runtime::hex::hex(&mac)).map_err(|error| error.to_string())?;
         let request = SendRequest::new(content, Some(key));
-        let teams = self.store.teams().await.map_err(|error| error.to_string())?;
+        let teams = self.ctx.store.teams().await.map_err(|error| error.to_string())?;
         let team = teams.into_iter().find(|team| team.id == record.team).ok_or("the team is gone")?;
-        let now = self.now();
+        let now = self.ctx.now();
         let caller = Caller {
             key: Arc::new(system_api_key(record.team, now)),
             team: Arc::new(team),
@@ -365,10 +366,10 @@ impl Engine {
             call: None,
             inbox_restriction: None,
         };
-        let mut wish = self.build_email(&caller, &identify_send(&caller, request, None), now);
+        let mut wish = self.outbound.build_email(&caller, &identify_send(&caller, request, None), now);
         wish.head.caller = None;
-        let _known = self.store.accept(wish, now).await.map_err(|error| error.to_string())?;
-        self.transports.wake_all();
+        let _known = self.ctx.store.accept(wish, now).await.map_err(|error| error.to_string())?;
+        self.ctx.transports.wake_all();
         Ok(())
     }
 }
@@ -409,5 +410,24 @@ fn system_api_key(team: TeamId, now: Time) -> ApiKey {
         created_at: now,
         revoked_at: None,
         last_used_at: None,
+    }
+}
+
+#[async_trait]
+impl EscalateToPeople for Escalations {
+    async fn escalate_if_stuck(&self, email: &Email) {
+        Self::escalate_if_stuck(self, email).await;
+    }
+
+    async fn close_moot_escalation(&self, email: &Email) {
+        Self::close_moot_escalation(self, email).await;
+    }
+
+    async fn ensure_open(&self, team: TeamId, escalation: Escalation) -> Result<(), StoreError> {
+        self.open_escalation(team, escalation).await.map(drop)
+    }
+
+    async fn review_escalation(&self, record: &Record) -> Result<(), StoreError> {
+        Self::review_escalation(self, record).await
     }
 }

@@ -1,5 +1,15 @@
 //! Escalations: questions for a person, asked once and answered once. Agents may ask; people decide.
 
+use crate::{
+    access::caller::Caller,
+    conversation::{Escalations, diff, preview::Preview},
+    outbound::content_guard::content_fingerprint,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::escalation::{
@@ -19,18 +29,6 @@ use mailonce_core::{
     time::Time,
 };
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    conversation::{diff, preview::Preview},
-    invalid_field, operation,
-    outbound::content_guard::content_fingerprint,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
 
 /// Pages of records that one page of a list is picked from.
 const MAX_PAGES: usize = 10;
@@ -104,7 +102,7 @@ fn view(record: &Record) -> Result<EscalationView, Problem> {
     })
 }
 
-impl Engine {
+impl Escalations {
     /// An agent asks a person.
     pub async fn ask_person(
         &self,
@@ -116,15 +114,15 @@ impl Engine {
             EscalationSubject { question: Some(new.question), entity: new.entity, ..EscalationSubject::default() };
         if let Some(id) = new.message {
             let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
-            let message = self.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;
-            let (_, inbox) = self.thread(caller, message.thread).await.map_err(|_not_theirs| missing())?;
+            let message = self.ctx.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;
+            let (_, inbox) = self.inboxes.thread(caller, message.thread).await.map_err(|_not_theirs| missing())?;
             (about.message, about.thread, about.inbox) = (Some(id), Some(message.thread), Some(inbox.id));
         } else if let Some(id) = new.thread {
-            let (_, inbox) = self.thread(caller, id).await?;
+            let (_, inbox) = self.inboxes.thread(caller, id).await?;
             (about.thread, about.inbox) = (Some(id), Some(inbox.id));
         }
         if let Some(id) = new.email {
-            about.email = Some(self.email(caller, id).await?.id);
+            about.email = Some(self.outbound.email(caller, id).await?.id);
         }
         // The same question of an agent of another inbox is another question, whose answer is not this agent's to read.
         if let Some(ties) = &caller.inbox_restriction
@@ -144,7 +142,7 @@ impl Engine {
         }
         let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
         let about = (escalation.about.inbox, escalation.about.email);
-        self.is_within_restriction(ties, caller.team.id, about).await.map_err(unavailable)
+        self.access.is_within_restriction(ties, caller.team.id, about).await.map_err(unavailable)
     }
 
     /// Questions, newest first.
@@ -158,7 +156,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Read)?;
         let mut rows = Vec::new();
         for _ in 0..MAX_PAGES {
-            let page = self.team_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
+            let page = self.ctx.team_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
             let read = page.rows.len();
             for (n, row) in page.rows.into_iter().enumerate() {
                 before = Some(row.id);
@@ -187,7 +185,7 @@ impl Engine {
 
     /// A question of the caller's team that the caller may see.
     async fn visible_escalation(&self, caller: &Caller, id: Uuid) -> Result<(Record, EscalationView), Problem> {
-        let record = self.team_record(caller, RecordKind::Escalation, id).await?;
+        let record = self.ctx.team_record(caller, RecordKind::Escalation, id).await?;
         let shown = view(&record)?;
         if !self.may_see_escalation(caller, &shown.escalation).await? {
             return Err(records::not_found(RecordKind::Escalation, &id.to_string()));
@@ -199,9 +197,9 @@ impl Engine {
     async fn escalation_with_preview(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
         let (_, mut shown) = self.visible_escalation(caller, id).await?;
         let Some(email) = shown.escalation.about.email else { return Ok(shown) };
-        let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
+        let detail = self.ctx.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
-        let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body));
+        let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
         if let Some(content) = &content {
             let earlier = self.find_earlier_email(shown.escalation.reason, &detail.email, content).await;
             let own = |(email, _): &(Email, Vec<String>)| caller.may_see_sender(&email.head.from);
@@ -241,12 +239,13 @@ impl Engine {
         email: &Email,
         content: &EmailContent,
     ) -> Result<Option<(Email, EmailContent)>, StoreError> {
-        let latest = self.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
-        let Some(other) = self.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?
+        let latest = self.outbound.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
+        let Some(other) =
+            self.outbound.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?
         else {
             return Ok(None);
         };
-        Ok(self.stored_content(other).await?.map(|said| (other.clone(), said)))
+        Ok(self.outbound.stored_content(other).await?.map(|said| (other.clone(), said)))
     }
 
     /// The latest email before this one that says the same intent to one of its recipients, with what it says.
@@ -254,10 +253,10 @@ impl Engine {
         for to in email.head.to.iter().take(RECIPIENT_SCAN_LIMIT) {
             let (to, before) = (Some(to.clone()), Some(email.id));
             let query = EmailQuery { to, before, limit: limits::PAGE_ROWS, ..EmailQuery::default() };
-            let page = self.store.emails(email.team, query).await?;
+            let page = self.ctx.store.emails(email.team, query).await?;
             let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
             let Some(other) = same else { continue };
-            if let Some(said) = self.stored_content(&other).await? {
+            if let Some(said) = self.outbound.stored_content(&other).await? {
                 return Ok(Some((other, said)));
             }
         }
@@ -273,9 +272,9 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<EscalationView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
-        let (kind, now) = (RecordKind::Escalation, self.now());
+        let (kind, now) = (RecordKind::Escalation, self.ctx.now());
         let (record, _) = self.visible_escalation(caller, id).await?;
-        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
             let decided = DecisionRecord {
                 decision: verdict.decision,
                 at: now,
@@ -288,7 +287,7 @@ impl Engine {
             let escalation = self.with_decision(&record, verdict.rev, decided).await?;
             let edit = record.edit(records::encode(&escalation)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-            match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+            match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(RecordChangeResult::Changed(_)) | IdempotentResult::Replayed(_) => {}
                 IdempotentResult::Done(RecordChangeResult::Stale(record)) => return Err(stale_rev(&record)),
                 IdempotentResult::Done(RecordChangeResult::Missing) => {
@@ -297,7 +296,7 @@ impl Engine {
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
-        let record = self.team_record(caller, kind, id).await?;
+        let record = self.ctx.team_record(caller, kind, id).await?;
         self.complete_decision(&record).await.map_err(unavailable)?;
         self.escalation_with_preview(caller, id).await
     }
@@ -307,9 +306,9 @@ impl Engine {
         let Some(shown) = shown else { return Ok(()) };
         let escalation: Escalation = records::decode(record)?;
         let Some(id) = escalation.about.email else { return Err(invalid_field("digest", "belongs to no email")) };
-        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Err(preview_changed(record)) };
-        let Some(content) = detail.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
+        let Some(content) = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
             return Err(preview_changed(record));
         };
         let preview = self.preview(&detail.email, &content).await.map_err(unavailable)?;

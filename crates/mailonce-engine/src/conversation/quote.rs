@@ -1,6 +1,15 @@
 //! What of a message goes into an answer: its words quoted below, or all of it passed on. Codes and links that the
 //! caller may not see are not let out by an answer either.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::{
+        artifacts::may_see_value,
+        messages::{AttachmentBytes, MessageView, RenderedBody, render_body},
+    },
+    runtime::{blocking::run_blocking, problems::unavailable},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -8,16 +17,6 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 use mailonce_mail::parse;
-
-use crate::{
-    Caller, Engine,
-    inbox::{
-        artifacts::may_see_value,
-        messages::{AttachmentBytes, MessageView, RenderedBody, render_body},
-    },
-    runtime::blocking::run_blocking,
-    unavailable,
-};
 
 /// Octets of a message that are quoted.
 const MAX_QUOTED_BYTES: usize = 64 * 1024;
@@ -35,17 +34,17 @@ pub(crate) struct QuotedMessage {
     pub(crate) files: Vec<AttachmentBytes>,
 }
 
-impl Engine {
+impl Conversations {
     /// What a caller may let out of a message. `None` when its bytes are gone.
     pub(crate) async fn load_quoted_message(
         &self,
         caller: &Caller,
         message: &Message,
     ) -> Result<Option<QuotedMessage>, Problem> {
-        let Some(raw) = self.raw_bytes(message).await? else { return Ok(None) };
+        let Some(raw) = self.inboxes.raw_bytes(message).await? else { return Ok(None) };
         let mut hidden = false;
         for (_, id) in &message.head.artifacts {
-            let artifact = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            let artifact = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
             hidden |= artifact.is_some_and(|one| !may_see_value(caller, &one));
         }
         let hidden = hidden && !caller.key.has_scope(ApiKeyScope::Secrets);

@@ -1,5 +1,17 @@
 //! Answering: a reply or a forward becomes one email, or the answer that an earlier one got.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::reply_recipients::{ReplyRecipients, addressees, sanitize_line, sanitize_name},
+    outbound::{
+        keyed_send::{KeyedSend, SendRequest, differences, identify_send},
+        replay_cache::CachedEmail,
+        reply_terms::{ReplyTerms, guard_problem, lease_token_hash},
+        send_receipt::SendReceipt,
+    },
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
@@ -7,53 +19,36 @@ use mailonce_core::{
         caps::recipient_hash,
         escalation::{Escalation, EscalationReason, EscalationSubject},
         message_progress::ReplySlot,
-        reply_guards::{NewReply, ReplyAuthor, ReplyResult, is_surely_unsent},
+        reply_guards::{NewReply, ReplyResult, is_surely_unsent},
         thread::Thread,
     },
-    id::{EmailId, MessageId, TeamId},
+    id::{EmailId, MessageId},
     inbox::{
         Inbox,
         message::{Message, MessageHead, Party, ReplyToPolicy},
     },
     key::Key,
-    limits,
     outbound::{
         content::{EmailContent, RawAttachment, RawContent},
         digest::DigestField,
         email::{Email, Guard},
         suppressed_call::SuppressedReason,
     },
-    ports::store::StoreError,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
     ttl::Ttl,
 };
 use mailonce_mail::{
     compose,
     link::registrable_or_host,
-    parse,
     thread::{forward_subject, reply_subject},
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
-use crate::{
-    Caller, Engine,
-    inbox::parties::party,
-    outbound::{
-        replay_cache::CachedEmail,
-        send::{KeyedSend, SendRequest, differences, identify_send},
-        send_receipt::SendReceipt,
-    },
-    runtime::blocking::run_blocking,
-    unavailable,
-};
-
 /// Ids of earlier messages that an answer names: the first and the latest.
 const MAX_REFERENCES: usize = 25;
-/// Characters of a subject that are kept: room for a prefix stays.
-const MAX_SUBJECT_CHARS: usize = 900;
 
 /// An answer as a caller words it.
 #[derive(Clone, Debug, Default)]
@@ -122,17 +117,6 @@ pub struct ReplyOverrides {
     pub refusal: Option<Problem>,
 }
 
-/// What an answer needs beside its content.
-pub(crate) struct ReplyTerms {
-    slot: ReplySlot,
-    lease: Option<String>,
-    seen: Vec<MessageId>,
-    is_to_self: bool,
-    person_hash: Option<[u8; 16]>,
-    /// What is said about it although it goes.
-    flag: Option<Guard>,
-}
-
 /// What can be said of a forward without the message.
 const FORWARD_FIELDS: [DigestField; 2] = [DigestField::To, DigestField::Cc];
 
@@ -142,49 +126,9 @@ fn forward_content(request: ForwardRequest) -> (RawContent, Option<Key>) {
     (words, request.key)
 }
 
-/// Who gets an answer.
-struct ReplyRecipients {
-    to: Vec<String>,
-    cc: Vec<String>,
-    /// Those of them whom the message asks to answer, by bare address.
-    requested: Vec<String>,
-    /// Nobody but ourselves: it must not go.
-    is_to_self: bool,
-}
-
 /// The subject of an answer to a mail with this subject.
 pub fn default_reply_subject(subject: &str) -> String {
     reply_subject(&sanitize_line(subject))
-}
-
-/// The hash under which a lease's token is kept.
-pub(crate) fn lease_token_hash(token: &str) -> String {
-    crate::hex(&Sha256::digest(token.as_bytes()))
-}
-
-/// Somebody as a caller would write them.
-fn format_party(name: Option<&str>, address: &str) -> String {
-    let name = name.map(sanitize_name).unwrap_or_default();
-    if name.is_empty() {
-        return address.to_owned();
-    }
-    format!("\"{}\" <{address}>", name.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// A name that fits beside an address.
-fn sanitize_name(name: &str) -> String {
-    sanitize_line(name).trim().chars().take(limits::NAME_CHARS).collect()
-}
-
-/// Words of a stranger on one line.
-fn sanitize_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SUBJECT_CHARS).collect()
-}
-
-/// Who is answered: where answers are wanted, else who wrote it. Whoever cannot be written to is left out.
-fn addressees(head: &MessageHead) -> Vec<&Party> {
-    let wanted = if head.reply_to.is_empty() { head.from.as_slice() } else { head.reply_to.as_slice() };
-    wanted.iter().filter(|party| is_valid_recipient(party)).collect()
 }
 
 /// Where an answer to a message goes, and what speaks against that.
@@ -222,27 +166,6 @@ fn reply_to_refused(target: &ReplyTarget) -> Problem {
     problem.with_extension("guard", Guard::ReplyTo.as_str())
 }
 
-fn is_valid_recipient(party: &Party) -> bool {
-    NamedAddress::parse(&party.address).is_ok()
-}
-
-/// Addresses of a message that are the inbox itself, whoever names them.
-fn own_addresses(inbox: &Inbox, head: &MessageHead) -> Vec<String> {
-    vec![inbox.address.clone(), head.recipient.to_ascii_lowercase()]
-}
-
-/// More people than fit one email: how many the mail names, and what is possible instead.
-fn too_many_recipients(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
-    let people = addressees(head).into_iter().chain(to).chain(cc).filter(|party| is_valid_recipient(party));
-    let people: BTreeSet<String> = people.map(|party| party.address.to_ascii_lowercase()).collect();
-    let text = format!(
-        "is too much here: the mail names {} people, and at most {} fit one email; an answer without reply_all is possible",
-        people.len(),
-        limits::RECIPIENTS
-    );
-    Problem::from(vec![FieldError::new("reply_all", text)])
-}
-
 /// A refusal because of somebody whom the message names and not the caller: what the caller can do about it.
 fn with_reply_hint(problem: Problem, asked: &[String], all: bool) -> Problem {
     let off = match problem.code {
@@ -276,7 +199,7 @@ fn join_ids(ids: &[&String]) -> String {
     ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-impl Engine {
+impl Conversations {
     /// Answers a message, once.
     pub async fn reply(&self, caller: &Caller, id: MessageId, request: ReplyRequest) -> Result<SendReceipt, Problem> {
         self.reply_with(caller, id, request, ReplyOverrides::default()).await
@@ -308,7 +231,7 @@ impl Engine {
         // Who is named by the caller can be left out by the caller.
         let follows = more.to.is_empty() && more.cc.is_empty() && more.bcc.is_empty();
         let ReplyRecipients { to, cc, requested: asked, is_to_self: itself } = if more.to.is_empty() {
-            self.reply_recipients(&message, &inbox, all).await?
+            self.inboxes.reply_recipients(&message, &inbox, all).await?
         } else {
             ReplyRecipients { to: more.to, cc: Vec::new(), requested: Vec::new(), is_to_self: false }
         };
@@ -425,7 +348,7 @@ impl Engine {
             hash.update((one.as_str().len() as u64).to_be_bytes());
             hash.update(one.as_str());
         }
-        let slot = ReplySlot::Forward(crate::hex(&hash.finalize()[..16]));
+        let slot = ReplySlot::Forward(crate::runtime::hex::hex(&hash.finalize()[..16]));
         let ids = join_ids(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
         let terms = ReplyTerms { slot, lease, seen: Vec::new(), is_to_self: false, person_hash: None, flag: None };
@@ -451,7 +374,7 @@ impl Engine {
         let text = words.text.clone().filter(|text| !text.is_empty());
         let text = text.or_else(|| words.html.is_none().then(|| "nothing".to_owned()));
         let content = EmailContent::validate(RawContent { from, to, text, ..words })?;
-        self.replay_compared_fields(caller, SendRequest::new(content, Some(key)), said, problem).await
+        self.outbound.replay_compared_fields(caller, SendRequest::new(content, Some(key)), said, problem).await
     }
 
     /// A message that the caller may answer, and its inbox.
@@ -459,8 +382,8 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Reply)?;
         let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
         let team = caller.team.id;
-        let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(missing)?;
-        let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
+        let message = self.ctx.store.message(team, id).await.map_err(unavailable)?.ok_or_else(missing)?;
+        let inbox = self.ctx.store.inbox(team, message.inbox).await.map_err(unavailable)?;
         let inbox = inbox.filter(|inbox| crate::inbox::inboxes::may_use(caller, inbox)).ok_or_else(missing)?;
         Ok((message, inbox))
     }
@@ -472,90 +395,11 @@ impl Engine {
         if target.flags.is_empty() {
             return Ok((None, None));
         }
-        match self.settings_of(message.team).await.map_err(unavailable)?.reply_to {
+        match self.access.settings_of(message.team).await.map_err(unavailable)?.reply_to {
             ReplyToPolicy::Allow => Ok((None, None)),
             ReplyToPolicy::Flag => Ok((None, Some(Guard::ReplyTo))),
             ReplyToPolicy::Refuse => Ok((Some(reply_to_refused(&target)), None)),
         }
-    }
-
-    /// Whether an answer has somebody to go to, besides ourselves.
-    pub(crate) async fn has_reply_recipient(&self, inbox: &Inbox, head: &MessageHead) -> Result<bool, StoreError> {
-        let mut known = own_addresses(inbox, head);
-        // Who wrote it is not ours, or it would be our own mail; so most mails need no look into the ledger.
-        let wrote = head.own.is_none() && head.reply_to.is_empty();
-        if wrote && addressees(head).iter().any(|party| !known.contains(&party.address)) {
-            return Ok(true);
-        }
-        let others = head.to.iter().chain(&head.cc).filter(|party| is_valid_recipient(party));
-        for party in addressees(head).into_iter().chain(others) {
-            if self.is_new_recipient(inbox.team, &mut known, party).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Who gets a reply, and who gets copies of it. Our own addresses do not, whoever names them: a stranger must not
-    /// make us write to ourselves.
-    async fn reply_recipients(&self, message: &Message, inbox: &Inbox, all: bool) -> Result<ReplyRecipients, Problem> {
-        let (team, head) = (message.team, &message.head);
-        let first = addressees(head);
-        let mut known = own_addresses(inbox, head);
-        let (mut to, mut cc, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-        for party in &first {
-            if self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
-                to.push(format_party(party.name.as_deref(), &party.address));
-                asked.extend(NamedAddress::parse(&party.address).map(|mailbox| mailbox.to_address().into()));
-            }
-        }
-        let (others, copies) = if all { self.all_recipients(message).await? } else { (Vec::new(), Vec::new()) };
-        let named = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
-        for (party, direct) in named.filter(|(party, _)| is_valid_recipient(party)) {
-            if !self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
-                continue;
-            }
-            let list = if direct { &mut to } else { &mut cc };
-            list.push(format_party(party.name.as_deref(), &party.address));
-            if to.len() + cc.len() > limits::RECIPIENTS {
-                return Err(too_many_recipients(head, &others, &copies));
-            }
-        }
-        if to.is_empty() {
-            to = std::mem::take(&mut cc);
-        }
-        let itself = to.is_empty();
-        if itself && first.is_empty() {
-            return Err(Problem::from(vec![FieldError::new("message", "names nobody to answer")]));
-        }
-        if itself {
-            // It is refused, with a word; until then it is an answer like others.
-            to = first.iter().map(|party| format_party(party.name.as_deref(), &party.address)).collect();
-        }
-        Ok(ReplyRecipients { to, cc, requested: asked, is_to_self: itself })
-    }
-
-    /// Everybody in To and in Cc. A message keeps so many of each; of longer lists the mail itself tells.
-    async fn all_recipients(&self, message: &Message) -> Result<(Vec<Party>, Vec<Party>), Problem> {
-        let head = &message.head;
-        let full = |list: &[Party]| list.len() >= limits::RECIPIENTS;
-        if (full(&head.to) || full(&head.cc))
-            && let Some(raw) = self.raw_bytes(message).await?
-            && let Ok(parsed) = run_blocking(move || parse::parse(&raw)).await
-        {
-            return Ok((parsed.to.iter().map(party).collect(), parsed.cc.iter().map(party).collect()));
-        }
-        Ok((head.to.clone(), head.cc.clone()))
-    }
-
-    /// Whether somebody is neither ours nor named before.
-    async fn is_new_recipient(&self, team: TeamId, known: &mut Vec<String>, party: &Party) -> Result<bool, StoreError> {
-        let address = party.address.to_ascii_lowercase();
-        if known.contains(&address) || self.is_inbox_address(team, &address).await? {
-            return Ok(false);
-        }
-        known.push(address);
-        Ok(true)
     }
 
     async fn accept_reply(
@@ -565,19 +409,20 @@ impl Engine {
         request: SendRequest,
         terms: ReplyTerms,
     ) -> Result<SendReceipt, Problem> {
-        let now = self.now();
-        self.metrics.record_send_attempt(caller.channel);
+        let now = self.ctx.now();
+        self.ctx.metrics.record_send_attempt(caller.channel);
         let named = Self::keyed_reply(caller, message, inbox, request);
         if let Some(token) = &named.request.distinct_token
             && let Some(sent) =
-                Box::pin(self.release_by_distinct_token(caller, &named, token, Some((message, &terms)))).await?
+                Box::pin(self.outbound.release_by_distinct_token(caller, &named, token, Some((message, &terms))))
+                    .await?
         {
             return Ok(sent);
         }
-        if let Some(glimpse) = named.key_hash.and_then(|hash| self.cached_email(hash, now)) {
-            return self.replay(caller, &named, &glimpse, now);
+        if let Some(glimpse) = named.key_hash.and_then(|hash| self.outbound.cached_email(hash, now)) {
+            return self.outbound.replay(caller, &named, &glimpse, now);
         }
-        let mut wish = match self.guarded_email(caller, &named, now).await {
+        let mut wish = match self.outbound.guarded_email(caller, &named, now).await {
             Ok(wish) => wish,
             Err(problem) => {
                 return Box::pin(self.replay_reply_or(caller, &named, (message, &terms.slot), problem)).await;
@@ -598,15 +443,15 @@ impl Engine {
             recipient_hash: terms.person_hash,
         };
         crate::failpoint!("before-reply");
-        let answered = self.store.accept_reply(wish, now).await.map_err(unavailable)?;
+        let answered = self.ctx.store.accept_reply(wish, now).await.map_err(unavailable)?;
         crate::failpoint!("after-reply");
         match answered {
             ReplyResult::First(email, thread) => {
-                self.recent_sends.record(caller.team.id, &named.request.content, &named.digest, &body, now);
-                self.escalate_if_stuck(&email).await;
-                Ok(with_fence(self.first_receipt(caller, &email), &thread))
+                self.outbound.record_recent_send(caller, &named, &body, now);
+                self.escalations.escalate_if_stuck(&email).await;
+                Ok(with_fence(self.outbound.first_receipt(caller, &email), &thread))
             }
-            ReplyResult::KeyBound(bound) => self.replay_bound(caller, &named, bound, now),
+            ReplyResult::KeyBound(bound) => self.outbound.replay_bound(caller, &named, bound, now),
             ReplyResult::AlreadyAnswered(id, email, thread) => {
                 self.already_answered(caller, &named, (id, email), &thread, now)
             }
@@ -617,23 +462,9 @@ impl Engine {
                 Err(guard_problem(guard, newer, &message, &thread, now))
             }
             ReplyResult::OverBudget(exceeded) => {
-                Err(self.quota_exceeded(caller.team.id, &exceeded).await.with_extension("guard", "budget"))
+                Err(self.control.quota_exceeded(caller.team.id, &exceeded).await.with_extension("guard", "budget"))
             }
             ReplyResult::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
-        }
-    }
-
-    /// Refuses to let a held answer go when somebody else works on its thread by now, or people wrote again.
-    pub(crate) async fn check_thread_unchanged(&self, message: &Message, terms: &ReplyTerms) -> Result<(), Problem> {
-        let Some(thread) = self.store.thread(message.team, message.thread).await.map_err(unavailable)? else {
-            return Ok(());
-        };
-        let (lease, now) = (terms.lease.as_deref().map(lease_token_hash), self.now());
-        let replies = matches!(terms.slot, ReplySlot::Reply(_));
-        let reader = ReplyAuthor { lease_token_hash: lease.as_deref(), seen: &terms.seen, is_reply: replies };
-        match reader.find_conflict(message, &thread, now) {
-            Some((guard, newer)) => Err(guard_problem(guard, newer, message, &thread, now)),
-            None => Ok(()),
         }
     }
 
@@ -646,17 +477,17 @@ impl Engine {
         (message, slot): (&Message, &ReplySlot),
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
-        let (team, now) = (caller.team.id, self.now());
-        let problem = match self.replay_or(caller, named, problem, now).await {
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let problem = match self.outbound.replay_or(caller, named, problem, now).await {
             Err(problem) if problem.code != Code::KeyMismatch => problem,
             answer => return answer,
         };
         let Some(id) = message.annotations.turn.answered_by(slot) else { return Err(problem) };
-        let email = self.store.email(team, id).await.map_err(unavailable)?;
+        let email = self.ctx.store.email(team, id).await.map_err(unavailable)?;
         if email.as_ref().is_none_or(is_surely_unsent) {
             return Err(problem);
         }
-        match self.store.thread(team, message.thread).await.map_err(unavailable)? {
+        match self.ctx.store.thread(team, message.thread).await.map_err(unavailable)? {
             Some(thread) => self.already_answered(caller, named, (id, email), &thread, now),
             None => Err(problem),
         }
@@ -690,11 +521,11 @@ impl Engine {
             return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", id.to_string()));
         };
         let reason = SuppressedReason::AlreadyAnswered;
-        self.metrics.record_deduplicated(caller.channel, reason);
-        let waiting = self.suppressed_calls.record(caller.team.id, email.id, caller.suppressed_call(reason, now));
+        self.ctx.metrics.record_deduplicated(caller.channel, reason);
+        let waiting = self.outbound.record_suppressed_call(caller, email.id, reason, now);
         let glimpse = CachedEmail::from(&email);
         let differs = !differences(named, &glimpse).is_empty();
-        let mut sent = self.receipt(caller, &glimpse, false, differs, waiting);
+        let mut sent = self.outbound.receipt(caller, &glimpse, false, differs, waiting);
         // Who repeats its own answer that is held as a look-alike can still say that it is meant.
         let own = !differs && email.head.caller == Some(caller.key.id) && sent.distinct_token.is_some();
         if !own {
@@ -712,11 +543,12 @@ impl Engine {
             inbox: Some(message.inbox),
             ..EscalationSubject::default()
         };
-        self.open_escalation_or_log(
-            caller.team.id,
-            Escalation::open(EscalationReason::Loop, about, Some(caller.key.id)),
-        )
-        .await;
+        self.escalations
+            .open_escalation_or_log(
+                caller.team.id,
+                Escalation::open(EscalationReason::Loop, about, Some(caller.key.id)),
+            )
+            .await;
     }
 }
 
@@ -730,62 +562,9 @@ fn with_fence(mut sent: SendReceipt, thread: &Thread) -> SendReceipt {
     sent
 }
 
-/// The problem of a thread that another agent holds, or took.
-pub(crate) fn leased_problem(thread: &Thread, now: Time) -> Problem {
-    let lease = thread.active_lease(now);
-    let detail = match lease {
-        Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
-        None => "this token is not of the latest lease of the thread, or that was given back; take it anew".to_owned(),
-    };
-    Problem::new(Code::Leased, detail)
-        .with_extension("holder", lease.map(|lease| lease.holder.clone()))
-        .with_extension("expires_at", lease.map(|lease| lease.expires_at.to_string()))
-        .with_extension("fence", thread.details.fence)
-        .with_extension("thread", thread.id.to_string())
-}
-
-fn guard_problem(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &Thread, now: Time) -> Problem {
-    let problem = match guard {
-        Guard::Itself => {
-            let (why, detail) = match &message.head.own {
-                Some(why) => (why.as_str(), format!("the message {} is your own ({why})", message.id)),
-                None => {
-                    ("recipients", format!("an answer to the message {} would go to nobody but yourself", message.id))
-                }
-            };
-            Problem::new(Code::Itself, detail).with_extension("why", why)
-        }
-        Guard::Automatic => {
-            let (why, hard) = message.head.automatic.clone().unwrap_or_default();
-            let detail = format!("the message {} is automatic ({why})", message.id);
-            Problem::new(Code::Automatic, detail).with_extension("why", why).with_extension("hard", hard)
-        }
-        Guard::NewerMessage => {
-            let newer = newer.map(|id| id.to_string()).unwrap_or_default();
-            let detail = format!("the thread has a newer message {newer}");
-            Problem::new(Code::NewerMessage, detail).with_extension("message", newer)
-        }
-        _ => leased_problem(thread, now),
-    };
-    problem
-        .with_extension("guard", guard.as_str())
-        .with_extension("fence", thread.details.fence)
-        .with_extension("thread", thread.id.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn people_are_written_as_they_are_read() {
-        for (name, shown) in
-            [(Some("Ann"), Some("Ann")), (None, None), (Some("A \"B\" \\C, D"), Some("A \"B\" \\C, D"))]
-        {
-            let read = NamedAddress::parse(&format_party(name, "ann@x.test")).unwrap();
-            assert_eq!((read.name.as_deref(), read.address.as_str()), (shown, "ann@x.test"));
-        }
-    }
 
     #[test]
     fn only_the_hash_of_a_token_is_kept() {

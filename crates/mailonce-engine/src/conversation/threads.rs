@@ -1,34 +1,32 @@
 //! Threads: what was said in both directions, and the lease by which one agent at a time works on them.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::messages::thread_not_found,
+    outbound::reply_terms::{lease_token_hash, leased_problem},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::{
         caps::ReplyCaps,
         thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     },
-    id::{InboxId, TeamId, ThreadId},
-    inbox::{
-        Inbox,
-        message::{Message, MessagePosition, MessageQuery, MessageState},
-    },
+    id::{InboxId, ThreadId},
+    inbox::message::{Message, MessagePosition, MessageQuery},
     limits,
     operation::IdempotentResult,
     outbound::email::Email,
     ports::store::StoreError,
-    problem::{Code, Problem},
+    problem::Problem,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, hash_map::Entry};
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    conversation::reply::{lease_token_hash, leased_problem},
-    inbox::inboxes::may_use,
-    operation,
-    runtime::problems::key_mismatch,
-    unavailable,
-};
 
 /// Messages, and emails, of a thread that are shown: the latest.
 const MAX_SHOWN: usize = 100;
@@ -102,32 +100,19 @@ pub struct NewThreadLease {
     pub ttl_ms: i64,
 }
 
-pub(crate) fn thread_not_found(id: ThreadId) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no thread {id}"))
-}
-
-impl Engine {
-    /// A thread in an inbox that the caller may use.
-    pub async fn thread(&self, caller: &Caller, id: ThreadId) -> Result<(Thread, Inbox), Problem> {
-        let found = self.store.thread(caller.team.id, id).await.map_err(unavailable)?;
-        let thread = found.ok_or_else(|| thread_not_found(id))?;
-        let inbox = self.store.inbox(caller.team.id, thread.inbox).await.map_err(unavailable)?;
-        let inbox = inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| thread_not_found(id))?;
-        Ok((thread, inbox))
-    }
-
+impl Conversations {
     /// Threads, those with the latest news first.
     pub async fn threads(&self, caller: &Caller, query: ThreadQuery) -> Result<ThreadPage, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         if let Some(inbox) = query.inbox {
-            self.inbox(caller, inbox).await?;
+            self.inboxes.inbox(caller, inbox).await?;
         }
         let (limit, mut usable, mut asked) = (query.limit, HashMap::new(), query);
         let mut page = ThreadPage::default();
         // A key that is tied to inboxes looks past the threads of others, for a while.
         for _ in 0..MAX_SCAN_PAGES {
             let ask = ThreadQuery { limit: limit + 1, ..asked.clone() };
-            let mut rows = self.store.threads(caller.team.id, ask).await.map_err(unavailable)?;
+            let mut rows = self.ctx.store.threads(caller.team.id, ask).await.map_err(unavailable)?;
             let more = rows.len() > limit;
             rows.truncate(limit);
             page.next = rows.last().filter(|_| more).map(|thread| (thread.last_activity_at, thread.id));
@@ -151,13 +136,13 @@ impl Engine {
     }
 
     async fn may_read_inbox(&self, caller: &Caller, inbox: InboxId) -> bool {
-        caller.key.details.inboxes.is_empty() || self.inbox(caller, inbox).await.is_ok()
+        caller.key.details.inboxes.is_empty() || self.inboxes.inbox(caller, inbox).await.is_ok()
     }
 
     /// A thread with what was said in it.
     pub async fn thread_view(&self, caller: &Caller, id: ThreadId) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let (thread, inbox) = self.thread(caller, id).await?;
+        let (thread, inbox) = self.inboxes.thread(caller, id).await?;
         let mut said = self.thread_messages(&thread).await.map_err(unavailable)?;
         said.extend(self.thread_emails(&thread).await.map_err(unavailable)?);
         said.sort_by_key(ThreadEntry::at);
@@ -173,14 +158,14 @@ impl Engine {
                 limit: MAX_SHOWN - found.len(),
                 ..MessageQuery::default()
             };
-            let page = self.store.messages(thread.team, thread.inbox, query).await?;
+            let page = self.ctx.store.messages(thread.team, thread.inbox, query).await?;
             found.extend(page.rows);
             match page.next.filter(|_| found.len() < MAX_SHOWN && found.len() < thread.details.messages as usize) {
                 Some(next) => place = MessagePosition::Before(next),
                 None => break,
             }
         }
-        self.mark_leased_messages(thread.team, &mut found).await?;
+        self.inboxes.mark_leased_messages(thread.team, &mut found).await?;
         Ok(found.into_iter().map(|message| ThreadEntry::Message(Box::new(message))).collect())
     }
 
@@ -188,7 +173,7 @@ impl Engine {
     async fn thread_emails(&self, thread: &Thread) -> Result<Vec<ThreadEntry>, StoreError> {
         let (mut after, mut ids) = (None, Vec::new());
         for _ in 0..MAX_PAGES {
-            let page = self.store.thread_emails(thread.team, thread.id, after, MAX_SHOWN).await?;
+            let page = self.ctx.store.thread_emails(thread.team, thread.id, after, MAX_SHOWN).await?;
             after = page.last().copied();
             let full = page.len() == MAX_SHOWN;
             ids.extend(page);
@@ -199,9 +184,9 @@ impl Engine {
         let mut said = Vec::new();
         let over = ids.len().saturating_sub(MAX_SHOWN);
         for id in ids.drain(over..) {
-            let Some(email) = self.store.email(thread.team, id).await? else { continue };
+            let Some(email) = self.ctx.store.email(thread.team, id).await? else { continue };
             let later = match email.resent_as {
-                Some(later) => self.store.email(thread.team, later).await?,
+                Some(later) => self.ctx.store.email(thread.team, later).await?,
                 None => None,
             };
             said.extend([Some(email), later].into_iter().flatten().map(|email| ThreadEntry::Email(Box::new(email))));
@@ -212,8 +197,9 @@ impl Engine {
     /// Changes labels, or says that nothing is left to do.
     pub async fn change_thread(&self, caller: &Caller, id: ThreadId, edit: ThreadEdit) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let (_, inbox) = self.thread(caller, id).await?;
-        let changed = self.store.change_thread(caller.team.id, id, edit, self.now()).await.map_err(unavailable)?;
+        let (_, inbox) = self.inboxes.thread(caller, id).await?;
+        let changed =
+            self.ctx.store.change_thread(caller.team.id, id, edit, self.ctx.now()).await.map_err(unavailable)?;
         let thread = changed.ok_or_else(|| thread_not_found(id))?;
         Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
     }
@@ -221,8 +207,8 @@ impl Engine {
     /// A fresh token of a lease.
     pub(crate) fn new_lease_token(&self) -> String {
         let mut bytes = [0; 20];
-        self.entropy.fill(&mut bytes);
-        format!("lt_{}", crate::hex(&bytes))
+        self.ctx.entropy.fill(&mut bytes);
+        format!("lt_{}", crate::runtime::hex::hex(&bytes))
     }
 
     /// Takes or renews the lease of a thread.
@@ -234,14 +220,14 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<ThreadLeaseView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let (thread, _) = self.thread(caller, id).await?;
-        let now = self.now();
+        let (thread, _) = self.inboxes.thread(caller, id).await?;
+        let now = self.ctx.now();
         let token = request.renew.clone().unwrap_or_else(|| self.new_lease_token());
         // Whoever comes with the same key again gets this, once the lease is another's.
         let fence = thread.details.fence + u64::from(request.renew.is_none());
         let expires_at = now.plus(request.ttl_ms);
         let view = ThreadLeaseView { token: token.clone(), fence, holder: request.holder.clone(), expires_at };
-        let answer = self.seal_answer(asked.as_ref(), &view);
+        let answer = self.ctx.seal_answer(asked.as_ref(), &view);
         let ask = ThreadLeaseSpec {
             renew: request.renew.as_deref().map(lease_token_hash),
             token: lease_token_hash(&token),
@@ -249,14 +235,14 @@ impl Engine {
             ttl_ms: request.ttl_ms,
         };
         let operation = operation(caller, asked.as_ref(), answer, now);
-        match self.store.lease_thread(caller.team.id, id, ask, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.lease_thread(caller.team.id, id, ask, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) => Ok(lease_view(token, &thread)),
             IdempotentResult::Done(ThreadLeaseResult::Busy(thread) | ThreadLeaseResult::Stale(thread)) => {
                 Err(leased_problem(&thread, now))
             }
             IdempotentResult::Done(ThreadLeaseResult::Missing) => Err(thread_not_found(id)),
             IdempotentResult::Replayed(answer) => {
-                let first: ThreadLeaseView = self.open_answer(asked.as_ref(), &answer)?;
+                let first: ThreadLeaseView = self.ctx.open_answer(asked.as_ref(), &answer)?;
                 let still = thread.is_latest_token(&lease_token_hash(&first.token));
                 Ok(if still { lease_view(first.token, &thread) } else { first })
             }
@@ -267,32 +253,15 @@ impl Engine {
     /// Gives a lease back. Only one's own: another's stays.
     pub async fn release_thread(&self, caller: &Caller, id: ThreadId, token: &str) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let (before, inbox) = self.thread(caller, id).await?;
-        let now = self.now();
-        let released = self.store.release_thread(caller.team.id, id, &lease_token_hash(token), now).await;
+        let (before, inbox) = self.inboxes.thread(caller, id).await?;
+        let now = self.ctx.now();
+        let released = self.ctx.store.release_thread(caller.team.id, id, &lease_token_hash(token), now).await;
         let thread = released.map_err(unavailable)?.ok_or_else(|| thread_not_found(id))?;
         if thread.rev == before.rev && thread.details.lease.is_some() {
             return Err(leased_problem(&thread, now));
         }
-        self.inbound.waiters.wake(thread.inbox);
+        self.ctx.inbound.waiters.wake(thread.inbox);
         Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
-    }
-
-    /// Says which unanswered messages somebody works on: those of threads that are leased.
-    pub(crate) async fn mark_leased_messages(&self, team: TeamId, messages: &mut [Message]) -> Result<(), StoreError> {
-        let now = self.now();
-        let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
-        for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
-            let thread = match threads.entry(message.thread) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => place.insert(self.store.thread(team, message.thread).await?),
-            };
-            let lease = thread.as_ref().and_then(|thread| thread.active_lease(now));
-            if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {
-                message.state = MessageState::Leased;
-            }
-        }
-        Ok(())
     }
 }
 

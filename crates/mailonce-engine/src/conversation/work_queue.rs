@@ -1,6 +1,19 @@
 //! Taking work from an inbox: the oldest messages that nobody works on, each with the lease of its thread; and what an
 //! agent says about them afterwards.
 
+use crate::{
+    access::{active_keys::invalid_api_key, caller::Caller},
+    conversation::{
+        Conversations,
+        threads::{ThreadLeaseView, lease_view},
+    },
+    inbox::inboxes::{inbox_not_found, may_use},
+    outbound::reply_terms::{lease_token_hash, leased_problem},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::{
@@ -17,19 +30,6 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::Instant;
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    access::active_keys::invalid_api_key,
-    conversation::{
-        reply::{lease_token_hash, leased_problem},
-        threads::{ThreadLeaseView, lease_view},
-    },
-    inbox::inboxes::{inbox_not_found, may_use},
-    operation,
-    runtime::problems::key_mismatch,
-    unavailable,
-};
 
 /// How often the ledger is asked while somebody waits: leases lapse and pauses end without anybody telling.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ struct IssuedLeaseTokens {
     tokens: Vec<String>,
 }
 
-impl Engine {
+impl Conversations {
     /// Takes messages of an inbox to work on, and waits for one if there is none.
     pub async fn lease_messages(
         &self,
@@ -85,11 +85,11 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<Vec<WorkItem>, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let found = self.store.inbox(caller.team.id, inbox).await.map_err(unavailable)?;
+        let found = self.ctx.store.inbox(caller.team.id, inbox).await.map_err(unavailable)?;
         found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| inbox_not_found(inbox))?;
         let deadline = Instant::now() + request.wait;
-        let waiting = self.inbound.waiters.register(inbox);
-        let mut key = self.subscribe_key_revocation(caller);
+        let waiting = self.ctx.inbound.waiters.register(inbox);
+        let mut key = self.access.subscribe_key_revocation(caller);
         loop {
             let woken = waiting.notify.notified();
             tokio::pin!(woken);
@@ -114,12 +114,12 @@ impl Engine {
         request: &WorkRequest,
         asked: Option<&KeyedCall>,
     ) -> Result<Vec<WorkItem>, Problem> {
-        let (team, now) = (caller.team.id, self.now());
-        if !self.is_repeated_call(caller, asked).await? && !self.has_leasable_message(caller, inbox, now).await? {
+        let (team, now) = (caller.team.id, self.ctx.now());
+        if !self.ctx.is_repeated_call(caller, asked).await? && !self.has_leasable_message(caller, inbox, now).await? {
             return Ok(Vec::new());
         }
         let tokens: Vec<String> = (0..request.limit).map(|_| self.new_lease_token()).collect();
-        let answer = self.seal_answer(asked, &IssuedLeaseTokens { tokens: tokens.clone() });
+        let answer = self.ctx.seal_answer(asked, &IssuedLeaseTokens { tokens: tokens.clone() });
         let ask = MessageLeaseSpec {
             inbox,
             holder: request.holder.clone(),
@@ -127,12 +127,12 @@ impl Engine {
             tokens: tokens.iter().map(|token| lease_token_hash(token)).collect(),
         };
         let operation = operation(caller, asked, answer, now);
-        match self.store.lease_messages(team, ask, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.lease_messages(team, ask, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(offers) => {
                 Ok(offers.into_iter().filter_map(|offer| work_item(&tokens, offer)).collect())
             }
             IdempotentResult::Replayed(answer) => {
-                let IssuedLeaseTokens { tokens } = self.open_answer(asked, &answer)?;
+                let IssuedLeaseTokens { tokens } = self.ctx.open_answer(asked, &answer)?;
                 self.replay_work_items(caller, inbox, &tokens).await
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
@@ -145,7 +145,7 @@ impl Engine {
         let state = Some(MessageState::Unanswered);
         let query =
             MessageQuery { state, position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
-        let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         for message in page.rows.iter().filter(|message| message.annotations.turn.offers >= MAX_OFFERS) {
             self.escalate_unanswered(caller, message).await?;
         }
@@ -153,8 +153,8 @@ impl Engine {
     }
 
     async fn escalate_unanswered(&self, caller: &Caller, message: &Message) -> Result<(), Problem> {
-        let thread = self.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
-        let now = self.now();
+        let thread = self.ctx.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
+        let now = self.ctx.now();
         if !message.may_be_offered(now) || thread.is_some_and(|thread| thread.active_lease(now).is_some()) {
             return Ok(());
         }
@@ -164,7 +164,9 @@ impl Engine {
             inbox: Some(message.inbox),
             ..EscalationSubject::default()
         };
-        self.open_escalation_or_log(caller.team.id, Escalation::open(EscalationReason::Unanswered, about, None)).await;
+        self.escalations
+            .open_escalation_or_log(caller.team.id, Escalation::open(EscalationReason::Unanswered, about, None))
+            .await;
         Ok(())
     }
 
@@ -177,10 +179,10 @@ impl Engine {
     ) -> Result<Vec<WorkItem>, Problem> {
         let query = MessageQuery { position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
         let query = MessageQuery { state: Some(MessageState::Unanswered), ..query };
-        let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         let mut given = Vec::new();
         for message in page.rows {
-            let thread = self.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
+            let thread = self.ctx.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
             let Some(thread) = thread else { continue };
             let named = thread.details.lease.as_ref().is_some_and(|lease| lease.message == Some(message.id));
             let token = tokens.iter().find(|token| named && thread.is_latest_token(&lease_token_hash(token)));
@@ -201,17 +203,17 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Reply)?;
         let no_such = || Problem::new(Code::NotFound, format!("there is no message {id}"));
         let team = caller.team.id;
-        let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(no_such)?;
-        let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
+        let message = self.ctx.store.message(team, id).await.map_err(unavailable)?.ok_or_else(no_such)?;
+        let inbox = self.ctx.store.inbox(team, message.inbox).await.map_err(unavailable)?;
         inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(no_such)?;
-        let now = self.now();
+        let now = self.ctx.now();
         let held = MessageLeaseRef { message: id, token_hash: lease_token_hash(lease) };
-        match self.store.acknowledge_message(team, held, how, now).await.map_err(unavailable)? {
+        match self.ctx.store.acknowledge_message(team, held, how, now).await.map_err(unavailable)? {
             AcknowledgeResult::Done(message, thread) => {
                 // The next of its thread, or itself a little later, may be offered to whoever waits.
-                self.inbound.waiters.wake(message.inbox);
+                self.ctx.inbound.waiters.wake(message.inbox);
                 let mut messages = [message];
-                self.mark_leased_messages(team, &mut messages).await.map_err(unavailable)?;
+                self.inboxes.mark_leased_messages(team, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;
                 Ok(WorkItem::new(message, lease.to_owned(), &thread))
             }

@@ -1,5 +1,14 @@
 //! Mail by hooks: what a proven request brings is kept for whom it is for. The answer comes after the commit.
 
+use crate::{
+    access::sources::{LiveSource, SourceRef},
+    inbound::{
+        Inbound,
+        hooks::ProviderHookSummary,
+        receive::{IntakeMail, RecipientRoute},
+    },
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     inbound::{
         delivery::{DeliveryFormat, Intake, ReceiveResult as Arrived},
@@ -11,17 +20,7 @@ use mailonce_core::{
 };
 use mailonce_mail::hooks::{self, HookMail, HookRequest, Kind, MailBytes};
 
-use crate::{
-    Engine,
-    access::sources::{LiveSource, SourceRef},
-    inbound::{
-        hooks::ProviderHookSummary,
-        receive::{IntakeMail, RecipientRoute},
-    },
-    unavailable,
-};
-
-impl Engine {
+impl Inbound {
     /// The mail in a request, if its source may bring any and this is one.
     pub(crate) fn parse_hook_mail(
         &self,
@@ -33,7 +32,7 @@ impl Engine {
         }
         hooks::parse_mail(source.kind, request).map_err(|why| {
             tracing::warn!(source = %source.id, kind = source.kind.as_str(), %why, "a provider's mail cannot be read");
-            self.metrics.record_provider_event(source.kind.as_str(), "unreadable");
+            self.ctx.metrics.record_provider_event(source.kind.as_str(), "unreadable");
             // A provider drops for good what gets a 4xx, and a mail that we do not understand today must not be lost.
             // Whoever writes our own format learns at once what is wrong with it.
             let code = if source.kind == Kind::Standard { Code::InvalidJson } else { Code::Unavailable };
@@ -80,7 +79,7 @@ impl Engine {
                     Arrived::Refused(_) => (&mut received.refused, "refused"),
                 };
                 *count += 1;
-                self.metrics.record_provider_event(source.kind.as_str(), word);
+                self.ctx.metrics.record_provider_event(source.kind.as_str(), word);
             }
         }
         Ok(received)

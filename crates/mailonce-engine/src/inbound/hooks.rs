@@ -4,6 +4,10 @@
 //! What it says counts only for emails of the source's own team and handoffs of its own transport. Everything else is
 //! answered with a success and counted: a provider that gets an error stops telling us anything.
 
+use crate::{
+    access::sources::LiveSource, control::suppressions::SuppressionDetails, inbound::Inbound,
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     address::Address,
     handoff::{
@@ -21,8 +25,6 @@ use mailonce_core::{
 use mailonce_mail::hooks::{self, HookEvent, HookRejection, HookRequest, Kind};
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashMap, sync::Arc};
-
-use crate::{Engine, access::sources::LiveSource, control::suppressions::SuppressionDetails, unavailable};
 
 /// How long a certificate is kept, in milliseconds.
 const CERTIFICATE_TTL_MS: i64 = 24 * 3_600_000;
@@ -112,10 +114,10 @@ fn recipient_of(handoff: &Handoff, report: &HookEvent) -> Option<Address> {
     handoff.recipients.iter().any(is_theirs).then_some(address)
 }
 
-impl Engine {
+impl Inbound {
     /// The source behind an address, before anything is read from whoever calls it.
     pub async fn find_hook(&self, id: SourceId) -> Result<SourceHook, Problem> {
-        Ok(SourceHook(self.live_source(id).await?))
+        Ok(SourceHook(self.access.live_source(id).await?))
     }
 
     /// Takes in a request of a provider.
@@ -136,7 +138,7 @@ impl Engine {
         };
         let certificate = self.fetch_certificate(source, &request).await?;
         request.certificate = certificate.as_deref();
-        hooks::verify(source.kind, &source.secrets, &request, self.now())
+        hooks::verify(source.kind, &source.secrets, &request, self.ctx.now())
             .map_err(|reject| self.rejected(source, &reject))?;
         if source.kind == Kind::Ses {
             self.confirm_subscription(source, &posted.body).await?;
@@ -146,7 +148,7 @@ impl Engine {
             return self.store_hook_mail(source.source_ref(), mail).await;
         }
         if !source.scope.events {
-            self.metrics.record_provider_event(source.kind.as_str(), "ignored");
+            self.ctx.metrics.record_provider_event(source.kind.as_str(), "ignored");
             return Ok(ProviderHookSummary { reports: 1, ignored: 1, ..ProviderHookSummary::default() });
         }
         let reports = hooks::parse_events(source.kind, &request).map_err(|why| {
@@ -163,7 +165,7 @@ impl Engine {
 
     fn rejected(&self, source: &LiveSource, reject: &HookRejection) -> Problem {
         tracing::warn!(source = %source.id, kind = source.kind.as_str(), %reject, "a provider's request is not believed");
-        self.metrics.record_provider_event(source.kind.as_str(), "rejected");
+        self.ctx.metrics.record_provider_event(source.kind.as_str(), "rejected");
         rejection_problem(reject)
     }
 
@@ -177,9 +179,9 @@ impl Engine {
     ) -> Result<(), Problem> {
         let (Kind::Mailgun, Some(once)) = (source.kind, once) else { return Ok(()) };
         let Some(token) = hooks::mailgun::request_token(request) else { return Ok(()) };
-        let now = self.now();
+        let now = self.ctx.now();
         let operation = self.token_operation(source, &token, once, now);
-        match self.store.bind_operation(operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.bind_operation(operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(()) | IdempotentResult::Replayed(_) => Ok(()),
             IdempotentResult::KeyMismatch(_) => Err(self.rejected(source, &HookRejection::BadSignature)),
         }
@@ -188,7 +190,7 @@ impl Engine {
     /// The use of a one-time token for an event, as the ledger remembers it.
     fn token_operation(&self, source: &LiveSource, token: &str, once: &str, now: Time) -> KeyedOperation {
         // A keyed hash, so that no caller can choose an idempotency key with the same hash.
-        let mac = self.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
+        let mac = self.ctx.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
         let mut key = [0; 16];
         key.copy_from_slice(&mac[..16]);
         KeyedOperation {
@@ -210,19 +212,19 @@ impl Engine {
         if source.kind != Kind::Ses {
             return Ok(None);
         }
-        match hooks::verify(source.kind, &source.secrets, request, self.now()) {
+        match hooks::verify(source.kind, &source.secrets, request, self.ctx.now()) {
             Err(HookRejection::Certificate(_)) => {}
             Err(reject) => return Err(self.rejected(source, &reject)),
             Ok(()) => return Ok(None),
         }
         let url = hooks::ses::sns_urls(request.body).map_err(|reject| self.rejected(source, &reject))?.certificate_url;
-        let even = self.time.boot_clock_ms();
+        let even = self.ctx.time.boot_clock_ms();
         let mut kept = self.certificate_cache.entries.lock().await;
         if let Some((bytes, _)) = kept.get(&url).filter(|(_, at)| even - at < CERTIFICATE_TTL_MS) {
             return Ok(Some(Arc::clone(bytes)));
         }
         let fetched =
-            self.deps.http_fetcher.get(&url).await.map_err(|why| fetch_failed("the signing certificate", &why))?;
+            self.ctx.deps.http_fetcher.get(&url).await.map_err(|why| fetch_failed("the signing certificate", &why))?;
         let bytes: Arc<[u8]> = fetched.into();
         if kept.len() >= CERTIFICATE_CACHE_CAPACITY {
             kept.clear();
@@ -236,7 +238,8 @@ impl Engine {
     async fn confirm_subscription(&self, source: &LiveSource, body: &[u8]) -> Result<(), Problem> {
         let needs = hooks::ses::sns_urls(body).map_err(|reject| self.rejected(source, &reject))?;
         let Some(url) = needs.subscribe_url else { return Ok(()) };
-        self.deps
+        self.ctx
+            .deps
             .http_fetcher
             .get(&url)
             .await
@@ -272,7 +275,7 @@ impl Engine {
             "learnt" => received.recorded += 1,
             _ => received.repeated += 1,
         }
-        self.metrics.record_provider_event(source.kind.as_str(), outcome);
+        self.ctx.metrics.record_provider_event(source.kind.as_str(), outcome);
         Ok(())
     }
 
@@ -283,16 +286,16 @@ impl Engine {
         report: &HookEvent,
     ) -> Result<Option<(Email, u16)>, Problem> {
         let ours = match report.email {
-            Some(id) => self.store.email(source.team, id).await.map_err(unavailable)?,
+            Some(id) => self.ctx.store.email(source.team, id).await.map_err(unavailable)?,
             None => None,
         };
         let by_name = match &report.remote_id {
-            Some(name) => self.store.handoff_by_remote_id(source.team, name).await.map_err(unavailable)?,
+            Some(name) => self.ctx.store.handoff_by_remote_id(source.team, name).await.map_err(unavailable)?,
             None => None,
         };
         let email = match (ours, by_name) {
             (Some(email), _) => Some(email),
-            (None, Some((id, _))) => self.store.email(source.team, id).await.map_err(unavailable)?,
+            (None, Some((id, _))) => self.ctx.store.email(source.team, id).await.map_err(unavailable)?,
             (None, None) => None,
         };
         let Some(email) = email else { return Ok(None) };
@@ -314,17 +317,20 @@ impl Engine {
         let fact = Evidence {
             handoff: number,
             attempt: None,
-            at: self.now(),
+            at: self.ctx.now(),
             source: EvidenceSource::ProviderEvent,
             says,
             detail: report.reason.clone(),
             once: Some(dedup_key(source, report)),
         };
         crate::failpoint!("hook-before-note");
-        let acted =
-            self.store.apply_action(source.team, email.id, HandoffAction::AddEvidence(fact), None, self.now()).await;
+        let acted = self
+            .ctx
+            .store
+            .apply_action(source.team, email.id, HandoffAction::AddEvidence(fact), None, self.ctx.now())
+            .await;
         crate::failpoint!("hook-after-note");
-        self.unknown_wakeup.notify_one();
+        self.ctx.unknown_wakeup.notify_one();
         Ok(matches!(
             acted.map_err(unavailable)?,
             IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))
@@ -350,7 +356,7 @@ impl Engine {
             _ => None,
         };
         let Some(address) = recipient_of(handoff, report).or_else(only) else { return Ok(false) };
-        let detail = self.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
+        let detail = self.ctx.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
         let once = dedup_key(source, report);
         let known = |fact: &Evidence| fact.once.as_deref() == Some(once.as_str());
         if detail.is_none_or(|detail| detail.evidence.iter().any(known)) {
@@ -362,7 +368,7 @@ impl Engine {
             source: Some(source.id.0),
             detail: Some(report.reason.clone()),
         };
-        self.suppress_by_report(source.team, &address, about).await
+        self.control.suppress_by_report(source.team, &address, about).await
     }
 }
 

@@ -1,6 +1,10 @@
 //! The way out to our own inboxes: what the sandbox does with mail for them, so that two agents can talk with nothing
 //! configured. It takes a key, the delivery's, and remembers it for as long as deliveries are known.
 
+use crate::{
+    handoff::transport_selector::LOCAL_TRANSPORT,
+    inbound::{Inbound, receive::IntakeMail},
+};
 use async_trait::async_trait;
 use mailonce_core::{
     handoff::{
@@ -17,26 +21,24 @@ use mailonce_core::{
 };
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::{Engine, handoff::transport_selector::LOCAL_TRANSPORT, inbound::receive::IntakeMail};
-
 /// How long a hand-over may take: it is a commit.
 const HANDOFF_TIMEOUT_MS: i64 = 30_000;
 
 /// The way out to our own inboxes.
 #[derive(Default)]
 pub(crate) struct LocalTransport {
-    engine: OnceLock<Weak<Engine>>,
+    inbound: OnceLock<Weak<Inbound>>,
 }
 
 impl LocalTransport {
     /// Tells it who takes the mail. Once.
-    pub(crate) fn attach_engine(&self, engine: &Arc<Engine>) {
-        self.engine.get_or_init(|| Arc::downgrade(engine));
+    pub(crate) fn attach_inbound(&self, inbound: &Arc<Inbound>) {
+        self.inbound.get_or_init(|| Arc::downgrade(inbound));
     }
 }
 
 struct LocalDelivery {
-    engine: Arc<Engine>,
+    inbound: Arc<Inbound>,
     envelope: FrozenEnvelope,
 }
 
@@ -47,7 +49,7 @@ fn final_reply(meaning: ReplyMeaning, text: &str) -> TransportReply {
 #[async_trait]
 impl PreparedHandoff for LocalDelivery {
     async fn hand_over(self: Box<Self>) -> TransportReply {
-        let Self { engine, envelope } = *self;
+        let Self { inbound, envelope } = *self;
         let mail = IntakeMail {
             intake: Intake::Local,
             source: None,
@@ -59,7 +61,7 @@ impl PreparedHandoff for LocalDelivery {
             form: DeliveryFormat::Mime,
             raw: envelope.bytes.to_vec(),
         };
-        match engine.receive_mail(mail).await {
+        match inbound.receive_mail(mail).await {
             Ok(received) if !received.iter().any(|received| received.is_accepted()) => {
                 final_reply(ReplyMeaning::Accepted, "captured; no inbox takes mail at this address")
             }
@@ -101,8 +103,8 @@ impl Transport for LocalTransport {
     }
 
     async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        match self.engine.get().and_then(Weak::upgrade) {
-            Some(engine) => Ok(Box::new(LocalDelivery { engine, envelope: parcel })),
+        match self.inbound.get().and_then(Weak::upgrade) {
+            Some(inbound) => Ok(Box::new(LocalDelivery { inbound, envelope: parcel })),
             None => {
                 Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "the inboxes are closed"))
             }

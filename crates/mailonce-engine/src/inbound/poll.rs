@@ -6,6 +6,14 @@
 //!
 //! One node polls a source at a time, as far as its record's rev decides; two that do it do no harm.
 
+use crate::{
+    access::{
+        poll_cursor::PollCursor,
+        sources::{SourceDetails, SourceRef},
+    },
+    inbound::Inbound,
+    runtime::records,
+};
 use mailonce_core::{
     id::{SourceId, TeamId},
     inbound::{
@@ -20,13 +28,6 @@ use mailonce_core::{
 use mailonce_mail::hooks;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
-
-use crate::{
-    Engine,
-    access::sources::{PollStatus, SourceDetails, SourceRef},
-    inbound::poll_cursor::PollCursor,
-    runtime::records,
-};
 
 /// Mail from before a source was made is not collected; clocks may differ so much.
 const START_SLACK_MS: i64 = 300_000;
@@ -62,24 +63,24 @@ struct PollRun {
     cursor: PollCursor,
 }
 
-impl Engine {
+impl Inbound {
     /// Asks providers which mails came until `stop` changes.
     pub async fn poll_sources(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut known: Vec<PolledSource> = Vec::new();
         let mut learn_at = 0;
         while !*stop.borrow() {
-            if self.time.boot_clock_ms() >= learn_at {
+            if self.ctx.time.boot_clock_ms() >= learn_at {
                 match self.polled_sources().await {
                     Ok(found) => known = found,
                     Err(error) => tracing::warn!(%error, "looking for sources that poll"),
                 }
-                learn_at = self.time.boot_clock_ms() + RELOAD_INTERVAL_MS;
+                learn_at = self.ctx.time.boot_clock_ms() + RELOAD_INTERVAL_MS;
             }
             self.poll_due_sources(&mut known).await;
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(CHECK_INTERVAL) => {}
-                () = self.fetch_limiter.sources_changed.notified() => learn_at = 0,
+                () = self.ctx.inbound.fetch_limiter.sources_changed.notified() => learn_at = 0,
                 _ = stop.changed() => {}
             }
         }
@@ -87,12 +88,12 @@ impl Engine {
 
     /// Asks for every source that is due, some at a time.
     async fn poll_due_sources(self: &Arc<Self>, known: &mut [PolledSource]) {
-        let now = self.now();
+        let now = self.ctx.now();
         for some in known.chunks_mut(MAX_CONCURRENT_POLLS) {
             let mut at_work = JoinSet::new();
             for (place, polling) in some.iter().enumerate().filter(|(_, polling)| polling.due <= now) {
-                let (engine, PolledSource { team, id, .. }) = (Arc::clone(self), polling.clone());
-                at_work.spawn(async move { (place, engine.poll_source(team, id).await) });
+                let (inbound, PolledSource { team, id, .. }) = (Arc::clone(self), polling.clone());
+                at_work.spawn(async move { (place, inbound.poll_source(team, id).await) });
             }
             while let Some(ended) = at_work.join_next().await {
                 match ended {
@@ -119,13 +120,13 @@ impl Engine {
     /// The sources that poll, of every team.
     async fn polled_sources(&self) -> Result<Vec<PolledSource>, StoreError> {
         let mut found = Vec::new();
-        for team in self.store.teams().await? {
+        for team in self.ctx.store.teams().await? {
             let mut before = None;
             loop {
-                let page = self.store.records(team.id, RecordKind::Source, before, PAGE_SIZE).await?;
+                let page = self.ctx.store.records(team.id, RecordKind::Source, before, PAGE_SIZE).await?;
                 let polls =
                     |record: &&Record| records::decode::<SourceDetails>(record).is_ok_and(|about| about.is_polled());
-                let now = self.now();
+                let now = self.ctx.now();
                 found.extend(page.rows.iter().filter(polls).map(|record| PolledSource {
                     team: record.team,
                     id: SourceId(record.id),
@@ -149,10 +150,10 @@ impl Engine {
         let mut told = 0;
         for _ in 0..MAX_PAGES {
             let asked =
-                self.deps.mail_collector.list(&turn.account, turn.cursor.horizon(), turn.cursor.page.as_deref());
+                self.ctx.deps.mail_collector.list(&turn.account, turn.cursor.horizon(), turn.cursor.page.as_deref());
             let page = asked.await;
-            self.metrics.record_poll(turn.account.provider, &page);
-            let now = self.now();
+            self.ctx.metrics.record_poll(turn.account.provider, &page);
+            let now = self.ctx.now();
             let goes_on = match page {
                 Ok(page) => {
                     told += self.ingest_page(&mut turn, &page).await?;
@@ -175,14 +176,14 @@ impl Engine {
                 return Ok(PollOutcome { ingested: told, due: turn.cursor.next_at });
             }
         }
-        turn.cursor.busy_until = self.now();
+        turn.cursor.busy_until = self.ctx.now();
         self.save_poll(&mut turn).await?;
-        Ok(PollOutcome { ingested: told, due: self.now() })
+        Ok(PollOutcome { ingested: told, due: self.ctx.now() })
     }
 
     /// Keeps what is new on a page, as a hook would have. How much that was.
     async fn ingest_page(&self, turn: &mut PollRun, page: &MailListPage) -> Result<usize, StoreError> {
-        let (horizon, now) = (turn.cursor.horizon(), self.now());
+        let (horizon, now) = (turn.cursor.horizon(), self.ctx.now());
         let mut told = 0;
         for MailListEntry { at, fields: about } in &page.mails {
             if at.is_some_and(|at| at < horizon) {
@@ -193,7 +194,7 @@ impl Engine {
                 Ok(None) => continue,
                 Err(why) => {
                     tracing::warn!(source = %turn.source.id, %why, "a mail in a provider's list cannot be read");
-                    self.metrics.record_provider_event(turn.source.kind.as_str(), "unreadable");
+                    self.ctx.metrics.record_provider_event(turn.source.kind.as_str(), "unreadable");
                     continue;
                 }
             };
@@ -211,10 +212,10 @@ impl Engine {
     /// Takes a source's turn, or says when it is worth another look.
     async fn begin_poll(&self, team: TeamId, id: SourceId) -> Result<Result<PollRun, Time>, StoreError> {
         let never = Time(i64::MAX);
-        let Some(source) = self.store.record(team, RecordKind::Source, id.0).await? else { return Ok(Err(never)) };
+        let Some(source) = self.ctx.store.record(team, RecordKind::Source, id.0).await? else { return Ok(Err(never)) };
         let Ok(about) = records::decode::<SourceDetails>(&source) else { return Ok(Err(never)) };
         let Some(interval) = about.poll_ms() else { return Ok(Err(never)) };
-        let account = match self.provider_account(&source, &about) {
+        let account = match self.access.provider_account(&source, &about) {
             Ok(account) => account,
             Err(why) => {
                 tracing::error!(source = %id, why, "a source cannot poll");
@@ -222,7 +223,7 @@ impl Engine {
             }
         };
         let (record, cursor) = self.load_poll_cursor(&source).await?;
-        let (now, teller) = (self.now(), SourceRef { id, team, kind: about.kind });
+        let (now, teller) = (self.ctx.now(), SourceRef { id, team, kind: about.kind });
         if cursor.next_at.max(cursor.busy_until) > now {
             return Ok(Err(cursor.next_at.max(cursor.busy_until)));
         }
@@ -238,17 +239,17 @@ impl Engine {
     /// How far the polling of a source is. It begins when the source was made.
     async fn load_poll_cursor(&self, source: &Record) -> Result<(Record, PollCursor), StoreError> {
         let name = source.id.to_string();
-        if let Some(record) = self.store.record_by_name(source.team, RecordKind::Poll, &name).await? {
+        if let Some(record) = self.ctx.store.record_by_name(source.team, RecordKind::Poll, &name).await? {
             let cursor = PollCursor::from_record(&record)?;
             return Ok((record, cursor));
         }
         let floor = source.created_at.plus(-START_SLACK_MS);
         let cursor = PollCursor::starting_at(floor);
-        let (now, about) = (self.now(), cursor.to_json()?);
-        let id = self.new_id(now);
+        let (now, about) = (self.ctx.now(), cursor.to_json()?);
+        let id = self.ctx.new_id(now);
         let record =
             Record { team: source.team, kind: RecordKind::Poll, id, name, rev: 1, created_at: now, json: about };
-        match self.store.create_record(record, None).await? {
+        match self.ctx.store.create_record(record, None).await? {
             IdempotentResult::Done(CreateRecordResult::Created(record) | CreateRecordResult::NameTaken(record)) => {
                 let cursor = PollCursor::from_record(&record)?;
                 Ok((record, cursor))
@@ -262,28 +263,13 @@ impl Engine {
     /// Writes how far a turn is. False when somebody else wrote in between.
     async fn save_poll(&self, turn: &mut PollRun) -> Result<bool, StoreError> {
         let edit = turn.record.edit(turn.cursor.to_json()?);
-        match self.store.change_record(edit, None, self.now()).await? {
+        match self.ctx.store.change_record(edit, None, self.ctx.now()).await? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
                 turn.record = record;
                 Ok(true)
             }
             _ => Ok(false),
         }
-    }
-
-    /// How the polling of a source goes, for its view.
-    pub(crate) async fn poll_status(&self, team: TeamId, id: SourceId) -> Result<PollStatus, StoreError> {
-        let record = self.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await?;
-        let cursor = record.as_ref().map(PollCursor::from_record).transpose()?.unwrap_or_default();
-        Ok(PollStatus { at: cursor.polled_at, error: cursor.error })
-    }
-
-    /// A source went, and how far it was with it.
-    pub(crate) async fn remove_poll_cursor(&self, team: TeamId, id: SourceId) -> Result<(), StoreError> {
-        let Some(record) = self.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await? else {
-            return Ok(());
-        };
-        self.store.remove_record(team, RecordKind::Poll, record.id).await.map(drop)
     }
 }
 

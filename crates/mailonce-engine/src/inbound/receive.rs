@@ -1,6 +1,10 @@
 //! Mail comes in: whom it is for, and that it is kept. Reading comes later. Large mails are hashed and packed on
 //! other threads than those of connections.
 
+use crate::{
+    inbound::Inbound,
+    runtime::{blocking::run_blocking_if_large, pack::Packer},
+};
 use mailonce_core::{
     address::Address,
     id::{DeliveryId, SourceId, TeamId},
@@ -16,11 +20,6 @@ use mailonce_core::{
 use mailonce_mail::return_path::AttemptTag;
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, sync::Arc};
-
-use crate::{
-    Engine,
-    runtime::{blocking::run_blocking_if_large, pack::Packer},
-};
 
 /// A mail as an intake brings it.
 #[derive(Clone, Debug)]
@@ -124,23 +123,23 @@ async fn prepare(mail: IntakeMail, recipients: Vec<String>, bodies: Arc<Packer>)
         .map_err(|error| StoreError::Unreachable(format!("packing a mail: {error}")))
 }
 
-impl Engine {
+impl Inbound {
     /// Whom an address belongs to.
     pub async fn route_recipient(&self, sender: Option<&str>, recipient: &str) -> Result<RecipientRoute, StoreError> {
         let Ok(address) = Address::parse(recipient) else { return Ok(RecipientRoute::UnknownInbox) };
         if let Some(place) = self.route_return_path(&address).await? {
             return Ok(place);
         }
-        let Some(inbox) = self.store.inbox_by_address(&inbox::candidate_addresses(address.as_str())).await? else {
-            let ours = self.inbound.local_domains.iter().any(|domain| domain == address.domain());
+        let Some(inbox) = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(address.as_str())).await? else {
+            let ours = self.ctx.inbound.local_domains.iter().any(|domain| domain == address.domain());
             return Ok(if ours { RecipientRoute::UnknownInbox } else { RecipientRoute::NotLocal });
         };
-        self.inbound.inbox_domains.add(address.domain());
+        self.ctx.inbound.inbox_domains.add(address.domain());
         let inbox = Box::new(inbox);
-        if !inbox.is_open(self.now()) {
+        if !inbox.is_open(self.ctx.now()) {
             return Ok(RecipientRoute::Expired(inbox));
         }
-        if self.is_sender_blocked(&inbox, sender, address.as_str()).await? {
+        if self.control.is_sender_blocked(&inbox, sender, address.as_str()).await? {
             return Ok(RecipientRoute::Blocked(inbox));
         }
         Ok(RecipientRoute::Inbox(inbox))
@@ -149,13 +148,13 @@ impl Engine {
     /// One of our own return paths, if its mark is ours.
     async fn route_return_path(&self, address: &Address) -> Result<Option<RecipientRoute>, StoreError> {
         let Some(tag) = AttemptTag::from_return_path(address.as_str()) else { return Ok(None) };
-        if self.deps.bounce_domain.as_deref() != Some(address.domain()) {
+        if self.ctx.deps.bounce_domain.as_deref() != Some(address.domain()) {
             return Ok(None);
         }
         if !self.is_own_return_path_tag(&tag) {
             return Ok(Some(RecipientRoute::UnknownInbox));
         }
-        let Some(team) = self.store.team_of_email(tag.email).await? else {
+        let Some(team) = self.ctx.store.team_of_email(tag.email).await? else {
             return Ok(Some(RecipientRoute::UnknownInbox));
         };
         let target = DeliveryTarget::Return { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
@@ -166,23 +165,24 @@ impl Engine {
     /// leaves a refused delivery, of the source's team or of the team whose address it is or was. Only an address that
     /// never was anybody's leaves none, so an intake must count what was taken before it acknowledges the mail.
     pub async fn receive_mail(&self, mail: IntakeMail) -> Result<Vec<ReceiveResult>, StoreError> {
-        let now = self.now();
+        let now = self.ctx.now();
         let (recipients, places): (Vec<_>, Vec<_>) = self.route_recipients(&mail).await?.into_iter().unzip();
         if recipients.is_empty() {
             return Ok(Vec::new());
         }
-        let PreparedMail { mail, keys, packed } = prepare(mail, recipients.clone(), Arc::clone(&self.packer)).await?;
+        let PreparedMail { mail, keys, packed } =
+            prepare(mail, recipients.clone(), Arc::clone(&self.ctx.packer)).await?;
         let parcels = recipients.iter().zip(places).zip(keys);
         let parcels: Vec<_> =
             parcels.map(|((recipient, place), key)| self.new_delivery(&mail, recipient, place, key, now)).collect();
-        let permits = self.inbound.reserve_fast_path(&parcels, mail.raw.len());
-        let reader = permits.is_some().then(|| self.lease_identities.current().id);
+        let permits = self.ctx.inbound.reserve_fast_path(&parcels, mail.raw.len());
+        let reader = permits.is_some().then(|| self.ctx.lease_identities.current().id);
         let arrival = InboundMail { raw: packed, leased_to: reader, deliveries: parcels.clone() };
         crate::failpoint!("mail-before-commit");
-        let received = self.store.receive(arrival, now).await?;
+        let received = self.ctx.store.receive(arrival, now).await?;
         crate::failpoint!("mail-after-commit");
-        self.metrics.record_deliveries(mail.intake, &parcels, &received);
-        self.inbound.send_to_worker(permits, parcels, &received, &Arc::new(mail.raw), now);
+        self.ctx.metrics.record_deliveries(mail.intake, &parcels, &received);
+        self.ctx.inbound.send_to_worker(permits, parcels, &received, &Arc::new(mail.raw), now);
         Ok(received)
     }
 
@@ -203,7 +203,7 @@ impl Engine {
     /// The team whose an address is or was, although it reaches nobody any more.
     async fn former_team(&self, recipient: &str) -> Result<Option<TeamId>, StoreError> {
         let Ok(address) = Address::parse(recipient) else { return Ok(None) };
-        self.store.team_by_address(&inbox::candidate_addresses(address.as_str())).await
+        self.ctx.store.team_by_address(&inbox::candidate_addresses(address.as_str())).await
     }
 
     fn new_delivery(
@@ -215,13 +215,13 @@ impl Engine {
         now: Time,
     ) -> NewDelivery {
         let dropped = mutant!("delivery-key-dropped");
-        let key = if dropped { Sha256::digest(self.new_id(now).as_bytes()).into() } else { key };
+        let key = if dropped { Sha256::digest(self.ctx.new_id(now).as_bytes()).into() } else { key };
         // A source speaks for its own team: an inbox of another is nobody's there.
         let place = if place.team().is_some_and(|owner| owner != team) { RecipientRoute::UnknownInbox } else { place };
         let (target, refused) = place.target();
         let known = if mail.provider_delivery_id.is_some() { limits::PROVIDER_DEDUP_MS } else { limits::SMTP_DEDUP_MS };
         NewDelivery {
-            id: DeliveryId(self.new_id(now)),
+            id: DeliveryId(self.ctx.new_id(now)),
             team,
             details: DeliveryDetails {
                 intake: mail.intake,

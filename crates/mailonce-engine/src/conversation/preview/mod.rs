@@ -4,6 +4,10 @@
 //! covers everything in it and the bytes of every attachment, so that an approval is an approval of that and nothing
 //! else.
 
+use crate::{
+    conversation::{Escalations, reply::reply_target, word_diff::word_difference},
+    runtime::{blocking::run_blocking, hex::hex},
+};
 use mailonce_core::{
     address::NamedAddress,
     id::EmailId,
@@ -19,13 +23,6 @@ use mailonce_mail::{
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
-
-use crate::{
-    Engine,
-    conversation::{reply::reply_target, word_diff::word_difference},
-    hex,
-    runtime::blocking::run_blocking,
-};
 
 /// Of a page that reaches a limit of the renderer.
 const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown whole: read its source";
@@ -94,7 +91,7 @@ pub struct PreviewFile {
     pub sha256: String,
 }
 
-impl Engine {
+impl Escalations {
     /// Renders what will be sent of an email, with a warning when it is a reply that goes elsewhere than its sender's.
     pub(crate) async fn preview(&self, email: &Email, content: &EmailContent) -> Result<Preview, StoreError> {
         // HTML is rendered apart from the requests, because it can be written to take long.
@@ -104,7 +101,7 @@ impl Engine {
         };
         let mut preview = Preview::of_page(content, page);
         if let Some(id) = email.head.answers
-            && let Some(message) = self.store.message(email.team, id).await?
+            && let Some(message) = self.ctx.store.message(email.team, id).await?
         {
             preview.warnings.extend(reply_diversion_warning(&message.head, content));
         }

@@ -1,5 +1,11 @@
 //! Links to bytes that open without a credential, for a while. They are signed, so that nobody else makes one.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::messages::AttachmentBytes,
+    runtime::problems::{self, unavailable},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -12,8 +18,6 @@ pub use mailonce_mail::compose::attachment_media_type;
 use mailonce_mail::parse;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
-
-use crate::{Caller, Engine, inbox::messages::AttachmentBytes, runtime::problems, unavailable};
 
 /// How long a link opens, in milliseconds.
 pub const LINK_TTL_MS: i64 = 3_600_000;
@@ -61,7 +65,7 @@ fn link_not_found() -> Problem {
     Problem::new(Code::NotFound, "this link leads nowhere, or no longer")
 }
 
-impl Engine {
+impl Conversations {
     /// A token that opens something of the caller's, and until when. Bytes as they travelled need `secrets`.
     pub fn create_link(&self, caller: &Caller, linked: LinkTarget) -> Result<(String, Time), Problem> {
         caller.require_scope(if matches!(linked, LinkTarget::Raw(_) | LinkTarget::SentRaw(_)) {
@@ -69,21 +73,21 @@ impl Engine {
         } else {
             ApiKeyScope::Read
         })?;
-        let ends_at = self.now().plus(LINK_TTL_MS);
+        let ends_at = self.ctx.now().plus(LINK_TTL_MS);
         let words = format!("{}.{}.{}", linked.token_prefix(), caller.team.id, ends_at.0);
-        let mac = crate::hex(&self.secret.mac("link", &[words.as_bytes()]));
+        let mac = crate::runtime::hex::hex(&self.ctx.secret.mac("link", &[words.as_bytes()]));
         Ok((format!("{words}.{mac}"), ends_at))
     }
 
     /// What a token leads to.
     pub async fn open_link(&self, token: &str) -> Result<AttachmentBytes, Problem> {
         let (words, mac) = token.rsplit_once('.').ok_or_else(link_not_found)?;
-        let own = crate::hex(&self.secret.mac("link", &[words.as_bytes()]));
+        let own = crate::runtime::hex::hex(&self.ctx.secret.mac("link", &[words.as_bytes()]));
         if !bool::from(own.as_bytes().ct_eq(mac.as_bytes())) {
             return Err(link_not_found());
         }
         let (linked, team, ends_at) = parse_token(words).ok_or_else(link_not_found)?;
-        if ends_at <= self.time.later_time() {
+        if ends_at <= self.ctx.time.later_time() {
             return Err(link_not_found());
         }
         match linked {
@@ -101,8 +105,8 @@ impl Engine {
         id: MessageId,
         number: Option<usize>,
     ) -> Result<AttachmentBytes, Problem> {
-        let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(link_not_found)?;
-        let raw = self.raw_bytes(&message).await?.ok_or_else(link_not_found)?;
+        let message = self.ctx.store.message(team, id).await.map_err(unavailable)?.ok_or_else(link_not_found)?;
+        let raw = self.inboxes.raw_bytes(&message).await?.ok_or_else(link_not_found)?;
         let Some(number) = number else {
             let (filename, content_type) = (Some("message.eml".to_owned()), "message/rfc822".to_owned());
             return Ok(AttachmentBytes { filename, content_type, bytes: raw });
@@ -120,37 +124,40 @@ impl Engine {
         number: usize,
     ) -> Result<AttachmentBytes, Problem> {
         let detail = self
+            .ctx
             .store
             .email_detail(team, id)
             .await
             .map_err(unavailable)?
             .ok_or_else(|| problems::email_not_found(id))?;
-        let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body)).ok_or_else(link_not_found)?;
+        let content =
+            detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)).ok_or_else(link_not_found)?;
         let file = content.attachments.into_iter().nth(number).ok_or_else(link_not_found)?;
         let content_type = attachment_media_type(file.content_type.as_deref(), file.filename.as_deref());
         Ok(AttachmentBytes { filename: file.filename, content_type, bytes: file.bytes })
     }
 }
 
-impl Engine {
+impl Conversations {
     async fn read_linked_raw_email(&self, team: TeamId, id: EmailId) -> Result<AttachmentBytes, Problem> {
         let detail = self
+            .ctx
             .store
             .email_detail(team, id)
             .await
             .map_err(unavailable)?
             .ok_or_else(|| problems::email_not_found(id))?;
         let mut content =
-            detail.body.as_deref().and_then(|body| self.packer.unpack(body)).ok_or_else(link_not_found)?;
-        let bytes = self.compose_mime(&detail.email, &mut content, detail.email.head.created_at);
+            detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)).ok_or_else(link_not_found)?;
+        let bytes = self.handoffs.compose_mime(&detail.email, &mut content, detail.email.head.created_at);
         let bytes = bytes.map_err(|error| Problem::new(Code::Internal, format!("cannot be composed: {error}")))?;
         let (filename, content_type) = (Some("message.eml".to_owned()), "message/rfc822".to_owned());
         Ok(AttachmentBytes { filename, content_type, bytes })
     }
 
     async fn read_linked_draft_file(&self, team: TeamId, id: Uuid, number: usize) -> Result<AttachmentBytes, Problem> {
-        let record = self.store.record(team, RecordKind::Draft, id).await.map_err(unavailable)?;
-        let about = self.unpack_draft(&record.ok_or_else(link_not_found)?)?.details;
+        let record = self.ctx.store.record(team, RecordKind::Draft, id).await.map_err(unavailable)?;
+        let about = self.drafts.unpack_draft(&record.ok_or_else(link_not_found)?)?.details;
         let file = about.files.into_iter().nth(number).ok_or_else(link_not_found)?;
         let bytes = STANDARD.decode(file.content).map_err(|_not_base64| link_not_found())?;
         let content_type = attachment_media_type(file.content_type.as_deref(), file.filename.as_deref());

@@ -1,8 +1,13 @@
 //! A mailbox: what came to an inbox and what left from it, as one list, newest first; and a mail by its Message-ID.
 
+use crate::{
+    access::caller::Caller,
+    conversation::{Conversations, threads::ThreadEntry},
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
-    id::{EmailId, TeamId},
+    id::EmailId,
     inbox::{
         Inbox,
         message::{Message, MessageFlag, MessagePosition, MessageQuery},
@@ -11,39 +16,12 @@ use mailonce_core::{
     outbound::{email::Email, email_query::EmailQuery},
     problem::Problem,
 };
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
-
-use crate::{Caller, Engine, conversation::threads::ThreadEntry, unavailable};
+use std::collections::VecDeque;
 
 /// Messages read at a time.
 const MESSAGE_PAGE_SIZE: usize = 50;
 /// Emails of the team read at a time; those of other senders are passed over.
 const EMAIL_PAGE_SIZE: usize = 100;
-/// Message-IDs of emails that are kept at hand.
-const CACHE_CAPACITY: usize = 65_536;
-
-/// Emails by their Message-IDs, as far as this process has seen them: those follow from a secret and cannot be read
-/// backwards.
-#[derive(Default)]
-pub(crate) struct MessageIdCache(Mutex<HashMap<(TeamId, String), EmailId>>);
-
-impl MessageIdCache {
-    pub(crate) fn get(&self, team: TeamId, message_id: &str) -> Option<EmailId> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(&(team, message_id.to_owned())).copied()
-    }
-
-    fn insert(&self, team: TeamId, message_id: &str, id: EmailId) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= CACHE_CAPACITY {
-            names.clear();
-        }
-        names.insert((team, message_id.to_owned()), id);
-    }
-}
 
 /// A place in a mailbox: behind it lies what is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +40,7 @@ impl Default for MailboxCursor {
 
 /// What lies in a mailbox, one mail after the other, newest first.
 pub struct MailboxReader<'a> {
-    engine: &'a Engine,
+    conversations: &'a Conversations,
     caller: &'a Caller,
     inbox: &'a Inbox,
     messages: VecDeque<Message>,
@@ -103,7 +81,7 @@ impl MailboxReader<'_> {
                 limit: MESSAGE_PAGE_SIZE,
                 ..MessageQuery::default()
             };
-            let page = self.engine.messages(self.caller, self.inbox.id, query).await?;
+            let page = self.conversations.inboxes.messages(self.caller, self.inbox.id, query).await?;
             self.scanned += page.rows.len();
             self.messages.extend(page.rows);
             self.next_messages = page.next;
@@ -117,8 +95,10 @@ impl MailboxReader<'_> {
             if self.scanned >= limits::SCAN_ROWS {
                 return Ok(false);
             }
-            let page =
-                self.engine.emails(self.caller, EmailQuery { before, limit: EMAIL_PAGE_SIZE, ..EmailQuery::default() });
+            let page = self
+                .conversations
+                .outbound
+                .emails(self.caller, EmailQuery { before, limit: EMAIL_PAGE_SIZE, ..EmailQuery::default() });
             let page = page.await?;
             self.scanned += EMAIL_PAGE_SIZE;
             let own = page.rows.into_iter().filter(|email| email.head.from == self.inbox.address);
@@ -139,11 +119,11 @@ impl MailboxReader<'_> {
     }
 }
 
-impl Engine {
+impl Conversations {
     /// What lies in a mailbox behind a place.
     pub fn read_mailbox<'a>(&'a self, caller: &'a Caller, inbox: &'a Inbox, place: MailboxCursor) -> MailboxReader<'a> {
         MailboxReader {
-            engine: self,
+            conversations: self,
             caller,
             inbox,
             messages: VecDeque::new(),
@@ -155,18 +135,6 @@ impl Engine {
         }
     }
 
-    /// The Message-ID of an email, kept at hand so that the email is found by it again.
-    pub fn cache_message_id(&self, email: &Email) -> String {
-        let message_id = self.message_id(email);
-        self.message_ids.insert(email.team, &message_id, email.id);
-        message_id
-    }
-
-    /// Keeps at hand which email has a Message-ID.
-    pub fn remember_message_id(&self, team: TeamId, message_id: &str, id: EmailId) {
-        self.message_ids.insert(team, message_id, id);
-    }
-
     /// The mail with this Message-ID in an inbox, received by it or sent from it. Of several messages that claim the
     /// same one, the first.
     pub async fn find_by_message_id(
@@ -176,26 +144,15 @@ impl Engine {
         name: &str,
     ) -> Result<Option<ThreadEntry>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        if let Some(email) = self.cached_email_by_message_id(caller, inbox, name).await? {
+        if let Some(email) = self.outbound.cached_email_by_message_id(caller, inbox, name).await? {
             return Ok(Some(ThreadEntry::Email(Box::new(email))));
         }
         if let Some(message) = self.message_by_message_id(caller, inbox, name).await? {
             return Ok(Some(ThreadEntry::Message(Box::new(message))));
         }
-        let email = self.email_by_message_id(caller.team.id, name).await.map_err(unavailable)?;
+        let email = self.outbound.email_by_message_id(caller.team.id, name).await.map_err(unavailable)?;
         let email = email.filter(|email| email.head.from == inbox.address);
         Ok(email.map(|email| ThreadEntry::Email(Box::new(email))))
-    }
-
-    async fn cached_email_by_message_id(
-        &self,
-        caller: &Caller,
-        inbox: &Inbox,
-        name: &str,
-    ) -> Result<Option<Email>, Problem> {
-        let Some(id) = self.message_ids.get(caller.team.id, name) else { return Ok(None) };
-        let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
-        Ok(email.filter(|email| email.head.from == inbox.address))
     }
 
     async fn message_by_message_id(
@@ -209,7 +166,7 @@ impl Engine {
             let message_id = Some(name.to_owned());
             let query =
                 MessageQuery { message_id, position: place, limit: MESSAGE_PAGE_SIZE, ..MessageQuery::default() };
-            let page = self.messages(caller, inbox.id, query).await?;
+            let page = self.inboxes.messages(caller, inbox.id, query).await?;
             let reused = |message: &Message| message.head.flags.contains(&MessageFlag::MessageIdReused);
             if let Some(message) = page.rows.into_iter().find(|message| !reused(message)) {
                 return Ok(Some(message));
