@@ -11,7 +11,10 @@ use mailonce_core::{
     problem::nearest_name,
     time::parse_span,
 };
-use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing, RoutingRule};
+use mailonce_engine::{
+    EngineDeps,
+    handoff::transport_selector::{Routing, RoutingRule},
+};
 use mailonce_transport::{
     authenticate::DnsSenderAuthenticator,
     collect::HttpMailCollector,

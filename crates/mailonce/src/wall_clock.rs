@@ -151,8 +151,8 @@ pub(crate) async fn record_readings(engine: Arc<Engine>, data: PathBuf, mut ende
     while data.is_dir() && !*ended.borrow() {
         // The reading comes first, then the engine reads the clock. So the engine notices a jump before it is recorded.
         let reading = ClockReading::now();
-        engine.now();
-        if let Some(reading) = reading.filter(|_| engine.is_time_trusted())
+        engine.ctx.now();
+        if let Some(reading) = reading.filter(|_| engine.ctx.is_time_trusted())
             && let Err(error) = reading.save(&path)
         {
             tracing::warn!(%error, file = %path.display(), "recording the clock reading failed");

@@ -6,7 +6,12 @@ use mailonce_core::{
     installation::RecoveryCounts,
     ports::store::{Store, StoreError},
 };
-use mailonce_engine::{Engine, access::kek::SecretUnlocker};
+use mailonce_engine::{
+    Engine,
+    access::{Access, kek::SecretUnlocker},
+    events::Events,
+    inbound::Inbound,
+};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use std::{
     fs::File,
@@ -56,7 +61,7 @@ pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
     let clock = Arc::new(WallClock::open(&config.data));
     let engine = Engine::new(store, clock, Arc::new(OsEntropy), deps).await?;
     if config.clock_trusted == Some(true) {
-        engine.confirm_time();
+        engine.ctx.confirm_time();
     }
     Ok(engine)
 }
@@ -112,6 +117,17 @@ pub async fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     Ok(BoundListeners { http, tls, smtp })
 }
 
+/// Spawns a background loop that restarts after a panic and ends when `stop` changes.
+fn spawn_loop<T: Send + Sync + 'static, F: Future<Output = ()> + Send + 'static>(
+    engine: &Engine,
+    name: &'static str,
+    stop: &watch::Receiver<bool>,
+    service: &Arc<T>,
+    run: impl Fn(Arc<T>, watch::Receiver<bool>) -> F + Send + Sync + 'static,
+) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(Arc::clone(&engine.ctx).restart_on_panic(name, stop.clone(), Arc::clone(service), run))
+}
+
 /// Serves until `stop` resolves, then drains running requests and closes the ledger. Fails if the store reports a fatal
 /// error.
 pub async fn serve(
@@ -121,35 +137,29 @@ pub async fn serve(
     echo: bool,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    if let Some(note) = engine.clock_state().warning() {
+    if let Some(note) = engine.ctx.clock_state().warning() {
         tracing::warn!("{note}");
     }
     let threads = ConnectionThreads::open().context("starting a thread for each core")?;
     let (ending, ended) = watch::channel(false);
-    let upkeep = Arc::clone(&engine).restart_on_panic("upkeep", ended.clone(), Engine::run_maintenance);
-    let mut loops = vec![tokio::spawn(upkeep)];
-    engine.load_inbox_domains().await?;
+    let mut loops = vec![spawn_loop(&engine, "upkeep", &ended, &engine, Engine::run_maintenance)];
+    engine.inboxes.load_inbox_domains().await?;
     let hold =
         (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
     if hold.is_some() {
         tracing::warn!("this ledger was restored with --hold: hand-off is paused until `mailonce resume`");
     }
-    engine.set_handoff_paused(!config.handoff || hold.is_some());
-    let recovered = engine.heartbeat_and_recover().await?;
+    engine.ctx.set_handoff_paused(!config.handoff || hold.is_some());
+    let recovered = engine.handoffs.heartbeat_and_recover().await?;
     if recovered != RecoveryCounts::default() {
         let RecoveryCounts { queued, unknown, deliveries, notices } = recovered;
         tracing::warn!(queued, unknown, deliveries, notices, "recovered work of a process that ended");
     }
-    loops.push(tokio::spawn(Arc::clone(&engine).run_handoff(ended.clone())));
-    loops.push(tokio::spawn(Arc::clone(&engine).restart_on_panic(
-        "inbound",
-        ended.clone(),
-        Engine::run_inbound_worker,
-    )));
-    loops.push(tokio::spawn(Arc::clone(&engine).restart_on_panic("poll_sources", ended.clone(), Engine::poll_sources)));
-    loops.push(tokio::spawn(Arc::clone(&engine).restart_on_panic("notify", ended.clone(), Engine::run_notifier)));
-    let revoked = Arc::clone(&engine).restart_on_panic("revoked_keys", ended.clone(), Engine::run_revocation_checks);
-    loops.push(tokio::spawn(revoked));
+    loops.push(tokio::spawn(Arc::clone(&engine.handoffs).run_handoff(ended.clone())));
+    loops.push(spawn_loop(&engine, "inbound", &ended, &engine.inbound, Inbound::run_inbound_worker));
+    loops.push(spawn_loop(&engine, "poll_sources", &ended, &engine.inbound, Inbound::poll_sources));
+    loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
+    loops.push(spawn_loop(&engine, "revoked_keys", &ended, &engine.access, Access::run_revocation_checks));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));
     let BoundListeners { http, tls, smtp } = listeners;
     let (closing, closed) = watch::channel(false);
@@ -169,7 +179,7 @@ pub async fn serve(
         error = watch_store(&engine, hold) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
-    engine.end_streams();
+    engine.events.end_streams();
     if tokio::time::timeout(DRAIN_TIMEOUT, http_listener.drain()).await.is_err() {
         tracing::warn!("some requests did not finish within the drain timeout");
     }
@@ -180,7 +190,7 @@ pub async fn serve(
             tracing::error!(%error, "a background loop failed");
         }
     }
-    engine.store().close().await;
+    engine.ctx.store().close().await;
     // Dropped last, because requests may have left tasks behind that still ran.
     drop(threads);
     outcome
@@ -243,12 +253,12 @@ pub fn release_handoff(data: &Path) -> std::io::Result<()> {
 async fn watch_store(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        if let Some(file) = hold.take_if(|_| !engine.is_handoff_paused())
+        if let Some(file) = hold.take_if(|_| !engine.ctx.is_handoff_paused())
             && let Err(error) = std::fs::remove_file(&file)
         {
             tracing::error!(%error, file = %file.display(), "deleting the hold file failed; a restart pauses again");
         }
-        if let Some(error) = engine.store().fatal_error() {
+        if let Some(error) = engine.ctx.store().fatal_error() {
             return error;
         }
     }
@@ -268,7 +278,7 @@ pub fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// Fails if there is no team, because then no client could authenticate.
 pub async fn require_api_key(engine: &Engine) -> anyhow::Result<()> {
-    if engine.teams().await.map_err(|problem| anyhow::anyhow!(problem.detail))?.is_empty() {
+    if engine.access.teams().await.map_err(|problem| anyhow::anyhow!(problem.detail))?.is_empty() {
         bail!("there is no API key yet");
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! Twice a second the engine reads each API key with open streams or waits from the store, because another node may
 //! have revoked it. One read serves everything that is open under a key.
 
+use crate::access::{Access, caller::Caller};
 use mailonce_core::{
     id::ApiKeyId,
     problem::{Code, Problem},
@@ -13,8 +14,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
-
-use crate::{Caller, Engine};
 
 /// How often keys with open streams or waits are checked. Half of the second within which a revocation must end them.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -72,7 +71,7 @@ pub(crate) fn invalid_api_key() -> Problem {
     Problem::new(Code::Unauthorized, "the API key is not known, or no longer valid")
 }
 
-impl Engine {
+impl Access {
     /// Watches the caller's API key while a stream or wait is open under it.
     pub fn subscribe_key_revocation(&self, caller: &Caller) -> KeyRevocation {
         self.active_keys.subscribe(caller.key.id, caller.key.hash)
@@ -81,8 +80,8 @@ impl Engine {
     /// Ends the streams and waits of keys that are no longer valid.
     pub(crate) async fn check_active_keys(&self) {
         for key in self.active_keys.upgrade_all() {
-            match self.store.api_key_by_hash(key.hash).await {
-                Ok(found) if found.as_ref().is_some_and(|(found, _)| found.is_active(self.now())) => {}
+            match self.ctx.store.api_key_by_hash(key.hash).await {
+                Ok(found) if found.as_ref().is_some_and(|(found, _)| found.is_active(self.ctx.now())) => {}
                 Ok(_) => {
                     key.revoked.send_replace(true);
                 }

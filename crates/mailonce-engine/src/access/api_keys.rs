@@ -1,5 +1,17 @@
 //! API keys: authentication, rate limits, and the creation of keys and teams.
 
+use crate::{
+    access::{
+        Access,
+        active_keys::invalid_api_key,
+        caller::{Caller, InboxRestriction},
+    },
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+        records::CreateOutcome,
+    },
+};
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyDetails, CreateTeamResult, Team},
     address::Address,
@@ -21,14 +33,6 @@ use std::{
     },
 };
 use subtle::ConstantTimeEq as _;
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    access::{active_keys::invalid_api_key, inbox_restriction::InboxRestriction},
-    invalid_field, operation,
-    runtime::{problems::key_mismatch, records::CreateOutcome},
-    unavailable,
-};
 
 /// How long a cached API key is valid, with and without other nodes that may revoke it.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
@@ -210,15 +214,15 @@ fn key_expired(key: &ApiKey) -> Problem {
         .with_extension("expires_at", ended)
 }
 
-impl Engine {
+impl Access {
     /// Authenticates a caller. Unknown and revoked keys get the same answer.
     pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
-        let now = self.now();
-        let hash = credential_hash(&self.secret, credential);
+        let now = self.ctx.now();
+        let hash = credential_hash(&self.ctx.secret, credential);
         let known = if let Some(known) = self.credentials.get(&hash, now) {
             known
         } else {
-            let found = self.store.api_key_by_hash(hash).await.map_err(unavailable)?;
+            let found = self.ctx.store.api_key_by_hash(hash).await.map_err(unavailable)?;
             let found = found.ok_or_else(invalid_api_key)?;
             let ties = self.inbox_restriction_of(&found.0).await.map_err(unavailable)?;
             self.credentials.put(hash, found, ties, now)
@@ -244,14 +248,14 @@ impl Engine {
 
     /// Whether this process has found the API key valid before. It may have been revoked since.
     pub fn is_api_key_cached(&self, credential: &str) -> bool {
-        let hash = credential_hash(&self.secret, credential);
+        let hash = credential_hash(&self.ctx.secret, credential);
         self.credentials.entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
     }
 
     /// A new secret: `mo_` and 43 random characters, about 256 bits.
     pub fn new_secret(&self) -> String {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        let letter = |_| char::from(LETTERS[(self.entropy.next_u64() % 62) as usize]);
+        let letter = |_| char::from(LETTERS[(self.ctx.entropy.next_u64() % 62) as usize]);
         std::iter::once("mo_".to_owned()).chain((0..43).map(letter).map(String::from)).collect()
     }
 
@@ -259,9 +263,9 @@ impl Engine {
     fn build_api_key(&self, team: TeamId, mut about: ApiKeyDetails, secret: &str, now: Time) -> ApiKey {
         about.hint = secret.chars().take(7).collect();
         ApiKey {
-            id: ApiKeyId(self.new_id(now)),
+            id: ApiKeyId(self.ctx.new_id(now)),
             team,
-            hash: credential_hash(&self.secret, secret),
+            hash: credential_hash(&self.ctx.secret, secret),
             details: about,
             created_at: now,
             revoked_at: None,
@@ -276,9 +280,9 @@ impl Engine {
         about: ApiKeyDetails,
         asked: Option<KeyedCall>,
     ) -> Result<CreateOutcome<NewApiKey>, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         // A repeat returns the first key, even if it has expired meanwhile.
-        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
             check_usable(&about, now)?;
         }
         let about = normalize(about);
@@ -288,8 +292,8 @@ impl Engine {
         let secret = self.new_secret();
         let key = self.build_api_key(caller.team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
-        let operation = operation(caller, asked.as_ref(), self.seal_answer(asked.as_ref(), &new), now);
-        let answer = self.store.create_api_key(key, operation).await.map_err(unavailable)?;
+        let operation = operation(caller, asked.as_ref(), self.ctx.seal_answer(asked.as_ref(), &new), now);
+        let answer = self.ctx.store.create_api_key(key, operation).await.map_err(unavailable)?;
         self.created_or_replayed(answer, asked.as_ref(), new)
     }
 
@@ -301,13 +305,13 @@ impl Engine {
         about: ApiKeyDetails,
         asked: Option<KeyedCall>,
     ) -> Result<CreateOutcome<NewApiKey>, Problem> {
-        let now = self.now();
-        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+        let now = self.ctx.now();
+        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
             check_name(name)?;
         }
         let (team, key, new) = self.build_team_with_key(name, about, self.new_secret(), now);
-        let operation = operation(caller, asked.as_ref(), self.seal_answer(asked.as_ref(), &new), now);
-        match self.store.create_team(team, key, operation).await.map_err(unavailable)? {
+        let operation = operation(caller, asked.as_ref(), self.ctx.seal_answer(asked.as_ref(), &new), now);
+        match self.ctx.store.create_team(team, key, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateTeamResult::NameTaken) => Err(team_exists(name)),
             answer => self.created_or_replayed(answer.map(|_made| ()), asked.as_ref(), new),
         }
@@ -327,8 +331,8 @@ impl Engine {
         about: ApiKeyDetails,
         secret: String,
     ) -> Result<Option<NewApiKey>, Problem> {
-        let (team, key, new) = self.build_team_with_key(name, about, secret, self.now());
-        match self.store.create_team(team, key, None).await.map_err(unavailable)? {
+        let (team, key, new) = self.build_team_with_key(name, about, secret, self.ctx.now());
+        match self.ctx.store.create_team(team, key, None).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateTeamResult::NameTaken) => Ok(None),
             answer => Ok(Some(self.created_or_replayed(answer.map(|_made| ()), None, new)?.value)),
         }
@@ -341,7 +345,8 @@ impl Engine {
         secret: String,
         now: Time,
     ) -> (Team, ApiKey, NewApiKey) {
-        let team = Team { id: TeamId(self.new_id(now)), name: name.to_owned(), created_at: now, require_keys: false };
+        let team =
+            Team { id: TeamId(self.ctx.new_id(now)), name: name.to_owned(), created_at: now, require_keys: false };
         let key = self.build_api_key(team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
         (team, key, new)
@@ -356,7 +361,7 @@ impl Engine {
         match answer {
             IdempotentResult::Done(()) => Ok(CreateOutcome { value: new, is_new: true }),
             IdempotentResult::Replayed(sealed) => {
-                Ok(CreateOutcome { value: self.open_answer(asked, &sealed)?, is_new: false })
+                Ok(CreateOutcome { value: self.ctx.open_answer(asked, &sealed)?, is_new: false })
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
@@ -364,7 +369,7 @@ impl Engine {
 
     /// The API keys of the caller's team, newest first.
     pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
-        let mut keys = self.store.api_keys(caller.team.id).await.map_err(unavailable)?;
+        let mut keys = self.ctx.store.api_keys(caller.team.id).await.map_err(unavailable)?;
         keys.retain(|key| is_inbox_subset(&caller.key.details.inboxes, &key.details.inboxes));
         Ok(keys)
     }
@@ -375,7 +380,7 @@ impl Engine {
         if caller.inbox_restriction.is_some() && !self.api_keys(caller).await?.iter().any(|key| key.id == id) {
             return Err(missing());
         }
-        let revoked = self.store.revoke_api_key(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        let revoked = self.ctx.store.revoke_api_key(caller.team.id, id, self.ctx.now()).await.map_err(unavailable)?;
         self.credentials.clear();
         self.check_active_keys().await;
         revoked.ok_or_else(missing)
@@ -383,12 +388,12 @@ impl Engine {
 
     /// All teams.
     pub async fn teams(&self) -> Result<Vec<Team>, Problem> {
-        self.store.teams().await.map_err(unavailable)
+        self.ctx.store.teams().await.map_err(unavailable)
     }
 
     /// Sets whether sends of a team require an idempotency key.
     pub async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Team, Problem> {
-        let changed = self.store.set_require_keys(team, require).await.map_err(unavailable)?;
+        let changed = self.ctx.store.set_require_keys(team, require).await.map_err(unavailable)?;
         self.credentials.clear();
         changed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team {team}")))
     }
@@ -402,7 +407,7 @@ impl Engine {
         about: ApiKeyDetails,
         secret: Option<String>,
     ) -> Result<NewApiKey, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         let secret = secret.unwrap_or_else(|| self.new_secret());
         if secret.chars().count() < limits::MIN_SECRET_CHARS {
             return Err(Problem::new(
@@ -410,7 +415,8 @@ impl Engine {
                 format!("an API key has at least {} characters", limits::MIN_SECRET_CHARS),
             ));
         }
-        let found = self.store.api_key_by_hash(credential_hash(&self.secret, &secret)).await.map_err(unavailable)?;
+        let found =
+            self.ctx.store.api_key_by_hash(credential_hash(&self.ctx.secret, &secret)).await.map_err(unavailable)?;
         if let Some((key, _)) = found.filter(|(key, _)| key.is_active(now)) {
             return Ok(NewApiKey { id: key.id, team: key.team, secret, created_at: key.created_at });
         }
@@ -427,7 +433,7 @@ impl Engine {
         let team = team.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team named {team_name}")))?;
         let key = self.build_api_key(team.id, about, &secret, now);
         let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
-        let made = self.store.create_api_key(key, None).await.map_err(unavailable)?;
+        let made = self.ctx.store.create_api_key(key, None).await.map_err(unavailable)?;
         Ok(self.created_or_replayed(made, None, new)?.value)
     }
 
@@ -438,4 +444,22 @@ impl Engine {
 
 fn team_exists(name: &str) -> Problem {
     Problem::for_field(Code::TeamExists, "name", format!("there is a team named {name} already"))
+}
+
+impl Access {
+    /// Drops the cached API keys, because the inboxes that they are restricted to changed.
+    pub(crate) fn clear_credentials(&self) {
+        self.credentials.clear();
+    }
+
+    /// Writes when API keys were last used.
+    pub(crate) async fn flush_key_usage(&self) {
+        let used = self.credentials.recently_used();
+        if used.is_empty() {
+            return;
+        }
+        if let Err(error) = self.ctx.store.touch_api_keys(used).await {
+            tracing::warn!(%error, "noting which API keys were used");
+        }
+    }
 }

@@ -1,5 +1,14 @@
 //! Sending domains: their DKIM keys, the DNS records to publish, and the verification that the team owns the domain.
 
+use crate::{
+    access::{Access, caller::Caller},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+        vault::SecretLocation,
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{DomainId, TeamId},
@@ -12,17 +21,6 @@ use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    access::vault::SecretLocation,
-    operation,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
 
 /// The prefix of the TXT record that proves ownership.
 const OWNERSHIP_TOKEN_PREFIX: &str = "mailonce-domain=";
@@ -165,7 +163,7 @@ fn view(record: &Record) -> Result<Domain, Problem> {
     })
 }
 
-impl Engine {
+impl Access {
     /// Adds a domain with new keys. A domain that already exists is returned unchanged.
     pub async fn create_domain(
         &self,
@@ -177,19 +175,19 @@ impl Engine {
         caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Domain);
         // Generating keys is expensive, so a repeat is answered before that.
-        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
-        if let Some(found) = self.store.record_by_name(team, kind, name).await.map_err(unavailable)? {
+        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
+        if let Some(found) = self.ctx.store.record_by_name(team, kind, name).await.map_err(unavailable)? {
             return Ok(CreateOutcome { value: view(&found)?, is_new: false });
         }
         if again {
             return Err(Problem::new(Code::NotFound, format!("the domain {name} was made under this key and removed")));
         }
-        let now = self.now();
-        let id = self.new_id(now);
+        let now = self.ctx.now();
+        let id = self.ctx.new_id(now);
         let about = records::encode(&self.generate_domain(team, id, name).await?)?;
         let record = Record { team, kind, id, name: name.to_owned(), rev: 1, created_at: now, json: about };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let created = self.store.create_record(record, operation).await.map_err(unavailable)?;
+        let created = self.ctx.store.create_record(record, operation).await.map_err(unavailable)?;
         self.signing_domains.invalidate(team);
         match created {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
@@ -199,7 +197,7 @@ impl Engine {
                 Ok(CreateOutcome { value: view(&record)?, is_new: false })
             }
             IdempotentResult::Replayed(_) => {
-                let found = self.store.record_by_name(team, kind, name).await.map_err(unavailable)?;
+                let found = self.ctx.store.record_by_name(team, kind, name).await.map_err(unavailable)?;
                 Ok(CreateOutcome { value: view(&found.ok_or_else(|| records::not_found(kind, name))?)?, is_new: false })
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
@@ -209,16 +207,16 @@ impl Engine {
     /// Generates an ownership token and two sealed DKIM keys.
     async fn generate_domain(&self, team: TeamId, id: Uuid, name: &str) -> Result<DomainDetails, Problem> {
         let mut token = [0; 16];
-        self.entropy.fill(&mut token);
+        self.ctx.entropy.fill(&mut token);
         // Part of every selector, so that a domain that is added again doesn't meet old records in DNS caches.
-        let tail = format!("{:08x}", self.entropy.next_u64() as u32);
+        let tail = format!("{:08x}", self.ctx.entropy.next_u64() as u32);
         let mut keys = Vec::new();
         for (word, algorithm) in [("rsa", DkimAlgorithm::Rsa), ("ed", DkimAlgorithm::Ed25519)] {
             let selector = format!("mailonce-{word}-{tail}");
             let key = self.generate_dkim_key(algorithm).await?;
             let broken = |error: mailonce_mail::dkim::DkimError| Problem::new(Code::Internal, error.to_string());
             let value = DkimDnsRecord::for_key(&key, &selector, name).map_err(broken)?.value;
-            let sealed = self.seal_secret(dkim_key_location(team, id), key.to_pkcs8());
+            let sealed = self.ctx.seal_secret(dkim_key_location(team, id), key.to_pkcs8());
             let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the key could not be sealed"))?;
             keys.push(StoredDkimKey { selector, value, sealed });
         }
@@ -228,7 +226,7 @@ impl Engine {
 
     async fn generate_dkim_key(&self, algorithm: DkimAlgorithm) -> Result<DkimKey, Problem> {
         let mut seed = [0; 32];
-        self.entropy.fill(&mut seed);
+        self.ctx.entropy.fill(&mut seed);
         // One at a time, because the search for RSA primes keeps a CPU core busy.
         let _turn = self.key_generation.lock().await;
         let made = tokio::task::spawn_blocking(move || DkimKey::generate(algorithm, seed)).await;
@@ -245,7 +243,7 @@ impl Engine {
     ) -> Result<CursorPage<Domain>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        self.team_records(caller, RecordKind::Domain, before, limit, view).await
+        self.ctx.team_records(caller, RecordKind::Domain, before, limit, view).await
     }
 
     /// The domains of all teams. For the command line, which opens the ledger directly.
@@ -254,8 +252,12 @@ impl Engine {
         for team in self.teams().await? {
             let mut before = None;
             loop {
-                let page =
-                    self.store.records(team.id, RecordKind::Domain, before, PAGE_SIZE).await.map_err(unavailable)?;
+                let page = self
+                    .ctx
+                    .store
+                    .records(team.id, RecordKind::Domain, before, PAGE_SIZE)
+                    .await
+                    .map_err(unavailable)?;
                 all.extend(page.rows.iter().map(view).collect::<Result<Vec<_>, _>>()?);
                 before = page.next;
                 if before.is_none() {
@@ -270,14 +272,15 @@ impl Engine {
     pub async fn domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        view(&self.team_record(caller, RecordKind::Domain, id.0).await?)
+        view(&self.ctx.team_record(caller, RecordKind::Domain, id.0).await?)
     }
 
     /// Removes a domain with its keys. Mail from it is no longer signed.
     pub async fn remove_domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let removed = self.store.remove_record(caller.team.id, RecordKind::Domain, id.0).await.map_err(unavailable)?;
+        let removed =
+            self.ctx.store.remove_record(caller.team.id, RecordKind::Domain, id.0).await.map_err(unavailable)?;
         self.signing_domains.invalidate(caller.team.id);
         view(&removed.ok_or_else(|| records::not_found(RecordKind::Domain, &id.to_string()))?)
     }
@@ -292,8 +295,8 @@ impl Engine {
     ) -> Result<Domain, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let mut record = self.team_record(caller, RecordKind::Domain, id.0).await?;
-        if self.is_repeated_call(caller, asked.as_ref()).await? {
+        let mut record = self.ctx.team_record(caller, RecordKind::Domain, id.0).await?;
+        if self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
             return view(&record);
         }
         let entries = records::decode::<DomainDetails>(&record)?.required_records(&record.name);
@@ -303,10 +306,10 @@ impl Engine {
         }
         for _ in 0..MAX_CONFLICT_RETRIES {
             let mut about: DomainDetails = records::decode(&record)?;
-            about.record_check(seen.clone(), self.now());
+            about.record_check(seen.clone(), self.ctx.now());
             let edit = record.edit(records::encode(&about)?);
-            let operation = operation(caller, asked.as_ref(), Vec::new(), self.now());
-            let changed = self.store.change_record(edit, operation, self.now()).await.map_err(unavailable)?;
+            let operation = operation(caller, asked.as_ref(), Vec::new(), self.ctx.now());
+            let changed = self.ctx.store.change_record(edit, operation, self.ctx.now()).await.map_err(unavailable)?;
             self.signing_domains.invalidate(record.team);
             match changed {
                 IdempotentResult::Done(RecordChangeResult::Changed(changed)) => return view(&changed),
@@ -320,7 +323,7 @@ impl Engine {
     }
 
     async fn check_dns_record(&self, entry: &DnsEntry) -> DnsCheckResult {
-        let asked = tokio::time::timeout(DNS_TIMEOUT, self.deps.dns.lookup_txt(&entry.name)).await;
+        let asked = tokio::time::timeout(DNS_TIMEOUT, self.ctx.deps.dns.lookup_txt(&entry.name)).await;
         match asked.unwrap_or_else(|_late| Err("no answer in time".into())) {
             Ok(found) if found.iter().any(|text| is_same_dns_value(text, &entry.value)) => DnsCheckResult::Found,
             Ok(found) if found.is_empty() => DnsCheckResult::Missing,

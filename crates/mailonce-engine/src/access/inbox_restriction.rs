@@ -3,6 +3,13 @@
 //! An email belongs to the inbox that it is from. An event belongs to the inbox that it names, or to the inbox of its
 //! email. Everything else belongs to the whole team, and a restricted key gets `403 wrong_scope`.
 
+use crate::{
+    access::{
+        Access,
+        caller::{Caller, InboxRestriction},
+    },
+    runtime::problems::{self, unavailable},
+};
 use mailonce_core::{
     access::team::ApiKey,
     events::event::{Event, NewEvent},
@@ -12,36 +19,6 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 use std::sync::Arc;
-
-use crate::{Caller, Engine, runtime::problems, unavailable};
-
-/// The inboxes that an API key is restricted to. Removed inboxes are not among them.
-#[derive(Debug, Default)]
-pub struct InboxRestriction {
-    inboxes: Vec<(InboxId, String)>,
-}
-
-impl InboxRestriction {
-    /// The addresses of the inboxes.
-    pub(crate) fn addresses(&self) -> Vec<String> {
-        self.inboxes.iter().map(|(_, address)| address.clone()).collect()
-    }
-
-    /// The first inbox. It gets the questions that are not about a message.
-    pub(crate) fn first_inbox(&self) -> Option<InboxId> {
-        self.inboxes.first().map(|(inbox, _)| *inbox)
-    }
-
-    /// Whether an inbox is among them.
-    pub(crate) fn has_inbox(&self, id: InboxId) -> bool {
-        self.inboxes.iter().any(|(inbox, _)| *inbox == id)
-    }
-
-    /// Whether an address belongs to one of them.
-    pub(crate) fn has_address(&self, address: &str) -> bool {
-        self.inboxes.iter().any(|(_, own)| own.eq_ignore_ascii_case(address))
-    }
-}
 
 impl Caller {
     /// Refuses an API key that is restricted to inboxes, because the call concerns the whole team.
@@ -80,7 +57,7 @@ pub(crate) fn event_subject(event: &NewEvent) -> (Option<InboxId>, Option<EmailI
     }
 }
 
-impl Engine {
+impl Access {
     /// The inboxes that an API key is restricted to; `None` for a key of the whole team.
     pub(crate) async fn inbox_restriction_of(&self, key: &ApiKey) -> Result<Option<InboxRestriction>, StoreError> {
         if key.details.inboxes.is_empty() {
@@ -89,8 +66,8 @@ impl Engine {
         let mut inboxes = Vec::new();
         for tie in &key.details.inboxes {
             let found = match tie.parse() {
-                Ok(id) => self.store.inbox(key.team, id).await?,
-                Err(_) => self.store.inbox_by_address(std::slice::from_ref(tie)).await?,
+                Ok(id) => self.ctx.store.inbox(key.team, id).await?,
+                Err(_) => self.ctx.store.inbox_by_address(std::slice::from_ref(tie)).await?,
             };
             inboxes.extend(found.filter(|inbox| inbox.team == key.team).map(|inbox| (inbox.id, inbox.address)));
         }
@@ -99,7 +76,7 @@ impl Engine {
 
     /// An email of the caller's team that the caller may see.
     pub(crate) async fn visible_email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
-        let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
+        let email = self.ctx.store.email(caller.team.id, id).await.map_err(unavailable)?;
         email.filter(|email| caller.may_see_sender(&email.head.from)).ok_or_else(|| problems::email_not_found(id))
     }
 
@@ -128,6 +105,6 @@ impl Engine {
             return Ok(ties.has_inbox(inbox));
         }
         let Some(id) = email else { return Ok(false) };
-        Ok(self.store.email(team, id).await?.is_some_and(|email| ties.has_address(&email.head.from)))
+        Ok(self.ctx.store.email(team, id).await?.is_some_and(|email| ties.has_address(&email.head.from)))
     }
 }

@@ -56,7 +56,7 @@ impl Kek {
 
     /// Identifies the key without revealing anything about it.
     pub fn fingerprint(&self) -> String {
-        let mut digits = crate::hex(&keyed_hash(&self.0, "kek-fingerprint", &[]));
+        let mut digits = crate::runtime::hex::hex(&keyed_hash(&self.0, "kek-fingerprint", &[]));
         digits.truncate(FINGERPRINT_DIGITS);
         digits
     }

@@ -2,10 +2,43 @@
 
 pub mod active_keys;
 pub mod api_keys;
+pub mod caller;
+pub mod collection_config;
 pub mod domains;
 pub mod inbox_restriction;
 pub mod kek;
+pub(crate) mod poll_cursor;
+pub(crate) mod sending_domains;
 pub mod settings;
 pub(crate) mod source_credentials;
 pub mod sources;
-pub(crate) mod vault;
+
+use std::sync::Arc;
+
+use crate::runtime::context::Context;
+
+/// Teams, API keys, and what a team owns.
+pub struct Access {
+    ctx: Arc<Context>,
+    credentials: api_keys::CredentialCache,
+    /// API keys under which streams and waits are open.
+    active_keys: active_keys::ActiveKeys,
+    settings_cache: settings::SettingsCache,
+    /// Sending domains and their DKIM keys, in memory.
+    signing_domains: sending_domains::SigningDomainCache,
+    /// Held while a DKIM key is generated.
+    key_generation: tokio::sync::Mutex<()>,
+}
+
+impl Access {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+        Self {
+            credentials: api_keys::CredentialCache::new(ctx.is_single_node),
+            active_keys: active_keys::ActiveKeys::default(),
+            settings_cache: settings::SettingsCache::default(),
+            signing_domains: sending_domains::SigningDomainCache::default(),
+            key_generation: tokio::sync::Mutex::default(),
+            ctx,
+        }
+    }
+}

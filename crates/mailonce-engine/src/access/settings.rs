@@ -1,5 +1,9 @@
 //! Team settings: the content guard, who is notified of questions, and when a held email expires.
 
+use crate::{
+    access::{Access, caller::Caller},
+    runtime::{problems::unavailable, records},
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::NamedAddress,
@@ -16,8 +20,6 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
 };
-
-use crate::{Caller, Engine, runtime::records, unavailable};
 
 /// The name of a team's settings record. Each team has one.
 const RECORD_NAME: &str = "team";
@@ -141,15 +143,15 @@ impl SettingsCache {
     }
 }
 
-impl Engine {
+impl Access {
     /// A team's settings.
     pub(crate) async fn settings_of(&self, team: TeamId) -> Result<Arc<TeamSettings>, StoreError> {
-        let even = self.time.boot_clock_ms();
-        let since = if self.is_single_node { i64::MIN } else { even - MULTI_NODE_TTL_MS };
+        let even = self.ctx.time.boot_clock_ms();
+        let since = if self.ctx.is_single_node { i64::MIN } else { even - MULTI_NODE_TTL_MS };
         if let Some(settings) = self.settings_cache.get(team, since) {
             return Ok(settings);
         }
-        let record = self.store.record_by_name(team, RecordKind::Settings, RECORD_NAME).await?;
+        let record = self.ctx.store.record_by_name(team, RecordKind::Settings, RECORD_NAME).await?;
         let settings = match record.map(|record| serde_json::from_str(&record.json)) {
             None => TeamSettings::default(),
             Some(Ok(settings)) => settings,
@@ -174,17 +176,17 @@ impl Engine {
         patch.check()?;
         let (team, kind) = (caller.team.id, RecordKind::Settings);
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let found = self.store.record_by_name(team, kind, RECORD_NAME).await.map_err(unavailable)?;
+            let found = self.ctx.store.record_by_name(team, kind, RECORD_NAME).await.map_err(unavailable)?;
             let old = found.as_ref().map_or_else(|| Ok(TeamSettings::default()), records::decode)?;
             let about = records::encode(&patch.clone().apply_to(old))?;
-            let now = self.now();
+            let now = self.ctx.now();
             let done = if let Some(record) = found {
-                let changed = self.store.change_record(record.edit(about), None, now).await.map_err(unavailable)?;
+                let changed = self.ctx.store.change_record(record.edit(about), None, now).await.map_err(unavailable)?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
             } else {
-                let (id, name) = (self.new_id(now), RECORD_NAME.to_owned());
+                let (id, name) = (self.ctx.new_id(now), RECORD_NAME.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
-                let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+                let made = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
                 matches!(made, IdempotentResult::Done(CreateRecordResult::Created(_)))
             };
             self.settings_cache.invalidate(team);

@@ -3,9 +3,24 @@
 //! Credentials are sealed and never shown again. Two can be live at a time, so that one replaces the other without a
 //! gap.
 
+use crate::{
+    access::{
+        Access,
+        caller::Caller,
+        collection_config::{CollectionConfig, StoredCollectionConfig},
+        source_credentials::{rotate, to_secrets},
+    },
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+        vault::SecretLocation,
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{SourceId, TeamId},
+    inbound::provider_mail::ProviderAccount,
     operation::IdempotentResult,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
@@ -14,21 +29,6 @@ use mailonce_core::{
 use mailonce_mail::hooks::{HookSecrets, Kind};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    access::{
-        source_credentials::{rotate, to_secrets},
-        vault::SecretLocation,
-    },
-    inbound::collect::{CollectionConfig, StoredCollectionConfig},
-    invalid_field, operation,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
 
 /// How often a rotation is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 3;
@@ -237,7 +237,7 @@ fn view(record: &Record) -> Result<SourceView, Problem> {
     })
 }
 
-impl Engine {
+impl Access {
     /// Adds a source. Its name must be free.
     pub async fn create_source(
         &self,
@@ -247,10 +247,10 @@ impl Engine {
     ) -> Result<CreateOutcome<SourceView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let (team, now) = (caller.team.id, self.now());
-        let id = self.new_id(now);
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let id = self.ctx.new_id(now);
         // A repeat is answered even if the transport has been removed since.
-        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
         let kind = Kind::parse(&new.kind).ok_or_else(|| {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
             invalid_field("kind", format!("is one of {}", known.join(", ")))
@@ -272,7 +272,7 @@ impl Engine {
         let record =
             Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, json: about };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        match self.store.create_record(record, operation).await.map_err(unavailable)? {
+        match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 self.on_collection_changed(SourceId(record.id));
                 Ok(CreateOutcome { value: view(&record)?, is_new: true })
@@ -283,7 +283,8 @@ impl Engine {
                 Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
             }
             IdempotentResult::Replayed(_) => {
-                let found = self.store.record_by_name(team, RecordKind::Source, &name).await.map_err(unavailable)?;
+                let found =
+                    self.ctx.store.record_by_name(team, RecordKind::Source, &name).await.map_err(unavailable)?;
                 let found = found.ok_or_else(|| records::not_found(RecordKind::Source, &name))?;
                 Ok(CreateOutcome { value: view(&found)?, is_new: false })
             }
@@ -294,12 +295,12 @@ impl Engine {
     /// A keyed hash of a call's content. A plain hash in the ledger would allow offline guesses of a secret in the
     /// call.
     pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
-        self.secret.mac("meaning", &[meaning])
+        self.ctx.secret.mac("meaning", &[meaning])
     }
 
     /// Events apply to the handoffs of one transport, so they need one. Mail needs none.
     fn check_transport(&self, takes: SourceScope, transport: Option<&str>) -> Result<(), Problem> {
-        let names = self.transports.selectable_names();
+        let names = self.ctx.transports.selectable_names();
         match transport {
             None if takes.events => {
                 return Err(invalid_field("transport", "is missing: events count for one transport"));
@@ -324,7 +325,7 @@ impl Engine {
         to_secrets(kind, proofs).map_err(|bad| invalid_field("secret", bad.to_string()))?;
         let broken = || Problem::new(Code::Internal, "the secrets could not be sealed");
         let json = serde_json::to_vec(proofs).map_err(|_error| broken())?;
-        let sealed = self.seal_secret(secret_location(team, id), &json).ok_or_else(broken)?;
+        let sealed = self.ctx.seal_secret(secret_location(team, id), &json).ok_or_else(broken)?;
         let live = match proofs {
             [SourceCredential::Topics { topics, .. }] => topics.len(),
             _ => proofs.len(),
@@ -334,7 +335,7 @@ impl Engine {
     }
 
     fn open_credentials(&self, record: &Record, about: &SourceDetails) -> Result<Vec<SourceCredential>, Problem> {
-        let opened = self.open_secret(secret_location(record.team, record.id), &about.sealed);
+        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &about.sealed);
         let proofs = opened.and_then(|json| serde_json::from_slice(&json).ok());
         proofs.ok_or_else(|| {
             tracing::error!(source = %record.id, "the secrets of a source cannot be opened");
@@ -353,13 +354,13 @@ impl Engine {
     ) -> Result<SourceView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let mut record = self.team_record(caller, RecordKind::Source, id.0).await?;
+        let mut record = self.ctx.team_record(caller, RecordKind::Source, id.0).await?;
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let now = self.now();
+            let now = self.ctx.now();
             let about = self.rotate_stored_source(&record, &rotation, now)?;
             let edit = record.edit(records::encode(&about)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-            match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+            match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(RecordChangeResult::Changed(changed)) => {
                     self.on_collection_changed(id);
                     return self.view_with_poll_status(&changed).await;
@@ -426,7 +427,7 @@ impl Engine {
     ) -> Result<CursorPage<SourceView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let mut page = self.team_records(caller, RecordKind::Source, before, limit, view).await?;
+        let mut page = self.ctx.team_records(caller, RecordKind::Source, before, limit, view).await?;
         for source in page.rows.iter_mut().filter(|source| source.poll_ms.is_some()) {
             source.poll_status = self.poll_status(caller.team.id, source.id).await.map_err(unavailable)?;
         }
@@ -437,14 +438,15 @@ impl Engine {
     pub async fn source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        self.view_with_poll_status(&self.team_record(caller, RecordKind::Source, id.0).await?).await
+        self.view_with_poll_status(&self.ctx.team_record(caller, RecordKind::Source, id.0).await?).await
     }
 
     /// Removes a source. Later requests to its URL get `not_found`.
     pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let removed = self.store.remove_record(caller.team.id, RecordKind::Source, id.0).await.map_err(unavailable)?;
+        let removed =
+            self.ctx.store.remove_record(caller.team.id, RecordKind::Source, id.0).await.map_err(unavailable)?;
         let removed = removed.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
         self.remove_poll_cursor(caller.team.id, id).await.map_err(unavailable)?;
         view(&removed)
@@ -452,7 +454,7 @@ impl Engine {
 
     /// The source behind a URL.
     pub(crate) async fn live_source(&self, id: SourceId) -> Result<LiveSource, Problem> {
-        let found = self.store.record_of_any_team(RecordKind::Source, id.0).await.map_err(unavailable)?;
+        let found = self.ctx.store.record_of_any_team(RecordKind::Source, id.0).await.map_err(unavailable)?;
         let record = found.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
         let about: SourceDetails = records::decode(&record)?;
         let proofs = self.open_credentials(&record, &about)?;
@@ -460,5 +462,26 @@ impl Engine {
             .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
         let SourceDetails { kind, transport, accepts, .. } = about;
         Ok(LiveSource { id, team: record.team, kind, transport, scope: accepts, secrets })
+    }
+}
+
+impl Access {
+    /// A source got another credential: what waits for it may go.
+    pub(crate) fn on_collection_changed(&self, source: SourceId) {
+        self.ctx.inbound.fetch_limiter.clear_backoff(source);
+        self.ctx.inbound.fetch_limiter.sources_changed.notify_one();
+    }
+}
+
+impl Access {
+    /// By what a source's provider is asked. The error is for people.
+    pub(crate) fn provider_account(&self, record: &Record, about: &SourceDetails) -> Result<ProviderAccount, String> {
+        let collecting = about.collecting.as_ref();
+        let collecting =
+            collecting.ok_or("the source has no api_key to fetch mail with: rotate one in, then replay")?;
+        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &collecting.sealed);
+        let api_key = opened.and_then(|bytes| String::from_utf8(bytes).ok());
+        let api_key = api_key.ok_or("the api_key of the source cannot be opened")?;
+        Ok(ProviderAccount { provider: about.kind.as_str(), api_key, base_url: collecting.base_url.clone() })
     }
 }

@@ -3,6 +3,15 @@
 //! Only sends, replies and resends of callers count. Mail that mailonce itself writes, such as a question to a person,
 //! does not.
 
+use crate::{
+    access::caller::Caller,
+    control::Control,
+    runtime::{
+        keyed_call::KeyedCall,
+        problems::{invalid_field, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::budget::{Budget, BudgetCounter, BudgetMeasure, BudgetScope, Charge, MAX_BUDGETS, MAX_LIMIT, Overrun},
@@ -19,12 +28,6 @@ use mailonce_core::{
 use serde_json::json;
 use std::sync::Arc;
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall, invalid_field,
-    runtime::records::{self, CreateOutcome, CursorPage},
-    unavailable,
-};
 
 /// A budget as its team sees it.
 #[derive(Clone, Debug)]
@@ -59,7 +62,7 @@ fn check_limit(budget: &Budget) -> Result<(), Problem> {
     Ok(())
 }
 
-impl Engine {
+impl Control {
     /// Adds a budget. It counts from now on.
     pub async fn create_budget(
         &self,
@@ -72,7 +75,7 @@ impl Engine {
         caller.require_unrestricted_key()?;
         check_limit(budget)?;
         let team = caller.team.id;
-        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
             self.check_budget_scope(team, &budget.scope).await?;
             if self.budgets_of(team).await.map_err(unavailable)?.len() >= MAX_BUDGETS {
                 return Err(invalid_field(
@@ -82,8 +85,10 @@ impl Engine {
             }
         }
         let new = (RecordKind::Budget, name, records::encode(budget)?);
-        let made =
-            self.create_named(caller, new, asked.as_ref(), |team| self.record_caches.budgets.invalidate(team)).await?;
+        let made = self
+            .ctx
+            .create_named(caller, new, asked.as_ref(), |team| self.record_caches.budgets.invalidate(team))
+            .await?;
         Ok(CreateOutcome { value: self.budget_view(made.value).await?, is_new: made.is_new })
     }
 
@@ -91,12 +96,12 @@ impl Engine {
     async fn check_budget_scope(&self, team: TeamId, scope: &BudgetScope) -> Result<(), Problem> {
         match scope {
             BudgetScope::Team => Ok(()),
-            BudgetScope::Inbox(id) => match self.store.inbox(team, *id).await.map_err(unavailable)? {
+            BudgetScope::Inbox(id) => match self.ctx.store.inbox(team, *id).await.map_err(unavailable)? {
                 Some(_) => Ok(()),
                 None => Err(invalid_field("scope.inbox", format!("names no inbox of the team: {id}"))),
             },
             BudgetScope::ApiKey(id) => {
-                let keys = self.store.api_keys(team).await.map_err(unavailable)?;
+                let keys = self.ctx.store.api_keys(team).await.map_err(unavailable)?;
                 if keys.iter().any(|key| key.id == *id) {
                     return Ok(());
                 }
@@ -113,14 +118,15 @@ impl Engine {
         limit: usize,
     ) -> Result<CursorPage<BudgetView>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let page = self.team_records(caller, RecordKind::Budget, before, limit, |record| Ok(record.clone())).await?;
+        let page =
+            self.ctx.team_records(caller, RecordKind::Budget, before, limit, |record| Ok(record.clone())).await?;
         Ok(CursorPage { rows: self.budget_views(caller.team.id, page.rows).await?, next: page.next })
     }
 
     /// One budget.
     pub async fn budget(&self, caller: &Caller, id: Uuid) -> Result<BudgetView, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        self.budget_view(self.team_record(caller, RecordKind::Budget, id).await?).await
+        self.budget_view(self.ctx.team_record(caller, RecordKind::Budget, id).await?).await
     }
 
     /// Changes a budget as it was seen. What is used stays used.
@@ -132,13 +138,13 @@ impl Engine {
     ) -> Result<BudgetView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
-        let record = self.team_record(caller, kind, id).await?;
+        let record = self.ctx.team_record(caller, kind, id).await?;
         let mut budget: Budget = records::decode(&record)?;
         change(&mut budget);
         check_limit(&budget)?;
         let mut edit = record.edit(records::encode(&budget)?);
         edit.rev = rev;
-        let changed = self.store.change_record(edit, None, self.now()).await;
+        let changed = self.ctx.store.change_record(edit, None, self.ctx.now()).await;
         self.record_caches.budgets.invalidate(team);
         match changed.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => self.budget_view(record).await,
@@ -158,7 +164,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
-        let removed = self.store.remove_record(team, kind, id).await;
+        let removed = self.ctx.store.remove_record(team, kind, id).await;
         self.record_caches.budgets.invalidate(team);
         self.budget_view(removed.map_err(unavailable)?.ok_or_else(|| records::not_found(kind, &id.to_string()))?).await
     }
@@ -170,11 +176,11 @@ impl Engine {
     }
 
     async fn budget_views(&self, team: TeamId, rows: Vec<Record>) -> Result<Vec<BudgetView>, Problem> {
-        let now = self.time.schedule_cutoff();
+        let now = self.ctx.time.schedule_cutoff();
         let budgets = rows.iter().map(records::decode).collect::<Result<Vec<Budget>, _>>()?;
         let counters: Vec<BudgetCounter> =
             rows.iter().zip(&budgets).map(|(record, budget)| (record.id, budget.per.start(now))).collect();
-        let usage = self.store.budget_usage(team, counters).await.map_err(unavailable)?;
+        let usage = self.ctx.store.budget_usage(team, counters).await.map_err(unavailable)?;
         let view = |((record, budget), used): ((Record, Budget), u64)| BudgetView {
             id: record.id,
             name: record.name,
@@ -208,7 +214,7 @@ impl Engine {
         if !budgets.iter().any(|named| named.budget.enabled) {
             return Ok(Vec::new());
         }
-        match self.store.email(team, id).await.map_err(unavailable)? {
+        match self.ctx.store.email(team, id).await.map_err(unavailable)? {
             Some(email) => self.charges_of(&budgets, team, (email.head.caller, &email.head), Some(due)).await,
             None => Ok(Vec::new()),
         }
@@ -232,7 +238,7 @@ impl Engine {
         };
         // The earlier clock decides: a node that is ahead must not begin a new period early. An email that is due in the
         // past leaves now, so that it must not count in a period that is over.
-        let now = self.time.schedule_cutoff();
+        let now = self.ctx.time.schedule_cutoff();
         let leaves_at = due.map_or(now, |due| due.max(now));
         let recipients = head.to.len() + head.cc.len() + head.bcc.len();
         let charge = |named: &CachedBudget| named.budget.charge(named.id, recipients, leaves_at);
@@ -241,7 +247,7 @@ impl Engine {
 
     /// The inbox that an address belongs to, plus tags and catch-alls included.
     async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, StoreError> {
-        let found = self.store.inbox_by_address(&inbox::candidate_addresses(from)).await?;
+        let found = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(from)).await?;
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
     }
 
@@ -271,7 +277,7 @@ impl Engine {
                         `admin` to raise the limit of `budget`.";
             return problem(detail).with_extension("retry", RetryAdvice::Never.as_str()).with_extension("next", next);
         }
-        let seconds = (charge.ends_at.since(self.now()).max(0) + 999) / 1000;
+        let seconds = (charge.ends_at.since(self.ctx.now()).max(0) + 999) / 1000;
         problem(format!(
             "the budget {name} allows {limit} {counted} per {per}; {used} are used and this email counts {amount}; \
              the next period begins at {}",

@@ -1,5 +1,13 @@
 //! Allow and block lists of a team: who is on them, and what they stop.
 
+use crate::{
+    access::caller::Caller,
+    control::Control,
+    runtime::{
+        problems::{invalid_field, unavailable},
+        records::{self, CreateOutcome},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::list::{ListDirection, ListEntry, ListName, ListType, list_refusal, normalize_entry},
@@ -13,12 +21,6 @@ use mailonce_core::{
     record::{CreateRecordResult, Record, RecordKind},
 };
 use std::sync::Arc;
-
-use crate::{
-    Caller, Engine, invalid_field,
-    runtime::records::{self, CreateOutcome},
-    unavailable,
-};
 
 /// Entries of one team.
 pub(crate) const MAX_ENTRIES: usize = 1_000;
@@ -37,7 +39,7 @@ fn require_list_access(caller: &Caller, list: &ListName) -> Result<(), Problem> 
     }
 }
 
-impl Engine {
+impl Control {
     /// Puts somebody on a list.
     pub async fn add_to_list(
         &self,
@@ -65,15 +67,15 @@ impl Engine {
         if reason.as_deref().is_some_and(|reason| reason.chars().count() > REASON_CHARS) {
             return Err(invalid_field("reason", "is too long"));
         }
-        let (team, kind, now) = (caller.team.id, RecordKind::ListEntry, self.now());
+        let (team, kind, now) = (caller.team.id, RecordKind::ListEntry, self.ctx.now());
         if self.list_entries_of_team(team).await.map_err(unavailable)?.len() >= MAX_ENTRIES {
             return Err(invalid_field("entry", "is one too many: a team has at most 1,000 entries on its lists"));
         }
         let name = list.record_name(&entry);
         let about = ListEntry { list, entry, reason, created_at: now, require_auth };
-        let id = self.new_id(now);
+        let id = self.ctx.new_id(now);
         let record = Record { team, kind, id, name, rev: 1, created_at: now, json: records::encode(&about)? };
-        let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+        let made = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
         self.record_caches.lists.invalidate(team);
         match made {
             IdempotentResult::Done(CreateRecordResult::Created(_)) => Ok(CreateOutcome { value: about, is_new: true }),
@@ -105,7 +107,7 @@ impl Engine {
     async fn entry_record(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<Record, Problem> {
         let form = normalize_entry(entry).ok_or_else(|| entry_not_found(entry))?;
         let name = list.record_name(&form);
-        let found = self.store.record_by_name(caller.team.id, RecordKind::ListEntry, &name).await;
+        let found = self.ctx.store.record_by_name(caller.team.id, RecordKind::ListEntry, &name).await;
         found.map_err(unavailable)?.ok_or_else(|| entry_not_found(entry))
     }
 
@@ -114,7 +116,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         require_list_access(caller, list)?;
         let record = self.entry_record(caller, list, entry).await?;
-        let removed = self.store.remove_record(caller.team.id, RecordKind::ListEntry, record.id).await;
+        let removed = self.ctx.store.remove_record(caller.team.id, RecordKind::ListEntry, record.id).await;
         self.record_caches.lists.invalidate(caller.team.id);
         records::decode(&removed.map_err(unavailable)?.ok_or_else(|| entry_not_found(entry))?)
     }

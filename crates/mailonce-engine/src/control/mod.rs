@@ -11,3 +11,25 @@ pub(crate) mod outbound_rule_facts;
 pub(crate) mod record_cache;
 pub mod rules;
 pub mod suppressions;
+
+use std::sync::Arc;
+
+use crate::runtime::context::Context;
+
+/// What a team limits: rules, lists, budgets, suppressions.
+pub struct Control {
+    ctx: Arc<Context>,
+    record_caches: record_cache::RecordCaches,
+    /// Suppressed addresses, in memory.
+    suppression_index: suppressions::SuppressionIndex,
+}
+
+impl Control {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+        Self {
+            ctx,
+            record_caches: record_cache::RecordCaches::default(),
+            suppression_index: suppressions::SuppressionIndex::default(),
+        }
+    }
+}

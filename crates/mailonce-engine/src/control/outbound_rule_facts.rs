@@ -1,6 +1,7 @@
 //! What rules may ask about a mail that goes out and only the ledger knows: new people, outside domains, first mails.
 //! Looked up only for rules that ask.
 
+use crate::control::Control;
 use mailonce_core::{
     control::rule::{Rule, RuleDirection, RuleField, RuleFlag},
     id::TeamId,
@@ -13,8 +14,6 @@ use mailonce_core::{
     record::RecordKind,
 };
 
-use crate::Engine;
-
 /// Emails that are looked through for one from the same address. When none is among them it counts as the first:
 /// then a person looks once too often.
 const SCAN_LIMIT: usize = 1_000;
@@ -24,7 +23,7 @@ fn was_not_withdrawn(email: &Email) -> bool {
     !matches!(email.state(), EmailState::Held | EmailState::Cancelled)
 }
 
-impl Engine {
+impl Control {
     /// What these rules ask about a mail.
     pub(crate) async fn outbound_flags(
         &self,
@@ -53,7 +52,7 @@ impl Engine {
         for mailbox in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {
             let to = Some(mailbox.to_address().as_str().to_owned());
             let query = EmailQuery { to, limit: PAGE_SIZE, ..EmailQuery::default() };
-            if !self.store.emails(team, query).await?.rows.iter().any(was_not_withdrawn) {
+            if !self.ctx.store.emails(team, query).await?.rows.iter().any(was_not_withdrawn) {
                 return Ok(true);
             }
         }
@@ -66,10 +65,10 @@ impl Engine {
         for mailbox in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {
             let address = mailbox.to_address();
             let domain = address.domain();
-            if domain == from.domain() || self.inbound.local_domains.iter().any(|own| own == domain) {
+            if domain == from.domain() || self.ctx.inbound.local_domains.iter().any(|own| own == domain) {
                 continue;
             }
-            if self.store.record_by_name(team, RecordKind::Domain, domain).await?.is_none() {
+            if self.ctx.store.record_by_name(team, RecordKind::Domain, domain).await?.is_none() {
                 return Ok(true);
             }
         }
@@ -80,7 +79,7 @@ impl Engine {
         let mut before = None;
         for _ in 0..SCAN_LIMIT / PAGE_SIZE {
             let query = EmailQuery { before, limit: PAGE_SIZE, ..EmailQuery::default() };
-            let page = self.store.emails(team, query).await?;
+            let page = self.ctx.store.emails(team, query).await?;
             if page.rows.iter().any(|email| email.head.from == from && was_not_withdrawn(email)) {
                 return Ok(false);
             }

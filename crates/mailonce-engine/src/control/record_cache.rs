@@ -1,5 +1,6 @@
 //! The rules, lists and budgets of teams, cached: every send asks for them.
 
+use crate::control::{Control, budgets::CachedBudget, lists::MAX_ENTRIES};
 use mailonce_core::{
     control::{
         budget::MAX_BUDGETS,
@@ -13,11 +14,6 @@ use mailonce_core::{
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-
-use crate::{
-    Engine,
-    control::{budgets::CachedBudget, lists::MAX_ENTRIES},
 };
 
 /// How long a node may use what another node has changed meanwhile, in milliseconds.
@@ -93,7 +89,7 @@ impl<T> RecordCache<T> {
     }
 }
 
-impl Engine {
+impl Control {
     /// A team's records, each read by `read` and sorted by `sort`. A record that cannot be read is reported and left out.
     pub(crate) async fn cached_records<T>(
         &self,
@@ -102,13 +98,13 @@ impl Engine {
         read: impl Fn(Record) -> serde_json::Result<T>,
         sort: impl Fn(&mut Vec<T>),
     ) -> Result<Arc<[T]>, StoreError> {
-        let boot = self.time.boot_clock_ms();
-        let since = if self.is_single_node { i64::MIN } else { boot - MULTI_NODE_TTL_MS };
+        let boot = self.ctx.time.boot_clock_ms();
+        let since = if self.ctx.is_single_node { i64::MIN } else { boot - MULTI_NODE_TTL_MS };
         let changes = match cache.get(team, since) {
             Ok(records) => return Ok(records),
             Err(changes) => changes,
         };
-        let page = self.store.records(team, cache.kind, None, cache.max).await?;
+        let page = self.ctx.store.records(team, cache.kind, None, cache.max).await?;
         let mut records = Vec::with_capacity(page.rows.len());
         for record in page.rows {
             let id = record.id;

@@ -1,5 +1,14 @@
 //! Rules: what a team wants done with some mail, asked at the door, when a mail is read, and when one is sent.
 
+use crate::{
+    access::caller::Caller,
+    control::Control,
+    runtime::{
+        keyed_call::KeyedCall,
+        problems::unavailable,
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
@@ -26,12 +35,6 @@ use mailonce_mail::parse::ParsedMail;
 use std::sync::Arc;
 use uuid::Uuid;
 
-use crate::{
-    Caller, Engine, KeyedCall,
-    runtime::records::{self, CreateOutcome, CursorPage},
-    unavailable,
-};
-
 /// A rule as its team sees it.
 #[derive(Clone, Debug)]
 pub struct RuleView {
@@ -57,7 +60,7 @@ fn view(record: &Record) -> Result<RuleView, Problem> {
     })
 }
 
-impl Engine {
+impl Control {
     /// Adds a rule. Its name must be free.
     pub async fn create_rule(
         &self,
@@ -70,13 +73,15 @@ impl Engine {
         caller.require_unrestricted_key()?;
         about.validate()?;
         let team = caller.team.id;
-        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
         if !again && self.rules_of(team).await.map_err(unavailable)?.len() >= rule::MAX_RULES {
             return Err(Problem::new(Code::InvalidField, format!("a team has at most {} rules", rule::MAX_RULES)));
         }
         let new = (RecordKind::Rule, name, records::encode(about)?);
-        let made =
-            self.create_named(caller, new, asked.as_ref(), |team| self.record_caches.rules.invalidate(team)).await?;
+        let made = self
+            .ctx
+            .create_named(caller, new, asked.as_ref(), |team| self.record_caches.rules.invalidate(team))
+            .await?;
         Ok(CreateOutcome { value: view(&made.value)?, is_new: made.is_new })
     }
 
@@ -89,21 +94,21 @@ impl Engine {
     ) -> Result<CursorPage<RuleView>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         caller.require_unrestricted_key()?;
-        self.team_records(caller, RecordKind::Rule, before, limit, view).await
+        self.ctx.team_records(caller, RecordKind::Rule, before, limit, view).await
     }
 
     /// One rule.
     pub async fn rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         caller.require_unrestricted_key()?;
-        view(&self.team_record(caller, RecordKind::Rule, id).await?)
+        view(&self.ctx.team_record(caller, RecordKind::Rule, id).await?)
     }
 
     /// One rule, for whoever is about to change it and may not be one who reads.
     pub async fn rule_for_update(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        view(&self.team_record(caller, RecordKind::Rule, id).await?)
+        view(&self.ctx.team_record(caller, RecordKind::Rule, id).await?)
     }
 
     /// Changes a rule as it was seen.
@@ -119,7 +124,7 @@ impl Engine {
         about.validate()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
         let edit = RecordEdit { team, kind, id, rev, json: records::encode(about)? };
-        let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
+        let changed = self.ctx.store.change_record(edit, None, self.ctx.now()).await.map_err(unavailable)?;
         self.record_caches.rules.invalidate(team);
         match changed {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => view(&record),
@@ -138,7 +143,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
-        let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
+        let removed = self.ctx.store.remove_record(team, kind, id).await.map_err(unavailable)?;
         self.record_caches.rules.invalidate(team);
         view(&removed.ok_or_else(|| records::not_found(kind, &id.to_string()))?)
     }

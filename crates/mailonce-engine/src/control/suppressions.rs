@@ -6,6 +6,15 @@
 //! costs that look-up and nothing else. On SQLite nobody else writes and the set is always whole; on PostgreSQL what
 //! other nodes added is read every few seconds, so an address may slip through for that long.
 
+use crate::{
+    access::caller::Caller,
+    control::Control,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
@@ -27,15 +36,6 @@ use std::{
     },
 };
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall, operation,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
 
 /// How long a list is trusted while other nodes may add to it, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 3_000;
@@ -139,7 +139,7 @@ fn id_timestamp_ms(id: Uuid) -> i64 {
     (id.as_u128() >> 80) as i64
 }
 
-impl Engine {
+impl Control {
     /// Adds an address to the caller's list. One that is there already stays as it is.
     pub async fn suppress(
         &self,
@@ -150,10 +150,10 @@ impl Engine {
     ) -> Result<CreateOutcome<SuppressionView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        let now = self.now();
+        let now = self.ctx.now();
         let record = self.new_suppression_record(caller.team.id, address, &about, now)?;
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        match self.store.create_record(record, operation).await.map_err(unavailable)? {
+        match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(created) => self.index_created(&created),
             IdempotentResult::Replayed(_) => {
                 Ok(CreateOutcome { value: view(&self.find_suppression(caller, address).await?)?, is_new: false })
@@ -169,8 +169,8 @@ impl Engine {
         address: &Address,
         about: SuppressionDetails,
     ) -> Result<bool, Problem> {
-        let record = self.new_suppression_record(team, address, &about, self.now())?;
-        match self.store.create_record(record, None).await.map_err(unavailable)? {
+        let record = self.new_suppression_record(team, address, &about, self.ctx.now())?;
+        match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
             IdempotentResult::Done(created) => Ok(self.index_created(&created)?.is_new),
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Ok(false),
         }
@@ -186,7 +186,7 @@ impl Engine {
         Ok(Record {
             team,
             kind: RecordKind::Suppression,
-            id: self.new_id(now),
+            id: self.ctx.new_id(now),
             name: address.as_str().to_owned(),
             rev: 1,
             created_at: now,
@@ -210,7 +210,7 @@ impl Engine {
     ) -> Result<CursorPage<SuppressionView>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         caller.require_unrestricted_key()?;
-        self.team_records(caller, RecordKind::Suppression, before, limit, view).await
+        self.ctx.team_records(caller, RecordKind::Suppression, before, limit, view).await
     }
 
     /// Why an address is not written to.
@@ -222,7 +222,7 @@ impl Engine {
 
     async fn find_suppression(&self, caller: &Caller, address: &Address) -> Result<Record, Problem> {
         let kind = RecordKind::Suppression;
-        let found = self.store.record_by_name(caller.team.id, kind, address.as_str()).await.map_err(unavailable)?;
+        let found = self.ctx.store.record_by_name(caller.team.id, kind, address.as_str()).await.map_err(unavailable)?;
         found.ok_or_else(|| records::not_found(kind, address.as_str()))
     }
 
@@ -231,7 +231,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let record = self.find_suppression(caller, address).await?;
-        let removed = self.store.remove_record(caller.team.id, RecordKind::Suppression, record.id).await;
+        let removed = self.ctx.store.remove_record(caller.team.id, RecordKind::Suppression, record.id).await;
         let removed = removed.map_err(unavailable)?;
         view(&removed.ok_or_else(|| records::not_found(RecordKind::Suppression, address.as_str()))?)
     }
@@ -274,7 +274,7 @@ impl Engine {
         if !self.suppression_index.may_contain(list, address) {
             return Ok(());
         }
-        let found = self.store.record_by_name(team, RecordKind::Suppression, address).await.map_err(unavailable)?;
+        let found = self.ctx.store.record_by_name(team, RecordKind::Suppression, address).await.map_err(unavailable)?;
         let Some(record) = found else { return Ok(()) };
         let reason = records::decode::<SuppressionDetails>(&record)?.reason;
         let detail = format!("{field} {address} is suppressed: {reason}");
@@ -288,13 +288,13 @@ impl Engine {
         let list = self.suppression_index.team(team);
         let fresh = |even: i64| {
             let read_at = list.read_at.load(Ordering::Acquire);
-            read_at != 0 && (self.is_single_node || even - read_at < MULTI_NODE_TTL_MS)
+            read_at != 0 && (self.ctx.is_single_node || even - read_at < MULTI_NODE_TTL_MS)
         };
-        if fresh(self.time.boot_clock_ms()) {
+        if fresh(self.ctx.time.boot_clock_ms()) {
             return Ok(list);
         }
         let mut newest = list.newest.lock().await;
-        let even = self.time.boot_clock_ms();
+        let even = self.ctx.time.boot_clock_ms();
         if !fresh(even) {
             *newest = self.load_suppressions(team, &list, *newest).await?;
             // A counter that stands at zero must not look like a list that was never read.
@@ -313,7 +313,7 @@ impl Engine {
     ) -> Result<Option<Uuid>, StoreError> {
         let (mut before, mut newest) = (None, known);
         loop {
-            let page = self.store.records(team, RecordKind::Suppression, before, PAGE_SIZE).await?;
+            let page = self.ctx.store.records(team, RecordKind::Suppression, before, PAGE_SIZE).await?;
             self.suppression_index.add(list, page.rows.iter().map(|record| record.name.as_str()));
             newest = newest.max(page.rows.first().map(|record| record.id));
             let reached =

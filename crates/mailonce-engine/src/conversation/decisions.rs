@@ -1,5 +1,6 @@
-//! Doing what a person decided, so that it is done once however often it is tried.
+//! Carries out what a person decided about an escalation. Every step is idempotent, so a retry after a crash is safe.
 
+use crate::conversation::Escalations;
 use mailonce_core::{
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
     handoff::{
@@ -18,17 +19,15 @@ use mailonce_core::{
     record::{Record, RecordChangeResult},
 };
 
-use crate::Engine;
-
-/// How often something that raced with another change is tried anew.
+/// How often a change is retried after it lost a race against another change.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
 fn unreadable(record: &Record, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("escalation {}: {error}", record.id))
 }
 
-impl Engine {
-    /// Does what was decided and notes that it is done. Nothing when that was before.
+impl Escalations {
+    /// Carries out the decision of an escalation and records that it was executed. Does nothing when it already was.
     pub(crate) async fn complete_decision(&self, record: &Record) -> Result<(), StoreError> {
         let mut record = record.clone();
         for _ in 0..MAX_CONFLICT_RETRIES {
@@ -38,20 +37,20 @@ impl Engine {
                 return Ok(());
             }
             self.apply_decision(&record, &escalation).await?;
-            let now = self.now();
+            let now = self.ctx.now();
             escalation.executed_at = Some(now);
             let about = serde_json::to_string(&escalation).map_err(|error| unreadable(&record, &error))?;
-            match self.store.change_record(record.edit(about), None, now).await? {
+            match self.ctx.store.change_record(record.edit(about), None, now).await? {
                 IdempotentResult::Done(RecordChangeResult::Stale(current)) => record = current,
                 _ => return Ok(()),
             }
         }
-        Err(StoreError::Unreachable(format!("escalation {} changes too fast", record.id)))
+        Err(StoreError::Unreachable(format!("escalation {} kept changing while its decision was applied", record.id)))
     }
 
     async fn apply_decision(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
-        let (Some(decided), Some(email)) = (&escalation.decision, escalation.about.email) else { return Ok(()) };
-        // Of a question that an agent asked, or a thread that goes round, nothing waits.
+        let (Some(decision), Some(email)) = (&escalation.decision, escalation.about.email) else { return Ok(()) };
+        // For these reasons no email is held or unknown, so there is nothing to carry out.
         if matches!(
             escalation.reason,
             EscalationReason::Asked
@@ -62,60 +61,62 @@ impl Engine {
             return Ok(());
         }
         let team = record.team;
-        match decided.decision {
+        match decision.decision {
             Decision::Release => {
-                self.release_held(team, email).await?;
+                self.outbound.release_held(team, email).await?;
             }
             Decision::Reject => self.cancel_held_email(team, email).await?,
-            Decision::Edit => self.send_edited(team, email, decided).await?,
-            Decision::Sent => self.resolve_unknown(team, email, Resolution::Sent, decided).await?,
-            Decision::Resend => self.resolve_unknown(team, email, Resolution::Resend, decided).await?,
-            Decision::Abandon => self.resolve_unknown(team, email, Resolution::Abandon, decided).await?,
+            Decision::Edit => self.send_edited(team, email, decision).await?,
+            Decision::Sent => self.resolve_unknown(team, email, Resolution::Sent, decision).await?,
+            Decision::Resend => self.resolve_unknown(team, email, Resolution::Resend, decision).await?,
+            Decision::Abandon => self.resolve_unknown(team, email, Resolution::Abandon, decision).await?,
         }
         Ok(())
     }
 
-    /// Takes a held email back. One that left meanwhile, by its sender's own word, stays.
+    /// Cancels a held email. An email that its sender released in the meantime is not affected.
     async fn cancel_held_email(&self, team: TeamId, id: EmailId) -> Result<(), StoreError> {
-        let cancelled = self.store.cancel(team, id, None, self.now()).await?;
+        let cancelled = self.ctx.store.cancel(team, id, None, self.ctx.now()).await?;
         if let IdempotentResult::Done(mailonce_core::outbound::email_commands::EmailChangeResult::Refused(
             refusal,
             email,
         )) = cancelled
         {
-            tracing::warn!(email = %id, ?refusal, state = email.state().as_str(), "a rejected email had left before");
+            let state = email.state().as_str();
+            tracing::warn!(email = %id, ?refusal, state, "a person rejected an email that can no longer be cancelled");
         }
         Ok(())
     }
 
-    /// The next version of a held email, with other words; the held one is taken back in the same commit, so that nobody
-    /// else answers between. The same again when it was made before.
-    async fn send_edited(&self, team: TeamId, id: EmailId, decided: &DecisionRecord) -> Result<(), StoreError> {
-        let Some(detail) = self.store.email_detail(team, id).await? else { return Ok(()) };
-        let (email, edit) = (detail.email, decided.edit.clone().unwrap_or_default());
+    /// Creates the next version of a held email with the person's edit. The same transaction cancels the held version,
+    /// so that no other reply can take its place in between. Does nothing when the next version already exists.
+    async fn send_edited(&self, team: TeamId, id: EmailId, decision: &DecisionRecord) -> Result<(), StoreError> {
+        let Some(detail) = self.ctx.store.email_detail(team, id).await? else { return Ok(()) };
+        let (email, edit) = (detail.email, decision.edit.clone().unwrap_or_default());
         if email.resent_as.is_some() || email.state() != EmailState::Held {
             return Ok(());
         }
-        let Some(mut content) = detail.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
-            tracing::error!(email = %id, "the body of a held email cannot be read; it is taken back");
+        let Some(mut content) = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
+            tracing::error!(email = %id, "the body of a held email cannot be decoded; cancelling the email");
             return self.cancel_held_email(team, id).await;
         };
         apply_edit(&mut content, edit);
-        let body = self.packer.pack(&content);
-        let envelopes = self.rebuild_envelopes(&email, &body);
-        let now = self.now();
-        let mut wish = self.build_next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
-        wish.guard_input.cancels_previous = true;
-        // It goes at the time it was wished for, as it would have without other words.
-        wish.due_at = email.requested_due_at(now);
-        wish.digest = Digest::of_content(&content);
-        wish.head.subject = content.subject;
-        wish.head.reason = Some("a person gave it other words".into());
-        match self.store.resend(wish, None, now).await? {
+        let body = self.ctx.packer.pack(&content);
+        let envelopes = self.outbound.rebuild_envelopes(&email, &body);
+        let now = self.ctx.now();
+        let mut new_email =
+            self.outbound.build_next_version((decision.by, Channel::Http), &email, body.into(), envelopes, now);
+        new_email.guard_input.cancels_previous = true;
+        // The edited email keeps the send time that the caller requested.
+        new_email.due_at = email.requested_due_at(now);
+        new_email.digest = Digest::of_content(&content);
+        new_email.head.subject = content.subject;
+        new_email.head.reason = Some("edited by a person".into());
+        match self.ctx.store.resend(new_email, None, now).await? {
             IdempotentResult::Done(EmailResendResult::Refused(refusal, _)) => {
-                tracing::error!(email = %id, ?refusal, "other words for a held email were refused");
+                tracing::error!(email = %id, ?refusal, "the edited version of a held email was refused");
             }
-            _ => self.transports.wake_all(),
+            _ => self.ctx.transports.wake_all(),
         }
         Ok(())
     }
@@ -124,34 +125,35 @@ impl Engine {
         &self,
         team: TeamId,
         id: EmailId,
-        choice: Resolution,
-        decided: &DecisionRecord,
+        resolution: Resolution,
+        decision: &DecisionRecord,
     ) -> Result<(), StoreError> {
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let Some(email) = self.store.email(team, id).await? else { return Ok(()) };
+            let Some(email) = self.ctx.store.email(team, id).await? else { return Ok(()) };
             if email.state() != EmailState::Unknown {
                 return Ok(());
             }
-            let reason = decided.reason.clone().unwrap_or_else(|| "decided about an escalation".into());
-            let act = HandoffAction::Resolve { resolution: choice, rev: email.rev, handoff: None, reason };
-            let acted = self.store.apply_action(team, id, act, None, self.now()).await?;
-            self.transports.wake_all();
+            let reason = decision.reason.clone().unwrap_or_else(|| "decided about an escalation".into());
+            let action = HandoffAction::Resolve { resolution, rev: email.rev, handoff: None, reason };
+            let result = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
+            self.ctx.transports.wake_all();
             if !matches!(
-                acted,
+                result,
                 IdempotentResult::Done(HandoffActionResult::Applied(
                     HandoffActionStatus::Refused(EmailChangeRefusal::StaleRev),
                     _
                 ))
             ) {
-                self.metrics.record_resolved("person");
+                self.ctx.metrics.record_resolved("person");
                 return Ok(());
             }
         }
-        Err(StoreError::Unreachable(format!("email {id} changes too fast")))
+        Err(StoreError::Unreachable(format!("email {id} kept changing while its unknown outcome was resolved")))
     }
 }
 
-/// Other words. A text without a page, or a page without a text, replaces both: the other would still say the old.
+/// Applies an edit. An edit of only the text or only the HTML removes the other part, which would still hold the old
+/// content.
 fn apply_edit(content: &mut EmailContent, edit: EmailEdit) {
     if let Some(subject) = edit.subject {
         content.subject = subject;

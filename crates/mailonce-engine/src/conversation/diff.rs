@@ -1,9 +1,9 @@
-//! What differs between two texts, line by line.
+//! A line diff of two texts.
 
-/// Lines of a text that are compared.
+/// How many lines of each text are compared; the rest is ignored.
 const MAX_LINES: usize = 400;
 
-/// The lines of both texts in order: `- ` only in the first, `+ ` only in the second, two blanks in both.
+/// The lines of both texts in order, prefixed with `- ` (only in `old`), `+ ` (only in `new`) or two spaces (in both).
 pub(crate) fn lines(old: &str, new: &str) -> Vec<String> {
     let old: Vec<&str> = old.lines().take(MAX_LINES).collect();
     let new: Vec<&str> = new.lines().take(MAX_LINES).collect();
@@ -25,7 +25,7 @@ pub(crate) fn lines(old: &str, new: &str) -> Vec<String> {
     out
 }
 
-/// How many lines the rests from each pair of places have in common, in order.
+/// For each pair of positions, the length of the longest common subsequence of the lines that follow.
 fn lcs_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
     let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_what_goes_and_what_comes() {
+    fn kept_removed_and_added_lines_are_marked() {
         let shown = lines("Hello Ann,\nyour order shipped.\nBye", "Hi Ann,\nyour order shipped.\nBye\nBot");
         assert_eq!(shown, ["- Hello Ann,", "+ Hi Ann,", "  your order shipped.", "  Bye", "+ Bot"]);
         assert_eq!(lines("", "a"), ["+ a"]);

@@ -1,6 +1,13 @@
-//! Asking people: questions are opened for what is stuck, told by mail where a team wants that, done when they were
-//! decided, and closed when time or the world has answered them.
+//! The escalation worker. It opens escalations for stuck emails and notifies people by email where a team configured
+//! that. It carries out decisions, and closes escalations that expired or became moot.
 
+use crate::{
+    access::{caller::Caller, settings::EscalationNotification},
+    conversation::Escalations,
+    outbound::keyed_send::{SendRequest, identify_send},
+    runtime::{escalation_hook::EscalateToPeople, problems::unavailable, records::CreateOutcome},
+};
+use async_trait::async_trait;
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyDetails, ApiKeyScope},
     conversation::escalation::{
@@ -23,20 +30,12 @@ use mailonce_core::{
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
-use crate::{
-    Caller, Engine,
-    access::settings::EscalationNotification,
-    outbound::send::{SendRequest, identify_send},
-    runtime::records::CreateOutcome,
-    unavailable,
-};
-
-/// Stuck emails, and questions, that are looked at in one round.
+/// Stuck emails, and escalations, that one round examines.
 const BATCH_SIZE: usize = 200;
-/// Characters of an email that the mail about a question shows.
+/// Longest preview in a notification email, in characters.
 const MAX_PREVIEW_CHARS: usize = 20_000;
 
-/// Where the rounds stand, so that each goes on where the last one ended.
+/// The scan position after the last round, where the next round resumes.
 #[derive(Default)]
 pub(crate) struct EscalationProgress(Mutex<EscalationScanPosition>);
 
@@ -57,11 +56,11 @@ impl EscalationProgress {
     }
 }
 
-/// Why a person must be asked about an email; `None` while nobody must.
+/// Why an email needs a person's decision; `None` when it does not.
 fn escalation_reason(email: &Email) -> Option<EscalationReason> {
     match email.state() {
         EmailState::Held => email.guard.and_then(EscalationReason::for_guard),
-        // While something more is tried by itself, nobody is asked.
+        // No escalation while an automatic retry or look-up is still due.
         EmailState::Unknown => {
             let given_up = |handoff: &Handoff| handoff.due_at.is_none() || handoff.progress.orphaned.is_some();
             let unknown = email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Unknown);
@@ -71,31 +70,31 @@ fn escalation_reason(email: &Email) -> Option<EscalationReason> {
     }
 }
 
-/// The preview as far as it fits into a notice. What is cut off is said to be.
-fn truncate_preview(shown: &str) -> String {
-    match shown.char_indices().nth(MAX_PREVIEW_CHARS) {
+/// The preview, truncated to fit into a notification. A truncated preview says so.
+fn truncate_preview(preview: &str) -> String {
+    match preview.char_indices().nth(MAX_PREVIEW_CHARS) {
         Some((end, _)) => {
-            format!("{}\n[…] The email is longer than this notice. Read all of it before you decide.", &shown[..end])
+            format!("{}\n[…] The email is longer than this notice. Read all of it before you decide.", &preview[..end])
         }
-        None => shown.to_owned(),
+        None => preview.to_owned(),
     }
 }
 
-impl Engine {
-    /// Asks a person; what could not be asked is asked in the next round, where it can be found again.
+impl Escalations {
+    /// Opens an escalation and only logs a failure. The next round retries for stuck emails.
     pub(crate) async fn open_escalation_or_log(&self, team: TeamId, escalation: Escalation) {
         if let Err(error) = self.open_escalation(team, escalation).await {
-            tracing::warn!(%error, "asking a person");
+            tracing::warn!(%error, "cannot open an escalation");
         }
     }
 
-    /// Asks a person about an email that is held or unknown. Nothing for any other.
+    /// Opens an escalation for an email that is held or unknown. Does nothing for other emails.
     pub(crate) async fn escalate_if_stuck(&self, email: &Email) {
-        // On the heap: of all the emails that are accepted, few are asked about.
+        // Boxed to keep the future of every accept small; few emails get here.
         if escalation_reason(email).is_some()
             && let Err(error) = Box::pin(self.ensure_escalation(email)).await
         {
-            tracing::warn!(%error, email = %email.id, "asking a person about an email");
+            tracing::warn!(%error, email = %email.id, "cannot open an escalation for an email");
         }
     }
 
@@ -103,7 +102,7 @@ impl Engine {
         let Some(reason) = escalation_reason(email) else { return Ok(()) };
         let about = self.escalation_subject(email, reason).await?;
         let escalation = Escalation::open(reason, about, email.head.caller);
-        let known = self.store.record_by_name(email.team, RecordKind::Escalation, &escalation.dedup_name()).await?;
+        let known = self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &escalation.dedup_name()).await?;
         if known.is_none() {
             self.open_escalation(email.team, escalation).await?;
         }
@@ -116,7 +115,7 @@ impl Engine {
         reason: EscalationReason,
     ) -> Result<EscalationSubject, StoreError> {
         let answered = match email.head.answers {
-            Some(message) => self.store.message(email.team, message).await?,
+            Some(message) => self.ctx.store.message(email.team, message).await?,
             None => None,
         };
         let attempts = email.handoffs.iter().map(|handoff| handoff.attempts).sum();
@@ -133,32 +132,33 @@ impl Engine {
         })
     }
 
-    /// The question that was asked about an email, if there is one.
+    /// The id of the escalation about an email, if there is one.
     pub async fn escalation_of_email(&self, caller: &Caller, id: EmailId) -> Result<Option<Uuid>, Problem> {
-        let email = self.email(caller, id).await?;
+        let email = self.outbound.email(caller, id).await?;
         let Some(reason) = escalation_reason(&email) else { return Ok(None) };
         let about = self.escalation_subject(&email, reason).await.map_err(unavailable)?;
         let name = Escalation::open(reason, about, email.head.caller).dedup_name();
-        let found = self.store.record_by_name(email.team, RecordKind::Escalation, &name).await.map_err(unavailable)?;
+        let found =
+            self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await.map_err(unavailable)?;
         Ok(found.map(|record| record.id))
     }
 
-    /// Opens a question, or finds it.
+    /// Opens an escalation, or returns the existing one with the same deduplication name.
     pub(crate) async fn open_escalation(
         &self,
         team: TeamId,
         mut escalation: Escalation,
     ) -> Result<CreateOutcome<Record>, StoreError> {
-        let now = self.now();
+        let now = self.ctx.now();
         let name = escalation.dedup_name();
-        let settings = self.settings_of(team).await?;
-        // Only what is surely unsent may be given up by time.
+        let settings = self.access.settings_of(team).await?;
+        // Only a held email is surely unsent, so only its escalation may expire into a rejection.
         let may_expire = escalation.reason.allowed_decisions().contains(&Decision::Edit);
         escalation.expiry = settings.expire_ms.filter(|_| may_expire).map(|ms| (now.plus(ms), Decision::Reject));
-        let about = serde_json::to_string(&escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let json = serde_json::to_string(&escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let kind = RecordKind::Escalation;
-        let record = Record { team, kind, id: self.new_id(now), name, rev: 1, created_at: now, json: about };
-        match self.store.create_record(record, None).await? {
+        let record = Record { team, kind, id: self.ctx.new_id(now), name, rev: 1, created_at: now, json };
+        match self.ctx.store.create_record(record, None).await? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 if let Some(notify) = &settings.notify {
                     self.notify_people(&record, &escalation, notify).await;
@@ -168,41 +168,42 @@ impl Engine {
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 Ok(CreateOutcome { value: record, is_new: false })
             }
-            // No key was given.
+            // Unreachable: the call carries no idempotency key.
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => {
-                Err(StoreError::Corrupt("a question under a key".into()))
+                Err(StoreError::Corrupt("the store replayed an escalation that has no idempotency key".into()))
             }
         }
     }
 
-    /// One round: asks what must be asked, does what was decided, and closes what has answered itself.
+    /// One round: opens missing escalations, carries out pending decisions and closes moot or expired escalations.
     pub async fn run_escalation_round(&self) {
         if let Err(error) = self.escalate_stuck_emails().await {
-            tracing::warn!(%error, "looking for emails that are stuck");
+            tracing::warn!(%error, "cannot scan for stuck emails");
         }
         if let Err(error) = self.review_open_escalations().await {
-            tracing::warn!(%error, "looking after questions for people");
+            tracing::warn!(%error, "cannot review open escalations");
         }
     }
 
     async fn escalate_stuck_emails(&self) -> Result<(), StoreError> {
-        let emails = self.store.held_or_unknown_emails(self.escalation_progress.position().stuck, BATCH_SIZE).await?;
+        let emails =
+            self.ctx.store.held_or_unknown_emails(self.escalation_progress.position().stuck, BATCH_SIZE).await?;
         for email in &emails {
             self.ensure_escalation(email).await?;
         }
         let last = emails.last().filter(|_| emails.len() == BATCH_SIZE);
-        self.escalation_progress.advance(|place| place.stuck = last.map(|email| (email.team, email.id)));
+        self.escalation_progress.advance(|position| position.stuck = last.map(|email| (email.team, email.id)));
         Ok(())
     }
 
     async fn review_open_escalations(&self) -> Result<(), StoreError> {
-        let mut teams: Vec<TeamId> = self.store.teams().await?.iter().map(|team| team.id).collect();
+        let mut teams: Vec<TeamId> = self.ctx.store.teams().await?.iter().map(|team| team.id).collect();
         teams.sort_unstable();
         let mut left = BATCH_SIZE;
         let EscalationScanPosition { team: from, mut before, .. } = self.escalation_progress.position();
         for team in teams.into_iter().filter(|team| from.is_none_or(|from| *team >= from)) {
             while left > 0 {
-                let page = self.store.records(team, RecordKind::Escalation, before, left).await?;
+                let page = self.ctx.store.records(team, RecordKind::Escalation, before, left).await?;
                 for record in &page.rows {
                     self.review_escalation(record).await?;
                 }
@@ -213,18 +214,18 @@ impl Engine {
                 }
             }
             if left == 0 {
-                self.escalation_progress.advance(|place| (place.team, place.before) = (Some(team), before));
+                self.escalation_progress.advance(|position| (position.team, position.before) = (Some(team), before));
                 return Ok(());
             }
         }
-        self.escalation_progress.advance(|place| (place.team, place.before) = (None, None));
+        self.escalation_progress.advance(|position| (position.team, position.before) = (None, None));
         Ok(())
     }
 
-    /// Does what is to be done about one question by now.
+    /// Carries out a pending decision of one escalation, or closes it when it is moot or expired.
     pub(crate) async fn review_escalation(&self, record: &Record) -> Result<(), StoreError> {
         let Ok(mut escalation) = serde_json::from_str::<Escalation>(&record.json) else {
-            tracing::error!(id = %record.id, "an escalation cannot be read");
+            tracing::error!(id = %record.id, "an escalation cannot be decoded");
             return Ok(());
         };
         if escalation.has_pending_decision() {
@@ -233,7 +234,7 @@ impl Engine {
         if escalation.state != EscalationState::Open {
             return Ok(());
         }
-        let (now, due_by) = (self.now(), self.time.earlier_time());
+        let (now, due_by) = (self.ctx.now(), self.ctx.time.earlier_time());
         if self.is_moot(record, &escalation).await? {
             escalation.state = EscalationState::Moot;
         } else if let Some((_, decision)) = escalation.expiry.filter(|(at, _)| due_by.is_some_and(|by| *at <= by)) {
@@ -242,37 +243,37 @@ impl Engine {
             return Ok(());
         }
         self.save_escalation(record, &escalation).await?;
-        match self.store.record(record.team, record.kind, record.id).await? {
+        match self.ctx.store.record(record.team, record.kind, record.id).await? {
             Some(record) => self.complete_decision(&record).await,
             None => Ok(()),
         }
     }
 
-    /// Writes what a question became, unless somebody was faster.
+    /// Saves an escalation. A concurrent change wins.
     async fn save_escalation(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
-        let about = serde_json::to_string(escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let _raced = self.store.change_record(record.edit(about), None, self.now()).await?;
+        let json = serde_json::to_string(escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let _raced = self.ctx.store.change_record(record.edit(json), None, self.ctx.now()).await?;
         Ok(())
     }
 
-    /// Whether the world has answered a question.
+    /// Whether the situation that an escalation is about no longer exists.
     pub(crate) async fn is_moot(&self, record: &Record, escalation: &Escalation) -> Result<bool, StoreError> {
         let about = &escalation.about;
         match (escalation.reason, about.email, about.message) {
             (EscalationReason::Asked | EscalationReason::Loop, _, _) => Ok(false),
             (EscalationReason::Orphaned, _, _) => {
-                Ok(self.orphaned_since(record.team, about.transport.as_deref()).await? != about.since)
+                Ok(self.handoffs.orphaned_since(record.team, about.transport.as_deref()).await? != about.since)
             }
             (EscalationReason::Unanswered, _, Some(message)) => {
-                let found = self.store.message(record.team, message).await?;
+                let found = self.ctx.store.message(record.team, message).await?;
                 Ok(found.is_none_or(|message| message.state == MessageState::Answered))
             }
-            (reason, Some(email), _) => match self.store.email(record.team, email).await? {
+            (reason, Some(email), _) => match self.ctx.store.email(record.team, email).await? {
                 Some(email) if escalation_reason(&email) == Some(reason) => {
                     let now_about = self.escalation_subject(&email, reason).await?;
                     Ok(now_about.attempts != about.attempts)
                 }
-                // While something is tried again by itself, the doubt is the same.
+                // During an automatic retry the outcome is still unknown, so the escalation stays open.
                 Some(email) => Ok(email.state() != EmailState::Unknown || reason != EscalationReason::Unknown),
                 None => Ok(true),
             },
@@ -280,44 +281,44 @@ impl Engine {
         }
     }
 
-    /// Closes the question about an email that its sender let go.
+    /// Closes the escalation about an email that its sender released or cancelled.
     pub(crate) async fn close_moot_escalation(&self, email: &Email) {
         let closed = async {
             let Some(reason) = email.guard.and_then(EscalationReason::for_guard) else { return Ok(()) };
             let about = self.escalation_subject(email, reason).await?;
             let name = Escalation::open(reason, about, None).dedup_name();
-            match self.store.record_by_name(email.team, RecordKind::Escalation, &name).await? {
+            match self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await? {
                 Some(record) => self.review_escalation(&record).await,
                 None => Ok(()),
             }
         };
         if let Err(error) = closed.await {
-            tracing::warn!(%error, email = %email.id, "closing a question that answered itself");
+            tracing::warn!(%error, email = %email.id, "cannot close a moot escalation");
         }
     }
 
-    /// Tells people by mail, once for each question.
+    /// Notifies people by email, once for each escalation.
     async fn notify_people(&self, record: &Record, escalation: &Escalation, notify: &EscalationNotification) {
         if let Err(why) = self.send_escalation_email(record, escalation, notify).await {
-            tracing::warn!(why, escalation = %record.id, "people could not be told of a question");
+            tracing::warn!(why, escalation = %record.id, "cannot notify people of an escalation");
         }
     }
 
-    /// What people are told of a question: why it is asked, about what, and how to answer.
+    /// The text of a notification: the reason, the subject, and the commands to decide.
     async fn escalation_email_text(&self, record: &Record, escalation: &Escalation) -> Result<String, StoreError> {
         let (about, id) = (&escalation.about, record.id);
         let why = about.question.clone().unwrap_or_else(|| reason_sentence(escalation.reason).to_owned());
         let mut lines = vec![why, String::new()];
-        let mut bound = String::new();
+        let mut digest_flag = String::new();
         if let Some(id) = about.email
-            && let Some(detail) = self.store.email_detail(record.team, id).await?
+            && let Some(detail) = self.ctx.store.email_detail(record.team, id).await?
         {
             lines.push(format!("Email:    {id}"));
-            match detail.body.as_deref().and_then(|body| self.packer.unpack(body)) {
+            match detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) {
                 Some(content) => {
                     let preview = self.preview(&detail.email, &content).await?;
                     lines.push(truncate_preview(&preview.to_plain_text()));
-                    bound = format!(" --digest {}", preview.digest(id));
+                    digest_flag = format!(" --digest {}", preview.digest(id));
                 }
                 None => lines.push(format!("Subject:  {}", detail.email.head.subject)),
             }
@@ -329,8 +330,8 @@ impl Engine {
         lines.push("Decide, one of:".into());
         let choices = escalation.reason.allowed_decisions().iter();
         lines.extend(choices.map(|choice| {
-            let words = if *choice == Decision::Edit { " --text \"…\"" } else { "" };
-            format!("  mailonce escalations resolve {id} --as {}{words}{bound}", choice.as_str())
+            let text_flag = if *choice == Decision::Edit { " --text \"…\"" } else { "" };
+            format!("  mailonce escalations resolve {id} --as {}{text_flag}{digest_flag}", choice.as_str())
         }));
         Ok(lines.join("\n"))
     }
@@ -351,13 +352,13 @@ impl Engine {
         };
         let content = EmailContent::validate(raw).map_err(|faults| format!("{faults:?}"))?;
         let from = content.from.to_address();
-        self.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
-        let mac = self.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
-        let key = Key::parse(&crate::hex(&mac)).map_err(|error| error.to_string())?;
+        self.access.check_sender(record.team, from.as_str()).await.map_err(|problem| problem.detail)?;
+        let mac = self.ctx.secret.mac("escalation-notice", &[record.team.0.as_bytes(), record.id.as_bytes()]);
+        let key = Key::parse(&crate::runtime::hex::hex(&mac)).map_err(|error| error.to_string())?;
         let request = SendRequest::new(content, Some(key));
-        let teams = self.store.teams().await.map_err(|error| error.to_string())?;
+        let teams = self.ctx.store.teams().await.map_err(|error| error.to_string())?;
         let team = teams.into_iter().find(|team| team.id == record.team).ok_or("the team is gone")?;
-        let now = self.now();
+        let now = self.ctx.now();
         let caller = Caller {
             key: Arc::new(system_api_key(record.team, now)),
             team: Arc::new(team),
@@ -365,32 +366,34 @@ impl Engine {
             call: None,
             inbox_restriction: None,
         };
-        let mut wish = self.build_email(&caller, &identify_send(&caller, request, None), now);
-        wish.head.caller = None;
-        let _known = self.store.accept(wish, now).await.map_err(|error| error.to_string())?;
-        self.transports.wake_all();
+        let mut new_email = self.outbound.build_email(&caller, &identify_send(&caller, request, None), now);
+        new_email.head.caller = None;
+        let _known = self.ctx.store.accept(new_email, now).await.map_err(|error| error.to_string())?;
+        self.ctx.transports.wake_all();
         Ok(())
     }
 }
 
-/// Why a person is asked, in a sentence.
+/// The reason of an escalation as a sentence for people.
 fn reason_sentence(reason: EscalationReason) -> &'static str {
     match reason {
-        EscalationReason::LooksDuplicate => "An email is held: it looks like one that was sent a moment ago.",
-        EscalationReason::Overlaps => "An email is held: some of its recipients got the same intent before.",
-        EscalationReason::Cap => "An answer is held: the thread, or the person, got too many of late.",
-        EscalationReason::Approval => "An email is held: a rule wants a person to look at it first.",
-        EscalationReason::Unknown => "Nobody can tell whether an email arrived, and nothing more is tried by itself.",
-        EscalationReason::Loop => "An answer to a machine, or to one of your own agents, was refused.",
-        EscalationReason::Orphaned => {
-            "Mail waits for a transport that no node has. Bring the transport back, or reroute the mail."
+        EscalationReason::LooksDuplicate => "An email is held: it looks like a recently sent email.",
+        EscalationReason::Overlaps => {
+            "An email is held: some of its recipients already received an email with the same intent."
         }
-        EscalationReason::Unanswered => "A message was offered to agents again and again, and none answered it.",
-        EscalationReason::Asked => "An agent asks.",
+        EscalationReason::Cap => "A reply is held: the thread or the recipient has reached its reply limit.",
+        EscalationReason::Approval => "An email is held: a rule requires approval by a person.",
+        EscalationReason::Unknown => "It is unknown whether an email was sent, and no automatic retry is left.",
+        EscalationReason::Loop => "A reply to an automatic message, or to one of your own agents, was refused.",
+        EscalationReason::Orphaned => {
+            "Emails wait for a transport that no node has. Configure the transport again, or reroute the emails."
+        }
+        EscalationReason::Unanswered => "A message was offered to agents repeatedly, and none answered it.",
+        EscalationReason::Asked => "An agent asks a question.",
     }
 }
 
-/// A credential that is nobody's, for mail that mailonce sends by itself.
+/// A placeholder credential for email that mailonce sends on its own.
 fn system_api_key(team: TeamId, now: Time) -> ApiKey {
     ApiKey {
         id: ApiKeyId(Uuid::nil()),
@@ -409,5 +412,24 @@ fn system_api_key(team: TeamId, now: Time) -> ApiKey {
         created_at: now,
         revoked_at: None,
         last_used_at: None,
+    }
+}
+
+#[async_trait]
+impl EscalateToPeople for Escalations {
+    async fn escalate_if_stuck(&self, email: &Email) {
+        Self::escalate_if_stuck(self, email).await;
+    }
+
+    async fn close_moot_escalation(&self, email: &Email) {
+        Self::close_moot_escalation(self, email).await;
+    }
+
+    async fn ensure_open(&self, team: TeamId, escalation: Escalation) -> Result<(), StoreError> {
+        self.open_escalation(team, escalation).await.map(drop)
+    }
+
+    async fn review_escalation(&self, record: &Record) -> Result<(), StoreError> {
+        Self::review_escalation(self, record).await
     }
 }

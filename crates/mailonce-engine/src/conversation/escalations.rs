@@ -1,5 +1,15 @@
-//! Escalations: questions for a person, asked once and answered once. Agents may ask; people decide.
+//! Escalations: questions for a person. Each is opened once and decided once. Agents may open one; people decide.
 
+use crate::{
+    access::caller::Caller,
+    conversation::{Escalations, diff, preview::Preview},
+    outbound::content_guard::content_fingerprint,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::escalation::{
@@ -20,76 +30,64 @@ use mailonce_core::{
 };
 use uuid::Uuid;
 
-use crate::{
-    Caller, Engine, KeyedCall,
-    conversation::{diff, preview::Preview},
-    invalid_field, operation,
-    outbound::content_guard::content_fingerprint,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
-
-/// Pages of records that one page of a list is picked from.
+/// Pages of records that are read to fill one page of a filtered list.
 const MAX_PAGES: usize = 10;
-/// Recipients of a held email for whom an earlier one is looked up.
+/// Recipients of a held email for whom an earlier email with the same intent is looked up.
 const RECIPIENT_SCAN_LIMIT: usize = 5;
 
-/// A question as people see it.
+/// An escalation as the API shows it.
 #[derive(Clone, Debug)]
 pub struct EscalationView {
     /// Its id.
     pub id: Uuid,
-    /// Its rev.
+    /// Its revision number.
     pub rev: u32,
-    /// When it was asked.
+    /// When it was opened.
     pub created_at: Time,
-    /// What it says.
+    /// Its reason, subject, state and decision.
     pub escalation: Escalation,
-    /// The email it is about, with what that says; only when one question is read.
+    /// The email that it is about, with a preview. Set only when a single escalation is read.
     pub email: Option<(Email, Option<Preview>)>,
-    /// The email that the draft looks like, and what differs.
+    /// The earlier email because of which this one is held, with a line diff. Set only when one escalation is read.
     pub earlier_email: Option<(Email, Vec<String>)>,
 }
 
-/// Which questions to list.
+/// Filters for a list of escalations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EscalationQuery {
-    /// In this state.
+    /// Only escalations in this state.
     pub state: Option<EscalationState>,
-    /// For this reason.
+    /// Only escalations with this reason.
     pub reason: Option<EscalationReason>,
 }
 
-/// A question that an agent asks.
+/// A question that an agent asks a person.
 #[derive(Clone, Debug)]
 pub struct NewEscalation {
-    /// In its own words.
+    /// The question in the agent's own words.
     pub question: String,
-    /// About this message.
+    /// The message that it is about.
     pub message: Option<MessageId>,
-    /// About this thread.
+    /// The thread that it is about.
     pub thread: Option<ThreadId>,
-    /// About this email.
+    /// The email that it is about.
     pub email: Option<EmailId>,
-    /// What the agent calls the matter: the same question about it again is the same question.
+    /// The agent's name for the matter. Asking the same question about it again returns the existing escalation.
     pub entity: Option<String>,
 }
 
-/// What a person decides.
+/// A request to decide an escalation.
 #[derive(Clone, Debug)]
 pub struct DecisionRequest {
-    /// What.
+    /// The decision.
     pub decision: Decision,
-    /// The rev that was seen.
+    /// The revision that the person saw. A stale revision is refused.
     pub rev: u32,
-    /// Other words.
+    /// The new subject and content, for [`Decision::Edit`].
     pub edit: Option<EmailEdit>,
-    /// Why.
+    /// Why the person decided so.
     pub reason: Option<String>,
-    /// The digest of the preview that was shown, when the decision is bound to one.
+    /// The digest of the preview that the person saw. When set, the decision is refused if the preview has changed.
     pub preview_digest: Option<String>,
 }
 
@@ -104,8 +102,8 @@ fn view(record: &Record) -> Result<EscalationView, Problem> {
     })
 }
 
-impl Engine {
-    /// An agent asks a person.
+impl Escalations {
+    /// Opens an escalation for an agent's question, or returns the one that is already open.
     pub async fn ask_person(
         &self,
         caller: &Caller,
@@ -116,38 +114,38 @@ impl Engine {
             EscalationSubject { question: Some(new.question), entity: new.entity, ..EscalationSubject::default() };
         if let Some(id) = new.message {
             let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
-            let message = self.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;
-            let (_, inbox) = self.thread(caller, message.thread).await.map_err(|_not_theirs| missing())?;
+            let message = self.ctx.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;
+            let (_, inbox) = self.inboxes.thread(caller, message.thread).await.map_err(|_not_theirs| missing())?;
             (about.message, about.thread, about.inbox) = (Some(id), Some(message.thread), Some(inbox.id));
         } else if let Some(id) = new.thread {
-            let (_, inbox) = self.thread(caller, id).await?;
+            let (_, inbox) = self.inboxes.thread(caller, id).await?;
             (about.thread, about.inbox) = (Some(id), Some(inbox.id));
         }
         if let Some(id) = new.email {
-            about.email = Some(self.email(caller, id).await?.id);
+            about.email = Some(self.outbound.email(caller, id).await?.id);
         }
-        // The same question of an agent of another inbox is another question, whose answer is not this agent's to read.
-        if let Some(ties) = &caller.inbox_restriction
+        // Deduplicate per inbox: an agent restricted to another inbox must not see this escalation or its decision.
+        if let Some(restriction) = &caller.inbox_restriction
             && about.inbox.is_none()
         {
-            about.inbox = ties.first_inbox();
+            about.inbox = restriction.first_inbox();
         }
         let escalation = Escalation::open(EscalationReason::Asked, about, Some(caller.key.id));
-        let made = self.open_escalation(caller.team.id, escalation).await.map_err(unavailable)?;
-        Ok(CreateOutcome { value: view(&made.value)?, is_new: made.is_new })
+        let created = self.open_escalation(caller.team.id, escalation).await.map_err(unavailable)?;
+        Ok(CreateOutcome { value: view(&created.value)?, is_new: created.is_new })
     }
 
-    /// Whether a caller may see a question: one tied to inboxes sees theirs and its own.
+    /// Whether a caller may see an escalation. A caller restricted to inboxes sees those of its inboxes and its own.
     async fn may_see_escalation(&self, caller: &Caller, escalation: &Escalation) -> Result<bool, Problem> {
         if escalation.opened_by == Some(caller.key.id) {
             return Ok(true);
         }
-        let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
+        let Some(restriction) = &caller.inbox_restriction else { return Ok(true) };
         let about = (escalation.about.inbox, escalation.about.email);
-        self.is_within_restriction(ties, caller.team.id, about).await.map_err(unavailable)
+        self.access.is_within_restriction(restriction, caller.team.id, about).await.map_err(unavailable)
     }
 
-    /// Questions, newest first.
+    /// Lists escalations, newest first.
     pub async fn escalations(
         &self,
         caller: &Caller,
@@ -158,7 +156,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Read)?;
         let mut rows = Vec::new();
         for _ in 0..MAX_PAGES {
-            let page = self.team_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
+            let page = self.ctx.team_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
             let read = page.rows.len();
             for (n, row) in page.rows.into_iter().enumerate() {
                 before = Some(row.id);
@@ -179,15 +177,15 @@ impl Engine {
         Ok(CursorPage { rows, next: before })
     }
 
-    /// One question, with the email it is about and what that looks like.
+    /// One escalation, with a preview of the email that it is about.
     pub async fn escalation(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         self.escalation_with_preview(caller, id).await
     }
 
-    /// A question of the caller's team that the caller may see.
+    /// An escalation of the caller's team, or `not_found` when the caller may not see it.
     async fn visible_escalation(&self, caller: &Caller, id: Uuid) -> Result<(Record, EscalationView), Problem> {
-        let record = self.team_record(caller, RecordKind::Escalation, id).await?;
+        let record = self.ctx.team_record(caller, RecordKind::Escalation, id).await?;
         let shown = view(&record)?;
         if !self.may_see_escalation(caller, &shown.escalation).await? {
             return Err(records::not_found(RecordKind::Escalation, &id.to_string()));
@@ -195,13 +193,13 @@ impl Engine {
         Ok((record, shown))
     }
 
-    /// The same with the email it is about and what that looks like: for whoever may read it, and whoever decided it.
+    /// An escalation with a preview of its email. The callers of this method check the scope.
     async fn escalation_with_preview(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
         let (_, mut shown) = self.visible_escalation(caller, id).await?;
         let Some(email) = shown.escalation.about.email else { return Ok(shown) };
-        let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
+        let detail = self.ctx.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
-        let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body));
+        let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
         if let Some(content) = &content {
             let earlier = self.find_earlier_email(shown.escalation.reason, &detail.email, content).await;
             let own = |(email, _): &(Email, Vec<String>)| caller.may_see_sender(&email.head.from);
@@ -215,7 +213,7 @@ impl Engine {
         Ok(shown)
     }
 
-    /// The earlier email because of which another is held, and what differs.
+    /// The earlier email because of which this one is held, with a line diff.
     async fn find_earlier_email(
         &self,
         reason: EscalationReason,
@@ -227,68 +225,69 @@ impl Engine {
             EscalationReason::Overlaps => self.find_same_intent(email).await?,
             _ => None,
         };
-        let Some((other, said)) = found else { return Ok(None) };
-        let whole = |content: &EmailContent| {
+        let Some((other, earlier_content)) = found else { return Ok(None) };
+        let full_text = |content: &EmailContent| {
             let words = content.text.as_deref().or(content.html.as_deref()).unwrap_or_default();
             format!("{}\n{words}", content.subject)
         };
-        Ok(Some((other, diff::lines(&whole(&said), &whole(content)))))
+        Ok(Some((other, diff::lines(&full_text(&earlier_content), &full_text(content)))))
     }
 
-    /// The latest email before this one that looks like it, with what it says.
+    /// The latest earlier email that looks like this one, with its content.
     async fn find_earlier_look_alike(
         &self,
         email: &Email,
         content: &EmailContent,
     ) -> Result<Option<(Email, EmailContent)>, StoreError> {
-        let latest = self.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
-        let Some(other) = self.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?
+        let latest = self.outbound.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
+        let Some(other) =
+            self.outbound.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?
         else {
             return Ok(None);
         };
-        Ok(self.stored_content(other).await?.map(|said| (other.clone(), said)))
+        Ok(self.outbound.stored_content(other).await?.map(|earlier_content| (other.clone(), earlier_content)))
     }
 
-    /// The latest email before this one that says the same intent to one of its recipients, with what it says.
+    /// The latest earlier email with the same intent to one of the recipients, with its content.
     async fn find_same_intent(&self, email: &Email) -> Result<Option<(Email, EmailContent)>, StoreError> {
         for to in email.head.to.iter().take(RECIPIENT_SCAN_LIMIT) {
             let (to, before) = (Some(to.clone()), Some(email.id));
             let query = EmailQuery { to, before, limit: limits::PAGE_ROWS, ..EmailQuery::default() };
-            let page = self.store.emails(email.team, query).await?;
+            let page = self.ctx.store.emails(email.team, query).await?;
             let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
             let Some(other) = same else { continue };
-            if let Some(said) = self.stored_content(&other).await? {
-                return Ok(Some((other, said)));
+            if let Some(earlier_content) = self.outbound.stored_content(&other).await? {
+                return Ok(Some((other, earlier_content)));
             }
         }
         Ok(None)
     }
 
-    /// A person decides. What was decided is done before this returns, or soon after a crash.
+    /// Records a person's decision and carries it out before returning. After a crash the escalation worker does that.
     pub async fn resolve_escalation(
         &self,
         caller: &Caller,
         id: Uuid,
-        verdict: DecisionRequest,
-        asked: Option<KeyedCall>,
+        request: DecisionRequest,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<EscalationView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
-        let (kind, now) = (RecordKind::Escalation, self.now());
+        let (kind, now) = (RecordKind::Escalation, self.ctx.now());
         let (record, _) = self.visible_escalation(caller, id).await?;
-        if !self.is_repeated_call(caller, asked.as_ref()).await? {
-            let decided = DecisionRecord {
-                decision: verdict.decision,
+        if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
+            let decision = DecisionRecord {
+                decision: request.decision,
                 at: now,
                 by: Some(caller.key.id),
-                reason: verdict.reason,
-                edit: verdict.edit.map(EmailEdit::without_blanks),
-                shown: verdict.preview_digest,
+                reason: request.reason,
+                edit: request.edit.map(EmailEdit::without_blanks),
+                shown: request.preview_digest,
             };
-            self.check_preview_digest(caller, &record, decided.shown.as_deref()).await?;
-            let escalation = self.with_decision(&record, verdict.rev, decided).await?;
+            self.check_preview_digest(caller, &record, decision.shown.as_deref()).await?;
+            let escalation = self.with_decision(&record, request.rev, decision).await?;
             let edit = record.edit(records::encode(&escalation)?);
-            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-            match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+            let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
+            match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(RecordChangeResult::Changed(_)) | IdempotentResult::Replayed(_) => {}
                 IdempotentResult::Done(RecordChangeResult::Stale(record)) => return Err(stale_rev(&record)),
                 IdempotentResult::Done(RecordChangeResult::Missing) => {
@@ -297,27 +296,32 @@ impl Engine {
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
-        let record = self.team_record(caller, kind, id).await?;
+        let record = self.ctx.team_record(caller, kind, id).await?;
         self.complete_decision(&record).await.map_err(unavailable)?;
         self.escalation_with_preview(caller, id).await
     }
 
-    /// Refuses a decision about something else than what would be sent.
+    /// Refuses a decision whose digest does not match the preview of what would be sent.
     async fn check_preview_digest(&self, caller: &Caller, record: &Record, shown: Option<&str>) -> Result<(), Problem> {
         let Some(shown) = shown else { return Ok(()) };
         let escalation: Escalation = records::decode(record)?;
-        let Some(id) = escalation.about.email else { return Err(invalid_field("digest", "belongs to no email")) };
-        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let Some(id) = escalation.about.email else {
+            return Err(invalid_field(
+                "digest",
+                "is not allowed: this escalation is not about an email. Leave it out.",
+            ));
+        };
+        let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Err(preview_changed(record)) };
-        let Some(content) = detail.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
+        let Some(content) = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
             return Err(preview_changed(record));
         };
         let preview = self.preview(&detail.email, &content).await.map_err(unavailable)?;
         if preview.digest(id) == shown { Ok(()) } else { Err(preview_changed(record)) }
     }
 
-    /// The question with this answer, or why it cannot be.
-    async fn with_decision(&self, record: &Record, rev: u32, decided: DecisionRecord) -> Result<Escalation, Problem> {
+    /// The escalation with this decision, or the problem that prevents it.
+    async fn with_decision(&self, record: &Record, rev: u32, decision: DecisionRecord) -> Result<Escalation, Problem> {
         let mut escalation: Escalation = records::decode(record)?;
         if escalation.state != EscalationState::Open {
             return Err(not_open(escalation.state, record.rev));
@@ -325,23 +329,25 @@ impl Engine {
         if record.rev != rev {
             return Err(stale_rev(record));
         }
-        // Its sender may have taken back what it is about, a moment ago.
+        // The sender may have cancelled or released the email since.
         if self.is_moot(record, &escalation).await.map_err(unavailable)? {
             self.review_escalation(record).await.map_err(unavailable)?;
             return Err(not_open(EscalationState::Moot, record.rev + 1));
         }
-        let choices = escalation.reason.allowed_decisions();
-        if !choices.contains(&decided.decision) {
-            let words: Vec<&str> = choices.iter().map(|choice| choice.as_str()).collect();
-            return Err(invalid_field("as", format!("is one of {} here", words.join(", "))));
+        let allowed = escalation.reason.allowed_decisions();
+        if !allowed.contains(&decision.decision) {
+            let names: Vec<&str> = allowed.iter().map(|choice| choice.as_str()).collect();
+            return Err(invalid_field("as", format!("must be one of {} for this escalation", names.join(", "))));
         }
-        match (decided.decision, &decided.edit) {
+        match (decision.decision, &decision.edit) {
             (Decision::Edit, Some(edit)) => check_edit(edit)?,
-            (Decision::Edit, None) => return Err(invalid_field("edit", "is missing: it holds the other words")),
-            (_, Some(_)) => return Err(invalid_field("edit", "goes with `as: edit` alone")),
+            (Decision::Edit, None) => {
+                return Err(invalid_field("edit", "is required with `as: edit`: give `subject`, `text` or `html`"));
+            }
+            (_, Some(_)) => return Err(invalid_field("edit", "is only allowed with `as: edit`")),
             (_, None) => {}
         }
-        escalation.decide(decided);
+        escalation.decide(decision);
         Ok(escalation)
     }
 }
@@ -352,19 +358,19 @@ fn not_open(state: EscalationState, rev: u32) -> Problem {
 }
 
 fn preview_changed(record: &Record) -> Problem {
-    let detail = "the email is not the one with this `digest`";
-    let next = "Read the escalation again, look at `draft.shown`, and decide with the `digest` beside it.";
+    let detail = "the email has changed since the preview with this `digest`";
+    let next = "Read the escalation again, check `draft.shown`, and decide with the new `digest`.";
     Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev).with_extension("next", next)
 }
 
 fn stale_rev(record: &Record) -> Problem {
-    Problem::new(Code::StaleRev, "this escalation changed since it was looked at").with_extension("rev", record.rev)
+    Problem::new(Code::StaleRev, "this escalation has changed since `rev` was read").with_extension("rev", record.rev)
 }
 
-/// Other words are words that could have been sent.
+/// Validates an edit by the same rules as a send.
 fn check_edit(edit: &EmailEdit) -> Result<(), Problem> {
     if edit.subject.is_none() && edit.text.is_none() && edit.html.is_none() {
-        return Err(invalid_field("edit", "changes nothing"));
+        return Err(invalid_field("edit", "must set `subject`, `text` or `html`"));
     }
     let text = edit.text.clone().or_else(|| edit.html.is_none().then(|| "-".to_owned()));
     let raw = RawContent {

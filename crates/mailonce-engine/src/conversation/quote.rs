@@ -1,6 +1,15 @@
-//! What of a message goes into an answer: its words quoted below, or all of it passed on. Codes and links that the
-//! caller may not see are not let out by an answer either.
+//! Quotes a message below a reply, and includes it in a forward. Codes and links that the caller may not see are
+//! removed, so a reply or forward cannot leak them.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::{
+        artifacts::may_see_value,
+        messages::{AttachmentBytes, MessageView, RenderedBody, render_body},
+    },
+    runtime::{blocking::run_blocking, problems::unavailable},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -9,49 +18,39 @@ use mailonce_core::{
 };
 use mailonce_mail::parse;
 
-use crate::{
-    Caller, Engine,
-    inbox::{
-        artifacts::may_see_value,
-        messages::{AttachmentBytes, MessageView, RenderedBody, render_body},
-    },
-    runtime::blocking::run_blocking,
-    unavailable,
-};
-
-/// Octets of a message that are quoted.
+/// Most bytes of a message that are quoted.
 const MAX_QUOTED_BYTES: usize = 64 * 1024;
 
-/// What an answer may say of the message it answers.
+/// The parts of a message that a reply or forward may include.
 pub(crate) struct QuotedMessage {
-    /// Who wrote it, when, and about what.
+    /// The sender, with its display name.
     from: String,
     date: String,
     subject: String,
     to: String,
-    /// Its visible words.
+    /// Its visible text.
     text: String,
-    /// What is attached.
+    /// Its attachments.
     pub(crate) files: Vec<AttachmentBytes>,
 }
 
-impl Engine {
-    /// What a caller may let out of a message. `None` when its bytes are gone.
+impl Conversations {
+    /// Loads the parts of a message that the caller may quote. `None` when its raw bytes are no longer stored.
     pub(crate) async fn load_quoted_message(
         &self,
         caller: &Caller,
         message: &Message,
     ) -> Result<Option<QuotedMessage>, Problem> {
-        let Some(raw) = self.raw_bytes(message).await? else { return Ok(None) };
+        let Some(raw) = self.inboxes.raw_bytes(message).await? else { return Ok(None) };
         let mut hidden = false;
         for (_, id) in &message.head.artifacts {
-            let artifact = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            let artifact = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
             hidden |= artifact.is_some_and(|one| !may_see_value(caller, &one));
         }
         let hidden = hidden && !caller.key.has_scope(ApiKeyScope::Secrets);
         let head = std::sync::Arc::clone(&message.head);
         let received_at = message.received_at;
-        let drawn = run_blocking(move || {
+        let quoted = run_blocking(move || {
             let parsed = parse::parse(&raw);
             let files = parsed.attachments.iter().map(|file| AttachmentBytes {
                 filename: file.filename.clone(),
@@ -76,7 +75,9 @@ impl Engine {
                 files,
             })
         });
-        drawn.await.map_err(|_panicked| Problem::new(Code::Internal, "this message cannot be quoted"))
+        quoted
+            .await
+            .map_err(|_panicked| Problem::new(Code::Internal, "this message cannot be quoted: parsing it failed"))
     }
 }
 
@@ -85,35 +86,35 @@ impl QuotedMessage {
         format!("On {}, {} wrote:", self.date, self.from)
     }
 
-    /// Words with the original below them.
+    /// The text with the original quoted below it.
     pub(crate) fn quote_below(&self, text: &str) -> String {
         let quoted: Vec<String> = self.text.trim_end().lines().map(|line| format!("> {line}")).collect();
         format!("{}\n\n{}\n{}\n", text.trim_end(), self.attribution_line(), quoted.join("\n"))
     }
 
-    /// A page with the original below it.
+    /// The HTML with the original quoted below it.
     pub(crate) fn quote_below_html(&self, html: &str) -> String {
         let text = escape_html(self.text.trim_end()).replace('\n', "<br>\n");
         format!("{html}\n<p>{}</p>\n<blockquote>{text}</blockquote>\n", escape_html(&self.attribution_line()))
     }
 
-    /// Words with the original after them.
+    /// The text with the forwarded original after it.
     pub(crate) fn forward_text(&self, text: &str) -> String {
         let Self { from, date, subject, to, text: original, .. } = self;
         let head = format!(
             "---------- Forwarded message ----------\nFrom: {from}\nDate: {date}\nSubject: {subject}\nTo: {to}"
         );
-        let words = if text.trim().is_empty() { String::new() } else { format!("{}\n\n", text.trim_end()) };
-        format!("{words}{head}\n\n{}\n", original.trim_end())
+        let intro = if text.trim().is_empty() { String::new() } else { format!("{}\n\n", text.trim_end()) };
+        format!("{intro}{head}\n\n{}\n", original.trim_end())
     }
 
-    /// A page with the original after it.
+    /// The HTML with the forwarded original after it.
     pub(crate) fn forward_html(&self, html: &str) -> String {
         let text = escape_html(self.forward_text("").trim_end()).replace('\n', "<br>\n");
         format!("{html}\n<blockquote>{text}</blockquote>\n")
     }
 
-    /// The bytes of a file as a caller would give them.
+    /// The bytes of an attachment in base64, as in an API request.
     pub(crate) fn encode_file(&self, file: &AttachmentBytes) -> String {
         STANDARD.encode(&file.bytes)
     }

@@ -1,5 +1,17 @@
-//! Answering: a reply or a forward becomes one email, or the answer that an earlier one got.
+//! Replies and forwards. Each becomes one email; a duplicate returns the receipt of the email that exists already.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::reply_recipients::{ReplyRecipients, addressees, sanitize_line, sanitize_name},
+    outbound::{
+        keyed_send::{KeyedSend, SendRequest, differences, identify_send},
+        replay_cache::CachedEmail,
+        reply_terms::{ReplyTerms, guard_problem, lease_token_hash},
+        send_receipt::SendReceipt,
+    },
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
@@ -7,197 +19,129 @@ use mailonce_core::{
         caps::recipient_hash,
         escalation::{Escalation, EscalationReason, EscalationSubject},
         message_progress::ReplySlot,
-        reply_guards::{NewReply, ReplyAuthor, ReplyResult, is_surely_unsent},
+        reply_guards::{NewReply, ReplyResult, is_surely_unsent},
         thread::Thread,
     },
-    id::{EmailId, MessageId, TeamId},
+    id::{EmailId, MessageId},
     inbox::{
         Inbox,
         message::{Message, MessageHead, Party, ReplyToPolicy},
     },
     key::Key,
-    limits,
     outbound::{
         content::{EmailContent, RawAttachment, RawContent},
         digest::DigestField,
         email::{Email, Guard},
         suppressed_call::SuppressedReason,
     },
-    ports::store::StoreError,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
     ttl::Ttl,
 };
 use mailonce_mail::{
     compose,
     link::registrable_or_host,
-    parse,
     thread::{forward_subject, reply_subject},
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
-use crate::{
-    Caller, Engine,
-    inbox::parties::party,
-    outbound::{
-        replay_cache::CachedEmail,
-        send::{KeyedSend, SendRequest, differences, identify_send},
-        send_receipt::SendReceipt,
-    },
-    runtime::blocking::run_blocking,
-    unavailable,
-};
-
-/// Ids of earlier messages that an answer names: the first and the latest.
+/// Most Message-IDs in the `References` header of a reply: the first of the thread and the latest.
 const MAX_REFERENCES: usize = 25;
-/// Characters of a subject that are kept: room for a prefix stays.
-const MAX_SUBJECT_CHARS: usize = 900;
 
-/// An answer as a caller words it.
+/// A reply as the caller requests it.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyRequest {
     /// Plain text.
     pub text: Option<String>,
     /// HTML.
     pub html: Option<String>,
-    /// Whether everybody who got the message gets the answer.
+    /// Whether the reply also goes to the other recipients of the message.
     pub reply_all: bool,
-    /// Which answer to the message it is; 0 is the first.
+    /// The number of the reply to this message; 0 is the first reply.
     pub follow_up: u32,
-    /// Newer messages that its writer knows of.
+    /// Newer messages of the thread that the caller has read.
     pub seen: Vec<MessageId>,
-    /// The token of the lease that its writer holds.
+    /// The token of the thread lease that the caller holds.
     pub lease: Option<String>,
-    /// Whether what is answered follows below.
+    /// Whether the message is quoted below the reply.
     pub quote: bool,
-    /// The key from the header.
+    /// The idempotency key from the header.
     pub key: Option<Key>,
     /// The one-use token of a held look-alike.
     pub distinct_token: Option<String>,
 }
 
-/// A message to be passed on.
+/// A forward as the caller requests it.
 #[derive(Clone, Debug, Default)]
 pub struct ForwardRequest {
-    /// To whom.
+    /// Recipients.
     pub to: Vec<String>,
     /// Copies.
     pub cc: Vec<String>,
-    /// Words before it.
+    /// Plain text before the forwarded message.
     pub text: Option<String>,
-    /// The token of the lease that its writer holds.
+    /// The token of the thread lease that the caller holds.
     pub lease: Option<String>,
-    /// The key from the header.
+    /// The idempotency key from the header.
     pub key: Option<Key>,
     /// The one-use token of a held look-alike.
     pub distinct_token: Option<String>,
 }
 
-/// What whoever words every part of an answer may say besides. What is empty follows from the message.
+/// Further parts of a reply or forward that a caller may set. Empty fields are derived from the message.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyOverrides {
-    /// Others than those who follow from the message.
+    /// Recipients instead of those derived from the message.
     pub to: Vec<String>,
-    /// Copies for others than those who follow from the message.
+    /// Copies instead of those derived from the message.
     pub cc: Vec<String>,
     /// Hidden copies.
     pub bcc: Vec<String>,
-    /// Where answers to it go.
+    /// The `Reply-To` addresses.
     pub reply_to: Vec<String>,
-    /// Another subject.
+    /// A subject instead of the derived one.
     pub subject: Option<String>,
-    /// HTML before a message that is passed on.
+    /// HTML before a forwarded message.
     pub html: Option<String>,
     /// Custom headers.
     pub headers: Vec<(String, String)>,
-    /// Files that go with it.
+    /// Attachments.
     pub attachments: Vec<RawAttachment>,
-    /// When it is due.
+    /// When to send it.
     pub scheduled_at: Option<String>,
-    /// How long its key is remembered.
+    /// How long the idempotency key is remembered.
     pub ttl: Option<Ttl>,
-    /// Why nothing new is accepted. A repeat of what was accepted gets its answer all the same.
+    /// The problem that refuses a new email. A replay of an accepted email still returns its receipt.
     pub refusal: Option<Problem>,
 }
 
-/// What an answer needs beside its content.
-pub(crate) struct ReplyTerms {
-    slot: ReplySlot,
-    lease: Option<String>,
-    seen: Vec<MessageId>,
-    is_to_self: bool,
-    person_hash: Option<[u8; 16]>,
-    /// What is said about it although it goes.
-    flag: Option<Guard>,
-}
-
-/// What can be said of a forward without the message.
+/// The digest fields of a forward that do not depend on the message.
 const FORWARD_FIELDS: [DigestField; 2] = [DigestField::To, DigestField::Cc];
 
-/// To whom a message that is gone was to be passed on.
+/// The parts of a forward that can be compared when the message no longer exists.
 fn forward_content(request: ForwardRequest) -> (RawContent, Option<Key>) {
-    let words = RawContent { to: request.to, cc: request.cc, ..RawContent::default() };
-    (words, request.key)
+    let content = RawContent { to: request.to, cc: request.cc, ..RawContent::default() };
+    (content, request.key)
 }
 
-/// Who gets an answer.
-struct ReplyRecipients {
-    to: Vec<String>,
-    cc: Vec<String>,
-    /// Those of them whom the message asks to answer, by bare address.
-    requested: Vec<String>,
-    /// Nobody but ourselves: it must not go.
-    is_to_self: bool,
-}
-
-/// The subject of an answer to a mail with this subject.
+/// The default subject of a reply to a message with this subject.
 pub fn default_reply_subject(subject: &str) -> String {
     reply_subject(&sanitize_line(subject))
 }
 
-/// The hash under which a lease's token is kept.
-pub(crate) fn lease_token_hash(token: &str) -> String {
-    crate::hex(&Sha256::digest(token.as_bytes()))
-}
-
-/// Somebody as a caller would write them.
-fn format_party(name: Option<&str>, address: &str) -> String {
-    let name = name.map(sanitize_name).unwrap_or_default();
-    if name.is_empty() {
-        return address.to_owned();
-    }
-    format!("\"{}\" <{address}>", name.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// A name that fits beside an address.
-fn sanitize_name(name: &str) -> String {
-    sanitize_line(name).trim().chars().take(limits::NAME_CHARS).collect()
-}
-
-/// Words of a stranger on one line.
-fn sanitize_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SUBJECT_CHARS).collect()
-}
-
-/// Who is answered: where answers are wanted, else who wrote it. Whoever cannot be written to is left out.
-fn addressees(head: &MessageHead) -> Vec<&Party> {
-    let wanted = if head.reply_to.is_empty() { head.from.as_slice() } else { head.reply_to.as_slice() };
-    wanted.iter().filter(|party| is_valid_recipient(party)).collect()
-}
-
-/// Where an answer to a message goes, and what speaks against that.
+/// Where a reply to a message goes, and the warnings about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyTarget {
     /// The addresses.
     pub to: Vec<String>,
-    /// `other_domain` when an address belongs to another organization than the sender's, `auth_failed` when the sender's
-    /// domain disowns the message.
+    /// `other_domain` when an address belongs to another organization than the sender's. `auth_failed` when the sender's
+    /// domain failed authentication.
     pub flags: Vec<&'static str>,
 }
 
-/// Where an answer to a message goes. A stranger may ask for it anywhere, so whoever answers has to know.
+/// Where a reply to a message goes. A sender can name any address in `Reply-To`, so callers must be able to see it.
 pub fn reply_target(head: &MessageHead) -> ReplyTarget {
     let to: Vec<&Party> = addressees(head);
     let owner = |address: &str| {
@@ -213,53 +157,34 @@ pub fn reply_target(head: &MessageHead) -> ReplyTarget {
     }
 }
 
-/// The problem of an answer that the team's settings refuse.
+/// The problem for a reply that the team's `reply_to` setting refuses.
 fn reply_to_refused(target: &ReplyTarget) -> Problem {
-    let detail = format!("the answer would go to {}, for which the sender does not vouch", target.to.join(", "));
+    let detail = format!("the reply would go to {}, which `settings.reply_to` refuses", target.to.join(", "));
     let problem = Problem::new(Code::ReplyTo, detail)
         .with_extension("to", target.to.clone())
         .with_extension("reason", target.flags.clone());
     problem.with_extension("guard", Guard::ReplyTo.as_str())
 }
 
-fn is_valid_recipient(party: &Party) -> bool {
-    NamedAddress::parse(&party.address).is_ok()
-}
-
-/// Addresses of a message that are the inbox itself, whoever names them.
-fn own_addresses(inbox: &Inbox, head: &MessageHead) -> Vec<String> {
-    vec![inbox.address.clone(), head.recipient.to_ascii_lowercase()]
-}
-
-/// More people than fit one email: how many the mail names, and what is possible instead.
-fn too_many_recipients(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
-    let people = addressees(head).into_iter().chain(to).chain(cc).filter(|party| is_valid_recipient(party));
-    let people: BTreeSet<String> = people.map(|party| party.address.to_ascii_lowercase()).collect();
-    let text = format!(
-        "is too much here: the mail names {} people, and at most {} fit one email; an answer without reply_all is possible",
-        people.len(),
-        limits::RECIPIENTS
-    );
-    Problem::from(vec![FieldError::new("reply_all", text)])
-}
-
-/// A refusal because of somebody whom the message names and not the caller: what the caller can do about it.
-fn with_reply_hint(problem: Problem, asked: &[String], all: bool) -> Problem {
-    let off = match problem.code {
-        Code::RecipientSuppressed => "the suppression of `recipient` is removed (DELETE /v1/suppressions/{address})",
-        Code::BlockedByRule => "`recipient` is let through by the list that `detail` names",
+/// Adds a `next` hint to a refusal because of a recipient that was derived from the message, not named by the caller.
+fn with_reply_hint(problem: Problem, requested: &[String], all: bool) -> Problem {
+    let remedy = match problem.code {
+        Code::RecipientSuppressed => {
+            "the suppression of `recipient` may be removed (DELETE /v1/suppressions/{address})"
+        }
+        Code::BlockedByRule => "the list named in `detail` may allow `recipient`",
         _ => return problem,
     };
-    let Some(stopped) = problem.extensions.get("recipient").and_then(Value::as_str) else { return problem };
-    let next = if all && !asked.iter().any(|asked| asked == stopped) {
-        format!("Answer without `reply_all`, or ask a person whether {off}; nothing was stored.")
+    let Some(refused) = problem.extensions.get("recipient").and_then(Value::as_str) else { return problem };
+    let next = if all && !requested.iter().any(|address| address == refused) {
+        format!("Reply without `reply_all`, or ask a person whether {remedy}. Nothing was stored.")
     } else {
-        format!("Do not answer it another way: ask a person whether {off}; nothing was stored.")
+        format!("Do not work around the refusal. Ask a person whether {remedy}. Nothing was stored.")
     };
     problem.with_extension("next", next)
 }
 
-/// The ids of the thread so far and of the message, oldest first.
+/// The Message-IDs for the `References` header: those of the message and its own, oldest first.
 fn references(message: &Message) -> Vec<&String> {
     let head = &message.head;
     let all: Vec<&String> =
@@ -276,28 +201,28 @@ fn join_ids(ids: &[&String]) -> String {
     ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-impl Engine {
-    /// Answers a message, once.
+impl Conversations {
+    /// Replies to a message, at most once for each `follow_up` number.
     pub async fn reply(&self, caller: &Caller, id: MessageId, request: ReplyRequest) -> Result<SendReceipt, Problem> {
         self.reply_with(caller, id, request, ReplyOverrides::default()).await
     }
 
-    /// The same for whoever words every part of it.
+    /// Replies to a message, with overrides for the parts that are otherwise derived from it.
     pub async fn reply_with(
         &self,
         caller: &Caller,
         id: MessageId,
         request: ReplyRequest,
-        more: ReplyOverrides,
+        overrides: ReplyOverrides,
     ) -> Result<SendReceipt, Problem> {
         let (message, inbox) = match self.load_replyable(caller, id).await {
             Ok(found) => found,
             Err(problem) => {
                 let fields: &[DigestField] = if request.quote { &[] } else { &[DigestField::Text, DigestField::Html] };
-                let words = RawContent { text: request.text, html: request.html, ..RawContent::default() };
+                let content = RawContent { text: request.text, html: request.html, ..RawContent::default() };
                 return Box::pin(self.replay_without_message(
                     caller,
-                    (words, request.key),
+                    (content, request.key),
                     (Some(id), fields),
                     problem,
                 ))
@@ -305,12 +230,12 @@ impl Engine {
             }
         };
         let all = request.reply_all;
-        // Who is named by the caller can be left out by the caller.
-        let follows = more.to.is_empty() && more.cc.is_empty() && more.bcc.is_empty();
-        let ReplyRecipients { to, cc, requested: asked, is_to_self: itself } = if more.to.is_empty() {
-            self.reply_recipients(&message, &inbox, all).await?
+        // The recipient check applies only to derived recipients: the caller can change those that it names itself.
+        let is_derived = overrides.to.is_empty() && overrides.cc.is_empty() && overrides.bcc.is_empty();
+        let ReplyRecipients { to, cc, requested, is_to_self } = if overrides.to.is_empty() {
+            self.inboxes.reply_recipients(&message, &inbox, all).await?
         } else {
-            ReplyRecipients { to: more.to, cc: Vec::new(), requested: Vec::new(), is_to_self: false }
+            ReplyRecipients { to: overrides.to, cc: Vec::new(), requested: Vec::new(), is_to_self: false }
         };
         let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
         if quote && let Some(original) = self.load_quoted_message(caller, &message).await? {
@@ -320,40 +245,34 @@ impl Engine {
         let raw = RawContent {
             from: inbox.address.clone(),
             to,
-            cc: if more.cc.is_empty() { cc } else { more.cc },
-            bcc: more.bcc,
-            reply_to: more.reply_to,
-            subject: more.subject.unwrap_or_else(|| default_reply_subject(&message.head.subject)),
+            cc: if overrides.cc.is_empty() { cc } else { overrides.cc },
+            bcc: overrides.bcc,
+            reply_to: overrides.reply_to,
+            subject: overrides.subject.unwrap_or_else(|| default_reply_subject(&message.head.subject)),
             text,
             html,
-            headers: more.headers,
-            attachments: more.attachments,
-            scheduled_at: more.scheduled_at,
+            headers: overrides.headers,
+            attachments: overrides.attachments,
+            scheduled_at: overrides.scheduled_at,
             ..RawContent::default()
         };
         let mut content = EmailContent::validate(raw)?;
-        let person = content.to.first().map(|to| recipient_hash(to.to_address().as_str()));
+        let person_hash = content.to.first().map(|to| recipient_hash(to.to_address().as_str()));
         let ids = references(&message);
         let answered = message.head.message_id.iter().filter(|id| compose::is_message_id(id));
-        let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
-        heads.push(("References".to_owned(), join_ids(&ids)));
-        content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
-        let (refused, flag) = if follows { self.check_reply_target(&message).await? } else { (None, None) };
-        let terms = ReplyTerms {
-            slot: ReplySlot::Reply(follow_up),
-            lease,
-            seen,
-            is_to_self: itself,
-            person_hash: person,
-            flag,
-        };
+        let mut headers: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
+        headers.push(("References".to_owned(), join_ids(&ids)));
+        content.headers.extend(headers.into_iter().filter(|(_, value)| !value.is_empty()));
+        let (refused, flag) = if is_derived { self.check_reply_target(&message).await? } else { (None, None) };
+        let terms = ReplyTerms { slot: ReplySlot::Reply(follow_up), lease, seen, is_to_self, person_hash, flag };
         let plain = SendRequest::new(content, key);
-        let request = SendRequest { ttl: more.ttl, distinct_token, refusal: more.refusal.or(refused), ..plain };
+        let request =
+            SendRequest { ttl: overrides.ttl, distinct_token, refusal: overrides.refusal.or(refused), ..plain };
         let answered = self.accept_reply(caller, (&message, &inbox), request, terms).await;
-        answered.map_err(|problem| if follows { with_reply_hint(problem, &asked, all) } else { problem })
+        answered.map_err(|problem| if is_derived { with_reply_hint(problem, &requested, all) } else { problem })
     }
 
-    /// Passes a message on, once to the same people.
+    /// Forwards a message, at most once to the same set of recipients.
     pub async fn forward(
         &self,
         caller: &Caller,
@@ -363,13 +282,13 @@ impl Engine {
         self.forward_with(caller, id, request, ReplyOverrides::default()).await
     }
 
-    /// The same for whoever words every part of it.
+    /// Forwards a message, with overrides for the parts that are otherwise derived from it.
     pub async fn forward_with(
         &self,
         caller: &Caller,
         id: MessageId,
         request: ForwardRequest,
-        more: ReplyOverrides,
+        overrides: ReplyOverrides,
     ) -> Result<SendReceipt, Problem> {
         let found = match self.load_replyable(caller, id).await {
             Ok((message, inbox)) => {
@@ -386,7 +305,7 @@ impl Engine {
             }
         };
         let Some((message, inbox, original)) = found else {
-            let problem = Problem::new(Code::NotFound, "the bytes of this message are gone");
+            let problem = Problem::new(Code::NotFound, "the raw bytes of this message are no longer stored");
             return Box::pin(self.replay_without_message(
                 caller,
                 forward_content(request),
@@ -406,156 +325,77 @@ impl Engine {
             from: inbox.address.clone(),
             to,
             cc,
-            bcc: more.bcc,
-            reply_to: more.reply_to,
-            subject: more.subject.unwrap_or_else(|| forward_subject(&sanitize_line(&message.head.subject))),
+            bcc: overrides.bcc,
+            reply_to: overrides.reply_to,
+            subject: overrides.subject.unwrap_or_else(|| forward_subject(&sanitize_line(&message.head.subject))),
             text: Some(original.forward_text(&text.unwrap_or_default())),
-            html: more.html.map(|html| original.forward_html(&html)),
-            headers: more.headers,
-            attachments: original.files.iter().map(attached).chain(more.attachments).collect(),
-            scheduled_at: more.scheduled_at,
+            html: overrides.html.map(|html| original.forward_html(&html)),
+            headers: overrides.headers,
+            attachments: original.files.iter().map(attached).chain(overrides.attachments).collect(),
+            scheduled_at: overrides.scheduled_at,
             ..RawContent::default()
         };
         let mut content = EmailContent::validate(raw)?;
         let mut hash = Sha256::new();
-        // Everybody counts, those who get copies too: with one more among them it goes to other people.
+        // The slot covers all recipients including copies, so a different set of recipients is a different forward.
         let everybody = content.to.iter().chain(&content.cc).chain(&content.bcc);
         let everybody: BTreeSet<Address> = everybody.map(NamedAddress::to_address).collect();
         for one in everybody {
             hash.update((one.as_str().len() as u64).to_be_bytes());
             hash.update(one.as_str());
         }
-        let slot = ReplySlot::Forward(crate::hex(&hash.finalize()[..16]));
+        let slot = ReplySlot::Forward(crate::runtime::hex::hex(&hash.finalize()[..16]));
         let ids = join_ids(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
         let terms = ReplyTerms { slot, lease, seen: Vec::new(), is_to_self: false, person_hash: None, flag: None };
         let plain = SendRequest::new(content, key);
-        let request = SendRequest { ttl: more.ttl, distinct_token, refusal: more.refusal, ..plain };
+        let request = SendRequest { ttl: overrides.ttl, distinct_token, refusal: overrides.refusal, ..plain };
         self.accept_reply(caller, (&message, &inbox), request, terms).await
     }
 
-    /// The answer to a repeat under a key, where the message or its inbox is gone; else the problem. What followed
-    /// from them is not compared.
+    /// Replays an accepted reply or forward by its key when the message or its inbox no longer exists. Returns `problem`
+    /// when there is nothing to replay. Fields that were derived from the message are not compared.
     pub async fn replay_without_message(
         &self,
         caller: &Caller,
-        (words, key): (RawContent, Option<Key>),
-        said: (Option<MessageId>, &'static [DigestField]),
+        (raw, key): (RawContent, Option<Key>),
+        compared: (Option<MessageId>, &'static [DigestField]),
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
         let (Code::NotFound, Some(key)) = (problem.code, key) else { return Err(problem) };
-        let somebody = || "nobody@mailonce.test".to_owned();
-        let from = if words.from.is_empty() { somebody() } else { words.from.clone() };
-        let to = if words.to.is_empty() { vec![somebody()] } else { words.to.clone() };
-        // What is not compared is only to be there.
-        let text = words.text.clone().filter(|text| !text.is_empty());
-        let text = text.or_else(|| words.html.is_none().then(|| "nothing".to_owned()));
-        let content = EmailContent::validate(RawContent { from, to, text, ..words })?;
-        self.replay_compared_fields(caller, SendRequest::new(content, Some(key)), said, problem).await
+        let placeholder = || "nobody@mailonce.test".to_owned();
+        let from = if raw.from.is_empty() { placeholder() } else { raw.from.clone() };
+        let to = if raw.to.is_empty() { vec![placeholder()] } else { raw.to.clone() };
+        // Placeholders pass the validation; these fields are not compared.
+        let text = raw.text.clone().filter(|text| !text.is_empty());
+        let text = text.or_else(|| raw.html.is_none().then(|| "nothing".to_owned()));
+        let content = EmailContent::validate(RawContent { from, to, text, ..raw })?;
+        self.outbound.replay_compared_fields(caller, SendRequest::new(content, Some(key)), compared, problem).await
     }
 
-    /// A message that the caller may answer, and its inbox.
+    /// A message that the caller may reply to, and its inbox.
     async fn load_replyable(&self, caller: &Caller, id: MessageId) -> Result<(Message, Inbox), Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
         let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
         let team = caller.team.id;
-        let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(missing)?;
-        let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
+        let message = self.ctx.store.message(team, id).await.map_err(unavailable)?.ok_or_else(missing)?;
+        let inbox = self.ctx.store.inbox(team, message.inbox).await.map_err(unavailable)?;
         let inbox = inbox.filter(|inbox| crate::inbox::inboxes::may_use(caller, inbox)).ok_or_else(missing)?;
         Ok((message, inbox))
     }
 
-    /// What the team's settings say about an answer that would go to somebody for whom the sender does not vouch: a
-    /// refusal, or a flag.
+    /// Applies the team's `reply_to` setting to a reply that goes to another organization, or answers a message that
+    /// failed authentication. Returns a refusal or a flag.
     async fn check_reply_target(&self, message: &Message) -> Result<(Option<Problem>, Option<Guard>), Problem> {
         let target = reply_target(&message.head);
         if target.flags.is_empty() {
             return Ok((None, None));
         }
-        match self.settings_of(message.team).await.map_err(unavailable)?.reply_to {
+        match self.access.settings_of(message.team).await.map_err(unavailable)?.reply_to {
             ReplyToPolicy::Allow => Ok((None, None)),
             ReplyToPolicy::Flag => Ok((None, Some(Guard::ReplyTo))),
             ReplyToPolicy::Refuse => Ok((Some(reply_to_refused(&target)), None)),
         }
-    }
-
-    /// Whether an answer has somebody to go to, besides ourselves.
-    pub(crate) async fn has_reply_recipient(&self, inbox: &Inbox, head: &MessageHead) -> Result<bool, StoreError> {
-        let mut known = own_addresses(inbox, head);
-        // Who wrote it is not ours, or it would be our own mail; so most mails need no look into the ledger.
-        let wrote = head.own.is_none() && head.reply_to.is_empty();
-        if wrote && addressees(head).iter().any(|party| !known.contains(&party.address)) {
-            return Ok(true);
-        }
-        let others = head.to.iter().chain(&head.cc).filter(|party| is_valid_recipient(party));
-        for party in addressees(head).into_iter().chain(others) {
-            if self.is_new_recipient(inbox.team, &mut known, party).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Who gets a reply, and who gets copies of it. Our own addresses do not, whoever names them: a stranger must not
-    /// make us write to ourselves.
-    async fn reply_recipients(&self, message: &Message, inbox: &Inbox, all: bool) -> Result<ReplyRecipients, Problem> {
-        let (team, head) = (message.team, &message.head);
-        let first = addressees(head);
-        let mut known = own_addresses(inbox, head);
-        let (mut to, mut cc, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-        for party in &first {
-            if self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
-                to.push(format_party(party.name.as_deref(), &party.address));
-                asked.extend(NamedAddress::parse(&party.address).map(|mailbox| mailbox.to_address().into()));
-            }
-        }
-        let (others, copies) = if all { self.all_recipients(message).await? } else { (Vec::new(), Vec::new()) };
-        let named = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
-        for (party, direct) in named.filter(|(party, _)| is_valid_recipient(party)) {
-            if !self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
-                continue;
-            }
-            let list = if direct { &mut to } else { &mut cc };
-            list.push(format_party(party.name.as_deref(), &party.address));
-            if to.len() + cc.len() > limits::RECIPIENTS {
-                return Err(too_many_recipients(head, &others, &copies));
-            }
-        }
-        if to.is_empty() {
-            to = std::mem::take(&mut cc);
-        }
-        let itself = to.is_empty();
-        if itself && first.is_empty() {
-            return Err(Problem::from(vec![FieldError::new("message", "names nobody to answer")]));
-        }
-        if itself {
-            // It is refused, with a word; until then it is an answer like others.
-            to = first.iter().map(|party| format_party(party.name.as_deref(), &party.address)).collect();
-        }
-        Ok(ReplyRecipients { to, cc, requested: asked, is_to_self: itself })
-    }
-
-    /// Everybody in To and in Cc. A message keeps so many of each; of longer lists the mail itself tells.
-    async fn all_recipients(&self, message: &Message) -> Result<(Vec<Party>, Vec<Party>), Problem> {
-        let head = &message.head;
-        let full = |list: &[Party]| list.len() >= limits::RECIPIENTS;
-        if (full(&head.to) || full(&head.cc))
-            && let Some(raw) = self.raw_bytes(message).await?
-            && let Ok(parsed) = run_blocking(move || parse::parse(&raw)).await
-        {
-            return Ok((parsed.to.iter().map(party).collect(), parsed.cc.iter().map(party).collect()));
-        }
-        Ok((head.to.clone(), head.cc.clone()))
-    }
-
-    /// Whether somebody is neither ours nor named before.
-    async fn is_new_recipient(&self, team: TeamId, known: &mut Vec<String>, party: &Party) -> Result<bool, StoreError> {
-        let address = party.address.to_ascii_lowercase();
-        if known.contains(&address) || self.is_inbox_address(team, &address).await? {
-            return Ok(false);
-        }
-        known.push(address);
-        Ok(true)
     }
 
     async fn accept_reply(
@@ -565,29 +405,30 @@ impl Engine {
         request: SendRequest,
         terms: ReplyTerms,
     ) -> Result<SendReceipt, Problem> {
-        let now = self.now();
-        self.metrics.record_send_attempt(caller.channel);
-        let named = Self::keyed_reply(caller, message, inbox, request);
-        if let Some(token) = &named.request.distinct_token
+        let now = self.ctx.now();
+        self.ctx.metrics.record_send_attempt(caller.channel);
+        let keyed = Self::keyed_reply(caller, message, inbox, request);
+        if let Some(token) = &keyed.request.distinct_token
             && let Some(sent) =
-                Box::pin(self.release_by_distinct_token(caller, &named, token, Some((message, &terms)))).await?
+                Box::pin(self.outbound.release_by_distinct_token(caller, &keyed, token, Some((message, &terms))))
+                    .await?
         {
             return Ok(sent);
         }
-        if let Some(glimpse) = named.key_hash.and_then(|hash| self.cached_email(hash, now)) {
-            return self.replay(caller, &named, &glimpse, now);
+        if let Some(cached) = keyed.key_hash.and_then(|hash| self.outbound.cached_email(hash, now)) {
+            return self.outbound.replay(caller, &keyed, &cached, now);
         }
-        let mut wish = match self.guarded_email(caller, &named, now).await {
-            Ok(wish) => wish,
+        let mut new_email = match self.outbound.guarded_email(caller, &keyed, now).await {
+            Ok(new_email) => new_email,
             Err(problem) => {
-                return Box::pin(self.replay_reply_or(caller, &named, (message, &terms.slot), problem)).await;
+                return Box::pin(self.replay_reply_or(caller, &keyed, (message, &terms.slot), problem)).await;
             }
         };
-        wish.head.thread = Some(message.thread);
-        wish.guard_input.flagged_by = terms.flag.or(wish.guard_input.flagged_by);
-        let body = std::sync::Arc::clone(&wish.body);
-        let wish = NewReply {
-            email: *wish,
+        new_email.head.thread = Some(message.thread);
+        new_email.guard_input.flagged_by = terms.flag.or(new_email.guard_input.flagged_by);
+        let body = std::sync::Arc::clone(&new_email.body);
+        let new_reply = NewReply {
+            email: *new_email,
             message: message.id,
             slot: terms.slot,
             lease_token_hash: terms.lease.as_deref().map(lease_token_hash),
@@ -598,17 +439,17 @@ impl Engine {
             recipient_hash: terms.person_hash,
         };
         crate::failpoint!("before-reply");
-        let answered = self.store.accept_reply(wish, now).await.map_err(unavailable)?;
+        let result = self.ctx.store.accept_reply(new_reply, now).await.map_err(unavailable)?;
         crate::failpoint!("after-reply");
-        match answered {
+        match result {
             ReplyResult::First(email, thread) => {
-                self.recent_sends.record(caller.team.id, &named.request.content, &named.digest, &body, now);
-                self.escalate_if_stuck(&email).await;
-                Ok(with_fence(self.first_receipt(caller, &email), &thread))
+                self.outbound.record_recent_send(caller, &keyed, &body, now);
+                self.escalations.escalate_if_stuck(&email).await;
+                Ok(with_fence(self.outbound.first_receipt(caller, &email), &thread))
             }
-            ReplyResult::KeyBound(bound) => self.replay_bound(caller, &named, bound, now),
+            ReplyResult::KeyBound(bound) => self.outbound.replay_bound(caller, &keyed, bound, now),
             ReplyResult::AlreadyAnswered(id, email, thread) => {
-                self.already_answered(caller, &named, (id, email), &thread, now)
+                self.already_answered(caller, &keyed, (id, email), &thread, now)
             }
             ReplyResult::Refused(guard, newer, message, thread) => {
                 if matches!(guard, Guard::Itself | Guard::Automatic) {
@@ -617,85 +458,71 @@ impl Engine {
                 Err(guard_problem(guard, newer, &message, &thread, now))
             }
             ReplyResult::OverBudget(exceeded) => {
-                Err(self.quota_exceeded(caller.team.id, &exceeded).await.with_extension("guard", "budget"))
+                Err(self.control.quota_exceeded(caller.team.id, &exceeded).await.with_extension("guard", "budget"))
             }
             ReplyResult::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
         }
     }
 
-    /// Refuses to let a held answer go when somebody else works on its thread by now, or people wrote again.
-    pub(crate) async fn check_thread_unchanged(&self, message: &Message, terms: &ReplyTerms) -> Result<(), Problem> {
-        let Some(thread) = self.store.thread(message.team, message.thread).await.map_err(unavailable)? else {
-            return Ok(());
-        };
-        let (lease, now) = (terms.lease.as_deref().map(lease_token_hash), self.now());
-        let replies = matches!(terms.slot, ReplySlot::Reply(_));
-        let reader = ReplyAuthor { lease_token_hash: lease.as_deref(), seen: &terms.seen, is_reply: replies };
-        match reader.find_conflict(message, &thread, now) {
-            Some((guard, newer)) => Err(guard_problem(guard, newer, message, &thread, now)),
-            None => Ok(()),
-        }
-    }
-
-    /// The answer that the key is bound to or that took the slot, or else the problem: what was said before stands,
-    /// whatever would stop it now.
+    /// Replays the email that the key is bound to, or that took the reply slot. Returns `problem` when there is none. An
+    /// accepted reply is replayed even if a guard would refuse it today.
     async fn replay_reply_or(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         (message, slot): (&Message, &ReplySlot),
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
-        let (team, now) = (caller.team.id, self.now());
-        let problem = match self.replay_or(caller, named, problem, now).await {
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let problem = match self.outbound.replay_or(caller, keyed, problem, now).await {
             Err(problem) if problem.code != Code::KeyMismatch => problem,
             answer => return answer,
         };
         let Some(id) = message.annotations.turn.answered_by(slot) else { return Err(problem) };
-        let email = self.store.email(team, id).await.map_err(unavailable)?;
+        let email = self.ctx.store.email(team, id).await.map_err(unavailable)?;
         if email.as_ref().is_none_or(is_surely_unsent) {
             return Err(problem);
         }
-        match self.store.thread(team, message.thread).await.map_err(unavailable)? {
-            Some(thread) => self.already_answered(caller, named, (id, email), &thread, now),
+        match self.ctx.store.thread(team, message.thread).await.map_err(unavailable)? {
+            Some(thread) => self.already_answered(caller, keyed, (id, email), &thread, now),
             None => Err(problem),
         }
     }
 
-    /// The answer with its name and meaning. How the inbox is called and that a machine wrote it are settings and not
-    /// its meaning.
+    /// Computes the key and digest of a reply. The digest leaves out the inbox's sender name and the `Auto-Submitted`
+    /// headers, because a change of these settings must not turn a retry into a mismatch.
     fn keyed_reply(caller: &Caller, message: &Message, inbox: &Inbox, request: SendRequest) -> KeyedSend {
         let request = SendRequest { sender_name: sender_name(inbox), ..request };
-        let mut named = identify_send(caller, request, None);
-        named.answers = Some(message.id);
+        let mut keyed = identify_send(caller, request, None);
+        keyed.answers = Some(message.id);
         if inbox.settings.mark_auto_submitted {
             let stamps = [("Auto-Submitted", "auto-replied"), ("X-Auto-Response-Suppress", "OOF, AutoReply")];
             let stamps = stamps.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            named.request.content.headers.extend(stamps);
+            keyed.request.content.headers.extend(stamps);
         }
-        named
+        keyed
     }
 
-    /// The message was answered before: the caller gets that answer, and the call leaves a row.
+    /// The message was already answered: returns the receipt of that reply and records the suppressed call.
     fn already_answered(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         (id, email): (EmailId, Option<Email>),
         thread: &Thread,
         now: Time,
     ) -> Result<SendReceipt, Problem> {
         let Some(email) = email else {
-            let detail = format!("the message was answered by email {id}, which is no longer kept");
+            let detail = format!("the message was answered by email {id}, which is no longer stored");
             return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", id.to_string()));
         };
         let reason = SuppressedReason::AlreadyAnswered;
-        self.metrics.record_deduplicated(caller.channel, reason);
-        let waiting = self.suppressed_calls.record(caller.team.id, email.id, caller.suppressed_call(reason, now));
-        let glimpse = CachedEmail::from(&email);
-        let differs = !differences(named, &glimpse).is_empty();
-        let mut sent = self.receipt(caller, &glimpse, false, differs, waiting);
-        // Who repeats its own answer that is held as a look-alike can still say that it is meant.
+        self.ctx.metrics.record_deduplicated(caller.channel, reason);
+        let waiting = self.outbound.record_suppressed_call(caller, email.id, reason, now);
+        let cached = CachedEmail::from(&email);
+        let differs = !differences(keyed, &cached).is_empty();
+        let mut sent = self.outbound.receipt(caller, &cached, false, differs, waiting);
+        // A caller that repeats its own reply, held as a look-alike, still gets the token to release it.
         let own = !differs && email.head.caller == Some(caller.key.id) && sent.distinct_token.is_some();
         if !own {
             sent.guard = Some(Guard::AlreadyAnswered);
@@ -704,7 +531,7 @@ impl Engine {
         Ok(with_fence(sent, thread))
     }
 
-    /// Asks a person about a thread in which machines seem to talk to each other.
+    /// Opens an escalation for a thread that looks like a mail loop.
     async fn escalate_loop(&self, caller: &Caller, message: &Message) {
         let about = EscalationSubject {
             message: Some(message.id),
@@ -712,15 +539,16 @@ impl Engine {
             inbox: Some(message.inbox),
             ..EscalationSubject::default()
         };
-        self.open_escalation_or_log(
-            caller.team.id,
-            Escalation::open(EscalationReason::Loop, about, Some(caller.key.id)),
-        )
-        .await;
+        self.escalations
+            .open_escalation_or_log(
+                caller.team.id,
+                Escalation::open(EscalationReason::Loop, about, Some(caller.key.id)),
+            )
+            .await;
     }
 }
 
-/// The name that an inbox gives the sender of its mail.
+/// The display name of the sender for mail from an inbox.
 pub fn sender_name(inbox: &Inbox) -> Option<String> {
     inbox.settings.name.as_deref().map(sanitize_name).filter(|name| !name.is_empty())
 }
@@ -730,62 +558,9 @@ fn with_fence(mut sent: SendReceipt, thread: &Thread) -> SendReceipt {
     sent
 }
 
-/// The problem of a thread that another agent holds, or took.
-pub(crate) fn leased_problem(thread: &Thread, now: Time) -> Problem {
-    let lease = thread.active_lease(now);
-    let detail = match lease {
-        Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
-        None => "this token is not of the latest lease of the thread, or that was given back; take it anew".to_owned(),
-    };
-    Problem::new(Code::Leased, detail)
-        .with_extension("holder", lease.map(|lease| lease.holder.clone()))
-        .with_extension("expires_at", lease.map(|lease| lease.expires_at.to_string()))
-        .with_extension("fence", thread.details.fence)
-        .with_extension("thread", thread.id.to_string())
-}
-
-fn guard_problem(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &Thread, now: Time) -> Problem {
-    let problem = match guard {
-        Guard::Itself => {
-            let (why, detail) = match &message.head.own {
-                Some(why) => (why.as_str(), format!("the message {} is your own ({why})", message.id)),
-                None => {
-                    ("recipients", format!("an answer to the message {} would go to nobody but yourself", message.id))
-                }
-            };
-            Problem::new(Code::Itself, detail).with_extension("reason", why)
-        }
-        Guard::Automatic => {
-            let (why, hard) = message.head.automatic.clone().unwrap_or_default();
-            let detail = format!("the message {} is automatic ({why})", message.id);
-            Problem::new(Code::Automatic, detail).with_extension("reason", why).with_extension("overridable", !hard)
-        }
-        Guard::NewerMessage => {
-            let newer = newer.map(|id| id.to_string()).unwrap_or_default();
-            let detail = format!("the thread has a newer message {newer}");
-            Problem::new(Code::NewerMessage, detail).with_extension("message", newer)
-        }
-        _ => leased_problem(thread, now),
-    };
-    problem
-        .with_extension("guard", guard.as_str())
-        .with_extension("fence", thread.details.fence)
-        .with_extension("thread", thread.id.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn people_are_written_as_they_are_read() {
-        for (name, shown) in
-            [(Some("Ann"), Some("Ann")), (None, None), (Some("A \"B\" \\C, D"), Some("A \"B\" \\C, D"))]
-        {
-            let read = NamedAddress::parse(&format_party(name, "ann@x.test")).unwrap();
-            assert_eq!((read.name.as_deref(), read.address.as_str()), (shown, "ann@x.test"));
-        }
-    }
 
     #[test]
     fn only_the_hash_of_a_token_is_kept() {

@@ -1,55 +1,53 @@
-//! Threads: what was said in both directions, and the lease by which one agent at a time works on them.
+//! Threads: their received messages and sent emails, and the lease that lets one agent at a time work on a thread.
 
+use crate::{
+    access::caller::Caller,
+    conversation::Conversations,
+    inbox::messages::thread_not_found,
+    outbound::reply_terms::{lease_token_hash, leased_problem},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::{
         caps::ReplyCaps,
         thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     },
-    id::{InboxId, TeamId, ThreadId},
-    inbox::{
-        Inbox,
-        message::{Message, MessagePosition, MessageQuery, MessageState},
-    },
+    id::{InboxId, ThreadId},
+    inbox::message::{Message, MessagePosition, MessageQuery},
     limits,
     operation::IdempotentResult,
     outbound::email::Email,
     ports::store::StoreError,
-    problem::{Code, Problem},
+    problem::Problem,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, hash_map::Entry};
 
-use crate::{
-    Caller, Engine, KeyedCall,
-    conversation::reply::{lease_token_hash, leased_problem},
-    inbox::inboxes::may_use,
-    operation,
-    runtime::problems::key_mismatch,
-    unavailable,
-};
-
-/// Messages, and emails, of a thread that are shown: the latest.
+/// How many of the latest messages, and of the latest emails, of a thread are shown.
 const MAX_SHOWN: usize = 100;
-/// Pages of an inbox or thread that are read for them.
+/// Pages that are read from the store to find them.
 const MAX_PAGES: usize = 10;
-/// Pages of threads that are looked through for those that a key may read.
+/// Pages of threads that are scanned for those that a restricted API key may read.
 const MAX_SCAN_PAGES: usize = 50;
-/// How long a lease lasts at the most, in milliseconds.
+/// Longest duration of a lease, in milliseconds.
 pub const MAX_LEASE_MS: i64 = 600_000;
 
-/// Something that was said in a thread.
+/// A mail of a thread.
 #[derive(Clone, Debug)]
 pub enum ThreadEntry {
-    /// By somebody else.
+    /// Received.
     Message(Box<Message>),
-    /// By us.
+    /// Sent.
     Email(Box<Email>),
 }
 
 impl ThreadEntry {
-    /// When.
+    /// When the mail was received or accepted for sending.
     pub fn at(&self) -> Time {
         match self {
             Self::Message(message) => message.received_at,
@@ -58,90 +56,77 @@ impl ThreadEntry {
     }
 }
 
-/// A thread as its team sees it.
+/// A thread as the API shows it.
 #[derive(Clone, Debug)]
 pub struct ThreadView {
     /// The thread.
     pub thread: Thread,
-    /// The limits it lives by.
+    /// Its reply limits.
     pub caps: ReplyCaps,
-    /// What was said in it, oldest first; empty in a list.
+    /// Its mail, oldest first; empty in a list of threads.
     pub entries: Vec<ThreadEntry>,
 }
 
-/// Threads, those with the latest news first.
+/// A page of threads, latest activity first.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadPage {
     /// The threads.
     pub rows: Vec<Thread>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<(Time, ThreadId)>,
 }
 
 /// A lease as its holder sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadLeaseView {
-    /// What its holder shows.
+    /// The token that proves that a caller holds the lease.
     pub token: String,
-    /// Grows with each lease.
+    /// The fence number, which grows with each lease.
     pub fence: u64,
     /// Who holds it.
     pub holder: String,
-    /// When it lapses.
+    /// When it expires.
     pub expires_at: Time,
 }
 
-/// A wish for a lease.
+/// A request to lease a thread.
 #[derive(Clone, Debug)]
 pub struct NewThreadLease {
-    /// The token of a lease that is to last longer.
+    /// The token of the lease to renew; `None` for a new lease.
     pub renew: Option<String>,
-    /// Who asks.
+    /// The name of the agent that will hold the lease.
     pub holder: String,
-    /// How long it is to last.
+    /// The duration of the lease, in milliseconds.
     pub ttl_ms: i64,
 }
 
-pub(crate) fn thread_not_found(id: ThreadId) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no thread {id}"))
-}
-
-impl Engine {
-    /// A thread in an inbox that the caller may use.
-    pub async fn thread(&self, caller: &Caller, id: ThreadId) -> Result<(Thread, Inbox), Problem> {
-        let found = self.store.thread(caller.team.id, id).await.map_err(unavailable)?;
-        let thread = found.ok_or_else(|| thread_not_found(id))?;
-        let inbox = self.store.inbox(caller.team.id, thread.inbox).await.map_err(unavailable)?;
-        let inbox = inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| thread_not_found(id))?;
-        Ok((thread, inbox))
-    }
-
-    /// Threads, those with the latest news first.
+impl Conversations {
+    /// Lists threads, latest activity first.
     pub async fn threads(&self, caller: &Caller, query: ThreadQuery) -> Result<ThreadPage, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         if let Some(inbox) = query.inbox {
-            self.inbox(caller, inbox).await?;
+            self.inboxes.inbox(caller, inbox).await?;
         }
-        let (limit, mut usable, mut asked) = (query.limit, HashMap::new(), query);
+        let (limit, mut readable_inboxes, mut page_query) = (query.limit, HashMap::new(), query);
         let mut page = ThreadPage::default();
-        // A key that is tied to inboxes looks past the threads of others, for a while.
+        // For an API key restricted to inboxes, skip the threads of other inboxes, up to a limit.
         for _ in 0..MAX_SCAN_PAGES {
-            let ask = ThreadQuery { limit: limit + 1, ..asked.clone() };
-            let mut rows = self.store.threads(caller.team.id, ask).await.map_err(unavailable)?;
+            let query_with_extra = ThreadQuery { limit: limit + 1, ..page_query.clone() };
+            let mut rows = self.ctx.store.threads(caller.team.id, query_with_extra).await.map_err(unavailable)?;
             let more = rows.len() > limit;
             rows.truncate(limit);
             page.next = rows.last().filter(|_| more).map(|thread| (thread.last_activity_at, thread.id));
             for thread in rows {
-                let may = match usable.entry(thread.inbox) {
+                let may_read = match readable_inboxes.entry(thread.inbox) {
                     Entry::Occupied(entry) => *entry.get(),
                     Entry::Vacant(entry) => *entry.insert(self.may_read_inbox(caller, thread.inbox).await),
                 };
-                page.rows.extend(Some(thread).filter(|_| may));
+                page.rows.extend(Some(thread).filter(|_| may_read));
             }
             if page.rows.len() >= limit || page.next.is_none() {
                 break;
             }
-            asked.before = page.next;
+            page_query.before = page.next;
         }
         if page.rows.len() > limit {
             page.rows.truncate(limit);
@@ -151,44 +136,44 @@ impl Engine {
     }
 
     async fn may_read_inbox(&self, caller: &Caller, inbox: InboxId) -> bool {
-        caller.key.details.inboxes.is_empty() || self.inbox(caller, inbox).await.is_ok()
+        caller.key.details.inboxes.is_empty() || self.inboxes.inbox(caller, inbox).await.is_ok()
     }
 
-    /// A thread with what was said in it.
+    /// A thread with its mail.
     pub async fn thread_view(&self, caller: &Caller, id: ThreadId) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let (thread, inbox) = self.thread(caller, id).await?;
-        let mut said = self.thread_messages(&thread).await.map_err(unavailable)?;
-        said.extend(self.thread_emails(&thread).await.map_err(unavailable)?);
-        said.sort_by_key(ThreadEntry::at);
-        Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: said })
+        let (thread, inbox) = self.inboxes.thread(caller, id).await?;
+        let mut entries = self.thread_messages(&thread).await.map_err(unavailable)?;
+        entries.extend(self.thread_emails(&thread).await.map_err(unavailable)?);
+        entries.sort_by_key(ThreadEntry::at);
+        Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries })
     }
 
     async fn thread_messages(&self, thread: &Thread) -> Result<Vec<ThreadEntry>, StoreError> {
-        let (mut place, mut found) = (MessagePosition::Before(u64::MAX), Vec::new());
+        let (mut position, mut found) = (MessagePosition::Before(u64::MAX), Vec::new());
         for _ in 0..MAX_PAGES {
             let query = MessageQuery {
                 thread: Some(thread.id),
-                position: place,
+                position,
                 limit: MAX_SHOWN - found.len(),
                 ..MessageQuery::default()
             };
-            let page = self.store.messages(thread.team, thread.inbox, query).await?;
+            let page = self.ctx.store.messages(thread.team, thread.inbox, query).await?;
             found.extend(page.rows);
             match page.next.filter(|_| found.len() < MAX_SHOWN && found.len() < thread.details.messages as usize) {
-                Some(next) => place = MessagePosition::Before(next),
+                Some(next) => position = MessagePosition::Before(next),
                 None => break,
             }
         }
-        self.mark_leased_messages(thread.team, &mut found).await?;
+        self.inboxes.mark_leased_messages(thread.team, &mut found).await?;
         Ok(found.into_iter().map(|message| ThreadEntry::Message(Box::new(message))).collect())
     }
 
-    /// The latest emails of a thread, in the version that stands.
+    /// The latest emails of a thread, each followed by its resent version if there is one.
     async fn thread_emails(&self, thread: &Thread) -> Result<Vec<ThreadEntry>, StoreError> {
         let (mut after, mut ids) = (None, Vec::new());
         for _ in 0..MAX_PAGES {
-            let page = self.store.thread_emails(thread.team, thread.id, after, MAX_SHOWN).await?;
+            let page = self.ctx.store.thread_emails(thread.team, thread.id, after, MAX_SHOWN).await?;
             after = page.last().copied();
             let full = page.len() == MAX_SHOWN;
             ids.extend(page);
@@ -196,33 +181,34 @@ impl Engine {
                 break;
             }
         }
-        let mut said = Vec::new();
+        let mut entries = Vec::new();
         let over = ids.len().saturating_sub(MAX_SHOWN);
         for id in ids.drain(over..) {
-            let Some(email) = self.store.email(thread.team, id).await? else { continue };
+            let Some(email) = self.ctx.store.email(thread.team, id).await? else { continue };
             let later = match email.resent_as {
-                Some(later) => self.store.email(thread.team, later).await?,
+                Some(later) => self.ctx.store.email(thread.team, later).await?,
                 None => None,
             };
-            said.extend([Some(email), later].into_iter().flatten().map(|email| ThreadEntry::Email(Box::new(email))));
+            entries.extend([Some(email), later].into_iter().flatten().map(|email| ThreadEntry::Email(Box::new(email))));
         }
-        Ok(said)
+        Ok(entries)
     }
 
-    /// Changes labels, or says that nothing is left to do.
+    /// Changes the labels or the state of a thread.
     pub async fn change_thread(&self, caller: &Caller, id: ThreadId, edit: ThreadEdit) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let (_, inbox) = self.thread(caller, id).await?;
-        let changed = self.store.change_thread(caller.team.id, id, edit, self.now()).await.map_err(unavailable)?;
+        let (_, inbox) = self.inboxes.thread(caller, id).await?;
+        let changed =
+            self.ctx.store.change_thread(caller.team.id, id, edit, self.ctx.now()).await.map_err(unavailable)?;
         let thread = changed.ok_or_else(|| thread_not_found(id))?;
         Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
     }
 
-    /// A fresh token of a lease.
+    /// Generates a lease token.
     pub(crate) fn new_lease_token(&self) -> String {
         let mut bytes = [0; 20];
-        self.entropy.fill(&mut bytes);
-        format!("lt_{}", crate::hex(&bytes))
+        self.ctx.entropy.fill(&mut bytes);
+        format!("lt_{}", crate::runtime::hex::hex(&bytes))
     }
 
     /// Takes or renews the lease of a thread.
@@ -231,32 +217,32 @@ impl Engine {
         caller: &Caller,
         id: ThreadId,
         request: NewThreadLease,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<ThreadLeaseView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let (thread, _) = self.thread(caller, id).await?;
-        let now = self.now();
+        let (thread, _) = self.inboxes.thread(caller, id).await?;
+        let now = self.ctx.now();
         let token = request.renew.clone().unwrap_or_else(|| self.new_lease_token());
-        // Whoever comes with the same key again gets this, once the lease is another's.
+        // A replay under the same idempotency key returns this view when the lease has another holder by then.
         let fence = thread.details.fence + u64::from(request.renew.is_none());
         let expires_at = now.plus(request.ttl_ms);
         let view = ThreadLeaseView { token: token.clone(), fence, holder: request.holder.clone(), expires_at };
-        let answer = self.seal_answer(asked.as_ref(), &view);
-        let ask = ThreadLeaseSpec {
+        let answer = self.ctx.seal_answer(keyed_call.as_ref(), &view);
+        let spec = ThreadLeaseSpec {
             renew: request.renew.as_deref().map(lease_token_hash),
             token: lease_token_hash(&token),
             holder: request.holder,
             ttl_ms: request.ttl_ms,
         };
-        let operation = operation(caller, asked.as_ref(), answer, now);
-        match self.store.lease_thread(caller.team.id, id, ask, operation, now).await.map_err(unavailable)? {
+        let operation = operation(caller, keyed_call.as_ref(), answer, now);
+        match self.ctx.store.lease_thread(caller.team.id, id, spec, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) => Ok(lease_view(token, &thread)),
             IdempotentResult::Done(ThreadLeaseResult::Busy(thread) | ThreadLeaseResult::Stale(thread)) => {
                 Err(leased_problem(&thread, now))
             }
             IdempotentResult::Done(ThreadLeaseResult::Missing) => Err(thread_not_found(id)),
             IdempotentResult::Replayed(answer) => {
-                let first: ThreadLeaseView = self.open_answer(asked.as_ref(), &answer)?;
+                let first: ThreadLeaseView = self.ctx.open_answer(keyed_call.as_ref(), &answer)?;
                 let still = thread.is_latest_token(&lease_token_hash(&first.token));
                 Ok(if still { lease_view(first.token, &thread) } else { first })
             }
@@ -264,39 +250,22 @@ impl Engine {
         }
     }
 
-    /// Gives a lease back. Only one's own: another's stays.
+    /// Releases a lease that the caller holds. Refuses when another agent holds it.
     pub async fn release_thread(&self, caller: &Caller, id: ThreadId, token: &str) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let (before, inbox) = self.thread(caller, id).await?;
-        let now = self.now();
-        let released = self.store.release_thread(caller.team.id, id, &lease_token_hash(token), now).await;
+        let (before, inbox) = self.inboxes.thread(caller, id).await?;
+        let now = self.ctx.now();
+        let released = self.ctx.store.release_thread(caller.team.id, id, &lease_token_hash(token), now).await;
         let thread = released.map_err(unavailable)?.ok_or_else(|| thread_not_found(id))?;
         if thread.rev == before.rev && thread.details.lease.is_some() {
             return Err(leased_problem(&thread, now));
         }
-        self.inbound.waiters.wake(thread.inbox);
+        self.ctx.inbound.waiters.wake(thread.inbox);
         Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
-    }
-
-    /// Says which unanswered messages somebody works on: those of threads that are leased.
-    pub(crate) async fn mark_leased_messages(&self, team: TeamId, messages: &mut [Message]) -> Result<(), StoreError> {
-        let now = self.now();
-        let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
-        for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
-            let thread = match threads.entry(message.thread) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => place.insert(self.store.thread(team, message.thread).await?),
-            };
-            let lease = thread.as_ref().and_then(|thread| thread.active_lease(now));
-            if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {
-                message.state = MessageState::Leased;
-            }
-        }
-        Ok(())
     }
 }
 
-/// A lease as whoever holds the token sees it.
+/// The lease of a thread as its holder sees it.
 pub(crate) fn lease_view(token: String, thread: &Thread) -> ThreadLeaseView {
     let lease = thread.details.lease.as_ref();
     ThreadLeaseView {
@@ -307,5 +276,5 @@ pub(crate) fn lease_view(token: String, thread: &Thread) -> ThreadLeaseView {
     }
 }
 
-/// How many labels a thread may have.
+/// Most labels of a thread.
 pub const MAX_LABELS: usize = limits::MESSAGE_LABELS;

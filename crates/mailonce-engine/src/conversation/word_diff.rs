@@ -1,11 +1,11 @@
-//! The words in which two texts differ, whatever their layout.
+//! A word diff of two texts that ignores layout, punctuation and case.
 
 use std::collections::BTreeSet;
 
-/// Pairs of words that are compared. Longer texts are compared by their vocabulary first.
+/// Largest number of word pairs that are compared in order. Longer texts are compared as sets of words.
 const MAX_PAIRS: usize = 4_000_000;
 
-/// Words of each text that the other does not have in the same order.
+/// The words of each text that are not in the longest common subsequence of both.
 pub(crate) fn word_difference(first: &str, second: &str) -> (Vec<String>, Vec<String>) {
     let (first, second): (Vec<String>, Vec<String>) = (words(first).collect(), words(second).collect());
     let same_start = first.iter().zip(&second).take_while(|(one, other)| one == other).count();
@@ -18,10 +18,10 @@ pub(crate) fn word_difference(first: &str, second: &str) -> (Vec<String>, Vec<St
     sequence_difference(first, second)
 }
 
-/// What is left of two lists without their longest common subsequence.
+/// The words of each list without their longest common subsequence.
 fn sequence_difference(first: &[String], second: &[String]) -> (Vec<String>, Vec<String>) {
     let width = second.len() + 1;
-    // The length of the common subsequence of what follows each pair of words.
+    // For each pair of positions, the length of the longest common subsequence of the words that follow.
     let mut common = vec![0_u16; (first.len() + 1) * width];
     for (row, one) in first.iter().enumerate().rev() {
         for (column, other) in second.iter().enumerate().rev() {
@@ -46,7 +46,7 @@ fn sequence_difference(first: &[String], second: &[String]) -> (Vec<String>, Vec
     (only_first, only_second)
 }
 
-/// Words that one text alone has. Texts with the same words differ in their order: they are returned whole.
+/// The words that occur in only one text. Texts with the same words differ in order, so both are returned whole.
 fn vocabulary_difference(first: &[String], second: &[String]) -> (Vec<String>, Vec<String>) {
     let only = |here: &[String], there: &[String]| {
         let known: BTreeSet<&String> = there.iter().collect();
@@ -60,10 +60,20 @@ fn vocabulary_difference(first: &[String], second: &[String]) -> (Vec<String>, V
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
-    let is_inside = |c: char| c.is_alphanumeric() || "@.:/-_?=&%+".contains(c);
-    let pieces =
-        text.split(move |c: char| !is_inside(c)).map(|piece| piece.trim_matches(|c: char| !c.is_alphanumeric()));
-    pieces.filter(|piece| !piece.is_empty()).map(str::to_lowercase)
+    let is_inside = |c: char| c.is_alphanumeric() || "@.:/-\u{2212}_?=&%+".contains(c);
+    let pieces = text.split(move |c: char| !is_inside(c)).map(trim_word);
+    pieces.filter(|piece| !piece.is_empty()).map(|piece| piece.to_lowercase().replace('\u{2212}', "-"))
+}
+
+/// A word without the signs around it. A minus or a point before a number, and `%` after it, change its value and stay.
+fn trim_word(piece: &str) -> &str {
+    let word = piece.trim_matches(|c: char| !c.is_alphanumeric());
+    let start = piece.find(word).unwrap_or_default();
+    let end = start + word.len();
+    let sign = piece[..start].chars().next_back().filter(|c| "-\u{2212}.".contains(*c));
+    let sign = sign.filter(|_| word.starts_with(|c: char| c.is_numeric()));
+    let is_percentage = piece[end..].starts_with('%') && word.ends_with(char::is_numeric);
+    &piece[start - sign.map_or(0, char::len_utf8)..end + usize::from(is_percentage)]
 }
 
 #[cfg(test)]
@@ -85,6 +95,15 @@ mod tests {
         assert_eq!(difference("Pay 10, not 1000", "Pay 1000, not 10"), ("10 not".into(), "not 10".into()));
         assert_eq!(difference("Pay Ann", "Pay Ann. Pay Ann"), (String::new(), "pay ann".into()));
         assert_eq!(difference("Hello. Pay 10.", "Hello. Unsubscribe. Pay 10."), (String::new(), "unsubscribe".into()));
+    }
+
+    #[test]
+    fn signs_of_numbers_make_a_difference() {
+        assert_eq!(difference("Pay -1000", "Pay 1000"), ("-1000".into(), "1000".into()));
+        assert_eq!(difference("Pay \u{2212}1000", "Pay -1000"), (String::new(), String::new()));
+        assert_eq!(difference("Take .5 off", "Take 5 off"), (".5".into(), "5".into()));
+        assert_eq!(difference("Take 50% off", "Take 50 off"), ("50%".into(), "50".into()));
+        assert_eq!(difference("- Pay 10 - now", "Pay 10 now"), (String::new(), String::new()));
     }
 
     #[test]

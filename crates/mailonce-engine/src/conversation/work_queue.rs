@@ -1,6 +1,19 @@
-//! Taking work from an inbox: the oldest messages that nobody works on, each with the lease of its thread; and what an
-//! agent says about them afterwards.
+//! The work queue of an inbox: leases the oldest unanswered messages to agents, each with the lease of its thread, and
+//! records the agents' acknowledgements.
 
+use crate::{
+    access::{active_keys::invalid_api_key, caller::Caller},
+    conversation::{
+        Conversations,
+        threads::{ThreadLeaseView, lease_view},
+    },
+    inbox::inboxes::{inbox_not_found, may_use},
+    outbound::reply_terms::{lease_token_hash, leased_problem},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::{
@@ -18,47 +31,34 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::{
-    Caller, Engine, KeyedCall,
-    access::active_keys::invalid_api_key,
-    conversation::{
-        reply::{lease_token_hash, leased_problem},
-        threads::{ThreadLeaseView, lease_view},
-    },
-    inbox::inboxes::{inbox_not_found, may_use},
-    operation,
-    runtime::problems::key_mismatch,
-    unavailable,
-};
-
-/// How often the ledger is asked while somebody waits: leases lapse and pauses end without anybody telling.
+/// How often a waiting call queries the store: leases expire and delays end without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The oldest messages that are looked at before any is given.
+/// How many of the oldest messages are scanned for one that can be leased.
 const SCAN_LIMIT: usize = 50;
-/// Messages that one call may take.
+/// Most messages that one call may lease.
 pub const MAX_MESSAGES_PER_CALL: usize = 10;
 
-/// A wish for work.
+/// A request to lease messages.
 #[derive(Clone, Debug)]
 pub struct WorkRequest {
-    /// At most so many messages.
+    /// Most messages to lease.
     pub limit: usize,
-    /// How long each lease is to last, in milliseconds.
+    /// The duration of each lease, in milliseconds.
     pub ttl_ms: i64,
-    /// How long to wait for one.
+    /// How long to wait when no message can be leased.
     pub wait: Duration,
-    /// Who asks.
+    /// The name of the agent that will hold the leases.
     pub holder: String,
 }
 
-/// A message to work on, with the lease of its thread.
+/// A leased message with the lease of its thread.
 #[derive(Clone, Debug)]
 pub struct WorkItem {
     /// The message.
     pub message: Message,
-    /// The lease.
+    /// The lease of its thread.
     pub lease: ThreadLeaseView,
-    /// What people wrote in the thread since: an answer must name it in `seen`.
+    /// Newer messages of the thread. A reply must list them in `seen`.
     pub newer_messages: Vec<MessageId>,
 }
 
@@ -69,39 +69,39 @@ impl WorkItem {
     }
 }
 
-/// What was given, for whoever asks again under the same key.
+/// The lease tokens that a call issued, sealed for a replay under the same idempotency key.
 #[derive(Serialize, Deserialize)]
 struct IssuedLeaseTokens {
     tokens: Vec<String>,
 }
 
-impl Engine {
-    /// Takes messages of an inbox to work on, and waits for one if there is none.
+impl Conversations {
+    /// Leases messages of an inbox, and waits for one if none can be leased.
     pub async fn lease_messages(
         &self,
         caller: &Caller,
         inbox: InboxId,
         request: WorkRequest,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Vec<WorkItem>, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let found = self.store.inbox(caller.team.id, inbox).await.map_err(unavailable)?;
+        let found = self.ctx.store.inbox(caller.team.id, inbox).await.map_err(unavailable)?;
         found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| inbox_not_found(inbox))?;
         let deadline = Instant::now() + request.wait;
-        let waiting = self.inbound.waiters.register(inbox);
-        let mut key = self.subscribe_key_revocation(caller);
+        let waiting = self.ctx.inbound.waiters.register(inbox);
+        let mut key_revocation = self.access.subscribe_key_revocation(caller);
         loop {
             let woken = waiting.notify.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let taken = self.try_lease_messages(caller, inbox, &request, asked.as_ref()).await?;
-            if !taken.is_empty() || Instant::now() >= deadline {
-                return Ok(taken);
+            let leased = self.try_lease_messages(caller, inbox, &request, keyed_call.as_ref()).await?;
+            if !leased.is_empty() || Instant::now() >= deadline {
+                return Ok(leased);
             }
             tokio::select! {
                 biased;
                 () = woken => {}
-                () = key.wait_until_revoked() => return Err(invalid_api_key()),
+                () = key_revocation.wait_until_revoked() => return Err(invalid_api_key()),
                 () = tokio::time::sleep_until(deadline.min(Instant::now() + POLL_INTERVAL)) => {}
             }
         }
@@ -112,40 +112,42 @@ impl Engine {
         caller: &Caller,
         inbox: InboxId,
         request: &WorkRequest,
-        asked: Option<&KeyedCall>,
+        keyed_call: Option<&KeyedCall>,
     ) -> Result<Vec<WorkItem>, Problem> {
-        let (team, now) = (caller.team.id, self.now());
-        if !self.is_repeated_call(caller, asked).await? && !self.has_leasable_message(caller, inbox, now).await? {
+        let (team, now) = (caller.team.id, self.ctx.now());
+        if !self.ctx.is_repeated_call(caller, keyed_call).await?
+            && !self.has_leasable_message(caller, inbox, now).await?
+        {
             return Ok(Vec::new());
         }
         let tokens: Vec<String> = (0..request.limit).map(|_| self.new_lease_token()).collect();
-        let answer = self.seal_answer(asked, &IssuedLeaseTokens { tokens: tokens.clone() });
-        let ask = MessageLeaseSpec {
+        let answer = self.ctx.seal_answer(keyed_call, &IssuedLeaseTokens { tokens: tokens.clone() });
+        let spec = MessageLeaseSpec {
             inbox,
             holder: request.holder.clone(),
             ttl_ms: request.ttl_ms,
             tokens: tokens.iter().map(|token| lease_token_hash(token)).collect(),
         };
-        let operation = operation(caller, asked, answer, now);
-        match self.store.lease_messages(team, ask, operation, now).await.map_err(unavailable)? {
+        let operation = operation(caller, keyed_call, answer, now);
+        match self.ctx.store.lease_messages(team, spec, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(offers) => {
                 Ok(offers.into_iter().filter_map(|offer| work_item(&tokens, offer)).collect())
             }
             IdempotentResult::Replayed(answer) => {
-                let IssuedLeaseTokens { tokens } = self.open_answer(asked, &answer)?;
+                let IssuedLeaseTokens { tokens } = self.ctx.open_answer(keyed_call, &answer)?;
                 self.replay_work_items(caller, inbox, &tokens).await
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
-    /// Whether there may be something to take. A message that was offered too often is asked about before it is
-    /// skipped, so that a crash in between loses nothing.
+    /// Whether a message may be leasable. Opens an escalation for a message that was offered too often before the store
+    /// skips it, so that a crash in between cannot lose the escalation.
     async fn has_leasable_message(&self, caller: &Caller, inbox: InboxId, now: Time) -> Result<bool, Problem> {
         let state = Some(MessageState::Unanswered);
         let query =
             MessageQuery { state, position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
-        let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         for message in page.rows.iter().filter(|message| message.annotations.turn.offers >= MAX_OFFERS) {
             self.escalate_unanswered(caller, message).await?;
         }
@@ -153,8 +155,8 @@ impl Engine {
     }
 
     async fn escalate_unanswered(&self, caller: &Caller, message: &Message) -> Result<(), Problem> {
-        let thread = self.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
-        let now = self.now();
+        let thread = self.ctx.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
+        let now = self.ctx.now();
         if !message.may_be_offered(now) || thread.is_some_and(|thread| thread.active_lease(now).is_some()) {
             return Ok(());
         }
@@ -164,11 +166,13 @@ impl Engine {
             inbox: Some(message.inbox),
             ..EscalationSubject::default()
         };
-        self.open_escalation_or_log(caller.team.id, Escalation::open(EscalationReason::Unanswered, about, None)).await;
+        self.escalations
+            .open_escalation_or_log(caller.team.id, Escalation::open(EscalationReason::Unanswered, about, None))
+            .await;
         Ok(())
     }
 
-    /// What was taken under the same key before, as far as its leases still hold.
+    /// The messages that the first call with this key leased, as far as their leases are still held.
     async fn replay_work_items(
         &self,
         caller: &Caller,
@@ -177,61 +181,61 @@ impl Engine {
     ) -> Result<Vec<WorkItem>, Problem> {
         let query = MessageQuery { position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
         let query = MessageQuery { state: Some(MessageState::Unanswered), ..query };
-        let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
-        let mut given = Vec::new();
+        let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        let mut items = Vec::new();
         for message in page.rows {
-            let thread = self.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
+            let thread = self.ctx.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
             let Some(thread) = thread else { continue };
-            let named = thread.details.lease.as_ref().is_some_and(|lease| lease.message == Some(message.id));
-            let token = tokens.iter().find(|token| named && thread.is_latest_token(&lease_token_hash(token)));
-            given.extend(token.map(|token| WorkItem::new(message, token.clone(), &thread)));
+            let is_leased = thread.details.lease.as_ref().is_some_and(|lease| lease.message == Some(message.id));
+            let token = tokens.iter().find(|token| is_leased && thread.is_latest_token(&lease_token_hash(token)));
+            items.extend(token.map(|token| WorkItem::new(message, token.clone(), &thread)));
         }
-        given.iter_mut().for_each(|taken| taken.message.state = MessageState::Leased);
-        Ok(given)
+        items.iter_mut().for_each(|item| item.message.state = MessageState::Leased);
+        Ok(items)
     }
 
-    /// What an agent says about a message that it holds.
+    /// Records an agent's acknowledgement of a message that it holds: done, not done, or more time needed.
     pub async fn acknowledge_message(
         &self,
         caller: &Caller,
         id: MessageId,
         lease: &str,
-        how: Acknowledgement,
+        acknowledgement: Acknowledgement,
     ) -> Result<WorkItem, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
-        let no_such = || Problem::new(Code::NotFound, format!("there is no message {id}"));
+        let not_found = || Problem::new(Code::NotFound, format!("there is no message {id}"));
         let team = caller.team.id;
-        let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(no_such)?;
-        let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
-        inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(no_such)?;
-        let now = self.now();
-        let held = MessageLeaseRef { message: id, token_hash: lease_token_hash(lease) };
-        match self.store.acknowledge_message(team, held, how, now).await.map_err(unavailable)? {
+        let message = self.ctx.store.message(team, id).await.map_err(unavailable)?.ok_or_else(not_found)?;
+        let inbox = self.ctx.store.inbox(team, message.inbox).await.map_err(unavailable)?;
+        inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(not_found)?;
+        let now = self.ctx.now();
+        let lease_ref = MessageLeaseRef { message: id, token_hash: lease_token_hash(lease) };
+        match self.ctx.store.acknowledge_message(team, lease_ref, acknowledgement, now).await.map_err(unavailable)? {
             AcknowledgeResult::Done(message, thread) => {
-                // The next of its thread, or itself a little later, may be offered to whoever waits.
-                self.inbound.waiters.wake(message.inbox);
+                // The next message of the thread, or this one after its delay, may now be leased by a waiting call.
+                self.ctx.inbound.waiters.wake(message.inbox);
                 let mut messages = [message];
-                self.mark_leased_messages(team, &mut messages).await.map_err(unavailable)?;
+                self.inboxes.mark_leased_messages(team, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;
                 Ok(WorkItem::new(message, lease.to_owned(), &thread))
             }
-            // Said before: nobody took the thread since, and the message is as it was left.
-            AcknowledgeResult::Stale(message, thread) if was_already_applied(&message, &thread, how) => {
+            // A repeated acknowledgement: no other agent took the lease since, and the message is unchanged.
+            AcknowledgeResult::Stale(message, thread) if was_already_applied(&message, &thread, acknowledgement) => {
                 Ok(WorkItem::new(message, lease.to_owned(), &thread))
             }
             AcknowledgeResult::Stale(_, thread) => Err(leased_problem(&thread, now)),
-            AcknowledgeResult::Missing => Err(no_such()),
+            AcknowledgeResult::Missing => Err(not_found()),
         }
     }
 }
 
-fn was_already_applied(message: &Message, thread: &Thread, how: Acknowledgement) -> bool {
-    let left = match how {
+fn was_already_applied(message: &Message, thread: &Thread, acknowledgement: Acknowledgement) -> bool {
+    let is_applied = match acknowledgement {
         Acknowledgement::Ack => message.state != MessageState::Unanswered,
         Acknowledgement::Nack { .. } => message.annotations.turn.not_before.is_some(),
         Acknowledgement::Extend { .. } => false,
     };
-    left && thread.details.lease.is_none()
+    is_applied && thread.details.lease.is_none()
 }
 
 fn work_item(tokens: &[String], offer: MessageOffer) -> Option<WorkItem> {

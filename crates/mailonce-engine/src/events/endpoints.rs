@@ -3,6 +3,15 @@
 //! Secrets and the values of custom headers are sealed before the ledger sees them. A secret is shown when it is made
 //! and never again.
 
+use crate::{
+    access::caller::Caller,
+    events::Events,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+        vault::SecretLocation,
+    },
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -23,11 +32,6 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall, access::vault::SecretLocation, invalid_field, operation,
-    runtime::problems::key_mismatch, unavailable,
-};
 
 /// The wire format of this version.
 pub const WIRE_VERSION: &str = "2026-11-15";
@@ -186,7 +190,7 @@ fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
     Ok(())
 }
 
-impl Engine {
+impl Events {
     /// Makes an endpoint. It is told of what happens from now on, or after a cursor.
     pub async fn create_endpoint(
         &self,
@@ -196,18 +200,20 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<EndpointWithSecret, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
-        let (team, now) = (caller.team.id, self.now());
-        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
-        let start =
-            after.map(|cursor| self.seq_of(cursor)).transpose()?.map_or(EndpointStart::NextEvent, EndpointStart::After);
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
+        let start = after
+            .map(|cursor| self.ctx.seq_of(cursor))
+            .transpose()?
+            .map_or(EndpointStart::NextEvent, EndpointStart::After);
         if !again
-            && self.store.endpoints(team, None, limits::ENDPOINTS).await.map_err(unavailable)?.len()
+            && self.ctx.store.endpoints(team, None, limits::ENDPOINTS).await.map_err(unavailable)?.len()
                 >= limits::ENDPOINTS
         {
             let detail = format!("a team has {} endpoints at the most; remove one", limits::ENDPOINTS);
             return Err(Problem::new(Code::BudgetSpent, detail));
         }
-        let id = EndpointId(self.new_id(now));
+        let id = EndpointId(self.ctx.new_id(now));
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
         let mut about = EndpointConfig {
             url: String::new(),
@@ -231,10 +237,10 @@ impl Engine {
         }
         self.apply_endpoint_changes(&mut about, wish, (team, id))?;
         check_own_inboxes(caller, &about)?;
-        let kept = self.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
+        let kept = self.ctx.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
         let operation = operation(caller, asked.as_ref(), kept, now);
         let endpoint = Endpoint::new(id, team, about, now);
-        match self.store.create_endpoint(endpoint, start, operation).await.map_err(unavailable)? {
+        match self.ctx.store.create_endpoint(endpoint, start, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(endpoint) => {
                 self.notice_wakeup.notify_one();
                 Ok(EndpointWithSecret { endpoint, secret, is_new: true })
@@ -250,7 +256,7 @@ impl Engine {
         asked: Option<&KeyedCall>,
         sealed: &[u8],
     ) -> Result<EndpointWithSecret, Problem> {
-        let EndpointSecretAnswer { id, secret } = self.open_answer(asked, sealed)?;
+        let EndpointSecretAnswer { id, secret } = self.ctx.open_answer(asked, sealed)?;
         Ok(EndpointWithSecret { endpoint: self.endpoint(caller, id).await?, secret, is_new: false })
     }
 
@@ -262,7 +268,7 @@ impl Engine {
         (team, id): (TeamId, EndpointId),
     ) -> Result<(), Problem> {
         if let Some(url) = wish.url {
-            self.deps.webhook_sender.check_url(&url).map_err(|why| invalid_field("url", why))?;
+            self.ctx.deps.webhook_sender.check_url(&url).map_err(|why| invalid_field("url", why))?;
             about.url = url;
         }
         if let Some(description) = wish.description {
@@ -277,7 +283,7 @@ impl Engine {
         if let Some(headers) = wish.headers {
             check_headers(&headers)?;
             let seal = |(name, value): (String, String)| {
-                let sealed = self.seal_secret(secret_location(team, id, "endpoint-header"), value.as_bytes());
+                let sealed = self.ctx.seal_secret(secret_location(team, id, "endpoint-header"), value.as_bytes());
                 sealed.map(|sealed| (name.to_ascii_lowercase(), sealed)).ok_or_else(sealing_failed)
             };
             about.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
@@ -297,18 +303,18 @@ impl Engine {
 
     fn new_webhook_secret(&self) -> String {
         let mut bytes = [0; SECRET_BYTES];
-        self.entropy.fill(&mut bytes);
+        self.ctx.entropy.fill(&mut bytes);
         secret_text(&bytes)
     }
 
     fn seal_webhook_secret(&self, team: TeamId, id: EndpointId, secret: &str) -> Result<String, Problem> {
-        self.seal_secret(secret_location(team, id, "endpoint"), &secret_bytes(secret)?).ok_or_else(sealing_failed)
+        self.ctx.seal_secret(secret_location(team, id, "endpoint"), &secret_bytes(secret)?).ok_or_else(sealing_failed)
     }
 
     /// The secrets that sign a request now, newest first.
     pub(crate) fn endpoint_secrets(&self, endpoint: &Endpoint, now: Time) -> Option<Vec<Vec<u8>>> {
         let open = |secret: &EndpointSecret| {
-            self.open_secret(secret_location(endpoint.team, endpoint.id, "endpoint"), &secret.sealed)
+            self.ctx.open_secret(secret_location(endpoint.team, endpoint.id, "endpoint"), &secret.sealed)
         };
         endpoint.config.active_secrets(now).map(open).collect()
     }
@@ -318,7 +324,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
         let shown = endpoint.config.tongue.is_some();
-        let secrets = shown.then(|| self.endpoint_secrets(&endpoint, self.now())).flatten();
+        let secrets = shown.then(|| self.endpoint_secrets(&endpoint, self.ctx.now())).flatten();
         Ok(secrets.and_then(|secrets| secrets.first().map(|bytes| secret_text(bytes))))
     }
 
@@ -345,14 +351,14 @@ impl Engine {
     pub(crate) fn endpoint_headers(&self, endpoint: &Endpoint) -> Option<Vec<(String, String)>> {
         let place = secret_location(endpoint.team, endpoint.id, "endpoint-header");
         let open = |(name, sealed): (&String, &String)| {
-            Some((name.clone(), String::from_utf8(self.open_secret(place, sealed)?).ok()?))
+            Some((name.clone(), String::from_utf8(self.ctx.open_secret(place, sealed)?).ok()?))
         };
         endpoint.config.headers.iter().map(open).collect()
     }
 
     /// One endpoint.
     pub async fn endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
-        let found = self.store.endpoint(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.endpoint(caller.team.id, id).await.map_err(unavailable)?;
         found
             .filter(|endpoint| caller.may_access_inboxes(event_inboxes(&endpoint.config)))
             .ok_or_else(|| endpoint_not_found(id))
@@ -366,7 +372,7 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<Endpoint>, Option<Uuid>), Problem> {
         let before = before.map(EndpointId);
-        let mut rows = self.store.endpoints(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
+        let mut rows = self.ctx.store.endpoints(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|endpoint| endpoint.id.0);
@@ -417,10 +423,10 @@ impl Engine {
         (secret, overlap_ms): (Option<String>, i64),
         asked: Option<KeyedCall>,
     ) -> Result<EndpointWithSecret, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
         let sealed = self.seal_webhook_secret(caller.team.id, id, &secret)?;
-        let kept = self.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
+        let kept = self.ctx.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
         let change = |endpoint: &Endpoint| {
             let mut about = endpoint.config.clone();
             about.rotate_secret(sealed.clone(), overlap_ms, now);
@@ -443,12 +449,12 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         let mut seen = self.endpoint(caller, id).await?;
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let now = self.now();
+            let now = self.ctx.now();
             let (about, state) = change(&seen)?;
             let about = EndpointConfig { changed_at: Some(now), ..about };
             let edit = EndpointEdit { team: caller.team.id, id, rev: seen.rev, config: about, state };
             let operation = operation(caller, asked.as_ref(), answer.clone(), now);
-            match self.store.change_endpoint(edit, operation, now).await.map_err(unavailable)? {
+            match self.ctx.store.change_endpoint(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)) => return Ok((endpoint, None)),
                 IdempotentResult::Done(EndpointChangeResult::Stale(now)) => seen = now,
                 IdempotentResult::Done(EndpointChangeResult::Missing) => return Err(endpoint_not_found(id)),
@@ -463,7 +469,7 @@ impl Engine {
     pub async fn remove_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
-        let removed = self.store.remove_endpoint(caller.team.id, id).await.map_err(unavailable)?;
+        let removed = self.ctx.store.remove_endpoint(caller.team.id, id).await.map_err(unavailable)?;
         removed.ok_or_else(|| endpoint_not_found(id))
     }
 
@@ -475,8 +481,8 @@ impl Engine {
             Problem::new(Code::RateLimited, "too many tests run at the moment").with_extension("retry_after", 5)
         };
         let _place = self.endpoint_test_permits.try_acquire().map_err(busy)?;
-        let now = self.now();
-        let name = self.new_id(now).to_string();
+        let now = self.ctx.now();
+        let name = self.ctx.new_id(now).to_string();
         let about = serde_json::json!({ "kind": "endpoint", "id": id.to_string(), "rev": endpoint.rev });
         let body = serde_json::json!({
             "seq": null, "cursor": null, "id": name, "type": "endpoint.test", "at": now.to_string(), "about": about,
@@ -485,7 +491,7 @@ impl Engine {
         let post = self.signed_post(&endpoint, name.clone(), body.to_string(), now).ok_or_else(|| {
             Problem::new(Code::Unavailable, "the secrets of this endpoint cannot be opened; an operator must look")
         })?;
-        Ok((name, self.deps.webhook_sender.post(post).await))
+        Ok((name, self.ctx.deps.webhook_sender.post(post).await))
     }
 }
 

@@ -1,5 +1,10 @@
 //! Telling endpoints in the words of another service: what is known of an event is gathered here, worded elsewhere.
 
+use crate::{
+    events::Events,
+    inbox::messages::{MessageView, RenderedBody, render_body},
+    runtime::blocking::run_blocking,
+};
 use mailonce_core::{
     events::{
         endpoint::Endpoint,
@@ -11,12 +16,6 @@ use mailonce_core::{
     inbox::message::Message,
     ports::store::StoreError,
     time::Time,
-};
-
-use crate::{
-    Engine,
-    inbox::messages::{MessageView, RenderedBody, render_body},
-    runtime::blocking::run_blocking,
 };
 
 /// What is to be posted for a notice.
@@ -31,7 +30,7 @@ pub(crate) enum NoticeRequest {
     Retry(StoreError),
 }
 
-impl Engine {
+impl Events {
     /// What an endpoint is told, in its own words.
     pub(crate) async fn build_notice_request(
         &self,
@@ -75,22 +74,22 @@ impl Engine {
         let (mut email, mut message, mut inbox, mut thread, mut text) = (None, None, None, None, None);
         match event.event.kind.subject_type() {
             "email" => {
-                let detail = self.store.email_detail(team, EmailId(about)).await?;
+                let detail = self.ctx.store.email_detail(team, EmailId(about)).await?;
                 if let Some(detail) = &detail {
                     let from = [detail.email.head.from.clone()];
-                    inbox = self.store.inbox_by_address(&from).await?.filter(|inbox| inbox.team == team);
+                    inbox = self.ctx.store.inbox_by_address(&from).await?.filter(|inbox| inbox.team == team);
                 }
                 email = detail.map(|detail| EmailEvent {
-                    message_id: self.message_id(&detail.email),
-                    content: detail.body.as_deref().and_then(|body| self.packer.unpack(body)),
+                    message_id: self.ctx.message_id(&detail.email),
+                    content: detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)),
                     email: detail.email,
                 });
             }
             "message" => {
-                message = self.store.message(team, MessageId(about)).await?;
+                message = self.ctx.store.message(team, MessageId(about)).await?;
                 if let Some(message) = &message {
-                    inbox = self.store.inbox(team, message.inbox).await?;
-                    thread = self.store.thread(team, message.thread).await?;
+                    inbox = self.ctx.store.inbox(team, message.inbox).await?;
+                    thread = self.ctx.store.thread(team, message.thread).await?;
                     text = self.plain_text(message).await?;
                 }
             }
@@ -108,15 +107,15 @@ impl Engine {
             secrets: &secrets,
             attempted_at: at,
         };
-        Ok(self.deps.event_formatter.format_event(&telling))
+        Ok(self.ctx.deps.event_formatter.format_event(&telling))
     }
 }
 
-impl Engine {
+impl Events {
     /// What a message says, its codes and links hidden. `None` when its bytes are gone or cannot be shown.
     pub(crate) async fn plain_text(&self, message: &Message) -> Result<Option<String>, StoreError> {
-        let packed = self.store.raw_message(message.team, message.id).await?;
-        let Some(raw) = packed.and_then(|packed| self.packer.unpack_raw(&packed)) else { return Ok(None) };
+        let packed = self.ctx.store.raw_message(message.team, message.id).await?;
+        let Some(raw) = packed.and_then(|packed| self.ctx.packer.unpack_raw(&packed)) else { return Ok(None) };
         let hidden = !message.head.artifacts.is_empty();
         let drawn = run_blocking(move || render_body(&raw, MessageView::Plain, hidden, Vec::new(), "")).await;
         Ok(match drawn {

@@ -1,5 +1,6 @@
 //! Events as they are told outside: one form for lists, streams and webhooks.
 
+use crate::events::Events;
 use mailonce_core::{
     events::{
         endpoint::Endpoint,
@@ -10,8 +11,6 @@ use mailonce_core::{
 };
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::Engine;
 
 /// Characters of a message's text that a notice may carry.
 const MAX_TEXT_CHARS: usize = 65_536;
@@ -68,11 +67,11 @@ impl<'a> EventView<'a> {
     }
 }
 
-impl Engine {
+impl Events {
     /// An event as an endpoint wants to be told of it: with the text of a message where it asked for that. What cannot
     /// be read now is left out, so that the news itself is not held up by it.
     pub(crate) async fn to_event(&self, endpoint: &Endpoint, event: &Event) -> String {
-        let mut view = EventView::new(event, self.epoch());
+        let mut view = EventView::new(event, self.ctx.epoch());
         if !endpoint.config.bodies || event.event.kind != EventKind::MessageReceived {
             return view.to_json();
         }
@@ -88,7 +87,7 @@ impl Engine {
 
     /// The beginning of what a message says.
     async fn message_text(&self, team: TeamId, id: MessageId) -> Result<Option<String>, StoreError> {
-        let Some(message) = self.store.message(team, id).await? else { return Ok(None) };
+        let Some(message) = self.ctx.store.message(team, id).await? else { return Ok(None) };
         let text = self.plain_text(&message).await?;
         Ok(text.map(|text| text.chars().take(MAX_TEXT_CHARS).collect()))
     }

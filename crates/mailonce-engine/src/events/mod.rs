@@ -5,4 +5,49 @@ pub(crate) mod event_format;
 pub mod event_view;
 pub mod notices;
 pub mod notifier;
+pub mod queries;
 pub mod tail;
+
+use mailonce_core::id::TeamId;
+use std::sync::{Arc, atomic::Ordering};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{access::Access, runtime::context::Context};
+
+/// How many endpoint tests may run at a time.
+const MAX_ENDPOINT_TESTS: usize = 16;
+
+/// Events, webhook endpoints and notices.
+pub struct Events {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    /// The ends of the event logs that clients stream.
+    event_tails: tail::EventTails,
+    /// Wakes the worker that sends webhooks.
+    notice_wakeup: Notify,
+    /// Permits for endpoint tests.
+    endpoint_test_permits: Semaphore,
+}
+
+impl Events {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+        Self {
+            ctx,
+            access,
+            event_tails: tail::EventTails::default(),
+            notice_wakeup: Notify::new(),
+            endpoint_test_permits: Semaphore::new(MAX_ENDPOINT_TESTS),
+        }
+    }
+
+    /// Wakes streams and the notifier when the store reports new events, of one team or of any.
+    pub(crate) fn on_event(&self, team: Option<TeamId>) {
+        self.event_tails.wake(team);
+        self.notice_wakeup.notify_one();
+    }
+
+    /// Records whether the store reports new events, so that streams need not poll.
+    pub(crate) fn set_push_wake_ups(&self, is_pushed: bool) {
+        self.event_tails.has_push_wake_ups.store(is_pushed, Ordering::Relaxed);
+    }
+}

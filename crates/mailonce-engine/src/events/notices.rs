@@ -1,5 +1,13 @@
 //! Notices as teams see them: what is owed to an endpoint, how it went, and telling it again.
 
+use crate::{
+    access::caller::Caller,
+    events::{Events, endpoints::endpoint_not_found},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     events::{
@@ -10,11 +18,6 @@ use mailonce_core::{
     limits,
     operation::IdempotentResult,
     problem::{Code, Problem},
-};
-
-use crate::{
-    Caller, Engine, KeyedCall, events::endpoints::endpoint_not_found, operation, runtime::problems::key_mismatch,
-    unavailable,
 };
 
 fn notice_not_found(id: NoticeId) -> Problem {
@@ -30,7 +33,7 @@ fn may_see_notice(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool
         || matches!(notice.state, NoticeState::Delivered | NoticeState::Dead)
 }
 
-impl Engine {
+impl Events {
     /// Notices of an endpoint, those of the latest events first, and where to go on.
     pub async fn notices(
         &self,
@@ -42,7 +45,7 @@ impl Engine {
         let endpoint = self.endpoint(caller, endpoint).await?;
         let limit = query.limit.min(limits::PAGE_ROWS);
         let query = NoticeQuery { limit, ..query };
-        let rows = self.store.notices(caller.team.id, endpoint.id, query).await.map_err(unavailable)?;
+        let rows = self.ctx.store.notices(caller.team.id, endpoint.id, query).await.map_err(unavailable)?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|notice| notice.seq);
         Ok((rows.into_iter().filter(|notice| may_see_notice(caller, &endpoint, notice)).collect(), next))
     }
@@ -54,7 +57,7 @@ impl Engine {
     }
 
     async fn visible_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
-        let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.notice(caller.team.id, id).await.map_err(unavailable)?;
         let notice = found.ok_or_else(|| notice_not_found(id))?;
         match self.endpoint(caller, notice.endpoint).await {
             Ok(endpoint) if may_see_notice(caller, &endpoint, &notice) => Ok(notice),
@@ -68,9 +71,10 @@ impl Engine {
     /// no longer kept.
     pub async fn notice_body(&self, caller: &Caller, notice: &Notice) -> Result<Option<String>, Problem> {
         let endpoint = self.endpoint(caller, notice.endpoint).await?;
-        let events = self.store.events(caller.team.id, notice.seq.saturating_sub(1), 1).await.map_err(unavailable)?;
+        let events =
+            self.ctx.store.events(caller.team.id, notice.seq.saturating_sub(1), 1).await.map_err(unavailable)?;
         let Some(event) = events.first().filter(|event| event.seq == notice.seq) else { return Ok(None) };
-        let worded = self.format_event(&endpoint, (event, notice), self.now()).await.map_err(unavailable)?;
+        let worded = self.format_event(&endpoint, (event, notice), self.ctx.now()).await.map_err(unavailable)?;
         Ok(worded.map(|worded| worded.body))
     }
 
@@ -82,10 +86,10 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<Notice, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
-        let now = self.now();
+        let now = self.ctx.now();
         self.visible_notice(caller, id).await?;
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let replayed = self.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
+        let replayed = self.ctx.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
         self.notice_wakeup.notify_one();
         match replayed {
             IdempotentResult::Done(notice) => notice.ok_or_else(|| notice_not_found(id)),
@@ -104,9 +108,10 @@ impl Engine {
     ) -> Result<Option<NoticeRecoveryResult>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
-        let (team, now) = (caller.team.id, self.now());
+        let (team, now) = (caller.team.id, self.ctx.now());
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let recovering = self.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
+        let recovering =
+            self.ctx.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
         self.notice_wakeup.notify_one();
         match recovering {
             IdempotentResult::Done(recovering) => Ok(Some(recovering.ok_or_else(|| endpoint_not_found(id))?)),

@@ -3,6 +3,13 @@
 //! Every endpoint has a desk of its own. How many requests it has under way depends on how it answers, so one that is
 //! slow or gone keeps a single connection busy and delays nobody else.
 
+use crate::{
+    events::{
+        Events,
+        event_format::{NoticeRequest, skipped_attempt},
+    },
+    runtime::lease_identity::LeaseIdentity,
+};
 use mailonce_core::{
     events::{
         endpoint::Endpoint,
@@ -22,12 +29,6 @@ use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
     time::Instant,
-};
-
-use crate::{
-    Engine,
-    events::event_format::{NoticeRequest, skipped_attempt},
-    runtime::lease_identity::LeaseIdentity,
 };
 
 /// Events looked at in one transaction.
@@ -127,7 +128,7 @@ struct EndpointWorkers {
     running: HashMap<EndpointId, Arc<EndpointWorker>>,
 }
 
-impl Engine {
+impl Events {
     /// Tells endpoints of events until `stop` changes.
     pub async fn run_notifier(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut desks = EndpointWorkers::default();
@@ -172,7 +173,7 @@ impl Engine {
 
     /// Writes down who is owed what. True when there is more.
     async fn fan_out(&self) -> bool {
-        match self.store.fan_out(FAN_OUT_BATCH, self.now()).await {
+        match self.ctx.store.fan_out(FAN_OUT_BATCH, self.ctx.now()).await {
             Ok(spread) => spread.has_more,
             Err(error) => {
                 tracing::warn!(%error, "spreading events");
@@ -184,9 +185,9 @@ impl Engine {
     async fn time_until_next_notice(&self) -> Duration {
         let longest =
             if self.event_tails.has_push_wake_ups.load(Ordering::Relaxed) { MAX_SLEEP } else { POLL_INTERVAL };
-        match self.store.next_notice_due().await {
+        match self.ctx.store.next_notice_due().await {
             Ok(None) => longest,
-            Ok(Some(due)) => match u64::try_from(due.since(self.now())) {
+            Ok(Some(due)) => match u64::try_from(due.since(self.ctx.now())) {
                 Ok(ms) if ms > 0 => Duration::from_millis(ms).min(longest),
                 // What is due already waits at a desk, and we are woken when that has done its work.
                 _ => POLL_INTERVAL,
@@ -201,7 +202,7 @@ impl Engine {
     /// Puts every endpoint with something due to work.
     async fn spawn_endpoint_workers(self: &Arc<Self>, desks: &mut EndpointWorkers, stop: &watch::Receiver<bool>) {
         let most = desks.running.len() + IDLE_ENDPOINTS;
-        let due = match self.store.endpoints_with_due_notices(most, self.now()).await {
+        let due = match self.ctx.store.endpoints_with_due_notices(most, self.ctx.now()).await {
             Ok(due) => due,
             Err(error) => return tracing::warn!(%error, "asking which endpoints are due"),
         };
@@ -219,7 +220,7 @@ impl Engine {
                     desk.update_endpoint(endpoint);
                     Arc::clone(desk)
                 }
-                None => Arc::new(EndpointWorker::new(endpoint, self.time.boot_clock_ms())),
+                None => Arc::new(EndpointWorker::new(endpoint, self.ctx.time.boot_clock_ms())),
             };
             desks.workers.insert(id, Arc::clone(&desk));
             desks.running.insert(id, Arc::clone(&desk));
@@ -237,7 +238,7 @@ impl Engine {
         let mut under_way = JoinSet::new();
         loop {
             let ending = *stop.borrow();
-            let room = if ending { 0 } else { desk.free_slots(under_way.len(), self.time.boot_clock_ms()) };
+            let room = if ending { 0 } else { desk.free_slots(under_way.len(), self.ctx.time.boot_clock_ms()) };
             let took = if room > 0 { self.lease_notices(&desk, room, &mut under_way).await } else { 0 };
             if took == room && room > 0 {
                 continue;
@@ -262,19 +263,19 @@ impl Engine {
         room: usize,
         under_way: &mut JoinSet<()>,
     ) -> usize {
-        let Some(name) = self.ensure_heartbeat().await else { return 0 };
+        let Some(name) = self.ctx.ensure_heartbeat().await else { return 0 };
         let endpoint = desk.endpoint();
-        let leased = self.store.lease_notices(endpoint.team, endpoint.id, name.id, room, self.now()).await;
+        let leased = self.ctx.store.lease_notices(endpoint.team, endpoint.id, name.id, room, self.ctx.now()).await;
         let leased = leased.unwrap_or_else(|error| {
             tracing::warn!(%error, "leasing notices");
-            self.replace_identity_if_lease_lost(&error, &name);
+            self.ctx.replace_identity_if_lease_lost(&error, &name);
             Vec::new()
         });
         let took = leased.len();
         desk.take_tokens(took);
         for owed in leased {
-            let (engine, desk, name) = (Arc::clone(self), Arc::clone(desk), Arc::clone(&name));
-            under_way.spawn(async move { engine.attempt_notice(&desk, owed, &name).await });
+            let (events, desk, name) = (Arc::clone(self), Arc::clone(desk), Arc::clone(&name));
+            under_way.spawn(async move { events.attempt_notice(&desk, owed, &name).await });
         }
         took
     }
@@ -282,13 +283,13 @@ impl Engine {
     /// One attempt, from lease to settled.
     async fn attempt_notice(&self, desk: &EndpointWorker, owed: LeasedNotice, _at_work_under: &Arc<LeaseIdentity>) {
         crate::failpoint!("notice-leased");
-        let at = self.now();
+        let at = self.ctx.now();
         let endpoint = desk.endpoint();
         let refused = |trouble, why: &str| WebhookResult { response: Err((trouble, why.to_owned())), latency_ms: 0 };
         let told = match self.build_notice_request(&endpoint, &owed, at).await {
             NoticeRequest::Post(post) => {
                 crate::failpoint!("notice-posting");
-                Ok(self.deps.webhook_sender.post(post).await)
+                Ok(self.ctx.deps.webhook_sender.post(post).await)
             }
             NoticeRequest::SecretsUnavailable => Ok(refused(WebhookError::Blocked, "the secrets cannot be opened")),
             NoticeRequest::Retry(error) => {
@@ -303,13 +304,13 @@ impl Engine {
             Err(why) => skipped_attempt(&owed, why, at),
         };
         desk.adjust_concurrency(matches!(answer, WebhookVerdict::Delivered | WebhookVerdict::Dropped));
-        self.metrics.record_notice_attempt(answer, attempt.error);
+        self.ctx.metrics.record_notice_attempt(answer, attempt.error);
         let settle = NoticeOutcome {
             team: owed.notice.team,
             id: owed.notice.id,
             attempt,
             verdict: answer,
-            jitter_seed: self.entropy.next_u64(),
+            jitter_seed: self.ctx.entropy.next_u64(),
         };
         self.record_notice_outcome(settle).await;
         crate::failpoint!("notice-settled");
@@ -345,7 +346,7 @@ impl Engine {
         let number = owed.notice.attempts;
         match told.response {
             Ok(reply) => {
-                let answer = classify_response(Some(reply.status), |name| reply.header(name), self.now());
+                let answer = classify_response(Some(reply.status), |name| reply.header(name), self.ctx.now());
                 let trouble = (answer != WebhookVerdict::Delivered).then_some(WebhookError::Status);
                 let (status, latency_ms) = (Some(reply.status), told.latency_ms);
                 (NoticeAttempt { number, at, status, latency_ms, response: reply.excerpt, error: trouble }, answer)
@@ -359,7 +360,7 @@ impl Engine {
                     response: why,
                     error: Some(trouble),
                 };
-                (attempt, classify_response(None, |_| None, self.now()))
+                (attempt, classify_response(None, |_| None, self.ctx.now()))
             }
         }
     }
@@ -367,10 +368,11 @@ impl Engine {
     /// Writes an outcome down. After a while the lease is over and somebody else tells it again, under the same id.
     async fn record_notice_outcome(&self, settle: NoticeOutcome) {
         let mut pause = Duration::from_millis(20);
-        let began = self.time.boot_clock_ms();
-        while let Err(error) = self.store.record_notice_outcome(settle.clone(), self.now()).await {
+        let began = self.ctx.time.boot_clock_ms();
+        while let Err(error) = self.ctx.store.record_notice_outcome(settle.clone(), self.ctx.now()).await {
             tracing::warn!(%error, "writing down what became of a notice");
-            if self.store.fatal_error().is_some() || self.time.boot_clock_ms() - began > limits::NOTICE_LEASE_MS {
+            if self.ctx.store.fatal_error().is_some() || self.ctx.time.boot_clock_ms() - began > limits::NOTICE_LEASE_MS
+            {
                 return;
             }
             tokio::time::sleep(pause).await;

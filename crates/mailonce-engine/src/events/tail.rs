@@ -4,6 +4,15 @@
 //! many follow. Whoever is further behind reads the ledger itself. Nothing is kept for a reader: it asks for what it
 //! can take, and one that takes nothing costs nothing.
 
+use crate::{
+    access::{
+        active_keys::KeyRevocation,
+        caller::{Caller, InboxRestriction},
+        inbox_restriction,
+    },
+    events::{Events, event_view::EventView},
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     events::{
         endpoint::EventTypeFilter,
@@ -27,16 +36,6 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine,
-    access::{
-        active_keys::KeyRevocation,
-        inbox_restriction::{self, InboxRestriction},
-    },
-    events::event_view::EventView,
-    unavailable,
-};
 
 /// Events that one look brings.
 const PAGE_SIZE: usize = 256;
@@ -213,7 +212,7 @@ impl TeamTail {
 
 /// One who follows a team's events.
 pub struct EventFollower {
-    engine: Arc<Engine>,
+    events: Arc<Events>,
     tail: Arc<TeamTail>,
     wakeups: watch::Receiver<u64>,
     closing: watch::Receiver<bool>,
@@ -238,9 +237,9 @@ impl EventFollower {
             }
             self.wakeups.borrow_and_update();
             let place = (self.team, self.after);
-            let how = (self.epoch, self.engine.event_tails.poll_interval());
-            let found = self.tail.read_after(&*self.engine.store, place, how).await.map_err(unavailable)?;
-            if self.engine.epoch() != self.epoch {
+            let how = (self.epoch, self.events.event_tails.poll_interval());
+            let found = self.tail.read_after(&*self.events.ctx.store, place, how).await.map_err(unavailable)?;
+            if self.events.ctx.epoch() != self.epoch {
                 return Ok(None);
             }
             if let Some(last) = found.last() {
@@ -254,7 +253,7 @@ impl EventFollower {
             if Instant::now() >= deadline {
                 return Ok(Some(Vec::new()));
             }
-            let look = deadline.min(Instant::now() + self.engine.event_tails.poll_interval());
+            let look = deadline.min(Instant::now() + self.events.event_tails.poll_interval());
             tokio::select! {
                 // A sender that is gone cannot be: the tail is ours. A deadline is no news either.
                 _ = timeout_at(look, self.wakeups.changed()) => {}
@@ -270,7 +269,7 @@ impl EventFollower {
         let Some(ties) = &self.inbox_restriction else { return Ok(lines) };
         let mut own = Vec::new();
         for line in lines {
-            if self.engine.is_within_restriction(ties, self.team, line.subject).await? {
+            if self.events.access.is_within_restriction(ties, self.team, line.subject).await? {
                 own.push(line);
             }
         }
@@ -283,7 +282,7 @@ impl EventFollower {
     }
 }
 
-impl Engine {
+impl Events {
     /// Follows the caller's events from a cursor; from the end without one.
     pub async fn follow_events(
         self: &Arc<Self>,
@@ -291,23 +290,23 @@ impl Engine {
         after: Option<Option<EventCursor>>,
         wish: EventSelection,
     ) -> Result<EventFollower, Problem> {
-        let (team, epoch) = (caller.team.id, self.epoch());
+        let (team, epoch) = (caller.team.id, self.ctx.epoch());
         let after = match after {
             Some(cursor) => {
-                let seq = self.seq_of(cursor)?;
+                let seq = self.ctx.seq_of(cursor)?;
                 self.check_event_seq(team, seq).await?;
                 seq
             }
             None => self.last_event_seq(team).await?,
         };
-        self.check_epoch(epoch)?;
+        self.ctx.check_epoch(epoch)?;
         let tail = self.event_tails.subscribe(team).ok_or_else(|| {
             Problem::new(Code::RateLimited, format!("{} streams of this team are open", limits::EVENT_STREAMS))
         })?;
         let (woken, closing) = (tail.wakeups.subscribe(), self.event_tails.closing.subscribe());
-        let (key, ties) = (self.subscribe_key_revocation(caller), caller.inbox_restriction.clone());
+        let (key, ties) = (self.access.subscribe_key_revocation(caller), caller.inbox_restriction.clone());
         Ok(EventFollower {
-            engine: Arc::clone(self),
+            events: Arc::clone(self),
             tail,
             wakeups: woken,
             closing,
@@ -322,7 +321,7 @@ impl Engine {
 
     /// Refuses a place that this log never reached.
     pub(crate) async fn check_event_seq(&self, team: TeamId, seq: u64) -> Result<(), Problem> {
-        if seq == 0 || !self.store.events(team, seq - 1, 1).await.map_err(unavailable)?.is_empty() {
+        if seq == 0 || !self.ctx.store.events(team, seq - 1, 1).await.map_err(unavailable)?.is_empty() {
             return Ok(());
         }
         Err(Problem::new(Code::CursorReset, "this cursor is beyond the last event: it is not of this installation"))
@@ -331,7 +330,7 @@ impl Engine {
     /// The number of a team's last event, found by halving: the log has no gaps.
     async fn last_event_seq(&self, team: TeamId) -> Result<u64, Problem> {
         let is_there = async |seq: u64| {
-            let found = self.store.events(team, seq - 1, 1).await.map_err(unavailable)?;
+            let found = self.ctx.store.events(team, seq - 1, 1).await.map_err(unavailable)?;
             Ok::<_, Problem>(!found.is_empty())
         };
         let mut beyond = 1;

@@ -3,6 +3,10 @@
 //! The breaker lives in the memory of one node. What a team was notified of is a record, so that each change is
 //! published once. Nodes may disagree for a moment; the record then follows the node that published last.
 
+use crate::handoff::{
+    Handoffs,
+    transport_selector::{OutboundRoute, is_sandbox_internal},
+};
 use mailonce_core::{
     id::TeamId,
     operation::IdempotentResult,
@@ -10,16 +14,11 @@ use mailonce_core::{
     record::{CreateRecordResult, Record, RecordKind, TransportState},
 };
 
-use crate::{
-    Engine,
-    handoff::transport_selector::{OutboundRoute, is_sandbox_internal},
-};
-
-impl Engine {
+impl Handoffs {
     /// Publishes a transport's breaker state to the teams whose record differs. If that fails, the next change
     /// publishes it; nothing else depends on it.
     pub(crate) async fn publish_breaker_state(&self, way: &OutboundRoute) {
-        let view = way.status(self.time.boot_clock_ms());
+        let view = way.status(self.ctx.time.boot_clock_ms());
         if is_sandbox_internal(&view.name) {
             return;
         }
@@ -33,7 +32,7 @@ impl Engine {
     }
 
     async fn publish_breaker_state_to_teams(&self, name: &str, is: &TransportState) -> Result<(), StoreError> {
-        for team in self.store.teams().await? {
+        for team in self.ctx.store.teams().await? {
             self.publish_breaker_state_to_team(team.id, name, is).await?;
         }
         Ok(())
@@ -45,15 +44,15 @@ impl Engine {
         name: &str,
         is: &TransportState,
     ) -> Result<(), StoreError> {
-        let (kind, now) = (RecordKind::Transport, self.now());
-        let Some(record) = self.store.record_by_name(team, kind, name).await? else {
+        let (kind, now) = (RecordKind::Transport, self.ctx.now());
+        let Some(record) = self.ctx.store.record_by_name(team, kind, name).await? else {
             // Without a record the team never heard of an open breaker, so it needs no notice of a closed one.
             if is.rests {
                 let about = transport_state_json(is)?;
-                let (id, name) = (self.new_id(now), name.to_owned());
+                let (id, name) = (self.ctx.new_id(now), name.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
                 let _made_or_raced: IdempotentResult<CreateRecordResult> =
-                    self.store.create_record(record, None).await?;
+                    self.ctx.store.create_record(record, None).await?;
             }
             return Ok(());
         };
@@ -61,7 +60,7 @@ impl Engine {
         if was.rests != is.rests {
             let is = TransportState { rests: is.rests, reason: is.reason.clone(), ..was };
             let _changed_or_raced =
-                self.store.change_record(record.edit(transport_state_json(&is)?), None, now).await?;
+                self.ctx.store.change_record(record.edit(transport_state_json(&is)?), None, now).await?;
         }
         Ok(())
     }

@@ -5,7 +5,31 @@ pub(crate) mod freeze;
 pub mod orphans;
 pub(crate) mod panics;
 pub mod reroute;
-pub(crate) mod signers;
 pub mod transport_selector;
 pub mod unknown;
+pub(crate) mod upkeep;
 pub(crate) mod worker;
+
+use std::sync::Arc;
+
+use crate::{access::Access, runtime::context::Context};
+
+/// Handing accepted emails to transports, once each.
+pub struct Handoffs {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    unknowns_in_progress: unknown::UnknownsInProgress,
+    /// Missing transports and their waiting handoffs.
+    orphan_tracker: orphans::OrphanTracker,
+}
+
+impl Handoffs {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+        Self {
+            ctx,
+            access,
+            unknowns_in_progress: unknown::UnknownsInProgress::default(),
+            orphan_tracker: orphans::OrphanTracker::default(),
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! `/readyz` and in the metrics. They are given up at the maximum age of a handoff. A node never decides about
 //! attempts in doubt at a transport that it doesn't have.
 
+use crate::handoff::{Handoffs, breaker::transport_state_json, transport_selector::OrphanedTransport};
 use mailonce_core::{
     conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
     handoff::{Handoff, HandoffState, action::HandoffAction, lease::OrphanBacklog},
@@ -21,8 +22,6 @@ use std::{
 };
 use tokio::sync::watch;
 
-use crate::{Engine, handoff::breaker::transport_state_json};
-
 /// How often the worker searches for missing transports.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Emails read per page.
@@ -33,17 +32,6 @@ const RESCAN_INTERVAL_MS: i64 = 60_000;
 const CLOSE_EVERY_ROUNDS: u64 = 60;
 /// How often a change to a record is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 5;
-
-/// The backlog of one missing transport, over all teams.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrphanedTransport {
-    /// The transport's name.
-    pub name: String,
-    /// Handoffs that are due or scheduled.
-    pub waiting: u64,
-    /// Handoffs whose outcome is unknown.
-    pub unknown: u64,
-}
 
 /// The missing transports that this process knows of.
 #[derive(Default)]
@@ -127,7 +115,7 @@ fn sum_by_transport(orphans: &[OrphanBacklog]) -> Vec<OrphanedTransport> {
     all.into_iter().map(one).collect()
 }
 
-impl Engine {
+impl Handoffs {
     /// Searches for missing transports until `stop` changes.
     pub(crate) async fn run_orphan_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
@@ -147,7 +135,7 @@ impl Engine {
 
     /// The current backlogs of transports that neither this configuration nor a live node has.
     pub async fn missing_transports(&self) -> Result<Vec<OrphanedTransport>, StoreError> {
-        Ok(sum_by_transport(&self.store.orphan_backlogs(&self.transports.all_names(), self.now()).await?))
+        Ok(sum_by_transport(&self.ctx.store.orphan_backlogs(&self.ctx.transports.all_names(), self.ctx.now()).await?))
     }
 
     /// One round: reports orphans, gives up those that waited too long, and closes escalations that no longer apply.
@@ -158,10 +146,10 @@ impl Engine {
     }
 
     async fn try_orphan_round(&self) -> Result<(), StoreError> {
-        let missing = self.store.orphan_backlogs(&self.transports.all_names(), self.now()).await?;
+        let missing = self.ctx.store.orphan_backlogs(&self.ctx.transports.all_names(), self.ctx.now()).await?;
         // On a single node no other process can have the transport.
-        let grace = if self.is_single_node { 0 } else { limits::ORPHANED_AFTER_MS };
-        let even = self.time.boot_clock_ms();
+        let grace = if self.ctx.is_single_node { 0 } else { limits::ORPHANED_AFTER_MS };
+        let even = self.ctx.time.boot_clock_ms();
         let orphaned = self.orphan_tracker.update(&missing, grace, even);
         if self.orphan_tracker.should_close_escalations(&missing) {
             self.close_orphan_escalations(&missing).await?;
@@ -183,8 +171,8 @@ impl Engine {
     async fn report_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
         let since = self.mark_orphaned(team, transport).await?;
         let question = orphan_escalation(transport, since);
-        if self.store.record_by_name(team, RecordKind::Escalation, &question.dedup_name()).await?.is_none() {
-            self.open_escalation(team, question).await?;
+        if self.ctx.store.record_by_name(team, RecordKind::Escalation, &question.dedup_name()).await?.is_none() {
+            self.ctx.ensure_open_escalation(team, question).await?;
         }
         Ok(since)
     }
@@ -192,21 +180,21 @@ impl Engine {
     /// Records since when a team's transport is missing, unless that is already recorded.
     async fn mark_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let (kind, now) = (RecordKind::Transport, self.now());
-            let known = self.store.record_by_name(team, kind, transport).await?;
+            let (kind, now) = (RecordKind::Transport, self.ctx.now());
+            let known = self.ctx.store.record_by_name(team, kind, transport).await?;
             let was: TransportState = known.as_ref().map(transport_state).unwrap_or_default();
             if let Some(since) = was.orphaned {
                 return Ok(since);
             }
             let about = transport_state_json(&TransportState { orphaned: Some(now), ..was })?;
             let written = if let Some(record) = known {
-                let changed = self.store.change_record(record.edit(about), None, now).await?;
+                let changed = self.ctx.store.change_record(record.edit(about), None, now).await?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
             } else {
-                let (id, name) = (self.new_id(now), transport.to_owned());
+                let (id, name) = (self.ctx.new_id(now), transport.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
                 matches!(
-                    self.store.create_record(record, None).await?,
+                    self.ctx.store.create_record(record, None).await?,
                     IdempotentResult::Done(CreateRecordResult::Created(_))
                 )
             };
@@ -224,16 +212,16 @@ impl Engine {
         transport: Option<&str>,
     ) -> Result<Option<Time>, StoreError> {
         let Some(transport) = transport else { return Ok(None) };
-        let record = self.store.record_by_name(team, RecordKind::Transport, transport).await?;
+        let record = self.ctx.store.record_by_name(team, RecordKind::Transport, transport).await?;
         Ok(record.as_ref().and_then(|record| transport_state(record).orphaned))
     }
 
     /// Closes the escalations about transports that are back or have no backlog any more.
     async fn close_orphan_escalations(&self, missing: &[OrphanBacklog]) -> Result<(), StoreError> {
-        for team in self.store.teams().await? {
+        for team in self.ctx.store.teams().await? {
             let mut before = None;
             loop {
-                let page = self.store.records(team.id, RecordKind::Transport, before, limits::PAGE_ROWS).await?;
+                let page = self.ctx.store.records(team.id, RecordKind::Transport, before, limits::PAGE_ROWS).await?;
                 let still =
                     |record: &Record| missing.iter().any(|one| one.team == team.id && one.transport == record.name);
                 for record in page.rows.iter().filter(|record| !still(record)) {
@@ -252,10 +240,10 @@ impl Engine {
         let was = transport_state(record);
         let Some(since) = was.orphaned else { return Ok(()) };
         let about = transport_state_json(&TransportState { orphaned: None, ..was })?;
-        let _changed_or_raced = self.store.change_record(record.edit(about), None, self.now()).await?;
+        let _changed_or_raced = self.ctx.store.change_record(record.edit(about), None, self.ctx.now()).await?;
         let name = orphan_escalation(&record.name, since).dedup_name();
-        match self.store.record_by_name(record.team, RecordKind::Escalation, &name).await? {
-            Some(question) => self.review_escalation(&question).await,
+        match self.ctx.store.record_by_name(record.team, RecordKind::Escalation, &name).await? {
+            Some(question) => self.ctx.review_escalation(&question).await,
             None => Ok(()),
         }
     }
@@ -268,7 +256,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let mut after = None;
         loop {
-            let page = self.store.emails_open_at_transport(transport, after, PAGE_SIZE).await?;
+            let page = self.ctx.store.emails_open_at_transport(transport, after, PAGE_SIZE).await?;
             for (team, id) in &page {
                 if let Some(since) = since.get(&(*team, transport.to_owned())) {
                     self.report_or_give_up_orphan(*team, *id, transport, *since).await?;
@@ -288,7 +276,7 @@ impl Engine {
         transport: &str,
         since: Time,
     ) -> Result<(), StoreError> {
-        let Some(email) = self.store.email(team, id).await? else { return Ok(()) };
+        let Some(email) = self.ctx.store.email(team, id).await? else { return Ok(()) };
         let here = |handoff: &&Handoff| {
             handoff.transport == transport && (handoff.is_waiting() || handoff.state == HandoffState::Unknown)
         };
@@ -296,13 +284,13 @@ impl Engine {
             let (number, transport) = (handoff.number, transport.to_owned());
             if handoff.progress.orphaned != Some(since) {
                 let act = HandoffAction::ReportOrphan { number, transport: transport.clone(), since };
-                let _reported = self.store.apply_action(team, id, act, None, self.now()).await?;
+                let _reported = self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await?;
             }
             // Nothing is given up while the clock is not trusted or the hand-off is paused.
-            let may_end = self.time.is_trusted() && !self.is_handoff_paused();
-            if may_end && handoff.is_orphan_expired(self.deps.max_age_ms, self.now()) {
-                let act = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.deps.max_age_ms };
-                let _given_up = self.store.apply_action(team, id, act, None, self.now()).await?;
+            let may_end = self.ctx.time.is_trusted() && !self.ctx.is_handoff_paused();
+            if may_end && handoff.is_orphan_expired(self.ctx.deps.max_age_ms, self.ctx.now()) {
+                let act = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.max_age_ms };
+                let _given_up = self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await?;
             }
         }
         Ok(())

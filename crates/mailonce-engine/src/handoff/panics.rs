@@ -1,46 +1,24 @@
 //! Recovery from panics in workers. The handoff of a panicked worker is requeued and its loop restarts. Otherwise
 //! emails would stay leased or queued until the process ends.
 
+use crate::{
+    handoff::{
+        Handoffs,
+        transport_selector::{InFlightGuard, OutboundRoute},
+    },
+    runtime::panics::catch_panic,
+};
 use mailonce_core::{
     handoff::{Handoff, HandoffState, action::HandoffAction, lease::LeasedHandoff},
     id::{EmailId, NodeId, TeamId},
     ports::store::StoreError,
 };
-use std::{
-    any::Any,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
-use tokio::sync::watch;
-
-use crate::{
-    Engine,
-    handoff::transport_selector::{InFlightGuard, OutboundRoute},
-};
+use std::{sync::Arc, time::Duration};
 
 /// The delay before a handoff is queued again after its worker panicked before the marker. It quadruples each time.
 const REQUEUE_BASE_DELAY: Duration = Duration::from_millis(200);
 /// The delay before a panicked loop restarts, and between two reads from a store that fails.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
-
-/// Runs a worker to its end. The error is the panic message.
-pub(crate) async fn catch_panic<F: Future>(worker: F) -> Result<F::Output, String> {
-    let mut worker = pin!(worker);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| worker.as_mut().poll(cx))) {
-        Ok(polled) => polled.map(Ok),
-        Err(payload) => Poll::Ready(Err(panic_message(payload.as_ref()))),
-    })
-    .await
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
-}
 
 /// A handoff that a worker of this process has leased.
 struct HeldHandoff {
@@ -62,7 +40,7 @@ impl HeldHandoff {
     }
 }
 
-impl Engine {
+impl Handoffs {
     /// Makes one attempt. If the worker panics, its handoff is requeued.
     pub(crate) async fn attempt_or_requeue(
         self: Arc<Self>,
@@ -76,7 +54,7 @@ impl Engine {
             return;
         };
         tracing::error!(why, email = %held.email, handoff = held.number, "a worker panicked");
-        self.metrics.record_panic("handoff");
+        self.ctx.metrics.record_panic("handoff");
         self.requeue_after_panic(&held).await;
     }
 
@@ -84,11 +62,11 @@ impl Engine {
     /// the marker its outcome is unknown. An outcome that the worker had already recorded stays.
     async fn requeue_after_panic(&self, held: &HeldHandoff) {
         let handoff = loop {
-            match self.store.email(held.team, held.email).await {
+            match self.ctx.store.email(held.team, held.email).await {
                 Ok(email) => break email.and_then(|email| email.handoffs.get(usize::from(held.number)).cloned()),
                 Err(error) => {
                     tracing::warn!(%error, "looking at the handoff of a worker that panicked");
-                    if self.store.fatal_error().is_some() || matches!(error, StoreError::Corrupt(_)) {
+                    if self.ctx.store.fatal_error().is_some() || matches!(error, StoreError::Corrupt(_)) {
                         return;
                     }
                     tokio::time::sleep(RESTART_DELAY).await;
@@ -101,28 +79,8 @@ impl Engine {
         }
         self.call_until_final(held.team, held.email, HandoffAction::Crash { number: held.number, holder: held.holder })
             .await;
-        self.transports.wake_all();
-        self.unknown_wakeup.notify_one();
-    }
-
-    /// Runs a loop until it ends, and restarts it after a panic. The process then leases under a new node id, so that
-    /// the leases of the panicked loop are recovered like those of a dead node.
-    pub async fn restart_on_panic<F: Future<Output = ()>>(
-        self: Arc<Self>,
-        what: &'static str,
-        mut stop: watch::Receiver<bool>,
-        begin: impl Fn(Arc<Self>, watch::Receiver<bool>) -> F,
-    ) {
-        while let Err(why) = catch_panic(Box::pin(begin(Arc::clone(&self), stop.clone()))).await {
-            tracing::error!(why, what, "a loop panicked and is started again");
-            self.metrics.record_panic(what);
-            self.lease_identities.replace(&self.lease_identities.current(), &*self.entropy);
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep(RESTART_DELAY) => {}
-                _ = stop.changed() => {}
-            }
-        }
+        self.ctx.transports.wake_all();
+        self.ctx.unknown_wakeup.notify_one();
     }
 }
 

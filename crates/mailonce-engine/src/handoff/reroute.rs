@@ -1,6 +1,14 @@
 //! Rerouting: an operator moves the waiting handoffs of one transport to another. Handoffs in doubt stay, because a
 //! second attempt elsewhere could deliver a second copy.
 
+use crate::{
+    access::caller::Caller,
+    handoff::{Handoffs, breaker::transport_state_json},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     handoff::{
@@ -15,11 +23,6 @@ use mailonce_core::{
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TransportState},
 };
 use serde::{Deserialize, Serialize};
-
-use crate::{
-    Caller, Engine, KeyedCall, handoff::breaker::transport_state_json, invalid_field, operation,
-    runtime::problems::key_mismatch, unavailable,
-};
 
 /// About how many handoffs one call moves.
 const MAX_MOVED_PER_CALL: u64 = 5_000;
@@ -44,7 +47,7 @@ pub struct RerouteSummary {
     pub more: bool,
 }
 
-impl Engine {
+impl Handoffs {
     /// Moves the waiting handoffs of all teams from one transport to another. The same key again gets the first
     /// answer.
     pub async fn reroute(
@@ -56,8 +59,8 @@ impl Engine {
     ) -> Result<RerouteSummary, Problem> {
         caller.require_scope(ApiKeyScope::Operator)?;
         let mut answer = RerouteSummary { from: from.to_owned(), to: to.to_owned(), ..RerouteSummary::default() };
-        if !self.is_repeated_call(caller, asked.as_ref()).await? {
-            let names = self.transports.selectable_names();
+        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
+            let names = self.ctx.transports.selectable_names();
             if !names.contains(&to) {
                 return Err(invalid_field("to", format!("names no transport; there is {}", names.join(", "))));
             }
@@ -65,7 +68,7 @@ impl Engine {
                 return Err(invalid_field("to", "must be another transport than the one it is moved from"));
             }
             self.move_waiting_handoffs(&mut answer).await?;
-            self.transports.wake_all();
+            self.ctx.transports.wake_all();
         }
         self.record_reroute(caller, answer, asked.as_ref()).await
     }
@@ -74,7 +77,7 @@ impl Engine {
         let mut after = None;
         while answer.moved < MAX_MOVED_PER_CALL {
             let page =
-                self.store.emails_open_at_transport(&answer.from, after, PAGE_SIZE).await.map_err(unavailable)?;
+                self.ctx.store.emails_open_at_transport(&answer.from, after, PAGE_SIZE).await.map_err(unavailable)?;
             for (team, id) in &page {
                 let (moved, left) = self.move_email(*team, *id, &answer.from, &answer.to).await?;
                 (answer.moved, answer.left) = (answer.moved + moved, answer.left + left);
@@ -91,17 +94,19 @@ impl Engine {
 
     /// Moves the waiting handoffs of one email. Returns how many were moved and how many stay.
     async fn move_email(&self, team: TeamId, id: EmailId, from: &str, to: &str) -> Result<(u64, u64), Problem> {
-        let Some(found) = self.store.leased_handoff(team, id, 0).await.map_err(unavailable)? else { return Ok((0, 0)) };
+        let Some(found) = self.ctx.store.leased_handoff(team, id, 0).await.map_err(unavailable)? else {
+            return Ok((0, 0));
+        };
         let waiting = |email: &Email| count_handoffs(email, |h| h.is_waiting() && h.transport == from);
         let open = |email: &Email| count_handoffs(email, |h| h.is_open_at(from));
-        let Some(content) = found.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
+        let Some(content) = found.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
             return Ok((0, open(&found.email)));
         };
         let act = HandoffAction::RerouteByOperator {
             from: from.to_owned(),
-            envelopes: self.transports.envelopes(to, &content),
+            envelopes: self.ctx.transports.envelopes(to, &content),
         };
-        match self.store.apply_action(team, id, act, None, self.now()).await.map_err(unavailable)? {
+        match self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await.map_err(unavailable)? {
             IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email)) => {
                 Ok((waiting(&found.email).saturating_sub(waiting(&email)), open(&email)))
             }
@@ -120,25 +125,25 @@ impl Engine {
     ) -> Result<RerouteSummary, Problem> {
         let (team, kind) = (caller.team.id, RecordKind::Transport);
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let now = self.now();
-            let operation = operation(caller, asked, self.seal_answer(asked, &answer), now);
-            let known = self.store.record_by_name(team, kind, &answer.from).await.map_err(unavailable)?;
+            let now = self.ctx.now();
+            let operation = operation(caller, asked, self.ctx.seal_answer(asked, &answer), now);
+            let known = self.ctx.store.record_by_name(team, kind, &answer.from).await.map_err(unavailable)?;
             let was: TransportState =
                 known.as_ref().and_then(|record| serde_json::from_str(&record.json).ok()).unwrap_or_default();
             let about = transport_state_json(&TransportState { rerouted_at: Some(now), ..was }).map_err(unavailable)?;
             let written = if let Some(record) = known {
-                let changed = self.store.change_record(record.edit(about), operation, now).await;
+                let changed = self.ctx.store.change_record(record.edit(about), operation, now).await;
                 changed.map_err(unavailable)?.map(|changed| matches!(changed, RecordChangeResult::Changed(_)))
             } else {
-                let (id, name) = (self.new_id(now), answer.from.clone());
+                let (id, name) = (self.ctx.new_id(now), answer.from.clone());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
-                let made = self.store.create_record(record, operation).await;
+                let made = self.ctx.store.create_record(record, operation).await;
                 made.map_err(unavailable)?.map(|made| matches!(made, CreateRecordResult::Created(_)))
             };
             match written {
                 IdempotentResult::Done(true) => return Ok(answer),
                 IdempotentResult::Done(false) => {}
-                IdempotentResult::Replayed(sealed) => return self.open_answer(asked, &sealed),
+                IdempotentResult::Replayed(sealed) => return self.ctx.open_answer(asked, &sealed),
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }

@@ -2,32 +2,38 @@
 
 use mailonce_core::{
     handoff::{
-        action::HandoffRetryPolicy,
         capabilities::{HandoffSplit, RecoveryMethod, TransportCapabilities},
         lease::TransportAccount,
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     mutant,
-    outbound::{accept::Envelope, content::EmailContent, email::OnUnknown},
-    ports::{
-        authenticator::Authenticator,
-        event_formatter::{EventFormatter, NoDialects},
-        mail_fetcher::MailFetcher,
-        network::{DnsResolver, HttpFetcher, NoNetwork},
-        transport::Transport,
-        webhook_client::{NoWebhooks, WebhookClient},
-    },
+    outbound::{accept::Envelope, content::EmailContent},
+    ports::transport::Transport,
 };
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
-use tokio::sync::Notify as Bell;
+use tokio::sync::Notify as Wakeup;
 
-use crate::{SANDBOX, inbound::waiters::InboxDomains};
+use crate::runtime::inbound_runtime::InboxDomains;
+
+/// The backlog of one missing transport, over all teams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanedTransport {
+    /// The transport's name.
+    pub name: String,
+    /// Handoffs that are due or scheduled.
+    pub waiting: u64,
+    /// Handoffs whose outcome is unknown.
+    pub unknown: u64,
+}
+
+/// The built-in transport that captures mail in the store's own commit. Nothing leaves the machine.
+pub const SANDBOX: &str = "sandbox";
 
 /// The name of the transport that delivers to inboxes of this installation.
 pub const LOCAL_TRANSPORT: &str = "local";
@@ -40,109 +46,6 @@ pub const SANDBOX_FAULTS_DOMAIN: &str = "sandbox.mailonce.test";
 const FAULTS_TO_OPEN: u32 = 3;
 /// How long a breaker stays open before it lets one attempt probe the transport, in milliseconds.
 const BREAKER_OPEN_MS: i64 = 5_000;
-
-/// The dependencies and settings of the engine.
-pub struct EngineDeps {
-    /// The configured transports.
-    pub transports: Vec<Arc<dyn Transport>>,
-    /// Which transport each email takes.
-    pub routing: Routing,
-    /// What to do about an unknown outcome when the email doesn't say.
-    pub on_unknown: OnUnknown,
-    /// Maximum concurrent attempts per transport.
-    pub max_in_flight: usize,
-    /// Maximum concurrent attempts per recipient domain. No limit when `None`.
-    pub max_in_flight_per_domain: Option<usize>,
-    /// Maximum number of attempts.
-    pub max_attempts: u32,
-    /// How long a handoff is retried, in milliseconds.
-    pub max_age_ms: i64,
-    /// Whether senders need a verified domain.
-    pub verify_domains: bool,
-    /// The domain that receives bounces. Without one they go to the sender.
-    pub bounce_domain: Option<String>,
-    /// The DNS resolver.
-    pub dns: Arc<dyn DnsResolver>,
-    /// Fetches URLs that a provider's protocol requires, such as certificates.
-    pub http_fetcher: Arc<dyn HttpFetcher>,
-    /// Fetches mail that providers hold for us.
-    pub mail_collector: Arc<dyn MailFetcher>,
-    /// Sends webhooks to endpoints.
-    pub webhook_sender: Arc<dyn WebhookClient>,
-    /// Formats events for endpoints that expect the format of another service.
-    pub event_formatter: Arc<dyn EventFormatter>,
-    /// Domains of this installation, where any team may have inboxes.
-    pub local_domains: Vec<String>,
-    /// Local parts at those domains that only an operator may give to an inbox.
-    pub reserved_names: Vec<String>,
-    /// Verifies senders (SPF, DKIM, DMARC). Without one, no sender is verified.
-    pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// Whether email bodies are encrypted in the store.
-    pub seal_bodies: bool,
-}
-
-/// Local parts that stand for the domain itself: those of RFC 2142, and those that certificate authorities write to
-/// before they issue a certificate for the domain.
-pub const RESERVED_NAMES: [&str; 20] = [
-    "abuse",
-    "admin",
-    "administrator",
-    "ftp",
-    "hostmaster",
-    "info",
-    "mailer-daemon",
-    "marketing",
-    "news",
-    "noc",
-    "postmaster",
-    "root",
-    "sales",
-    "security",
-    "ssladmin",
-    "support",
-    "usenet",
-    "uucp",
-    "webmaster",
-    "www",
-];
-
-impl Default for EngineDeps {
-    fn default() -> Self {
-        Self {
-            transports: Vec::new(),
-            routing: Routing::default(),
-            on_unknown: OnUnknown::Hold,
-            max_in_flight: 64,
-            max_in_flight_per_domain: None,
-            max_attempts: 12,
-            max_age_ms: 24 * 3_600_000,
-            verify_domains: false,
-            bounce_domain: None,
-            dns: Arc::new(NoNetwork),
-            http_fetcher: Arc::new(NoNetwork),
-            mail_collector: Arc::new(NoNetwork),
-            webhook_sender: Arc::new(NoWebhooks),
-            event_formatter: Arc::new(NoDialects),
-            local_domains: Vec::new(),
-            reserved_names: RESERVED_NAMES.iter().map(|name| (*name).to_owned()).collect(),
-            authenticator: None,
-            seal_bodies: false,
-        }
-    }
-}
-
-impl EngineDeps {
-    /// Whether email to inboxes of this installation is delivered locally. True when the sandbox is a default
-    /// transport, or inboxes have a domain here.
-    pub(crate) fn delivers_to_inboxes(&self) -> bool {
-        let default = &self.routing.default;
-        !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
-    }
-
-    pub(crate) fn retry_policy(&self, chance: u64) -> HandoffRetryPolicy {
-        HandoffRetryPolicy { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, jitter_seed: chance }
-    }
-}
 
 /// The routing configuration.
 #[derive(Clone, Debug, Default)]
@@ -193,7 +96,7 @@ pub struct OutboundRoute {
     breaker: Mutex<Breaker>,
     in_flight: AtomicUsize,
     domains: Mutex<HashMap<String, usize>>,
-    pub(crate) wake: Bell,
+    pub(crate) wake: Wakeup,
 }
 
 #[derive(Debug, Default)]
@@ -234,7 +137,7 @@ impl OutboundRoute {
             breaker: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             domains: Mutex::default(),
-            wake: Bell::new(),
+            wake: Wakeup::new(),
         }
     }
 
@@ -369,18 +272,26 @@ pub(crate) fn is_sandbox_internal(name: &str) -> bool {
 
 /// All transports and their routing.
 pub struct TransportSelector {
+    /// Whether an operator paused the hand-off.
+    pub(crate) is_paused: AtomicBool,
     routes: BTreeMap<String, Arc<OutboundRoute>>,
     routing: Routing,
     /// The domains of this installation's inboxes.
     inbox_domains: Arc<InboxDomains>,
     /// Wakes the sandbox's capture loop.
-    pub(crate) sandbox: Bell,
+    pub(crate) sandbox: Wakeup,
 }
 
 impl TransportSelector {
     pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
         let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(OutboundRoute::new(Arc::clone(t))));
-        Self { routes: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
+        Self {
+            is_paused: AtomicBool::new(false),
+            routes: transports.iter().map(named).collect(),
+            routing,
+            inbox_domains,
+            sandbox: Wakeup::new(),
+        }
     }
 
     /// All transports except the sandbox.

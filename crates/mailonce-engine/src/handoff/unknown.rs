@@ -3,6 +3,15 @@
 //! [`mailonce_core::handoff::unknown::next_recovery_action`] decides what to do. This file carries it out and records
 //! the result.
 
+use crate::{
+    access::caller::Caller,
+    handoff::{Handoffs, transport_selector::OutboundRoute},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        panics::catch_panic,
+        problems::{email_not_found, key_mismatch, refusal_problem, unavailable},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     handoff::{
@@ -27,14 +36,6 @@ use std::{
 };
 use tokio::sync::watch;
 
-use crate::{
-    Caller, Engine, KeyedCall,
-    handoff::{panics::catch_panic, transport_selector::OutboundRoute},
-    operation,
-    runtime::problems::{email_not_found, key_mismatch, refusal_problem},
-    unavailable,
-};
-
 /// Unknown outcomes read per round.
 const BATCH_SIZE: usize = 64;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -57,19 +58,20 @@ impl UnknownsInProgress {
     }
 }
 
-impl Engine {
+impl Handoffs {
     /// Recovers unknown outcomes until `stop` changes.
     pub(crate) async fn run_unknown_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            match self.store.due_unknown_handoffs(&self.transports.accounts(), BATCH_SIZE, self.now()).await {
+            match self.ctx.store.due_unknown_handoffs(&self.ctx.transports.accounts(), BATCH_SIZE, self.ctx.now()).await
+            {
                 Ok(doubts) => {
                     for (email, number) in doubts {
-                        if !self.is_handoff_paused() && self.unknowns_in_progress.try_begin(email.id, number) {
-                            let engine = Arc::clone(&self);
+                        if !self.ctx.is_handoff_paused() && self.unknowns_in_progress.try_begin(email.id, number) {
+                            let handoffs = Arc::clone(&self);
                             tokio::spawn(async move {
                                 let id = email.id;
-                                engine.recover_or_postpone(email, number).await;
-                                engine.unknowns_in_progress.end(id, number);
+                                handoffs.recover_or_postpone(email, number).await;
+                                handoffs.unknowns_in_progress.end(id, number);
                             });
                         }
                     }
@@ -78,7 +80,7 @@ impl Engine {
             }
             tokio::select! {
                 biased;
-                () = self.unknown_wakeup.notified() => {}
+                () = self.ctx.unknown_wakeup.notified() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.changed() => {}
             }
@@ -92,16 +94,17 @@ impl Engine {
         let worker = Box::pin(Arc::clone(self).recover_unknown(email.clone(), number));
         if let Err(why) = catch_panic(worker).await {
             tracing::error!(why, email = %email.id, handoff = number, "looking after an unknown outcome panicked");
-            self.metrics.record_panic("unknown_outcome");
-            self.postpone_unknown(&email, number, None, Some(self.now().plus(PANIC_DELAY_MS))).await;
+            self.ctx.metrics.record_panic("unknown_outcome");
+            self.postpone_unknown(&email, number, None, Some(self.ctx.now().plus(PANIC_DELAY_MS))).await;
         }
     }
 
     async fn recover_unknown(self: Arc<Self>, email: Email, number: u16) {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
         // A process without the transport decides nothing, because it can't know what the next hop remembers.
-        let Some(way) = self.transports.get(&handoff.transport).cloned() else { return };
-        match unknown::next_recovery_action(handoff, email.head.on_unknown, self.recovery_context(&way), self.now()) {
+        let Some(way) = self.ctx.transports.get(&handoff.transport).cloned() else { return };
+        match unknown::next_recovery_action(handoff, email.head.on_unknown, self.recovery_context(&way), self.ctx.now())
+        {
             RecoveryAction::RetryInWindow => self.repeat_idempotently(&way, &email, number).await,
             RecoveryAction::LookUp => {
                 self.look_up_outcome(&way, &email, number).await;
@@ -113,8 +116,8 @@ impl Engine {
                     return;
                 }
                 self.call_until_final(email.team, email.id, HandoffAction::ResendByPolicy { number }).await;
-                self.metrics.record_resolved("policy");
-                self.transports.wake_all();
+                self.ctx.metrics.record_resolved("policy");
+                self.ctx.transports.wake_all();
             }
             RecoveryAction::Wait(next) => self.postpone_unknown(&email, number, None, next).await,
         }
@@ -132,30 +135,30 @@ impl Engine {
     /// Repeats an attempt with the same bytes, key and account, while the provider's idempotency window is surely
     /// open.
     async fn repeat_idempotently(self: &Arc<Self>, way: &Arc<OutboundRoute>, email: &Email, number: u16) {
-        if way.free_slots(self.deps.max_in_flight, self.time.boot_clock_ms()) == 0 {
-            let next = self.now().plus(TRANSPORT_BUSY_DELAY_MS);
+        if way.free_slots(self.ctx.deps.max_in_flight, self.ctx.time.boot_clock_ms()) == 0 {
+            let next = self.ctx.now().plus(TRANSPORT_BUSY_DELAY_MS);
             return self.postpone_unknown(email, number, None, Some(next)).await;
         }
         let under_way = way.begin_attempt(None);
         let account = way.transport.account().to_owned();
-        let Some(name) = self.ensure_heartbeat().await else { return };
+        let Some(name) = self.ctx.ensure_heartbeat().await else { return };
         let act = HandoffAction::RetryInWindow { number, holder: name.id, account };
-        let held = match self.store.apply_action(email.team, email.id, act, None, self.now()).await {
+        let held = match self.ctx.store.apply_action(email.team, email.id, act, None, self.ctx.now()).await {
             Ok(IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, held))) => held,
             Ok(_) => return,
             Err(error) => {
                 tracing::warn!(%error, "repeating");
-                return self.replace_identity_if_lease_lost(&error, &name);
+                return self.ctx.replace_identity_if_lease_lost(&error, &name);
             }
         };
         crate::failpoint!("repeat");
         let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
-        match self.store.leased_handoff(email.team, email.id, number).await {
+        match self.ctx.store.leased_handoff(email.team, email.id, number).await {
             // Another worker took the handoff over.
             Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
             Ok(Some(leased)) => {
-                let engine = Arc::clone(self);
-                Box::pin(engine.attempt_or_requeue(Arc::clone(way), leased, under_way, name.id)).await;
+                let handoffs = Arc::clone(self);
+                Box::pin(handoffs.attempt_or_requeue(Arc::clone(way), leased, under_way, name.id)).await;
             }
             // Without this release, no worker could try again until this process ends.
             Ok(None) => self.release_handoff(email, number, name.id).await,
@@ -174,13 +177,13 @@ impl Engine {
     /// Looks the email up at the next hop and records the answer. Returns true when the next hop has it.
     async fn look_up_outcome(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
-        let now = self.now();
+        let now = self.ctx.now();
         let asked = LookUp {
             email: email.id,
             handoff: number,
             recipients: handoff.recipients.clone(),
-            message_id: self.message_id(email),
-            key: self.downstream_key(email, number),
+            message_id: self.ctx.message_id(email),
+            key: self.ctx.downstream_key(email, number),
             in_doubt_since: handoff.progress.doubt_since.unwrap_or(now),
             now,
         };
@@ -206,7 +209,7 @@ impl Engine {
                     HandoffAction::AddEvidence(fact(EvidenceFinding::Accepted, format!("{text}{name}"))),
                 )
                 .await;
-                self.metrics.record_resolved("look_up");
+                self.ctx.metrics.record_resolved("look_up");
                 return true;
             }
             LookUpResult::NotFound if mutant!("not-found-is-proof") => {
@@ -242,8 +245,8 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<Email, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
-        self.check_email_visible(caller, id).await?;
-        let now = self.now();
+        self.access.check_email_visible(caller, id).await?;
+        let now = self.ctx.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let act = HandoffAction::Resolve {
             resolution: wish.choice,
@@ -251,17 +254,17 @@ impl Engine {
             handoff: wish.handoff,
             reason: wish.reason.unwrap_or_else(|| "no reason given".into()),
         };
-        match self.store.apply_action(caller.team.id, id, act, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.apply_action(caller.team.id, id, act, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Refused(refusal), email)) => {
                 Err(refusal_problem(refusal, &email))
             }
             IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => {
-                self.metrics.record_resolved("person");
-                self.transports.wake_all();
+                self.ctx.metrics.record_resolved("person");
+                self.ctx.transports.wake_all();
                 Ok(email)
             }
             IdempotentResult::Done(HandoffActionResult::Missing) => Err(email_not_found(id)),
-            IdempotentResult::Replayed(_) => self.email(caller, id).await,
+            IdempotentResult::Replayed(_) => self.access.visible_email(caller, id).await,
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
@@ -269,8 +272,9 @@ impl Engine {
     /// Adds external evidence to a handoff of a team. Returns false when the team has no such email.
     pub async fn record_evidence(&self, team: TeamId, id: EmailId, fact: Evidence) -> Result<bool, Problem> {
         match self
+            .ctx
             .store
-            .apply_action(team, id, HandoffAction::AddEvidence(fact), None, self.now())
+            .apply_action(team, id, HandoffAction::AddEvidence(fact), None, self.ctx.now())
             .await
             .map_err(unavailable)?
         {
@@ -286,12 +290,12 @@ impl Engine {
         id: EmailId,
         patience: Duration,
     ) -> Result<Option<Email>, Problem> {
-        let key = self.subscribe_key_revocation(caller);
+        let key = self.access.subscribe_key_revocation(caller);
         let deadline = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(5);
         loop {
             key.check_valid()?;
-            let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
+            let email = self.ctx.store.email(caller.team.id, id).await.map_err(unavailable)?;
             let over = |email: &Email| {
                 email.state().is_terminal() || matches!(email.state(), EmailState::Unknown | EmailState::Held)
             };

@@ -6,6 +6,14 @@
 //! Invariant: the marker is durable before the first irrevocable byte leaves. Any outcome after that is recorded, with
 //! retries for as long as the process lives.
 
+use crate::{
+    access::sending_domains::FreezeError,
+    handoff::{
+        Handoffs,
+        transport_selector::{InFlightGuard, OutboundRoute, SANDBOX_FAULTS},
+    },
+    runtime::lease_identity::LeaseIdentity,
+};
 use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff,
@@ -20,20 +28,10 @@ use mailonce_core::{
     mutant,
     operation::IdempotentResult,
     outbound::email::Email,
-    ports::store::StoreError,
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
-
-use crate::{
-    Engine,
-    handoff::{
-        signers::FreezeError,
-        transport_selector::{InFlightGuard, OutboundRoute, SANDBOX_FAULTS},
-    },
-    runtime::lease_identity::LeaseIdentity,
-};
 
 /// Handoffs leased in one commit.
 const LEASE_BATCH: usize = 64;
@@ -46,7 +44,7 @@ const RECORD_RETRY_MAX_DELAY: Duration = Duration::from_secs(2);
 /// How long a requeued handoff waits, in milliseconds.
 const REQUEUE_DELAY_MS: i64 = 1_000;
 
-impl Engine {
+impl Handoffs {
     /// Sends by one transport until `stop` changes, then waits for the running attempts.
     pub(crate) async fn run_handoff_worker(self: Arc<Self>, way: Arc<OutboundRoute>, mut stop: watch::Receiver<bool>) {
         let mut under_way = JoinSet::new();
@@ -72,17 +70,17 @@ impl Engine {
     /// Leases as many due handoffs as there are free slots and spawns a task for each. Returns true when more may be
     /// due.
     async fn lease_and_spawn(self: &Arc<Self>, way: &Arc<OutboundRoute>, under_way: &mut JoinSet<()>) -> bool {
-        if self.is_handoff_paused() {
+        if self.ctx.is_handoff_paused() {
             return false;
         }
-        if !way.is_available(self.time.boot_clock_ms()) {
+        if !way.is_available(self.ctx.time.boot_clock_ms()) {
             return self.fail_over_waiting(way).await;
         }
-        let room = way.free_slots(self.deps.max_in_flight, self.time.boot_clock_ms()).min(LEASE_BATCH);
+        let room = way.free_slots(self.ctx.deps.max_in_flight, self.ctx.time.boot_clock_ms()).min(LEASE_BATCH);
         if room == 0 {
             return false;
         }
-        let Some(name) = self.ensure_heartbeat().await else { return false };
+        let Some(name) = self.ctx.ensure_heartbeat().await else { return false };
         let wish = self.lease_request(way, name.id, room);
         let room = wish.max;
         crate::failpoint!("before-lease");
@@ -93,9 +91,9 @@ impl Engine {
         let more = leased.len() == room;
         for leased in leased {
             let guard = way.begin_attempt(self.throttled_domain(way, &leased));
-            let (engine, way, name) = (Arc::clone(self), Arc::clone(way), Arc::clone(&name));
+            let (handoffs, way, name) = (Arc::clone(self), Arc::clone(way), Arc::clone(&name));
             under_way.spawn(async move {
-                engine.attempt_or_requeue(way, leased, guard, name.id).await;
+                handoffs.attempt_or_requeue(way, leased, guard, name.id).await;
                 drop(name);
             });
         }
@@ -105,53 +103,34 @@ impl Engine {
     /// Leases due handoffs. When the commit is unconfirmed, the store may hold leases that this process doesn't know
     /// of. The process then continues under a new node id, so that the leases of the old one are recovered.
     async fn lease_handoffs(&self, wish: LeaseRequest, name: &Arc<LeaseIdentity>) -> Vec<LeasedHandoff> {
-        self.store.lease_handoffs(wish, self.now()).await.unwrap_or_else(|error| {
+        self.ctx.store.lease_handoffs(wish, self.ctx.now()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "leasing");
-            self.replace_identity_if_lease_lost(&error, name);
+            self.ctx.replace_identity_if_lease_lost(&error, name);
             Vec::new()
         })
-    }
-
-    /// The node id to lease under, with a recent heartbeat. Without one, as after a suspend or for a new id, peers
-    /// would reclaim its leases. `None` when the heartbeat fails.
-    pub(crate) async fn ensure_heartbeat(&self) -> Option<Arc<LeaseIdentity>> {
-        let (name, even) = (self.lease_identities.current(), self.time.boot_clock_ms());
-        if !name.has_recent_heartbeat(even) && !mutant!("unheard-name") {
-            let heard = self.send_heartbeat(name.id).await;
-            heard.map_err(|error| tracing::warn!(%error, "saying that this process lives")).ok()?;
-            name.note_heartbeat(even);
-        }
-        Some(name)
-    }
-
-    /// Switches to a new node id when the store may hold leases that were never confirmed.
-    pub(crate) fn replace_identity_if_lease_lost(&self, error: &StoreError, name: &Arc<LeaseIdentity>) {
-        if matches!(error, StoreError::CommitUnknown(_)) && !mutant!("lost-lease-kept") {
-            self.lease_identities.replace(name, &*self.entropy);
-        }
     }
 
     /// A lease request that can't exceed the limit of any recipient domain, whatever is due.
     fn lease_request(&self, way: &OutboundRoute, node: NodeId, max: usize) -> LeaseRequest {
         let throttled =
-            self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient);
+            self.ctx.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient);
         let (but, most) = throttled.map_or((Vec::new(), max), |most| way.domain_limits(most));
         LeaseRequest {
             transport: way.transport.name().to_owned(),
             node,
             max: max.min(most),
             excluded_domains: but,
-            schedule_cutoff: self.time.earlier_time(),
+            schedule_cutoff: self.ctx.time.earlier_time(),
         }
     }
 
     /// Fails over the waiting handoffs of a transport whose breaker is open, if another one is available. Returns true
     /// when more may wait.
     async fn fail_over_waiting(&self, way: &Arc<OutboundRoute>) -> bool {
-        if !self.transports.has_alternative(way.transport.name(), self.time.boot_clock_ms()) {
+        if !self.ctx.transports.has_alternative(way.transport.name(), self.ctx.time.boot_clock_ms()) {
             return false;
         }
-        let Some(name) = self.ensure_heartbeat().await else { return false };
+        let Some(name) = self.ctx.ensure_heartbeat().await else { return false };
         let leased = self.lease_handoffs(self.lease_request(way, name.id, LEASE_BATCH), &name).await;
         let mut moved = false;
         for leased in &leased {
@@ -162,7 +141,7 @@ impl Engine {
                 transport: handoff.transport.clone(),
                 account: way.transport.account().to_owned(),
             };
-            let due = handoff.due_at.unwrap_or_else(|| self.now());
+            let due = handoff.due_at.unwrap_or_else(|| self.ctx.now());
             let park = HandoffAction::ReturnLease {
                 lease: hold,
                 due_at: due,
@@ -176,7 +155,7 @@ impl Engine {
     }
 
     fn throttled_domain(&self, way: &OutboundRoute, leased: &LeasedHandoff) -> Option<String> {
-        self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient)?;
+        self.ctx.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient)?;
         let handoff = leased.email.handoffs.get(usize::from(leased.handoff))?;
         handoff.recipients.first()?.rsplit_once('@').map(|(_, domain)| domain.to_owned())
     }
@@ -195,7 +174,7 @@ impl Engine {
             transport: handoff.transport.clone(),
             account: way.transport.account().to_owned(),
         };
-        let try_ = AttemptContext { email: leased.email.clone(), handoff, lease_ref: hold, started_at: self.now() };
+        let try_ = AttemptContext { email: leased.email.clone(), handoff, lease_ref: hold, started_at: self.ctx.now() };
         let (bytes, fresh) = match self.load_or_freeze(&way, &leased).await {
             Ok(frozen) => frozen,
             Err(FreezeError::Temporary(why)) => return self.requeue(&try_, &why).await,
@@ -217,10 +196,10 @@ impl Engine {
         crate::failpoint!("before-marker");
         // The machine may have been suspended since the lease. A store that rejects the heartbeat won't confirm the
         // marker either, so the result is ignored.
-        drop(self.ensure_heartbeat().await);
-        let marked_at = self.now();
-        let wire = fresh.then(|| self.packer.pack_frozen(&bytes));
-        let marked = self.store.apply_action(
+        drop(self.ctx.ensure_heartbeat().await);
+        let marked_at = self.ctx.now();
+        let wire = fresh.then(|| self.ctx.packer.pack_frozen(&bytes));
+        let marked = self.ctx.store.apply_action(
             try_.email.team,
             try_.email.id,
             HandoffAction::Mark { lease: try_.lease_ref.clone(), frozen_bytes: wire },
@@ -244,7 +223,7 @@ impl Engine {
             Ok(_) => {
                 // Cancelled, or taken over by a peer. Nothing was sent.
                 drop(ready);
-                self.metrics.record_stale_marker();
+                self.ctx.metrics.record_stale_marker();
             }
             Err(error) => {
                 // The marker may be durable or not. Nothing was sent in either case, and that is recorded.
@@ -262,7 +241,7 @@ impl Engine {
     }
 
     fn is_window_open(&self, way: &OutboundRoute, handoff: &Handoff) -> bool {
-        unknown::is_key_window_open(handoff, self.recovery_context(way), self.now())
+        unknown::is_key_window_open(handoff, self.recovery_context(way), self.ctx.now())
     }
 
     pub(crate) fn recovery_context<'a>(&self, way: &'a OutboundRoute) -> unknown::RecoveryContext<'a> {
@@ -271,15 +250,15 @@ impl Engine {
             recovery: capability.recovery,
             timeout_ms: capability.timeout_ms,
             account: way.transport.account(),
-            earlier_clock: self.time.earlier_time(),
-            later_clock: self.time.later_time(),
-            ages_reliable_since: self.time.measured_since(),
+            earlier_clock: self.ctx.time.earlier_time(),
+            later_clock: self.ctx.time.later_time(),
+            ages_reliable_since: self.ctx.time.measured_since(),
         }
     }
 
     fn frozen_envelope(&self, try_: &AttemptContext, bytes: &Arc<[u8]>) -> FrozenEnvelope {
         let attempt = try_.handoff.attempts + 1;
-        let (return_path, envelope_id) = self.return_path(&try_.email, try_.handoff.number, attempt);
+        let (return_path, envelope_id) = self.ctx.return_path(&try_.email, try_.handoff.number, attempt);
         FrozenEnvelope {
             team: try_.email.team,
             email: try_.email.id,
@@ -288,7 +267,7 @@ impl Engine {
             return_path,
             envelope_id,
             recipients: try_.handoff.recipients.clone(),
-            key: self.downstream_key(&try_.email, try_.handoff.number),
+            key: self.ctx.downstream_key(&try_.email, try_.handoff.number),
             bytes: Arc::clone(bytes),
         }
     }
@@ -303,19 +282,19 @@ impl Engine {
         began: Time,
         reply: TransportReply,
     ) {
-        let news = way.record_reply(&reply, self.time.boot_clock_ms());
-        self.metrics.record_handoff_attempt(way.transport.name(), reply.meaning);
+        let news = way.record_reply(&reply, self.ctx.time.boot_clock_ms());
+        self.ctx.metrics.record_handoff_attempt(way.transport.name(), reply.meaning);
         let accepted = matches!(reply.meaning, ReplyMeaning::Accepted | ReplyMeaning::Repeated);
         if accepted && try_.handoff.is_in_window_retry() {
-            self.metrics.record_resolved("idempotent_retry");
-            self.metrics.record_provider_deduplicated();
+            self.ctx.metrics.record_resolved("idempotent_retry");
+            self.ctx.metrics.record_provider_deduplicated();
         }
         let act = HandoffAction::RecordOutcome {
             lease: try_.lease_ref.clone(),
             attempt,
             started_at: began,
             reply,
-            retry_policy: self.deps.retry_policy(self.entropy.next_u64()),
+            retry_policy: self.ctx.deps.retry_policy(self.ctx.entropy.next_u64()),
         };
         let settled = self.call_until_final(try_.email.team, try_.email.id, act).await;
         crate::failpoint!("after-settle");
@@ -325,14 +304,14 @@ impl Engine {
         if let Some(email) = settled {
             self.fail_over(way, &email, try_.handoff.number).await;
         }
-        self.unknown_wakeup.notify_one();
+        self.ctx.unknown_wakeup.notify_one();
         if news {
             self.publish_breaker_state(way).await;
         }
     }
 
     async fn requeue(&self, try_: &AttemptContext, why: &str) {
-        let due = self.now().plus(REQUEUE_DELAY_MS);
+        let due = self.ctx.now().plus(REQUEUE_DELAY_MS);
         let act = HandoffAction::ReturnLease { lease: try_.lease_ref.clone(), due_at: due, reason: why.to_owned() };
         self.call_until_final(try_.email.team, try_.email.id, act).await;
     }
@@ -347,12 +326,12 @@ impl Engine {
     ) -> Option<Email> {
         let mut pause = Duration::from_millis(20);
         loop {
-            match self.store.apply_action(team, id, act.clone(), None, self.now()).await {
+            match self.ctx.store.apply_action(team, id, act.clone(), None, self.ctx.now()).await {
                 Ok(IdempotentResult::Done(HandoffActionResult::Applied(_, email))) => return Some(email),
                 Ok(_) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "writing down what happened to a handoff");
-                    if self.store.fatal_error().is_some() || mutant!("written-down-once") {
+                    if self.ctx.store.fatal_error().is_some() || mutant!("written-down-once") {
                         return None;
                     }
                 }
@@ -369,10 +348,10 @@ impl Engine {
         let waits = handoff.state == mailonce_core::handoff::HandoffState::Queued && !handoff.is_in_doubt();
         let waits = waits || mutant!("doubt-rerouted");
         // A transport that the caller named is never replaced.
-        if !waits || email.head.transport.is_some() || way.is_available(self.time.boot_clock_ms()) {
+        if !waits || email.head.transport.is_some() || way.is_available(self.ctx.time.boot_clock_ms()) {
             return false;
         }
-        let leased = match self.store.leased_handoff(email.team, email.id, number).await {
+        let leased = match self.ctx.store.leased_handoff(email.team, email.id, number).await {
             Ok(Some(leased)) => leased,
             Ok(None) => return false,
             Err(error) => {
@@ -381,8 +360,9 @@ impl Engine {
                 return false;
             }
         };
-        let Some(content) = leased.body.as_deref().and_then(|body| self.packer.unpack(body)) else { return false };
-        let Some(to) = self.transports.select_alternative(way.transport.name(), &content, self.time.boot_clock_ms())
+        let Some(content) = leased.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else { return false };
+        let Some(to) =
+            self.ctx.transports.select_alternative(way.transport.name(), &content, self.ctx.time.boot_clock_ms())
         else {
             return false;
         };
@@ -390,10 +370,13 @@ impl Engine {
         let act = if to.capability().split == way.capability().split {
             HandoffAction::FailOverHandoff { number, from, to: to.transport.name().to_owned() }
         } else {
-            HandoffAction::FailOverEmail { from, envelopes: self.transports.envelopes(to.transport.name(), &content) }
+            HandoffAction::FailOverEmail {
+                from,
+                envelopes: self.ctx.transports.envelopes(to.transport.name(), &content),
+            }
         };
         self.call_until_final(email.team, email.id, act).await;
-        self.transports.wake_all();
+        self.ctx.transports.wake_all();
         true
     }
 
@@ -408,7 +391,7 @@ impl Engine {
         let fact = Evidence {
             handoff: try_.handoff.number,
             attempt: None,
-            at: self.now(),
+            at: self.ctx.now(),
             source: EvidenceSource::ProviderEvent,
             says,
             detail: "as this address of the sandbox always does".into(),

@@ -1,5 +1,10 @@
 //! Bounces: mail that tells what became of our mail, as evidence for its handoff.
 
+use crate::{
+    control::suppressions::SuppressionDetails,
+    inbound::{Inbound, hooks::to_evidence},
+    runtime::blocking::run_blocking_if_large,
+};
 use mailonce_core::{
     address::Address,
     handoff::{
@@ -21,11 +26,6 @@ use mailonce_mail::{
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
-use crate::{
-    Engine, control::suppressions::SuppressionDetails, inbound::hooks::to_evidence,
-    runtime::blocking::run_blocking_if_large,
-};
-
 /// The handoff and attempt a report is about.
 #[derive(Clone, Copy)]
 struct BounceTarget {
@@ -43,7 +43,7 @@ fn is_about_recipients(fate: &RecipientResult, recipients: &[String]) -> bool {
     fate.recipient.is_empty() || forwarded || recipients.iter().any(same)
 }
 
-impl Engine {
+impl Inbound {
     /// Reads a mail that came to one of our return paths, whose mark was checked when it came.
     pub(crate) async fn process_bounce(
         &self,
@@ -91,7 +91,7 @@ impl Engine {
 
     /// Whether we made a mark.
     pub(crate) fn is_own_return_path_tag(&self, tag: &AttemptTag) -> bool {
-        let mac = self.secret.mac("return-path", &[&AttemptTag::mac_payload(tag.email, tag.handoff, tag.attempt)]);
+        let mac = self.ctx.secret.mac("return-path", &[&AttemptTag::mac_payload(tag.email, tag.handoff, tag.attempt)]);
         let ours = AttemptTag::new(tag.email, tag.handoff, tag.attempt, &mac);
         bool::from(subtle::ConstantTimeEq::ct_eq(ours.mac.as_slice(), tag.mac.as_slice()))
     }
@@ -104,28 +104,31 @@ impl Engine {
         name: [u8; 32],
     ) -> Result<(), StoreError> {
         let team = delivery.team;
-        let Some(email) = self.store.email(team, about.email).await? else { return Ok(()) };
+        let Some(email) = self.ctx.store.email(team, about.email).await? else { return Ok(()) };
         let Some(handoff) = email.handoffs.get(usize::from(about.handoff)) else { return Ok(()) };
         for (at, fate) in
             bounce.recipients.iter().enumerate().filter(|(_, fate)| is_about_recipients(fate, &handoff.recipients))
         {
             let Some(says) = to_evidence(fate.reported_status) else { continue };
-            let short = crate::hex(&name[..12]);
+            let short = crate::runtime::hex::hex(&name[..12]);
             let fact = Evidence {
                 handoff: about.handoff,
                 attempt: Some(about.attempt),
-                at: self.now(),
+                at: self.ctx.now(),
                 source: EvidenceSource::Bounce,
                 says,
                 detail: format!("{} {}", fate.status.as_deref().unwrap_or_default(), fate.reason).trim().to_owned(),
                 once: Some(format!("bounce:{short}:{at}")),
             };
-            let acted =
-                self.store.apply_action(team, about.email, HandoffAction::AddEvidence(fact), None, self.now()).await?;
-            self.unknown_wakeup.notify_one();
+            let acted = self
+                .ctx
+                .store
+                .apply_action(team, about.email, HandoffAction::AddEvidence(fact), None, self.ctx.now())
+                .await?;
+            self.ctx.unknown_wakeup.notify_one();
             let learnt =
                 matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _)));
-            self.metrics.record_provider_event("bounce", if learnt { "recorded" } else { "already_known" });
+            self.ctx.metrics.record_provider_event("bounce", if learnt { "recorded" } else { "already_known" });
             if learnt && says == EvidenceFinding::Bounced {
                 self.suppress_bounced(delivery, fate, about.email, &handoff.recipients).await;
             }
@@ -151,7 +154,7 @@ impl Engine {
             source: None,
             detail: Some(fate.reason.clone()),
         };
-        if let Err(problem) = self.suppress_by_report(delivery.team, &address, about).await {
+        if let Err(problem) = self.control.suppress_by_report(delivery.team, &address, about).await {
             tracing::warn!(?problem, "an address that bounced could not be put on the list");
         }
     }

@@ -1,5 +1,14 @@
-//! Mail by hooks: what a proven request brings is kept for whom it is for. The answer comes after the commit.
+//! Mail by webhook: stores the mail of a verified request for its local recipients. The response follows the commit.
 
+use crate::{
+    access::sources::{LiveSource, SourceRef},
+    inbound::{
+        Inbound,
+        hooks::ProviderHookSummary,
+        receive::{IntakeMail, RecipientRoute},
+    },
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     inbound::{
         delivery::{DeliveryFormat, Intake, ReceiveResult as Arrived},
@@ -11,18 +20,8 @@ use mailonce_core::{
 };
 use mailonce_mail::hooks::{self, HookMail, HookRequest, Kind, MailBytes};
 
-use crate::{
-    Engine,
-    access::sources::{LiveSource, SourceRef},
-    inbound::{
-        hooks::ProviderHookSummary,
-        receive::{IntakeMail, RecipientRoute},
-    },
-    unavailable,
-};
-
-impl Engine {
-    /// The mail in a request, if its source may bring any and this is one.
+impl Inbound {
+    /// The mail in a request. `None` when the source doesn't receive mail or the request carries none.
     pub(crate) fn parse_hook_mail(
         &self,
         source: &LiveSource,
@@ -32,16 +31,16 @@ impl Engine {
             return Ok(None);
         }
         hooks::parse_mail(source.kind, request).map_err(|why| {
-            tracing::warn!(source = %source.id, kind = source.kind.as_str(), %why, "a provider's mail cannot be read");
-            self.metrics.record_provider_event(source.kind.as_str(), "unreadable");
-            // A provider drops for good what gets a 4xx, and a mail that we do not understand today must not be lost.
-            // Whoever writes our own format learns at once what is wrong with it.
+            tracing::warn!(source = %source.id, kind = source.kind.as_str(), %why, "a mail from a provider's webhook cannot be parsed");
+            self.ctx.metrics.record_provider_event(source.kind.as_str(), "unreadable");
+            // A provider drops a mail that gets a 4xx, so a mail that we cannot parse gets a 503 and is retried. A caller
+            // that uses our own format gets the error at once.
             let code = if source.kind == Kind::Standard { Code::InvalidJson } else { Code::Unavailable };
             Problem::new(code, why.to_string())
         })
     }
 
-    /// Keeps a mail. What came before, or is for nobody here, is an answer and not a fault.
+    /// Stores a mail from a webhook. Duplicates and unknown recipients are results, not errors.
     pub(crate) async fn store_hook_mail(
         &self,
         source: SourceRef,
@@ -50,7 +49,7 @@ impl Engine {
         self.ingest_mail(source, mail, Intake::Hook).await.map_err(unavailable)
     }
 
-    /// The same, whichever way a source told of it.
+    /// Stores a mail from a webhook or a poll, and counts the results.
     pub(crate) async fn ingest_mail(
         &self,
         source: SourceRef,
@@ -59,7 +58,7 @@ impl Engine {
     ) -> Result<ProviderHookSummary, StoreError> {
         let recipients = self.local_recipients(source, &mail).await?;
         let (form, raw) = stored_form(mail.content, mail.location.as_ref())?;
-        let mut received = ProviderHookSummary::default();
+        let mut summary = ProviderHookSummary::default();
         for recipients in recipients.chunks(limits::INBOUND_RECIPIENTS) {
             let incoming = IntakeMail {
                 intake,
@@ -73,47 +72,47 @@ impl Engine {
                 raw: raw.clone(),
             };
             let arrived = self.receive_mail(incoming).await?;
-            for one in arrived {
-                let (count, word) = match one {
-                    Arrived::Stored(_) => (&mut received.accepted, "accepted"),
-                    Arrived::Duplicate { .. } => (&mut received.duplicate, "duplicate"),
-                    Arrived::Refused(_) => (&mut received.refused, "refused"),
+            for result in arrived {
+                let (count, outcome) = match result {
+                    Arrived::Stored(_) => (&mut summary.accepted, "accepted"),
+                    Arrived::Duplicate { .. } => (&mut summary.duplicate, "duplicate"),
+                    Arrived::Refused(_) => (&mut summary.refused, "refused"),
                 };
                 *count += 1;
-                self.metrics.record_provider_event(source.kind.as_str(), word);
+                self.ctx.metrics.record_provider_event(source.kind.as_str(), outcome);
             }
         }
-        Ok(received)
+        Ok(summary)
     }
 
-    /// Whom a mail is for. Where the envelope is not told, those of whom the mail names that are here; when nobody is,
-    /// the first, so that there is a row which says so.
+    /// The recipients of a mail. Without envelope recipients, those header recipients that belong to the source's team.
+    /// When none does, the first recipient, so that a refused delivery records the mail.
     async fn local_recipients(&self, source: SourceRef, mail: &HookMail) -> Result<Vec<String>, StoreError> {
         if mail.has_envelope_recipients {
             return Ok(mail.recipients.clone());
         }
-        let mut here = Vec::new();
+        let mut local = Vec::new();
         for recipient in &mail.recipients {
-            let place = self.route_recipient(mail.envelope_sender.as_deref(), recipient).await?;
-            let own = match &place {
+            let route = self.route_recipient(mail.envelope_sender.as_deref(), recipient).await?;
+            let is_own = match &route {
                 RecipientRoute::Inbox(inbox) | RecipientRoute::Expired(inbox) | RecipientRoute::Blocked(inbox) => {
                     inbox.team == source.team
                 }
                 RecipientRoute::ReturnPath(team, _) => *team == source.team,
                 RecipientRoute::UnknownInbox | RecipientRoute::NotLocal => false,
             };
-            if own {
-                here.push(recipient.clone());
+            if is_own {
+                local.push(recipient.clone());
             }
         }
-        if here.is_empty() {
-            here.extend(mail.recipients.first().cloned());
+        if local.is_empty() {
+            local.extend(mail.recipients.first().cloned());
         }
-        Ok(here)
+        Ok(local)
     }
 }
 
-/// What is kept of a mail: its bytes, else where it is.
+/// What is stored for a mail: its bytes, or the reference by which to fetch it.
 fn stored_form(
     content: Option<MailBytes>,
     notice: Option<&ProviderMailRef>,

@@ -1,9 +1,13 @@
-//! Provider events: a request comes in at a source's address, is proven, read, and becomes evidence. What brings mail is
-//! read by `hook_mail`.
+//! Provider webhooks: verifies a request to a source's URL and records its events as evidence. Requests that carry
+//! received mail are handled by `hook_mail`.
 //!
-//! What it says counts only for emails of the source's own team and handoffs of its own transport. Everything else is
-//! answered with a success and counted: a provider that gets an error stops telling us anything.
+//! An event counts only for emails of the source's own team and handoffs of its own transport. All other events are
+//! counted and answered with success, because providers disable webhooks that return errors.
 
+use crate::{
+    access::sources::LiveSource, control::suppressions::SuppressionDetails, inbound::Inbound,
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     address::Address,
     handoff::{
@@ -22,61 +26,60 @@ use mailonce_mail::hooks::{self, HookEvent, HookRejection, HookRequest, Kind};
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{Engine, access::sources::LiveSource, control::suppressions::SuppressionDetails, unavailable};
-
-/// How long a certificate is kept, in milliseconds.
+/// How long a certificate is cached, in milliseconds.
 const CERTIFICATE_TTL_MS: i64 = 24 * 3_600_000;
-/// Certificates that are remembered.
+/// How many certificates are cached.
 const CERTIFICATE_CACHE_CAPACITY: usize = 16;
 
-/// A request as it came in.
+/// A webhook request from a provider.
 #[derive(Clone, Debug)]
 pub struct ProviderHookRequest {
-    /// Names and values, as they came.
+    /// Header names and values as received.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// What follows the `?`.
+    /// The query string, without the `?`.
     pub query: String,
     /// The raw body.
     pub body: Vec<u8>,
 }
 
-/// What came of a request's reports.
+/// How many reports of a request had which result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderHookSummary {
-    /// Reports in it.
+    /// Reports in the request.
     pub reports: usize,
-    /// New facts.
+    /// Reports recorded as new evidence.
     pub recorded: usize,
-    /// Facts that were known already.
+    /// Reports that were recorded before.
     pub repeated: usize,
-    /// About no email of this team and transport.
+    /// Reports that match no email of this team and transport.
     pub unknown: usize,
-    /// About nothing that matters here: opens, clicks, tests.
+    /// Reports of no interest here: opens, clicks, tests.
     pub ignored: usize,
-    /// Addresses that are no longer written to.
+    /// Addresses added to the suppression list.
     pub suppressed: usize,
-    /// Deliveries that were kept, one for each recipient here.
+    /// Deliveries stored, one for each local recipient.
     pub accepted: usize,
-    /// Deliveries that came before.
+    /// Deliveries that were received before.
     pub duplicate: usize,
-    /// Deliveries for nobody here, or for somebody who does not want them.
+    /// Deliveries refused because the inbox is unknown, expired or blocks the sender.
     pub refused: usize,
 }
 
-/// What hooks remember between requests.
+/// The signing certificates of Amazon SNS, cached.
 #[derive(Default)]
 pub(crate) struct CertificateCache {
-    /// By address. Whoever holds it fetches, so that strangers cannot make us fetch many things at once.
+    /// Certificates by URL, with the time of the fetch by the boot clock. The lock is held while a certificate is fetched,
+    /// so that unauthenticated requests cannot cause many fetches at once.
     entries: tokio::sync::Mutex<HashMap<String, (Arc<[u8]>, i64)>>,
 }
 
-/// What a report says in the words of evidence. `None` when it says nothing about a mail's fate.
-pub(crate) fn to_evidence(says: hooks::ReportedStatus) -> Option<EvidenceFinding> {
-    match says {
+/// Translates a provider's status to evidence. `None` when it says nothing about delivery.
+pub(crate) fn to_evidence(status: hooks::ReportedStatus) -> Option<EvidenceFinding> {
+    match status {
         hooks::ReportedStatus::Accepted => Some(EvidenceFinding::Accepted),
         hooks::ReportedStatus::Delivered => Some(EvidenceFinding::Delivered),
         hooks::ReportedStatus::Deferred => Some(EvidenceFinding::Delayed),
-        // The provider had it, and it will not arrive: to its sender that is a mail that came back.
+        // The provider accepted the mail and won't deliver it. For the sender that is a bounce.
         hooks::ReportedStatus::Bounced { .. } | hooks::ReportedStatus::Refused | hooks::ReportedStatus::Suppressed => {
             Some(EvidenceFinding::Bounced)
         }
@@ -85,10 +88,10 @@ pub(crate) fn to_evidence(says: hooks::ReportedStatus) -> Option<EvidenceFinding
     }
 }
 
-/// Why a recipient is not written to after a report, if so.
+/// Why a report suppresses its recipient, if it does.
 fn suppression_reason(report: &HookEvent) -> Option<&'static str> {
     match report.reported_status {
-        // What a test says about an address is not true of it.
+        // A test event says nothing about the real address.
         _ if report.is_test => None,
         hooks::ReportedStatus::Bounced { permanent: true } => Some("bounced"),
         hooks::ReportedStatus::Complained => Some("complained"),
@@ -105,52 +108,52 @@ fn rejection_problem(reject: &HookRejection) -> Problem {
     Problem::new(code, reject.to_string())
 }
 
-/// The recipient of a report among those of a handoff, in our form.
+/// The recipient of a report, normalized, if it is a recipient of the handoff.
 fn recipient_of(handoff: &Handoff, report: &HookEvent) -> Option<Address> {
     let address = Address::parse(report.recipient.as_deref()?).ok()?;
-    let is_theirs = |to: &String| Address::parse(to).is_ok_and(|to| to == address);
-    handoff.recipients.iter().any(is_theirs).then_some(address)
+    let is_same = |to: &String| Address::parse(to).is_ok_and(|to| to == address);
+    handoff.recipients.iter().any(is_same).then_some(address)
 }
 
-impl Engine {
-    /// The source behind an address, before anything is read from whoever calls it.
+impl Inbound {
+    /// The source behind a webhook URL. The server calls this before it reads the request body.
     pub async fn find_hook(&self, id: SourceId) -> Result<SourceHook, Problem> {
-        Ok(SourceHook(self.live_source(id).await?))
+        Ok(SourceHook(self.access.live_source(id).await?))
     }
 
-    /// Takes in a request of a provider.
+    /// Handles a webhook request of a provider.
     pub async fn handle_provider_hook(
         &self,
         SourceHook(source): &SourceHook,
-        posted: &ProviderHookRequest,
+        incoming: &ProviderHookRequest,
     ) -> Result<ProviderHookSummary, Problem> {
         let headers: Vec<(&str, &[u8])> =
-            posted.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
-        let most = source.max_body_bytes();
+            incoming.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        let max_body_bytes = source.max_body_bytes();
         let mut request = HookRequest {
             headers: &headers,
-            query: &posted.query,
-            body: &posted.body,
+            query: &incoming.query,
+            body: &incoming.body,
             certificate: None,
-            max_body_bytes: most,
+            max_body_bytes,
         };
         let certificate = self.fetch_certificate(source, &request).await?;
         request.certificate = certificate.as_deref();
-        hooks::verify(source.kind, &source.secrets, &request, self.now())
+        hooks::verify(source.kind, &source.secrets, &request, self.ctx.now())
             .map_err(|reject| self.rejected(source, &reject))?;
         if source.kind == Kind::Ses {
-            self.confirm_subscription(source, &posted.body).await?;
+            self.confirm_subscription(source, &incoming.body).await?;
         }
         if let Some(mail) = self.parse_hook_mail(source, &request)? {
             self.check_one_time_token(source, &request, Some(&mail.dedupe_key)).await?;
             return self.store_hook_mail(source.source_ref(), mail).await;
         }
         if !source.scope.events {
-            self.metrics.record_provider_event(source.kind.as_str(), "ignored");
+            self.ctx.metrics.record_provider_event(source.kind.as_str(), "ignored");
             return Ok(ProviderHookSummary { reports: 1, ignored: 1, ..ProviderHookSummary::default() });
         }
         let reports = hooks::parse_events(source.kind, &request).map_err(|why| {
-            tracing::warn!(source = %source.id, %why, "a provider's request cannot be read");
+            tracing::warn!(source = %source.id, %why, "a provider's webhook request cannot be parsed");
             Problem::new(Code::InvalidJson, why.to_string())
         })?;
         self.check_one_time_token(source, &request, reports.first().map(|report| report.dedupe_key.as_str())).await?;
@@ -161,47 +164,47 @@ impl Engine {
         Ok(received)
     }
 
-    fn rejected(&self, source: &LiveSource, reject: &HookRejection) -> Problem {
-        tracing::warn!(source = %source.id, kind = source.kind.as_str(), %reject, "a provider's request is not believed");
-        self.metrics.record_provider_event(source.kind.as_str(), "rejected");
-        rejection_problem(reject)
+    fn rejected(&self, source: &LiveSource, rejection: &HookRejection) -> Problem {
+        tracing::warn!(source = %source.id, kind = source.kind.as_str(), %rejection, "a provider's webhook request is rejected");
+        self.ctx.metrics.record_provider_event(source.kind.as_str(), "rejected");
+        rejection_problem(rejection)
     }
 
-    /// Mailgun signs a token and not what it brings: the same token beside something else is a forgery. The ledger
-    /// remembers which event a token came with, so that it counts once for all nodes and over restarts.
+    /// Rejects a Mailgun token that was already used for another event. Mailgun signs only the token, not the body, so a
+    /// reused token with another body is a forgery. The store remembers each token, for all nodes and across restarts.
     async fn check_one_time_token(
         &self,
         source: &LiveSource,
         request: &HookRequest<'_>,
-        once: Option<&str>,
+        dedupe_key: Option<&str>,
     ) -> Result<(), Problem> {
-        let (Kind::Mailgun, Some(once)) = (source.kind, once) else { return Ok(()) };
+        let (Kind::Mailgun, Some(dedupe_key)) = (source.kind, dedupe_key) else { return Ok(()) };
         let Some(token) = hooks::mailgun::request_token(request) else { return Ok(()) };
-        let now = self.now();
-        let operation = self.token_operation(source, &token, once, now);
-        match self.store.bind_operation(operation, now).await.map_err(unavailable)? {
+        let now = self.ctx.now();
+        let operation = self.token_operation(source, &token, dedupe_key, now);
+        match self.ctx.store.bind_operation(operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(()) | IdempotentResult::Replayed(_) => Ok(()),
             IdempotentResult::KeyMismatch(_) => Err(self.rejected(source, &HookRejection::BadSignature)),
         }
     }
 
-    /// The use of a one-time token for an event, as the ledger remembers it.
-    fn token_operation(&self, source: &LiveSource, token: &str, once: &str, now: Time) -> KeyedOperation {
+    /// The operation that binds a one-time token to an event in the store.
+    fn token_operation(&self, source: &LiveSource, token: &str, dedupe_key: &str, now: Time) -> KeyedOperation {
         // A keyed hash, so that no caller can choose an idempotency key with the same hash.
-        let mac = self.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
+        let mac = self.ctx.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
         let mut key = [0; 16];
         key.copy_from_slice(&mac[..16]);
         KeyedOperation {
             team: source.team,
             key: KeyHash(key),
-            digest: Sha256::digest(once.as_bytes()).into(),
+            digest: Sha256::digest(dedupe_key.as_bytes()).into(),
             response: Vec::new(),
-            // Afterwards its time is no longer believed anyway.
+            // After that, the timestamp check rejects the token.
             expires_at: now.plus(2 * source.secrets.tolerance_ms().max(hooks::mailgun::ROUTE_TOLERANCE_MS)),
         }
     }
 
-    /// The certificate a request names. It is fetched only when everything but the signature itself is in order.
+    /// The signing certificate that a request refers to. It is fetched only when all checks but the signature pass.
     async fn fetch_certificate(
         &self,
         source: &LiveSource,
@@ -210,38 +213,39 @@ impl Engine {
         if source.kind != Kind::Ses {
             return Ok(None);
         }
-        match hooks::verify(source.kind, &source.secrets, request, self.now()) {
+        match hooks::verify(source.kind, &source.secrets, request, self.ctx.now()) {
             Err(HookRejection::Certificate(_)) => {}
             Err(reject) => return Err(self.rejected(source, &reject)),
             Ok(()) => return Ok(None),
         }
         let url = hooks::ses::sns_urls(request.body).map_err(|reject| self.rejected(source, &reject))?.certificate_url;
-        let even = self.time.boot_clock_ms();
-        let mut kept = self.certificate_cache.entries.lock().await;
-        if let Some((bytes, _)) = kept.get(&url).filter(|(_, at)| even - at < CERTIFICATE_TTL_MS) {
+        let boot_ms = self.ctx.time.boot_clock_ms();
+        let mut cache = self.certificate_cache.entries.lock().await;
+        if let Some((bytes, _)) = cache.get(&url).filter(|(_, at)| boot_ms - at < CERTIFICATE_TTL_MS) {
             return Ok(Some(Arc::clone(bytes)));
         }
         let fetched =
-            self.deps.http_fetcher.get(&url).await.map_err(|why| fetch_failed("the signing certificate", &why))?;
+            self.ctx.deps.http_fetcher.get(&url).await.map_err(|why| fetch_failed("the signing certificate", &why))?;
         let bytes: Arc<[u8]> = fetched.into();
-        if kept.len() >= CERTIFICATE_CACHE_CAPACITY {
-            kept.clear();
+        if cache.len() >= CERTIFICATE_CACHE_CAPACITY {
+            cache.clear();
         }
-        kept.insert(url, (Arc::clone(&bytes), even));
-        drop(kept);
+        cache.insert(url, (Arc::clone(&bytes), boot_ms));
+        drop(cache);
         Ok(Some(bytes))
     }
 
-    /// Answers the question of SNS whether this address wants a topic. Only after the request was proven.
+    /// Confirms an Amazon SNS subscription. Called only after the request was verified.
     async fn confirm_subscription(&self, source: &LiveSource, body: &[u8]) -> Result<(), Problem> {
-        let needs = hooks::ses::sns_urls(body).map_err(|reject| self.rejected(source, &reject))?;
-        let Some(url) = needs.subscribe_url else { return Ok(()) };
-        self.deps
+        let urls = hooks::ses::sns_urls(body).map_err(|reject| self.rejected(source, &reject))?;
+        let Some(url) = urls.subscribe_url else { return Ok(()) };
+        self.ctx
+            .deps
             .http_fetcher
             .get(&url)
             .await
             .map_err(|why| fetch_failed("the confirmation of the subscription", &why))?;
-        tracing::info!(source = %source.id, "a subscription was confirmed");
+        tracing::info!(source = %source.id, "an SNS subscription was confirmed");
         Ok(())
     }
 
@@ -249,16 +253,16 @@ impl Engine {
         &self,
         source: &LiveSource,
         report: &HookEvent,
-        received: &mut ProviderHookSummary,
+        summary: &mut ProviderHookSummary,
     ) -> Result<(), Problem> {
         let outcome = match to_evidence(report.reported_status) {
             None => "ignored",
-            Some(says) => match self.find_reported_handoff(source, report).await? {
+            Some(finding) => match self.find_reported_handoff(source, report).await? {
                 None => "unmatched",
                 Some((email, number)) => {
-                    received.suppressed +=
+                    summary.suppressed +=
                         usize::from(self.suppress_if_permanent(source, report, &email, number).await?);
-                    if self.record_report(source, report, (&email, number), says).await? {
+                    if self.record_report(source, report, (&email, number), finding).await? {
                         "recorded"
                     } else {
                         "already_known"
@@ -267,73 +271,79 @@ impl Engine {
             },
         };
         match outcome {
-            "ignored" => received.ignored += 1,
-            "unmatched" => received.unknown += 1,
-            "recorded" => received.recorded += 1,
-            _ => received.repeated += 1,
+            "ignored" => summary.ignored += 1,
+            "unmatched" => summary.unknown += 1,
+            "recorded" => summary.recorded += 1,
+            _ => summary.repeated += 1,
         }
-        self.metrics.record_provider_event(source.kind.as_str(), outcome);
+        self.ctx.metrics.record_provider_event(source.kind.as_str(), outcome);
         Ok(())
     }
 
-    /// The handoff that a report is about. None outside the source's own team and transport.
+    /// The email and handoff number that a report is about. `None` outside the source's own team and transport.
     async fn find_reported_handoff(
         &self,
         source: &LiveSource,
         report: &HookEvent,
     ) -> Result<Option<(Email, u16)>, Problem> {
-        let ours = match report.email {
-            Some(id) => self.store.email(source.team, id).await.map_err(unavailable)?,
+        let by_email_id = match report.email {
+            Some(id) => self.ctx.store.email(source.team, id).await.map_err(unavailable)?,
             None => None,
         };
-        let by_name = match &report.remote_id {
-            Some(name) => self.store.handoff_by_remote_id(source.team, name).await.map_err(unavailable)?,
+        let by_remote_id = match &report.remote_id {
+            Some(remote_id) => {
+                self.ctx.store.handoff_by_remote_id(source.team, remote_id).await.map_err(unavailable)?
+            }
             None => None,
         };
-        let email = match (ours, by_name) {
+        let email = match (by_email_id, by_remote_id) {
             (Some(email), _) => Some(email),
-            (None, Some((id, _))) => self.store.email(source.team, id).await.map_err(unavailable)?,
+            (None, Some((id, _))) => self.ctx.store.email(source.team, id).await.map_err(unavailable)?,
             (None, None) => None,
         };
         let Some(email) = email else { return Ok(None) };
         let by_recipient = email.handoffs.iter().find(|handoff| recipient_of(handoff, report).is_some());
-        let by_remote = by_name.filter(|(id, _)| *id == email.id).map(|(_, number)| number);
-        let number = by_recipient.map(|handoff| handoff.number).or(by_remote).unwrap_or(0);
-        let own = |handoff: &Handoff| source.transport.as_ref() == Some(&handoff.transport);
-        Ok(email.handoffs.get(usize::from(number)).is_some_and(own).then_some((email, number)))
+        let remote_number = by_remote_id.filter(|(id, _)| *id == email.id).map(|(_, number)| number);
+        let number = by_recipient.map(|handoff| handoff.number).or(remote_number).unwrap_or(0);
+        let is_own_transport = |handoff: &Handoff| source.transport.as_ref() == Some(&handoff.transport);
+        Ok(email.handoffs.get(usize::from(number)).is_some_and(is_own_transport).then_some((email, number)))
     }
 
-    /// Writes a report down as evidence. False when it was known already.
+    /// Records a report as evidence. Returns false when it was recorded before.
     async fn record_report(
         &self,
         source: &LiveSource,
         report: &HookEvent,
         (email, number): (&Email, u16),
-        says: EvidenceFinding,
+        finding: EvidenceFinding,
     ) -> Result<bool, Problem> {
         let fact = Evidence {
             handoff: number,
             attempt: None,
-            at: self.now(),
+            at: self.ctx.now(),
             source: EvidenceSource::ProviderEvent,
-            says,
+            says: finding,
             detail: report.reason.clone(),
             once: Some(dedup_key(source, report)),
         };
         crate::failpoint!("hook-before-note");
-        let acted =
-            self.store.apply_action(source.team, email.id, HandoffAction::AddEvidence(fact), None, self.now()).await;
+        let acted = self
+            .ctx
+            .store
+            .apply_action(source.team, email.id, HandoffAction::AddEvidence(fact), None, self.ctx.now())
+            .await;
         crate::failpoint!("hook-after-note");
-        self.unknown_wakeup.notify_one();
+        self.ctx.unknown_wakeup.notify_one();
         Ok(matches!(
             acted.map_err(unavailable)?,
             IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))
         ))
     }
 
-    /// Stops writing to a recipient whose mail came back for good, or who complained. Before the report is written
-    /// down, because a report that is known is not looked at again; and not again afterwards, because a person may
-    /// have taken the address off the list.
+    /// Suppresses a recipient that bounced permanently or complained. Returns whether the address was added.
+    ///
+    /// This happens before the report is recorded: after a crash in between, a retry suppresses the address. A report
+    /// that is recorded already doesn't suppress again, because a person may have removed the address from the list.
     async fn suppress_if_permanent(
         &self,
         source: &LiveSource,
@@ -350,43 +360,43 @@ impl Engine {
             _ => None,
         };
         let Some(address) = recipient_of(handoff, report).or_else(only) else { return Ok(false) };
-        let detail = self.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
-        let once = dedup_key(source, report);
-        let known = |fact: &Evidence| fact.once.as_deref() == Some(once.as_str());
-        if detail.is_none_or(|detail| detail.evidence.iter().any(known)) {
+        let detail = self.ctx.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
+        let dedup_key_of_report = dedup_key(source, report);
+        let is_same_report = |fact: &Evidence| fact.once.as_deref() == Some(dedup_key_of_report.as_str());
+        if detail.is_none_or(|detail| detail.evidence.iter().any(is_same_report)) {
             return Ok(false);
         }
-        let about = SuppressionDetails {
+        let details = SuppressionDetails {
             reason: reason.into(),
             email: Some(email.id.0),
             source: Some(source.id.0),
             detail: Some(report.reason.clone()),
         };
-        self.suppress_by_report(source.team, &address, about).await
+        self.control.suppress_by_report(source.team, &address, details).await
     }
 }
 
-/// The name under which a report counts once.
+/// The deduplication key of a report.
 fn dedup_key(source: &LiveSource, report: &HookEvent) -> String {
     format!("{}:{}", source.id, report.dedupe_key)
 }
 
-/// Ours to repair, so the provider must come again.
+/// The problem when a URL of SNS cannot be fetched: 503, so that the provider retries.
 fn fetch_failed(what: &str, why: &str) -> Problem {
     tracing::warn!(why, "{what} could not be fetched");
     Problem::new(Code::Unavailable, format!("{what} could not be fetched"))
 }
 
-/// The source behind an address.
+/// The source behind a webhook URL.
 pub struct SourceHook(LiveSource);
 
 impl SourceHook {
-    /// Bytes of a body that are read: a mail may be large, events are not.
+    /// The largest request body accepted. Sources that receive mail have the higher limit.
     pub fn max_body_bytes(&self) -> usize {
         self.0.max_body_bytes()
     }
 
-    /// The answer to what a provider asks an address before it posts there, if it asks rightly.
+    /// The response to a provider's challenge request for a new webhook URL. `None` when the query is not a challenge.
     pub fn challenge<'a>(&self, query: &'a str) -> Option<&'a str> {
         if self.0.kind == Kind::Nylas { hooks::nylas::challenge_response(query) } else { None }
     }

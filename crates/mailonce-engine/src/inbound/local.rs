@@ -1,6 +1,10 @@
-//! The way out to our own inboxes: what the sandbox does with mail for them, so that two agents can talk with nothing
-//! configured. It takes a key, the delivery's, and remembers it for as long as deliveries are known.
+//! The transport that delivers to inboxes of this installation. The sandbox uses it, so that two agents can exchange
+//! mail without any configuration. It deduplicates by idempotency key for as long as deliveries are deduplicated.
 
+use crate::{
+    handoff::transport_selector::LOCAL_TRANSPORT,
+    inbound::{Inbound, receive::IntakeMail},
+};
 use async_trait::async_trait;
 use mailonce_core::{
     handoff::{
@@ -17,26 +21,24 @@ use mailonce_core::{
 };
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::{Engine, handoff::transport_selector::LOCAL_TRANSPORT, inbound::receive::IntakeMail};
-
-/// How long a hand-over may take: it is a commit.
+/// How long a hand-off may take, in milliseconds. It is one commit.
 const HANDOFF_TIMEOUT_MS: i64 = 30_000;
 
-/// The way out to our own inboxes.
+/// The transport that delivers to our own inboxes.
 #[derive(Default)]
 pub(crate) struct LocalTransport {
-    engine: OnceLock<Weak<Engine>>,
+    inbound: OnceLock<Weak<Inbound>>,
 }
 
 impl LocalTransport {
-    /// Tells it who takes the mail. Once.
-    pub(crate) fn attach_engine(&self, engine: &Arc<Engine>) {
-        self.engine.get_or_init(|| Arc::downgrade(engine));
+    /// Sets the service that receives the mail. Only the first call has an effect.
+    pub(crate) fn attach_inbound(&self, inbound: &Arc<Inbound>) {
+        self.inbound.get_or_init(|| Arc::downgrade(inbound));
     }
 }
 
 struct LocalDelivery {
-    engine: Arc<Engine>,
+    inbound: Arc<Inbound>,
     envelope: FrozenEnvelope,
 }
 
@@ -47,7 +49,7 @@ fn final_reply(meaning: ReplyMeaning, text: &str) -> TransportReply {
 #[async_trait]
 impl PreparedHandoff for LocalDelivery {
     async fn hand_over(self: Box<Self>) -> TransportReply {
-        let Self { engine, envelope } = *self;
+        let Self { inbound, envelope } = *self;
         let mail = IntakeMail {
             intake: Intake::Local,
             source: None,
@@ -59,9 +61,9 @@ impl PreparedHandoff for LocalDelivery {
             form: DeliveryFormat::Mime,
             raw: envelope.bytes.to_vec(),
         };
-        match engine.receive_mail(mail).await {
+        match inbound.receive_mail(mail).await {
             Ok(received) if !received.iter().any(|received| received.is_accepted()) => {
-                final_reply(ReplyMeaning::Accepted, "captured; no inbox takes mail at this address")
+                final_reply(ReplyMeaning::Accepted, "captured; no inbox accepts mail at this address")
             }
             Ok(_) => final_reply(ReplyMeaning::Accepted, "in the inbox"),
             Err(StoreError::Unreachable(why)) => {
@@ -100,16 +102,19 @@ impl Transport for LocalTransport {
         mail.mime.map(<[u8]>::to_vec).ok_or_else(|| UnsupportedMail("the mail was not composed".into()))
     }
 
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-        match self.engine.get().and_then(Weak::upgrade) {
-            Some(engine) => Ok(Box::new(LocalDelivery { engine, envelope: parcel })),
-            None => {
-                Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "the inboxes are closed"))
-            }
+    async fn prepare(&self, envelope: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        match self.inbound.get().and_then(Weak::upgrade) {
+            Some(inbound) => Ok(Box::new(LocalDelivery { inbound, envelope })),
+            None => Err(TransportReply::new(
+                ReplyMeaning::Fault,
+                AttemptPhase::Connect,
+                None,
+                "the server is shutting down",
+            )),
         }
     }
 
     async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
-        LookUpResult::Unavailable("inboxes are not asked; the same key is safe".into())
+        LookUpResult::Unavailable("not supported; a retry with the same key is safe".into())
     }
 }

@@ -1,4 +1,4 @@
-//! Receiving mail: deliveries, parsing, filing.
+//! Receiving mail and provider events: storing deliveries, parsing them, and filing them as messages.
 
 pub(crate) mod bounces;
 pub mod collect;
@@ -7,7 +7,31 @@ pub mod hooks;
 pub mod local;
 pub(crate) mod loop_guard;
 pub(crate) mod poll;
-pub(crate) mod poll_cursor;
 pub mod receive;
-pub(crate) mod waiters;
 pub(crate) mod worker;
+
+use std::sync::Arc;
+
+use crate::{access::Access, control::Control, inbox::Inboxes, outbound::Outbound, runtime::context::Context};
+
+/// Receiving mail and provider events.
+pub struct Inbound {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    control: Arc<Control>,
+    inboxes: Arc<Inboxes>,
+    outbound: Arc<Outbound>,
+    certificate_cache: hooks::CertificateCache,
+}
+
+impl Inbound {
+    pub(crate) fn new(
+        ctx: Arc<Context>,
+        access: Arc<Access>,
+        control: Arc<Control>,
+        inboxes: Arc<Inboxes>,
+        outbound: Arc<Outbound>,
+    ) -> Self {
+        Self { ctx, access, control, inboxes, outbound, certificate_cache: hooks::CertificateCache::default() }
+    }
+}

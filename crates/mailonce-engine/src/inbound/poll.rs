@@ -1,11 +1,19 @@
-//! Providers that are asked which mails came, for hooks that were lost.
+//! Polls providers for received mail, in case a webhook was lost.
 //!
-//! Each source that polls has a record of how far it is. Lists are not in the order in which mails appear in them, so a
-//! round looks an hour further back than the last, and what it saw there already is not told again. A mail goes in under
-//! the name that its hook would have used: whichever comes first makes the delivery, the other is a row that says so.
+//! Each polled source has a record with its cursor. A provider may add a mail to its list out of order. So each round
+//! reads an hour further back than the previous one and skips the mails that it has already seen. A polled mail has
+//! the same dedupe key as its webhook. Whichever arrives first creates the delivery; the other is a duplicate.
 //!
-//! One node polls a source at a time, as far as its record's rev decides; two that do it do no harm.
+//! The rev of the record lets one node poll a source at a time. Two nodes that poll the same source do no harm.
 
+use crate::{
+    access::{
+        poll_cursor::PollCursor,
+        sources::{SourceDetails, SourceRef},
+    },
+    inbound::Inbound,
+    runtime::records,
+};
 use mailonce_core::{
     id::{SourceId, TeamId},
     inbound::{
@@ -21,39 +29,33 @@ use mailonce_mail::hooks;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 
-use crate::{
-    Engine,
-    access::sources::{PollStatus, SourceDetails, SourceRef},
-    inbound::poll_cursor::PollCursor,
-    runtime::records,
-};
-
-/// Mail from before a source was made is not collected; clocks may differ so much.
+/// Mail older than its source is not collected. This is the allowance for clock differences, in milliseconds.
 const START_SLACK_MS: i64 = 300_000;
-/// Pages of one go. A longer round goes on at once in the next.
+/// Pages per run. A longer round continues at once in the next run.
 const MAX_PAGES: usize = 20;
-/// How long others leave a source alone after a page was asked for.
+/// How long other nodes leave a source alone after a page was requested, in milliseconds.
 const POLL_LEASE_MS: i64 = 120_000;
-/// The pause after the ledger failed.
+/// The delay after a store error, in milliseconds.
 const RETRY_DELAY_MS: i64 = 5_000;
-/// How often it is looked whether something is due, and which sources there are.
+/// How often the worker checks which sources are due.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the worker reloads the list of sources, in milliseconds.
 const RELOAD_INTERVAL_MS: i64 = 60_000;
-/// Sources asked at a time.
+/// How many sources are polled concurrently.
 const MAX_CONCURRENT_POLLS: usize = 4;
-/// Sources of one page.
+/// How many source records are read per query.
 const PAGE_SIZE: usize = 100;
 
-/// A source that polls.
+/// A source that is polled.
 #[derive(Clone)]
 struct PolledSource {
     team: TeamId,
     id: SourceId,
-    /// When it is worth a look.
+    /// When to poll it next.
     due: Time,
 }
 
-/// One source's turn.
+/// One poll of a source, with the cursor to save.
 struct PollRun {
     source: SourceRef,
     account: ProviderAccount,
@@ -62,70 +64,71 @@ struct PollRun {
     cursor: PollCursor,
 }
 
-impl Engine {
-    /// Asks providers which mails came until `stop` changes.
+impl Inbound {
+    /// Polls providers for received mail until `stop` changes.
     pub async fn poll_sources(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut known: Vec<PolledSource> = Vec::new();
-        let mut learn_at = 0;
+        let mut sources: Vec<PolledSource> = Vec::new();
+        let mut reload_at = 0;
         while !*stop.borrow() {
-            if self.time.boot_clock_ms() >= learn_at {
+            if self.ctx.time.boot_clock_ms() >= reload_at {
                 match self.polled_sources().await {
-                    Ok(found) => known = found,
-                    Err(error) => tracing::warn!(%error, "looking for sources that poll"),
+                    Ok(found) => sources = found,
+                    Err(error) => tracing::warn!(%error, "could not load the sources to poll"),
                 }
-                learn_at = self.time.boot_clock_ms() + RELOAD_INTERVAL_MS;
+                reload_at = self.ctx.time.boot_clock_ms() + RELOAD_INTERVAL_MS;
             }
-            self.poll_due_sources(&mut known).await;
+            self.poll_due_sources(&mut sources).await;
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(CHECK_INTERVAL) => {}
-                () = self.fetch_limiter.sources_changed.notified() => learn_at = 0,
+                () = self.ctx.inbound.fetch_limiter.sources_changed.notified() => reload_at = 0,
                 _ = stop.changed() => {}
             }
         }
     }
 
-    /// Asks for every source that is due, some at a time.
-    async fn poll_due_sources(self: &Arc<Self>, known: &mut [PolledSource]) {
-        let now = self.now();
-        for some in known.chunks_mut(MAX_CONCURRENT_POLLS) {
-            let mut at_work = JoinSet::new();
-            for (place, polling) in some.iter().enumerate().filter(|(_, polling)| polling.due <= now) {
-                let (engine, PolledSource { team, id, .. }) = (Arc::clone(self), polling.clone());
-                at_work.spawn(async move { (place, engine.poll_source(team, id).await) });
+    /// Polls every source that is due, a few at a time.
+    async fn poll_due_sources(self: &Arc<Self>, sources: &mut [PolledSource]) {
+        let now = self.ctx.now();
+        for chunk in sources.chunks_mut(MAX_CONCURRENT_POLLS) {
+            let mut tasks = JoinSet::new();
+            for (index, source) in chunk.iter().enumerate().filter(|(_, source)| source.due <= now) {
+                let (inbound, PolledSource { team, id, .. }) = (Arc::clone(self), source.clone());
+                tasks.spawn(async move { (index, inbound.poll_source(team, id).await) });
             }
-            while let Some(ended) = at_work.join_next().await {
+            while let Some(ended) = tasks.join_next().await {
                 match ended {
-                    Ok((place, Ok(PollOutcome { due, .. }))) => some[place].due = due,
-                    Ok((place, Err(error))) => {
-                        tracing::warn!(%error, source = %some[place].id, "a source could not poll");
-                        some[place].due = now.plus(RETRY_DELAY_MS);
+                    Ok((index, Ok(PollOutcome { due, .. }))) => chunk[index].due = due,
+                    Ok((index, Err(error))) => {
+                        tracing::warn!(%error, source = %chunk[index].id, "polling a source failed and is retried");
+                        chunk[index].due = now.plus(RETRY_DELAY_MS);
                     }
-                    Err(error) => tracing::error!(%error, "a source's turn ended badly"),
+                    Err(error) => tracing::error!(%error, "a polling task panicked"),
                 }
             }
         }
     }
 
-    /// Asks every provider that is due, one after the other. How many mails were told that nobody had told by this way.
+    /// Polls every source that is due, one after the other. Returns how many mails were ingested.
     pub async fn poll_due(&self) -> Result<usize, StoreError> {
-        let mut told = 0;
+        let mut ingested = 0;
         for PolledSource { team, id, .. } in self.polled_sources().await? {
-            told += self.poll_source(team, id).await?.ingested;
+            ingested += self.poll_source(team, id).await?.ingested;
         }
-        Ok(told)
+        Ok(ingested)
     }
 
-    /// The sources that poll, of every team.
+    /// The polled sources of every team.
     async fn polled_sources(&self) -> Result<Vec<PolledSource>, StoreError> {
         let mut found = Vec::new();
-        for team in self.store.teams().await? {
+        for team in self.ctx.store.teams().await? {
             let mut before = None;
             loop {
-                let page = self.store.records(team.id, RecordKind::Source, before, PAGE_SIZE).await?;
-                let polls =
-                    |record: &&Record| records::decode::<SourceDetails>(record).is_ok_and(|about| about.is_polled());
-                let now = self.now();
+                let page = self.ctx.store.records(team.id, RecordKind::Source, before, PAGE_SIZE).await?;
+                let polls = |record: &&Record| {
+                    records::decode::<SourceDetails>(record).is_ok_and(|details| details.is_polled())
+                };
+                let now = self.ctx.now();
                 found.extend(page.rows.iter().filter(polls).map(|record| PolledSource {
                     team: record.team,
                     id: SourceId(record.id),
@@ -140,115 +143,114 @@ impl Engine {
         Ok(found)
     }
 
-    /// Asks one provider, if it is due and nobody else does.
+    /// Polls one source if it is due and no other node is polling it.
     async fn poll_source(&self, team: TeamId, id: SourceId) -> Result<PollOutcome, StoreError> {
-        let mut turn = match self.begin_poll(team, id).await? {
-            Ok(turn) => turn,
+        let mut run = match self.begin_poll(team, id).await? {
+            Ok(run) => run,
             Err(due) => return Ok(PollOutcome { ingested: 0, due }),
         };
-        let mut told = 0;
+        let mut ingested = 0;
         for _ in 0..MAX_PAGES {
-            let asked =
-                self.deps.mail_collector.list(&turn.account, turn.cursor.horizon(), turn.cursor.page.as_deref());
-            let page = asked.await;
-            self.metrics.record_poll(turn.account.provider, &page);
-            let now = self.now();
-            let goes_on = match page {
+            let request =
+                self.ctx.deps.mail_collector.list(&run.account, run.cursor.horizon(), run.cursor.page.as_deref());
+            let page = request.await;
+            self.ctx.metrics.record_poll(run.account.provider, &page);
+            let now = self.ctx.now();
+            let has_more = match page {
                 Ok(page) => {
-                    told += self.ingest_page(&mut turn, &page).await?;
-                    turn.cursor.advance(&page, now)
+                    ingested += self.ingest_page(&mut run, &page).await?;
+                    run.cursor.advance(&page, now)
                 }
-                Err(withheld) => {
-                    tracing::warn!(source = %id, %withheld, "a provider could not be asked which mails came");
-                    turn.cursor.record_failure(&withheld, now, turn.interval);
-                    turn.cursor.busy_until = now;
-                    self.save_poll(&mut turn).await?;
-                    return Ok(PollOutcome { ingested: told, due: turn.cursor.next_at });
+                Err(error) => {
+                    tracing::warn!(source = %id, %error, "listing received mail at a provider failed");
+                    run.cursor.record_failure(&error, now, run.interval);
+                    run.cursor.busy_until = now;
+                    self.save_poll(&mut run).await?;
+                    return Ok(PollOutcome { ingested, due: run.cursor.next_at });
                 }
             };
-            turn.cursor.busy_until = if goes_on { now.plus(POLL_LEASE_MS) } else { now };
-            if !goes_on {
-                turn.cursor.finish_round(now, turn.interval);
+            run.cursor.busy_until = if has_more { now.plus(POLL_LEASE_MS) } else { now };
+            if !has_more {
+                run.cursor.finish_round(now, run.interval);
             }
-            // What was told is kept already; if this is lost, it is told again and found to be known.
-            if !self.save_poll(&mut turn).await? || !goes_on {
-                return Ok(PollOutcome { ingested: told, due: turn.cursor.next_at });
+            // The mails are committed already. If saving the cursor fails, they are listed again and deduplicated.
+            if !self.save_poll(&mut run).await? || !has_more {
+                return Ok(PollOutcome { ingested, due: run.cursor.next_at });
             }
         }
-        turn.cursor.busy_until = self.now();
-        self.save_poll(&mut turn).await?;
-        Ok(PollOutcome { ingested: told, due: self.now() })
+        run.cursor.busy_until = self.ctx.now();
+        self.save_poll(&mut run).await?;
+        Ok(PollOutcome { ingested, due: self.ctx.now() })
     }
 
-    /// Keeps what is new on a page, as a hook would have. How much that was.
-    async fn ingest_page(&self, turn: &mut PollRun, page: &MailListPage) -> Result<usize, StoreError> {
-        let (horizon, now) = (turn.cursor.horizon(), self.now());
-        let mut told = 0;
-        for MailListEntry { at, fields: about } in &page.mails {
+    /// Ingests the new mails of a page as their webhooks would have. Returns how many there were.
+    async fn ingest_page(&self, run: &mut PollRun, page: &MailListPage) -> Result<usize, StoreError> {
+        let (horizon, now) = (run.cursor.horizon(), self.ctx.now());
+        let mut ingested = 0;
+        for MailListEntry { at, fields } in &page.mails {
             if at.is_some_and(|at| at < horizon) {
                 continue;
             }
-            let mail = match hooks::parse_listed_mail(turn.source.kind, about) {
+            let mail = match hooks::parse_listed_mail(run.source.kind, fields) {
                 Ok(Some(mail)) => mail,
                 Ok(None) => continue,
                 Err(why) => {
-                    tracing::warn!(source = %turn.source.id, %why, "a mail in a provider's list cannot be read");
-                    self.metrics.record_provider_event(turn.source.kind.as_str(), "unreadable");
+                    tracing::warn!(source = %run.source.id, %why, "a mail in a provider's list cannot be parsed");
+                    self.ctx.metrics.record_provider_event(run.source.kind.as_str(), "unreadable");
                     continue;
                 }
             };
-            if turn.cursor.has_seen(&mail.dedupe_key) {
+            if run.cursor.has_seen(&mail.dedupe_key) {
                 continue;
             }
-            let name = mail.dedupe_key.clone();
-            self.ingest_mail(turn.source, mail, Intake::Poll).await?;
-            turn.cursor.mark_seen(&name, at.unwrap_or(now).min(now));
-            told += 1;
+            let dedupe_key = mail.dedupe_key.clone();
+            self.ingest_mail(run.source, mail, Intake::Poll).await?;
+            run.cursor.mark_seen(&dedupe_key, at.unwrap_or(now).min(now));
+            ingested += 1;
         }
-        Ok(told)
+        Ok(ingested)
     }
 
-    /// Takes a source's turn, or says when it is worth another look.
+    /// Leases a source for polling, or returns when to try it again.
     async fn begin_poll(&self, team: TeamId, id: SourceId) -> Result<Result<PollRun, Time>, StoreError> {
         let never = Time(i64::MAX);
-        let Some(source) = self.store.record(team, RecordKind::Source, id.0).await? else { return Ok(Err(never)) };
-        let Ok(about) = records::decode::<SourceDetails>(&source) else { return Ok(Err(never)) };
-        let Some(interval) = about.poll_ms() else { return Ok(Err(never)) };
-        let account = match self.provider_account(&source, &about) {
+        let Some(source) = self.ctx.store.record(team, RecordKind::Source, id.0).await? else { return Ok(Err(never)) };
+        let Ok(details) = records::decode::<SourceDetails>(&source) else { return Ok(Err(never)) };
+        let Some(interval) = details.poll_ms() else { return Ok(Err(never)) };
+        let account = match self.access.provider_account(&source, &details) {
             Ok(account) => account,
             Err(why) => {
-                tracing::error!(source = %id, why, "a source cannot poll");
+                tracing::error!(source = %id, why, "a source cannot be polled");
                 return Ok(Err(never));
             }
         };
         let (record, cursor) = self.load_poll_cursor(&source).await?;
-        let (now, teller) = (self.now(), SourceRef { id, team, kind: about.kind });
+        let (now, source_ref) = (self.ctx.now(), SourceRef { id, team, kind: details.kind });
         if cursor.next_at.max(cursor.busy_until) > now {
             return Ok(Err(cursor.next_at.max(cursor.busy_until)));
         }
-        let mut turn = PollRun { source: teller, account, interval, record, cursor };
-        turn.cursor.busy_until = now.plus(POLL_LEASE_MS);
-        // Somebody else took it: theirs to do.
-        if !self.save_poll(&mut turn).await? {
+        let mut run = PollRun { source: source_ref, account, interval, record, cursor };
+        run.cursor.busy_until = now.plus(POLL_LEASE_MS);
+        // Another node leased the source.
+        if !self.save_poll(&mut run).await? {
             return Ok(Err(now.plus(interval)));
         }
-        Ok(Ok(turn))
+        Ok(Ok(run))
     }
 
-    /// How far the polling of a source is. It begins when the source was made.
+    /// The poll cursor of a source with its record. A new cursor starts when the source was created.
     async fn load_poll_cursor(&self, source: &Record) -> Result<(Record, PollCursor), StoreError> {
         let name = source.id.to_string();
-        if let Some(record) = self.store.record_by_name(source.team, RecordKind::Poll, &name).await? {
+        if let Some(record) = self.ctx.store.record_by_name(source.team, RecordKind::Poll, &name).await? {
             let cursor = PollCursor::from_record(&record)?;
             return Ok((record, cursor));
         }
         let floor = source.created_at.plus(-START_SLACK_MS);
         let cursor = PollCursor::starting_at(floor);
-        let (now, about) = (self.now(), cursor.to_json()?);
-        let id = self.new_id(now);
-        let record =
-            Record { team: source.team, kind: RecordKind::Poll, id, name, rev: 1, created_at: now, json: about };
-        match self.store.create_record(record, None).await? {
+        let (now, json) = (self.ctx.now(), cursor.to_json()?);
+        let id = self.ctx.new_id(now);
+        let record = Record { team: source.team, kind: RecordKind::Poll, id, name, rev: 1, created_at: now, json };
+        match self.ctx.store.create_record(record, None).await? {
             IdempotentResult::Done(CreateRecordResult::Created(record) | CreateRecordResult::NameTaken(record)) => {
                 let cursor = PollCursor::from_record(&record)?;
                 Ok((record, cursor))
@@ -259,35 +261,20 @@ impl Engine {
         }
     }
 
-    /// Writes how far a turn is. False when somebody else wrote in between.
-    async fn save_poll(&self, turn: &mut PollRun) -> Result<bool, StoreError> {
-        let edit = turn.record.edit(turn.cursor.to_json()?);
-        match self.store.change_record(edit, None, self.now()).await? {
+    /// Saves the cursor of a run. Returns false when another node changed the record meanwhile.
+    async fn save_poll(&self, run: &mut PollRun) -> Result<bool, StoreError> {
+        let edit = run.record.edit(run.cursor.to_json()?);
+        match self.ctx.store.change_record(edit, None, self.ctx.now()).await? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
-                turn.record = record;
+                run.record = record;
                 Ok(true)
             }
             _ => Ok(false),
         }
     }
-
-    /// How the polling of a source goes, for its view.
-    pub(crate) async fn poll_status(&self, team: TeamId, id: SourceId) -> Result<PollStatus, StoreError> {
-        let record = self.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await?;
-        let cursor = record.as_ref().map(PollCursor::from_record).transpose()?.unwrap_or_default();
-        Ok(PollStatus { at: cursor.polled_at, error: cursor.error })
-    }
-
-    /// A source went, and how far it was with it.
-    pub(crate) async fn remove_poll_cursor(&self, team: TeamId, id: SourceId) -> Result<(), StoreError> {
-        let Some(record) = self.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await? else {
-            return Ok(());
-        };
-        self.store.remove_record(team, RecordKind::Poll, record.id).await.map(drop)
-    }
 }
 
-/// What came of one source's turn.
+/// The result of polling one source.
 struct PollOutcome {
     ingested: usize,
     due: Time,

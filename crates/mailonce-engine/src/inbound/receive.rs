@@ -1,6 +1,10 @@
-//! Mail comes in: whom it is for, and that it is kept. Reading comes later. Large mails are hashed and packed on
-//! other threads than those of connections.
+//! Receiving a mail: routes its recipients and stores one delivery for each. Parsing happens later, in the worker.
+//! Large mails are hashed and packed on blocking threads, so that they don't stall connections.
 
+use crate::{
+    inbound::Inbound,
+    runtime::{blocking::run_blocking_if_large, pack::Packer},
+};
 use mailonce_core::{
     address::Address,
     id::{DeliveryId, SourceId, TeamId},
@@ -17,53 +21,48 @@ use mailonce_mail::return_path::AttemptTag;
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{
-    Engine,
-    runtime::{blocking::run_blocking_if_large, pack::Packer},
-};
-
-/// A mail as an intake brings it.
+/// A mail as an intake received it.
 #[derive(Clone, Debug)]
 pub struct IntakeMail {
-    /// The way in.
+    /// How the mail was received.
     pub intake: Intake,
-    /// The source and its team, when a provider told of it: only that team's inboxes are meant.
+    /// The source and its team, when a provider reported the mail. It can only reach inboxes of that team.
     pub source: Option<(TeamId, SourceId)>,
-    /// What the provider calls this delivery, whatever it tells again. Without one the bytes decide.
+    /// The provider's id of this delivery, the same in every repeat. Without one, the bytes identify the delivery.
     pub provider_delivery_id: Option<String>,
-    /// Where it came from.
+    /// The address of the connecting client.
     pub ip: Option<IpAddr>,
-    /// What that host called itself.
+    /// The name that the client gave in HELO or EHLO.
     pub helo: Option<String>,
-    /// The sender of the envelope; empty for the null return path, `None` when nobody told.
+    /// The envelope sender; empty for the null return path, `None` when it is unknown.
     pub sender: Option<String>,
-    /// The recipients of the envelope.
+    /// The envelope recipients.
     pub recipients: Vec<String>,
-    /// What the bytes are.
+    /// The format of `raw`.
     pub form: DeliveryFormat,
-    /// The bytes.
+    /// The mail, or the provider's notice of it.
     pub raw: Vec<u8>,
 }
 
-/// Whom an address belongs to.
+/// Where mail for an address goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecipientRoute {
-    /// An inbox that takes mail.
+    /// An inbox that accepts mail.
     Inbox(Box<Inbox>),
     /// One of our own return paths.
     ReturnPath(TeamId, DeliveryTarget),
-    /// A domain of ours, and nobody there.
+    /// The domain is local, but no inbox has this address.
     UnknownInbox,
     /// An inbox that has expired.
     Expired(Box<Inbox>),
-    /// An inbox that does not want mail from this sender.
+    /// An inbox whose team blocks this sender.
     Blocked(Box<Inbox>),
-    /// Somebody elsewhere. Nothing is ever relayed.
+    /// An address elsewhere. mailonce never relays received mail.
     NotLocal,
 }
 
 impl RecipientRoute {
-    /// Whose it is, when somebody's.
+    /// The team that owns the address, if any.
     fn team(&self) -> Option<TeamId> {
         match self {
             Self::Inbox(inbox) | Self::Expired(inbox) | Self::Blocked(inbox) => Some(inbox.team),
@@ -72,7 +71,7 @@ impl RecipientRoute {
         }
     }
 
-    /// What a delivery there is for, and why it makes no message, if so.
+    /// The target of the delivery, and the reason when the delivery makes no message.
     fn target(&self) -> (DeliveryTarget, Option<DeliverySuppression>) {
         match self {
             Self::Inbox(inbox) => (DeliveryTarget::Inbox(inbox.id), None),
@@ -84,13 +83,13 @@ impl RecipientRoute {
     }
 }
 
-/// The same for the same delivery. By SMTP the bytes and the recipient decide, since a sender that missed our answer
-/// brings exactly those again; a provider has a name for each delivery, and may spell the recipient as it likes.
+/// The deduplication key of a delivery. For SMTP it covers the bytes and the recipient, because a sender that missed
+/// our reply retries with exactly those. A provider has an id for each delivery, but may vary the recipient's case.
 fn delivery_key(mail: &IntakeMail, recipient: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     let source = mail.source.map(|(_, source)| source.0).unwrap_or_default();
     let parts: [&[u8]; 2] = match &mail.provider_delivery_id {
-        Some(name) => [b"name", name.as_bytes()],
+        Some(id) => [b"name", id.as_bytes()],
         None => [b"bytes", &mail.raw],
     };
     let recipient =
@@ -105,123 +104,127 @@ fn delivery_key(mail: &IntakeMail, recipient: &str) -> [u8; 32] {
 /// A mail with its delivery keys and its packed bytes.
 struct PreparedMail {
     mail: IntakeMail,
-    /// The delivery keys, in the order of the recipients that were asked for.
+    /// The delivery keys, in the order of the recipients.
     keys: Vec<[u8; 32]>,
     packed: Arc<[u8]>,
 }
 
-/// Hashes a mail for each of these recipients, and packs it.
-async fn prepare(mail: IntakeMail, recipients: Vec<String>, bodies: Arc<Packer>) -> Result<PreparedMail, StoreError> {
+/// Computes the delivery key of each recipient and packs the mail.
+async fn prepare(mail: IntakeMail, recipients: Vec<String>, packer: Arc<Packer>) -> Result<PreparedMail, StoreError> {
     // Each key is a hash over the whole mail.
-    let octets = mail.raw.len().saturating_mul(recipients.len() + 1);
+    let bytes_hashed = mail.raw.len().saturating_mul(recipients.len() + 1);
     let work = move || {
         let keys = recipients.iter().map(|recipient| delivery_key(&mail, recipient)).collect();
-        let packed = bodies.pack_raw(&mail.raw).into();
+        let packed = packer.pack_raw(&mail.raw).into();
         PreparedMail { mail, keys, packed }
     };
-    run_blocking_if_large(octets, work)
+    run_blocking_if_large(bytes_hashed, work)
         .await
         .map_err(|error| StoreError::Unreachable(format!("packing a mail: {error}")))
 }
 
-impl Engine {
-    /// Whom an address belongs to.
+impl Inbound {
+    /// Finds where mail for an address goes.
     pub async fn route_recipient(&self, sender: Option<&str>, recipient: &str) -> Result<RecipientRoute, StoreError> {
         let Ok(address) = Address::parse(recipient) else { return Ok(RecipientRoute::UnknownInbox) };
-        if let Some(place) = self.route_return_path(&address).await? {
-            return Ok(place);
+        if let Some(route) = self.route_return_path(&address).await? {
+            return Ok(route);
         }
-        let Some(inbox) = self.store.inbox_by_address(&inbox::candidate_addresses(address.as_str())).await? else {
-            let ours = self.inbound.local_domains.iter().any(|domain| domain == address.domain());
-            return Ok(if ours { RecipientRoute::UnknownInbox } else { RecipientRoute::NotLocal });
+        let Some(inbox) = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(address.as_str())).await? else {
+            let is_local = self.ctx.inbound.local_domains.iter().any(|domain| domain == address.domain());
+            return Ok(if is_local { RecipientRoute::UnknownInbox } else { RecipientRoute::NotLocal });
         };
-        self.inbound.inbox_domains.add(address.domain());
+        self.ctx.inbound.inbox_domains.add(address.domain());
         let inbox = Box::new(inbox);
-        if !inbox.is_open(self.now()) {
+        if !inbox.is_open(self.ctx.now()) {
             return Ok(RecipientRoute::Expired(inbox));
         }
-        if self.is_sender_blocked(&inbox, sender, address.as_str()).await? {
+        if self.control.is_sender_blocked(&inbox, sender, address.as_str()).await? {
             return Ok(RecipientRoute::Blocked(inbox));
         }
         Ok(RecipientRoute::Inbox(inbox))
     }
 
-    /// One of our own return paths, if its mark is ours.
+    /// The route of an address in return-path form at our bounce domain. `UnknownInbox` when its tag is forged.
     async fn route_return_path(&self, address: &Address) -> Result<Option<RecipientRoute>, StoreError> {
         let Some(tag) = AttemptTag::from_return_path(address.as_str()) else { return Ok(None) };
-        if self.deps.bounce_domain.as_deref() != Some(address.domain()) {
+        if self.ctx.deps.bounce_domain.as_deref() != Some(address.domain()) {
             return Ok(None);
         }
         if !self.is_own_return_path_tag(&tag) {
             return Ok(Some(RecipientRoute::UnknownInbox));
         }
-        let Some(team) = self.store.team_of_email(tag.email).await? else {
+        let Some(team) = self.ctx.store.team_of_email(tag.email).await? else {
             return Ok(Some(RecipientRoute::UnknownInbox));
         };
         let target = DeliveryTarget::Return { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
         Ok(Some(RecipientRoute::ReturnPath(team, target)))
     }
 
-    /// Keeps a mail for everyone here whom it is for. When this returns, it is durable. A recipient that takes no mail
-    /// leaves a refused delivery, of the source's team or of the team whose address it is or was. Only an address that
-    /// never was anybody's leaves none, so an intake must count what was taken before it acknowledges the mail.
+    /// Stores one delivery for each local recipient of a mail. The deliveries are durable when this returns.
+    ///
+    /// A recipient that accepts no mail gets a refused delivery, owned by the source's team or by the current or former
+    /// team of the address. An address that no team ever had gets none. So an intake must check the results before it
+    /// acknowledges the mail.
     pub async fn receive_mail(&self, mail: IntakeMail) -> Result<Vec<ReceiveResult>, StoreError> {
-        let now = self.now();
-        let (recipients, places): (Vec<_>, Vec<_>) = self.route_recipients(&mail).await?.into_iter().unzip();
+        let now = self.ctx.now();
+        let (recipients, routes): (Vec<_>, Vec<_>) = self.route_recipients(&mail).await?.into_iter().unzip();
         if recipients.is_empty() {
             return Ok(Vec::new());
         }
-        let PreparedMail { mail, keys, packed } = prepare(mail, recipients.clone(), Arc::clone(&self.packer)).await?;
-        let parcels = recipients.iter().zip(places).zip(keys);
-        let parcels: Vec<_> =
-            parcels.map(|((recipient, place), key)| self.new_delivery(&mail, recipient, place, key, now)).collect();
-        let permits = self.inbound.reserve_fast_path(&parcels, mail.raw.len());
-        let reader = permits.is_some().then(|| self.lease_identities.current().id);
-        let arrival = InboundMail { raw: packed, leased_to: reader, deliveries: parcels.clone() };
+        let PreparedMail { mail, keys, packed } =
+            prepare(mail, recipients.clone(), Arc::clone(&self.ctx.packer)).await?;
+        let deliveries = recipients.iter().zip(routes).zip(keys);
+        let deliveries: Vec<_> =
+            deliveries.map(|((recipient, route), key)| self.new_delivery(&mail, recipient, route, key, now)).collect();
+        let permits = self.ctx.inbound.reserve_fast_path(&deliveries, mail.raw.len());
+        let worker = permits.is_some().then(|| self.ctx.lease_identities.current().id);
+        let arrival = InboundMail { raw: packed, leased_to: worker, deliveries: deliveries.clone() };
         crate::failpoint!("mail-before-commit");
-        let received = self.store.receive(arrival, now).await?;
+        let received = self.ctx.store.receive(arrival, now).await?;
         crate::failpoint!("mail-after-commit");
-        self.metrics.record_deliveries(mail.intake, &parcels, &received);
-        self.inbound.send_to_worker(permits, parcels, &received, &Arc::new(mail.raw), now);
+        self.ctx.metrics.record_deliveries(mail.intake, &deliveries, &received);
+        self.ctx.inbound.send_to_worker(permits, deliveries, &received, &Arc::new(mail.raw), now);
         Ok(received)
     }
 
-    /// The recipients of a mail that leave a delivery, each with its team and its place.
+    /// The recipients of a mail that get a delivery, each with its team and route.
     async fn route_recipients(&self, mail: &IntakeMail) -> Result<Vec<(String, (TeamId, RecipientRoute))>, StoreError> {
-        let mut places = Vec::with_capacity(mail.recipients.len());
+        let mut routes = Vec::with_capacity(mail.recipients.len());
         for recipient in &mail.recipients {
-            let place = self.route_recipient(mail.sender.as_deref(), recipient).await?;
-            let team = match mail.source.map(|(team, _)| team).or_else(|| place.team()) {
+            let route = self.route_recipient(mail.sender.as_deref(), recipient).await?;
+            let team = match mail.source.map(|(team, _)| team).or_else(|| route.team()) {
                 Some(team) => Some(team),
                 None => self.former_team(recipient).await?,
             };
-            places.extend(team.map(|team| (recipient.clone(), (team, place))));
+            routes.extend(team.map(|team| (recipient.clone(), (team, route))));
         }
-        Ok(places)
+        Ok(routes)
     }
 
-    /// The team whose an address is or was, although it reaches nobody any more.
+    /// The current or former team of an address that no longer reaches an inbox.
     async fn former_team(&self, recipient: &str) -> Result<Option<TeamId>, StoreError> {
         let Ok(address) = Address::parse(recipient) else { return Ok(None) };
-        self.store.team_by_address(&inbox::candidate_addresses(address.as_str())).await
+        self.ctx.store.team_by_address(&inbox::candidate_addresses(address.as_str())).await
     }
 
     fn new_delivery(
         &self,
         mail: &IntakeMail,
         recipient: &str,
-        (team, place): (TeamId, RecipientRoute),
+        (team, route): (TeamId, RecipientRoute),
         key: [u8; 32],
         now: Time,
     ) -> NewDelivery {
-        let dropped = mutant!("delivery-key-dropped");
-        let key = if dropped { Sha256::digest(self.new_id(now).as_bytes()).into() } else { key };
-        // A source speaks for its own team: an inbox of another is nobody's there.
-        let place = if place.team().is_some_and(|owner| owner != team) { RecipientRoute::UnknownInbox } else { place };
-        let (target, refused) = place.target();
-        let known = if mail.provider_delivery_id.is_some() { limits::PROVIDER_DEDUP_MS } else { limits::SMTP_DEDUP_MS };
+        let is_mutated = mutant!("delivery-key-dropped");
+        let key = if is_mutated { Sha256::digest(self.ctx.new_id(now).as_bytes()).into() } else { key };
+        // A source can only deliver to its own team. An inbox of another team counts as unknown.
+        let route = if route.team().is_some_and(|owner| owner != team) { RecipientRoute::UnknownInbox } else { route };
+        let (target, suppression) = route.target();
+        let dedup_ms =
+            if mail.provider_delivery_id.is_some() { limits::PROVIDER_DEDUP_MS } else { limits::SMTP_DEDUP_MS };
         NewDelivery {
-            id: DeliveryId(self.new_id(now)),
+            id: DeliveryId(self.ctx.new_id(now)),
             team,
             details: DeliveryDetails {
                 intake: mail.intake,
@@ -235,8 +238,8 @@ impl Engine {
             },
             target,
             dedup_key: key,
-            dedup_until: now.plus(known),
-            suppression: refused,
+            dedup_until: now.plus(dedup_ms),
+            suppression,
         }
     }
 }

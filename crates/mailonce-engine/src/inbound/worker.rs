@@ -3,6 +3,14 @@
 //! A delivery may be read twice, by two processes or after a crash; only the first filing counts. What can never be
 //! read is kept as it came, visible, and can be tried again.
 
+use crate::{
+    inbound::{Inbound, collect::MAX_FETCH_ATTEMPTS},
+    inbox::parties::{parties, party},
+    runtime::{
+        blocking::{BLOCKING_ABOVE_BYTES, run_blocking, run_blocking_if_large},
+        inbound_runtime::FastPathMail,
+    },
+};
 use mailonce_core::{
     address::NamedAddress,
     id::{ArtifactId, MessageId, ThreadId},
@@ -38,13 +46,6 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
     task::{JoinError, JoinSet},
-};
-
-use crate::{
-    Engine,
-    inbound::{collect::MAX_FETCH_ATTEMPTS, waiters::FastPathMail},
-    inbox::parties::{parties, party},
-    runtime::blocking::{BLOCKING_ABOVE_BYTES, run_blocking, run_blocking_if_large},
 };
 
 /// Mails read at a time.
@@ -122,7 +123,7 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
         preview: preview.chars().take(PREVIEW_CHARS).collect(),
         size: raw.len() as u64,
         automatic,
-        flags: message_flags(&parsed, &found, delivery.details.form),
+        flags: message_flags(&parsed, page.as_ref(), &found, delivery.details.form),
         attachments: parsed.attachments.iter().map(attachment_handle).collect(),
         candidates: found.candidates.iter().map(masked_candidate).collect(),
         ..MessageHead::default()
@@ -206,13 +207,20 @@ fn is_checked_sender_shown(report: &AuthReport, parsed: &ParsedMail) -> bool {
     }
 }
 
-fn message_flags(parsed: &ParsedMail, found: &artifact::ExtractedArtifacts, form: DeliveryFormat) -> Vec<MessageFlag> {
+fn message_flags(
+    parsed: &ParsedMail,
+    page: Option<&HtmlPage>,
+    found: &artifact::ExtractedArtifacts,
+    form: DeliveryFormat,
+) -> Vec<MessageFlag> {
+    // A page that is too complex to evaluate counts as hidden, so that its reader may get an empty text.
+    let is_page_cut = page.is_some_and(|page| page.is_truncated);
     let missing = form == DeliveryFormat::Rebuilt && parsed.headers.has(MISSING_FILE_HEADER);
     let ambiguous = found.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
     [
         (parsed.message_id.is_none(), MessageFlag::NoMessageId),
         (parsed.cut.unreadable, MessageFlag::Unreadable),
-        ((parsed.cut.is_truncated() || missing) && !parsed.cut.unreadable, MessageFlag::Cut),
+        ((parsed.cut.is_truncated() || is_page_cut || missing) && !parsed.cut.unreadable, MessageFlag::Cut),
         (ambiguous, MessageFlag::Ambiguous),
         (SINGLE_VALUE_HEADERS.iter().any(|name| is_duplicate_header(parsed, name)), MessageFlag::DuplicateHeader),
     ]
@@ -248,14 +256,14 @@ fn artifact_kind(kind: Kind) -> ArtifactKind {
     }
 }
 
-impl Engine {
+impl Inbound {
     /// Reads mail that was kept until `stop` changes.
     pub async fn run_inbound_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut at_work = JoinSet::new();
-        let mut way_out = self.inbound.fast_path_rx.lock().await;
+        let mut way_out = self.ctx.inbound.fast_path_rx.lock().await;
         while !*stop.borrow() {
             // Whoever waits for a provider takes nobody's place.
-            let has_room = at_work.len() < MAX_CONCURRENT_DELIVERIES + self.fetch_limiter.waiting_workers();
+            let has_room = at_work.len() < MAX_CONCURRENT_DELIVERIES + self.ctx.inbound.fetch_limiter.waiting_workers();
             // In this order, so that a world is the same again: who is done makes room, what waits longest goes first.
             tokio::select! {
                 biased;
@@ -264,11 +272,11 @@ impl Engine {
                         tracing::error!(%error, "a reader of mail ended badly");
                     }
                 }
-                () = self.inbound.work_available.notified(), if has_room => self.lease_deliveries(&mut at_work).await,
+                () = self.ctx.inbound.work_available.notified(), if has_room => self.lease_deliveries(&mut at_work).await,
                 fresh = way_out.recv(), if has_room => {
                     let Some(FastPathMail { delivery, raw }) = fresh else { break };
-                    let engine = Arc::clone(&self);
-                    at_work.spawn(async move { engine.process_delivery(&delivery, raw).await });
+                    let inbound = Arc::clone(&self);
+                    at_work.spawn(async move { inbound.process_delivery(&delivery, raw).await });
                 }
                 // Without room it is only looked whether there is some now.
                 () = tokio::time::sleep(POLL_INTERVAL) => {
@@ -284,20 +292,24 @@ impl Engine {
 
     /// Takes due deliveries from the ledger.
     async fn lease_deliveries(self: &Arc<Self>, at_work: &mut JoinSet<()>) {
-        let read = match self.store.lease_deliveries(self.lease_identities.current().id, LEASE_BATCH, self.now()).await
+        let read = match self
+            .ctx
+            .store
+            .lease_deliveries(self.ctx.lease_identities.current().id, LEASE_BATCH, self.ctx.now())
+            .await
         {
             Ok(read) => read,
             Err(error) => return tracing::warn!(%error, "looking for mail to read"),
         };
         if read.len() == LEASE_BATCH {
-            self.inbound.work_available.notify_one();
+            self.ctx.inbound.work_available.notify_one();
         }
         if !read.is_empty() {
             crate::failpoint!("mail-leased");
         }
         for reading in read {
-            let engine = Arc::clone(self);
-            at_work.spawn(async move { engine.unpack_and_process(reading).await });
+            let inbound = Arc::clone(self);
+            at_work.spawn(async move { inbound.unpack_and_process(reading).await });
         }
     }
 
@@ -305,13 +317,17 @@ impl Engine {
     pub async fn process_waiting_deliveries(&self) -> Result<usize, StoreError> {
         let mut count = 0;
         loop {
-            let fresh = self.inbound.fast_path_rx.lock().await.try_recv().ok();
+            let fresh = self.ctx.inbound.fast_path_rx.lock().await.try_recv().ok();
             if let Some(FastPathMail { delivery, raw }) = fresh {
                 self.process_delivery(&delivery, raw).await;
                 count += 1;
                 continue;
             }
-            let read = self.store.lease_deliveries(self.lease_identities.current().id, LEASE_BATCH, self.now()).await?;
+            let read = self
+                .ctx
+                .store
+                .lease_deliveries(self.ctx.lease_identities.current().id, LEASE_BATCH, self.ctx.now())
+                .await?;
             if read.is_empty() {
                 return Ok(count);
             }
@@ -324,7 +340,7 @@ impl Engine {
 
     async fn unpack_and_process(&self, LeasedDelivery { delivery, raw }: LeasedDelivery) {
         let octets = usize::try_from(delivery.details.size).unwrap_or(usize::MAX);
-        let bodies = Arc::clone(&self.packer);
+        let bodies = Arc::clone(&self.ctx.packer);
         let unpacked = match run_blocking_if_large(octets, move || bodies.unpack_raw(&raw)).await {
             Ok(unpacked) => unpacked,
             // It stays waiting, and is taken up again when its time has passed.
@@ -387,8 +403,10 @@ impl Engine {
         if let DeliveryOutcome::Dead(why) | DeliveryOutcome::Retry(_, why) = &settle {
             tracing::warn!(delivery = %delivery.id, why, "a delivery could not be read");
         }
-        self.metrics.record_delivery_outcome(delivery.details.intake, &settle);
-        if let Err(error) = self.store.record_delivery_outcome(delivery.team, delivery.id, settle, self.now()).await {
+        self.ctx.metrics.record_delivery_outcome(delivery.details.intake, &settle);
+        if let Err(error) =
+            self.ctx.store.record_delivery_outcome(delivery.team, delivery.id, settle, self.ctx.now()).await
+        {
             tracing::warn!(%error, delivery = %delivery.id, "a delivery could not be settled yet");
         }
     }
@@ -400,7 +418,7 @@ impl Engine {
         raw: Arc<Vec<u8>>,
     ) -> Result<Option<DeliveryOutcome>, StoreError> {
         let DeliveryTarget::Inbox(inbox) = delivery.target else { return Ok(Some(DeliveryOutcome::Done)) };
-        let Some(inbox) = self.store.inbox(delivery.team, inbox).await? else {
+        let Some(inbox) = self.ctx.store.inbox(delivery.team, inbox).await? else {
             return Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox)));
         };
         let bytes = Arc::clone(&raw);
@@ -423,14 +441,14 @@ impl Engine {
             self.add_thread_name(email, &mut drafted.thread_names).await?;
         }
         let mut message = self.build_message(&inbox, drafted, answered.as_ref()).await?;
-        if let Some(settle) = self.apply_inbound_rules(&inbox, &parsed, &mut message).await? {
+        if let Some(settle) = self.control.apply_inbound_rules(&inbox, &parsed, &mut message).await? {
             return Ok(Some(settle));
         }
         let name = message.message_id_hash;
         crate::failpoint!("before-filing");
-        let filed = self.store.file_message(delivery.team, delivery.id, message, self.now()).await?;
+        let filed = self.ctx.store.file_message(delivery.team, delivery.id, message, self.ctx.now()).await?;
         crate::failpoint!("after-filing");
-        self.metrics.record_filed(delivery.details.intake, &filed);
+        self.ctx.metrics.record_filed(delivery.details.intake, &filed);
         if let FileMessageResult::New(..) = filed {
             self.record_returned_report(delivery, raw, parsed, name).await?;
         }
@@ -440,9 +458,9 @@ impl Engine {
     /// A mail that answers our answer belongs where that is, even when its writer's program names nothing older.
     async fn add_thread_name(&self, email: &Email, names: &mut Vec<[u8; 32]>) -> Result<(), StoreError> {
         let name = match email.head.answers {
-            None => Some(message_id_hash(&self.message_id(email))),
+            None => Some(message_id_hash(&self.ctx.message_id(email))),
             Some(message) => {
-                let found = self.store.message(email.team, message).await?;
+                let found = self.ctx.store.message(email.team, message).await?;
                 found.and_then(|message| message.head.message_id.as_deref().map(message_id_hash))
             }
         };
@@ -460,33 +478,34 @@ impl Engine {
         drafted: ParsedDelivery,
         answered: Option<&Email>,
     ) -> Result<NewMessage, StoreError> {
-        let now = self.now();
+        let now = self.ctx.now();
         // A conversation that a mail of this inbox began is known by that mail, so that it has a name before the first
         // answer. Every answer names the mail, so the second finds the thread of the first.
         let began = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
-        let thread = answered.filter(began).map_or_else(|| self.new_id(now), |email| email.id.0);
+        let thread = answered.filter(began).map_or_else(|| self.ctx.new_id(now), |email| email.id.0);
         let team = inbox.team;
         let ParsedDelivery { mut head, content_hash: content, thread_names: names, artifacts: found, .. } = drafted;
-        head.preview = self.packer.storable_preview(head.preview);
+        head.preview = self.ctx.packer.storable_preview(head.preview);
         let stopped = |(_, hard): &(String, bool)| *hard || !inbox.settings.reply_to_likely_automatic;
         let no_answer = head.own.is_some()
             || head.automatic.as_ref().is_some_and(stopped)
-            || !self.has_reply_recipient(inbox, &head).await?;
+            || !self.inboxes.has_reply_recipient(inbox, &head).await?;
         let artifacts = found.decided.iter().map(|value| NewArtifact {
-            id: ArtifactId(self.new_id(now)),
+            id: ArtifactId(self.ctx.new_id(now)),
             kind: artifact_kind(value.kind),
             hash: self
+                .ctx
                 .secret
                 .mac("artifact", &[team.0.as_bytes(), value.kind.as_str().as_bytes(), value.value.as_bytes()]),
             extracted: ExtractedValue {
-                value: self.packer.pack_text(value.value.clone()),
+                value: self.ctx.packer.pack_text(value.value.clone()),
                 masked: artifact::masked_value(value),
                 confidence: value.confidence,
                 reasons: value.reasons.iter().map(|reason| reason.as_str().to_owned()).collect(),
             },
         });
         Ok(NewMessage {
-            id: MessageId(self.new_id(now)),
+            id: MessageId(self.ctx.new_id(now)),
             thread: ThreadId(thread),
             message_id_hash: head.message_id.as_deref().map(message_id_hash),
             content_hash: content,
@@ -505,7 +524,7 @@ impl Engine {
         if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == DeliveryFormat::Rebuilt {
             return AuthReport::unchecked(SenderAuth::default());
         }
-        let (octets, authenticator) = (raw.len(), Arc::clone(&self.inbound.authenticator));
+        let (octets, authenticator) = (raw.len(), Arc::clone(&self.ctx.inbound.authenticator));
         let is_domain_checked = authenticator.checks_domain();
         let asked = async move {
             let mail = UnauthenticatedMail {
@@ -530,6 +549,6 @@ impl Engine {
             return DeliveryOutcome::Dead(why.to_owned());
         }
         let pause = 1_000_i64 << (2 * delivery.attempts.min(6));
-        DeliveryOutcome::Retry(self.now().plus(pause), why.to_owned())
+        DeliveryOutcome::Retry(self.ctx.now().plus(pause), why.to_owned())
     }
 }

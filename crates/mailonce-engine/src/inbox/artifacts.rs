@@ -1,5 +1,14 @@
 //! Codes and links: each is taken once. Watches: one run of an agent that waits for one.
 
+use crate::{
+    access::caller::Caller,
+    inbox::Inboxes,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::CreateOutcome,
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{ArtifactId, InboxId, MessageId, WatchId},
@@ -14,12 +23,6 @@ use mailonce_core::{
 };
 use std::borrow::Cow;
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall, operation,
-    runtime::{problems::key_mismatch, records::CreateOutcome},
-    unavailable,
-};
 
 /// Artifacts of an inbox that are looked through for a match.
 const SCAN_LIMIT: usize = 100;
@@ -53,10 +56,10 @@ pub fn may_see_value(caller: &Caller, artifact: &Artifact) -> bool {
     took || caller.key.has_scope(ApiKeyScope::Secrets)
 }
 
-impl Engine {
+impl Inboxes {
     /// An artifact with its value opened.
     fn decrypt_artifact(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
-        let value = self.packer.unpack_text(&artifact.extracted.value).map(Cow::into_owned);
+        let value = self.ctx.packer.unpack_text(&artifact.extracted.value).map(Cow::into_owned);
         artifact.extracted.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
         Ok(artifact)
     }
@@ -64,7 +67,7 @@ impl Engine {
     /// One artifact of an inbox that the caller may use.
     pub async fn artifact(&self, caller: &Caller, id: ArtifactId) -> Result<Artifact, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let found = self.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
         let artifact = found.ok_or_else(|| artifact_not_found(id))?;
         self.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| artifact_not_found(id))?;
         self.decrypt_artifact(artifact)
@@ -75,7 +78,7 @@ impl Engine {
         let message = self.message(caller, id).await?;
         let mut artifacts = Vec::with_capacity(message.head.artifacts.len());
         for (_, id) in &message.head.artifacts {
-            let found = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            let found = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
             artifacts.extend(found.map(|artifact| self.decrypt_artifact(artifact)).transpose()?);
         }
         Ok(artifacts)
@@ -101,12 +104,12 @@ impl Engine {
                 return Err(Problem::for_field(Code::InvalidField, "watch", detail));
             }
         }
-        let now = self.now();
+        let now = self.ctx.now();
         let taking = ConsumeRequest { purpose, watch, by: caller.key.id };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         crate::failpoint!("before-consume");
         let taken_now =
-            self.store.consume_artifact(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
+            self.ctx.store.consume_artifact(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
         crate::failpoint!("after-consume");
         let (outcome, answer) = match taken_now {
             IdempotentResult::Done(ConsumeResult::First(artifact)) => ("first", self.decrypt_artifact(artifact)),
@@ -118,7 +121,7 @@ impl Engine {
             IdempotentResult::Replayed(_) => ("again", self.artifact(caller, id).await),
             IdempotentResult::KeyMismatch(bound) => ("mismatch", Err(key_mismatch(&bound))),
         };
-        self.metrics.record_artifact(outcome);
+        self.ctx.metrics.record_artifact(outcome);
         answer
     }
 
@@ -139,7 +142,7 @@ impl Engine {
             }
             None => (0, false),
         };
-        let all = self.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, SCAN_LIMIT).await;
+        let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, SCAN_LIMIT).await;
         let mut matches = Vec::new();
         for artifact in all.map_err(unavailable)? {
             if (artifact.authenticated || !require_auth)
@@ -181,7 +184,7 @@ impl Engine {
             limit: 1,
             ..MessageQuery::default()
         };
-        let page = self.store.messages(caller.team.id, artifact.inbox, query).await.map_err(unavailable)?;
+        let page = self.ctx.store.messages(caller.team.id, artifact.inbox, query).await.map_err(unavailable)?;
         let Some(message) = page.rows.first().filter(|message| message.seq == artifact.seq) else { return Ok(false) };
         let holds = |subject: &String| message.head.subject.to_lowercase().contains(&subject.to_lowercase());
         Ok((proven || !message.head.auth.is_fail()) && wanted.subject.as_ref().is_none_or(holds))
@@ -190,9 +193,15 @@ impl Engine {
     /// Notes that whoever took an artifact has used it.
     pub async fn mark_applied(&self, caller: &Caller, id: ArtifactId, purpose: &str) -> Result<Artifact, Problem> {
         self.artifact(caller, id).await?;
-        match self.store.mark_artifact_applied(caller.team.id, id, purpose, self.now()).await.map_err(unavailable)? {
+        match self
+            .ctx
+            .store
+            .mark_artifact_applied(caller.team.id, id, purpose, self.ctx.now())
+            .await
+            .map_err(unavailable)?
+        {
             MarkAppliedResult::Done(artifact) => {
-                self.metrics.record_artifact("applied");
+                self.ctx.metrics.record_artifact("applied");
                 self.decrypt_artifact(artifact)
             }
             MarkAppliedResult::NotYours(artifact) if artifact.consumption.is_none() => {
@@ -212,9 +221,9 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Watch>, Problem> {
         self.inbox(caller, inbox).await?;
-        let now = self.now();
+        let now = self.ctx.now();
         let watch = Watch {
-            id: WatchId(self.new_id(now)),
+            id: WatchId(self.ctx.new_id(now)),
             team: caller.team.id,
             inbox,
             rev: 1,
@@ -226,7 +235,7 @@ impl Engine {
             require_auth,
         };
         let operation = operation(caller, asked.as_ref(), watch.id.0.as_bytes().to_vec(), now);
-        match self.store.create_watch(watch, operation).await.map_err(unavailable)? {
+        match self.ctx.store.create_watch(watch, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(Some(watch)) => Ok(CreateOutcome { value: watch, is_new: true }),
             IdempotentResult::Done(None) => Err(crate::inbox::inboxes::inbox_not_found(inbox)),
             IdempotentResult::Replayed(answer) => {
@@ -240,7 +249,7 @@ impl Engine {
     /// One watch at an inbox that the caller may use.
     pub async fn watch(&self, caller: &Caller, id: WatchId) -> Result<Watch, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let found = self.store.watch_of(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.watch_of(caller.team.id, id).await.map_err(unavailable)?;
         let watch = found.ok_or_else(|| watch_not_found(id))?;
         self.inbox(caller, watch.inbox).await.map_err(|_not_theirs| watch_not_found(id))?;
         Ok(watch)
@@ -255,9 +264,9 @@ impl Engine {
     /// Spends one of a watch's resends.
     pub async fn spend_resend(&self, caller: &Caller, id: WatchId, asked: Option<KeyedCall>) -> Result<Watch, Problem> {
         self.watch(caller, id).await?;
-        let now = self.now();
+        let now = self.ctx.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        match self.store.spend_resend(caller.team.id, id, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.spend_resend(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(SpendResendResult::Spent(watch)) => Ok(watch),
             IdempotentResult::Done(SpendResendResult::BudgetSpent(watch)) => {
                 let detail = format!("this watch may ask for the mail again {} times, and did", watch.resend_budget);

@@ -1,5 +1,14 @@
 //! Inboxes: making, finding, changing and removing the addresses that agents read.
 
+use crate::{
+    access::{caller::Caller, domains::DomainDetails},
+    inbox::Inboxes,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{invalid_field, key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
@@ -14,17 +23,6 @@ use mailonce_core::{
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall,
-    access::domains::DomainDetails,
-    invalid_field, operation,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
 
 /// Letters of a random address, without those that people mix up.
 const ADDRESS_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -144,18 +142,18 @@ fn require_unrestricted(caller: &Caller) -> Result<(), Problem> {
     Err(Problem::new(Code::WrongScope, "this key is tied to its inboxes and cannot make others"))
 }
 
-impl Engine {
+impl Inboxes {
     /// Learns at which domains there are inboxes, for the sandbox's way to them: those of a team's own are known to the
     /// ledger alone. Before the first hand-over.
     pub async fn load_inbox_domains(&self) -> Result<(), StoreError> {
-        if !self.deps.delivers_to_inboxes() {
+        if !self.ctx.deps.delivers_to_inboxes() {
             return Ok(());
         }
-        for team in self.store.teams().await? {
+        for team in self.ctx.store.teams().await? {
             let mut before = None;
             for _ in 0..MAX_PAGES {
-                let page = self.store.inboxes(team.id, before, PAGE_SIZE).await?;
-                page.iter().for_each(|inbox| self.inbound.inbox_domains.add(inbox.domain()));
+                let page = self.ctx.store.inboxes(team.id, before, PAGE_SIZE).await?;
+                page.iter().for_each(|inbox| self.ctx.inbound.inbox_domains.add(inbox.domain()));
                 before = page.last().map(|inbox| inbox.id).filter(|_| page.len() == PAGE_SIZE);
                 if before.is_none() {
                     break;
@@ -186,7 +184,7 @@ impl Engine {
         {
             caller.require_scope(ApiKeyScope::Admin)?;
         }
-        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
         let chosen = new.address.is_some() || new.username.is_some();
         for _ in 0..MAX_CONFLICT_RETRIES {
             let address = self.new_inbox_address(caller, &new, again).await?;
@@ -210,8 +208,8 @@ impl Engine {
         address: Address,
         asked: Option<&KeyedCall>,
     ) -> Result<Option<CreateOutcome<Inbox>>, Problem> {
-        let now = self.now();
-        let id = InboxId(self.new_id(now));
+        let now = self.ctx.now();
+        let id = InboxId(self.ctx.new_id(now));
         let mut about = new.about.clone();
         about.expires_at = new.ttl_ms.map(|ttl| now.plus(ttl)).or(about.expires_at);
         let inbox = Inbox {
@@ -225,10 +223,10 @@ impl Engine {
             settings: about,
         };
         let operation = operation(caller, asked, id.0.as_bytes().to_vec(), now);
-        match self.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
+        match self.ctx.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateInboxResult::Created(inbox)) => {
-                self.inbound.inbox_domains.add(inbox.domain());
-                self.credentials.clear();
+                self.ctx.inbound.inbox_domains.add(inbox.domain());
+                self.access.clear_credentials();
                 Ok(Some(CreateOutcome { value: inbox, is_new: true }))
             }
             IdempotentResult::Done(CreateInboxResult::AlreadyExists(inbox)) => {
@@ -253,7 +251,7 @@ impl Engine {
             (Some(address), None) => ("address", address.clone()),
             (None, username) => {
                 let name = username.clone().unwrap_or_else(|| self.random_name());
-                let ours = || self.inbound.local_domains.first().cloned();
+                let ours = || self.ctx.inbound.local_domains.first().cloned();
                 let domain = new.domain.clone().or_else(ours).ok_or_else(|| {
                     invalid_field("domain", "is missing, and this installation has none of its own (smtp.domains)")
                 })?;
@@ -276,7 +274,7 @@ impl Engine {
             let detail = format!(
                 "{} is no domain of this installation and not a verified one of this team; known are {}",
                 address.domain(),
-                self.inbound.local_domains.join(", ")
+                self.ctx.inbound.local_domains.join(", ")
             );
             return Err(invalid_field(if new.address.is_some() { "address" } else { "domain" }, detail));
         }
@@ -285,7 +283,7 @@ impl Engine {
 
     /// Whether every team may have inboxes at a domain.
     fn is_shared_domain(&self, domain: &str) -> bool {
-        self.inbound.local_domains.iter().any(|own| own == domain)
+        self.ctx.inbound.local_domains.iter().any(|own| own == domain)
     }
 
     /// Refuses an address that stands for a shared domain itself to all but operators. Whoever reads its mail can obtain
@@ -294,7 +292,7 @@ impl Engine {
         let local = address.as_str().split('@').next().unwrap_or_default();
         let is_return_path = mailonce_mail::return_path::AttemptTag::from_return_path(address.as_str()).is_some();
         let reserved = is_return_path
-            || self.deps.reserved_names.iter().any(|name| mailonce_mail::link::is_lookalike(name, local));
+            || self.ctx.deps.reserved_names.iter().any(|name| mailonce_mail::link::is_lookalike(name, local));
         if !reserved || caller.require_scope(ApiKeyScope::Operator).is_ok() {
             return Ok(());
         }
@@ -313,24 +311,25 @@ impl Engine {
 
     /// Whether a team may have inboxes at a domain that is not the installation's own.
     async fn may_have_inbox_at(&self, caller: &Caller, domain: &str) -> Result<bool, Problem> {
-        if !self.deps.verify_domains {
+        if !self.ctx.deps.verify_domains {
             return Ok(true);
         }
-        let found = self.store.record_by_name(caller.team.id, RecordKind::Domain, domain).await.map_err(unavailable)?;
+        let found =
+            self.ctx.store.record_by_name(caller.team.id, RecordKind::Domain, domain).await.map_err(unavailable)?;
         let Some(record) = found else { return Ok(false) };
         Ok(records::decode::<DomainDetails>(&record)?.verified_at.is_some())
     }
 
     fn random_name(&self) -> String {
         let mut bytes = [0; RANDOM_NAME_LENGTH];
-        self.entropy.fill(&mut bytes);
+        self.ctx.entropy.fill(&mut bytes);
         bytes.iter().map(|byte| char::from(ADDRESS_ALPHABET[usize::from(byte % 32)])).collect()
     }
 
     /// One inbox that the caller may use.
     pub async fn inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let found = self.store.inbox(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.inbox(caller.team.id, id).await.map_err(unavailable)?;
         found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| inbox_not_found(id))
     }
 
@@ -339,7 +338,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Read)?;
         let address = Address::parse(address).map_err(|_not_one| inbox_not_found(address))?;
         let place = [address.as_str().to_owned()];
-        let found = self.store.inbox_by_address(&place).await.map_err(unavailable)?;
+        let found = self.ctx.store.inbox_by_address(&place).await.map_err(unavailable)?;
         let found = found.filter(|inbox| inbox.team == caller.team.id && may_use(caller, inbox));
         found.ok_or_else(|| inbox_not_found(address.as_str()))
     }
@@ -353,7 +352,7 @@ impl Engine {
     ) -> Result<CursorPage<Inbox>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         let before = before.map(InboxId);
-        let mut rows = self.store.inboxes(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
+        let mut rows = self.ctx.store.inboxes(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|inbox| inbox.id.0);
@@ -407,14 +406,14 @@ impl Engine {
             if rev.is_some_and(|rev| rev != inbox.rev) {
                 break;
             }
-            let now = self.now();
+            let now = self.ctx.now();
             let (address, about) = change(&inbox)?;
             let about = InboxSettings { changed_at: Some(now), ..about };
             let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, settings: about };
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-            match self.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {
+            match self.ctx.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(InboxChangeResult::Changed(inbox)) => {
-                    self.credentials.clear();
+                    self.access.clear_credentials();
                     return Ok(inbox);
                 }
                 IdempotentResult::Done(InboxChangeResult::Stale(now)) => inbox = now,
@@ -432,8 +431,8 @@ impl Engine {
     pub async fn remove_inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         require_unrestricted(caller)?;
-        let removed = self.store.remove_inbox(caller.team.id, id, self.now()).await.map_err(unavailable)?;
-        self.credentials.clear();
+        let removed = self.ctx.store.remove_inbox(caller.team.id, id, self.ctx.now()).await.map_err(unavailable)?;
+        self.access.clear_credentials();
         removed.ok_or_else(|| inbox_not_found(id))
     }
 }

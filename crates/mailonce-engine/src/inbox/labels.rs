@@ -2,6 +2,11 @@
 //!
 //! They lie beside the mail and not in it, so that a mail that left and one that came are labelled alike.
 
+use crate::{
+    access::caller::Caller,
+    inbox::Inboxes,
+    runtime::{problems::unavailable, records},
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     limits,
@@ -12,8 +17,6 @@ use mailonce_core::{
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::{Caller, Engine, runtime::records, unavailable};
 
 /// How often a change that raced with another is tried anew.
 const MAX_CONFLICT_RETRIES: usize = 8;
@@ -78,10 +81,10 @@ pub fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-impl Engine {
+impl Inboxes {
     /// What callers made of the labels of a message or an email.
     pub async fn label_overrides(&self, caller: &Caller, mail: Uuid) -> Result<LabelOverrides, Problem> {
-        let found = self.store.record_by_name(caller.team.id, RecordKind::Labels, &mail.to_string()).await;
+        let found = self.ctx.store.record_by_name(caller.team.id, RecordKind::Labels, &mail.to_string()).await;
         found.map_err(unavailable)?.map_or_else(|| Ok(LabelOverrides::default()), |record| records::decode(&record))
     }
 
@@ -112,7 +115,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Reply)?;
         let (team, kind, name) = (caller.team.id, RecordKind::Labels, mail.to_string());
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let found = self.store.record_by_name(team, kind, &name).await.map_err(unavailable)?;
+            let found = self.ctx.store.record_by_name(team, kind, &name).await.map_err(unavailable)?;
             let mut labels = found.as_ref().map_or_else(|| Ok(LabelOverrides::default()), records::decode)?;
             let before = labels.clone();
             change(&mut labels);
@@ -124,19 +127,19 @@ impl Engine {
                 let text = format!("makes more than {} labels", limits::MESSAGE_LABELS);
                 return Err(Problem::from(vec![FieldError::new("add_labels", text)]));
             }
-            let now = self.now();
+            let now = self.ctx.now();
             labels.changed_at = Some(now);
             let about = records::encode(&labels)?;
             let done = match found {
                 None => {
-                    let id = self.new_id(now);
+                    let id = self.ctx.new_id(now);
                     let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, json: about };
-                    let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+                    let made = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
                     matches!(made, IdempotentResult::Done(CreateRecordResult::Created(_)))
                 }
                 Some(record) => {
                     let edit = record.edit(about);
-                    let changed = self.store.change_record(edit, None, now).await.map_err(unavailable)?;
+                    let changed = self.ctx.store.change_record(edit, None, now).await.map_err(unavailable)?;
                     matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
                 }
             };

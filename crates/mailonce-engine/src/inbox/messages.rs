@@ -1,13 +1,21 @@
 //! Looking at mail that came in: lists, views for models and for people, bytes, and every delivery with its reason.
 
+use crate::{
+    access::caller::Caller,
+    inbox::{Inboxes, artifacts::may_see_value, inboxes::may_use},
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
-    id::{DeliveryId, InboxId, MessageId},
+    conversation::thread::Thread,
+    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::{Delivery, DeliveryQuery},
     inbox::{
+        Inbox,
         artifact::Artifact,
         message::{Message, MessagePage, MessageQuery, MessageState},
     },
+    ports::store::StoreError,
     problem::{Code, Problem},
 };
 use mailonce_mail::{
@@ -17,13 +25,16 @@ use mailonce_mail::{
     minimise,
     parse::{self, ParsedMail},
 };
+use std::collections::{HashMap, hash_map::Entry};
 
 pub use mailonce_mail::{
     link::{CheckedLink, Purpose},
     minimise::Flag,
 };
 
-use crate::{Caller, Engine, inbox::artifacts::may_see_value, unavailable};
+pub(crate) fn thread_not_found(id: ThreadId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no thread {id}"))
+}
 
 /// How a message is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,11 +128,11 @@ fn raw_not_kept() -> Problem {
     Problem::new(Code::NotFound, "the bytes of this message are no longer kept")
 }
 
-impl Engine {
+impl Inboxes {
     /// One message of an inbox that the caller may use.
     pub async fn message(&self, caller: &Caller, id: MessageId) -> Result<Message, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let found = self.store.message(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.message(caller.team.id, id).await.map_err(unavailable)?;
         let mut messages = [found.ok_or_else(|| message_not_found(id))?];
         self.mark_leased_messages(caller.team.id, &mut messages).await.map_err(unavailable)?;
         let [message] = messages;
@@ -140,7 +151,7 @@ impl Engine {
         let wanted = query.state;
         // Whether somebody works on a message is written in its thread.
         query.state = wanted.map(|state| if state == MessageState::Leased { MessageState::Unanswered } else { state });
-        let mut page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        let mut page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         self.mark_leased_messages(caller.team.id, &mut page.rows).await.map_err(unavailable)?;
         page.rows.retain(|message| wanted.is_none_or(|state| message.state == state));
         Ok(page)
@@ -183,13 +194,13 @@ impl Engine {
 
     fn new_nonce(&self) -> String {
         let mut bytes = [0; 12];
-        self.entropy.fill(&mut bytes);
-        crate::hex(&bytes)
+        self.ctx.entropy.fill(&mut bytes);
+        crate::runtime::hex::hex(&bytes)
     }
 
     pub(crate) async fn raw_bytes(&self, message: &Message) -> Result<Option<Vec<u8>>, Problem> {
-        let packed = self.store.raw_message(message.team, message.id).await.map_err(unavailable)?;
-        Ok(packed.and_then(|packed| self.packer.unpack_raw(&packed)))
+        let packed = self.ctx.store.raw_message(message.team, message.id).await.map_err(unavailable)?;
+        Ok(packed.and_then(|packed| self.ctx.packer.unpack_raw(&packed)))
     }
 
     /// A message as it travelled. Needs the scope `secrets`.
@@ -223,14 +234,14 @@ impl Engine {
             caller.require_scope(ApiKeyScope::Admin)?;
             caller.require_unrestricted_key()?;
         }
-        self.store.deliveries(caller.team.id, query).await.map_err(unavailable)
+        self.ctx.store.deliveries(caller.team.id, query).await.map_err(unavailable)
     }
 
     /// One delivery.
     pub async fn delivery(&self, caller: &Caller, id: DeliveryId) -> Result<Delivery, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         let missing = || Problem::new(Code::NotFound, format!("there is no delivery {id}"));
-        let found = self.store.delivery(caller.team.id, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.delivery(caller.team.id, id).await.map_err(unavailable)?;
         let delivery = found.ok_or_else(missing)?;
         if let Some(inbox) = delivery.target.inbox() {
             self.inbox(caller, inbox).await.map_err(|_not_theirs| missing())?;
@@ -249,7 +260,7 @@ impl Engine {
             let detail = format!("this delivery is {}; only dead ones are read again", delivery.state.as_str());
             return Err(Problem::new(Code::NotDead, detail));
         }
-        let replayed = self.store.replay_delivery(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        let replayed = self.ctx.store.replay_delivery(caller.team.id, id, self.ctx.now()).await.map_err(unavailable)?;
         replayed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no delivery {id}")))
     }
 }
@@ -283,4 +294,32 @@ pub(crate) fn render_body(
 fn render_full(parsed: ParsedMail, page: Option<HtmlPage>, links: Vec<CheckedLink>) -> RenderedBody {
     let headers = parsed.headers.0.into_iter().map(|field| (field.name, field.value)).collect();
     RenderedBody::Full { text: parsed.text, html: page.map(|page| page.clean_html), headers, links }
+}
+
+impl Inboxes {
+    /// A thread in an inbox that the caller may use.
+    pub async fn thread(&self, caller: &Caller, id: ThreadId) -> Result<(Thread, Inbox), Problem> {
+        let found = self.ctx.store.thread(caller.team.id, id).await.map_err(unavailable)?;
+        let thread = found.ok_or_else(|| thread_not_found(id))?;
+        let inbox = self.ctx.store.inbox(caller.team.id, thread.inbox).await.map_err(unavailable)?;
+        let inbox = inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| thread_not_found(id))?;
+        Ok((thread, inbox))
+    }
+
+    /// Says which unanswered messages somebody works on: those of threads that are leased.
+    pub(crate) async fn mark_leased_messages(&self, team: TeamId, messages: &mut [Message]) -> Result<(), StoreError> {
+        let now = self.ctx.now();
+        let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
+        for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
+            let thread = match threads.entry(message.thread) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => place.insert(self.ctx.store.thread(team, message.thread).await?),
+            };
+            let lease = thread.as_ref().and_then(|thread| thread.active_lease(now));
+            if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {
+                message.state = MessageState::Leased;
+            }
+        }
+        Ok(())
+    }
 }

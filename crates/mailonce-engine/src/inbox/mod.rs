@@ -3,9 +3,24 @@
 pub mod artifacts;
 pub mod inboxes;
 pub mod labels;
-pub mod links;
-pub mod mailbox_reader;
 pub mod messages;
 pub(crate) mod parties;
+pub(crate) mod reply_recipients;
 pub mod team_messages;
 pub mod wait;
+
+use std::sync::Arc;
+
+use crate::{access::Access, runtime::context::Context};
+
+/// Inboxes and what agents read from them.
+pub struct Inboxes {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+}
+
+impl Inboxes {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+        Self { ctx, access }
+    }
+}

@@ -1,5 +1,6 @@
 //! Everything that came in at a team's inboxes as one list, the latest first.
 
+use crate::{access::caller::Caller, inbox::Inboxes, runtime::problems::unavailable};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{InboxId, MessageId},
@@ -10,9 +11,7 @@ use mailonce_core::{
 };
 use std::collections::HashMap;
 
-use crate::{Caller, Engine, unavailable};
-
-impl Engine {
+impl Inboxes {
     /// Messages of all inboxes that the caller may use: those that arrived before one of them, or the latest.
     pub async fn team_messages(
         &self,
@@ -29,14 +28,14 @@ impl Engine {
         while looked < limits::SCAN_ROWS {
             let state = Some(DeliveryState::Done);
             let query = DeliveryQuery { state, before: place, limit: limits::PAGE_ROWS, ..DeliveryQuery::default() };
-            let page = self.store.deliveries(caller.team.id, query).await.map_err(unavailable)?;
+            let page = self.ctx.store.deliveries(caller.team.id, query).await.map_err(unavailable)?;
             looked += page.len();
             for delivery in &page {
                 let (DeliveryTarget::Inbox(inbox), Some(id)) = (delivery.target, delivery.message) else { continue };
                 if !self.may_use_inbox(caller, inbox, &mut usable).await {
                     continue;
                 }
-                found.extend(self.store.message(caller.team.id, id).await.map_err(unavailable)?);
+                found.extend(self.ctx.store.message(caller.team.id, id).await.map_err(unavailable)?);
                 if found.len() == limit {
                     return Ok(found);
                 }

@@ -1,5 +1,10 @@
 //! Waiting for a message: answered at once when one is there, and by the commit that brings one.
 
+use crate::{
+    access::{active_keys::invalid_api_key, caller::Caller},
+    inbox::Inboxes,
+    runtime::{epoch::cursor_reset, problems::unavailable},
+};
 use mailonce_core::{
     events::event::EventCursor,
     id::{InboxId, WatchId},
@@ -9,12 +14,10 @@ use mailonce_core::{
         watch::Watch,
     },
     limits,
-    problem::{Code, Problem},
+    problem::Problem,
 };
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
-
-use crate::{Caller, Engine, access::active_keys::invalid_api_key, unavailable};
 
 /// How often the ledger is asked where no commit of others is told.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -59,36 +62,7 @@ pub struct ArrivedMessage {
     pub cursor: EventCursor,
 }
 
-fn cursor_reset() -> Problem {
-    Problem::new(Code::CursorReset, "this cursor is from before a restore or a failover of the database: begin anew")
-}
-
-impl Engine {
-    /// The epoch of the history that is read now. A restore or a failover of the database renews it.
-    pub fn epoch(&self) -> u32 {
-        self.store.epoch().unwrap_or(self.initial_epoch)
-    }
-
-    /// Refuses to go on with places from before a restore or a failover. Asked after a read, because the read may have
-    /// been the first to reach another history.
-    pub(crate) fn check_epoch(&self, epoch: u32) -> Result<(), Problem> {
-        if self.epoch() == epoch { Ok(()) } else { Err(cursor_reset()) }
-    }
-
-    /// A place in an inbox.
-    pub fn cursor(&self, seq: u64) -> EventCursor {
-        EventCursor { epoch: self.epoch(), seq }
-    }
-
-    /// The number behind a cursor of this installation. `None` is the very start.
-    pub fn seq_of(&self, cursor: Option<EventCursor>) -> Result<u64, Problem> {
-        match cursor {
-            None => Ok(0),
-            Some(cursor) if cursor.epoch == self.epoch() => Ok(cursor.seq),
-            Some(_) => Err(cursor_reset()),
-        }
-    }
-
+impl Inboxes {
     /// Waits for a message until the deadline. `None` when none came.
     pub async fn wait_for_message(
         &self,
@@ -98,9 +72,9 @@ impl Engine {
         patience: Duration,
     ) -> Result<Option<ArrivedMessage>, Problem> {
         let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::MAX_WAIT_MS as u64));
-        let waiting = self.inbound.waiters.register(inbox);
-        let mut key = self.subscribe_key_revocation(caller);
-        let mut epoch = self.epoch();
+        let waiting = self.ctx.inbound.waiters.register(inbox);
+        let mut key = self.access.subscribe_key_revocation(caller);
+        let mut epoch = self.ctx.epoch();
         // Read before the first look: what is filed after it is seen by its number.
         let mut seen = self.inbox(caller, inbox).await?.latest_seq;
         let watch = match wanted.watch {
@@ -108,10 +82,10 @@ impl Engine {
             None => None,
         };
         if let Some(watch) = &watch {
-            let left = watch.deadline.since(self.now()).max(0);
+            let left = watch.deadline.since(self.ctx.now()).max(0);
             deadline = deadline.min(Instant::now() + Duration::from_millis(left as u64));
         }
-        let after = wanted.after.map(|cursor| self.seq_of(Some(cursor))).transpose()?;
+        let after = wanted.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
         let mut first = true;
         loop {
             let woken = waiting.notify.notified();
@@ -127,12 +101,12 @@ impl Engine {
                 }
             };
             first = false;
-            if self.epoch() != epoch {
+            if self.ctx.epoch() != epoch {
                 if after.is_some() {
                     return Err(cursor_reset());
                 }
                 // The numbers that were seen are of another history.
-                epoch = self.epoch();
+                epoch = self.ctx.epoch();
                 (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
                 continue;
             }
@@ -144,7 +118,7 @@ impl Engine {
                 let [message] = messages;
                 return Ok(Some(ArrivedMessage { message, cursor }));
             }
-            let pause = if self.inbound.has_push_wake_ups.load(Ordering::Relaxed) {
+            let pause = if self.ctx.inbound.has_push_wake_ups.load(Ordering::Relaxed) {
                 FALLBACK_POLL_INTERVAL
             } else {
                 POLL_INTERVAL
@@ -174,7 +148,7 @@ impl Engine {
     ) -> Result<Option<Message>, Problem> {
         loop {
             let query = wanted.query(MessagePosition::After(after));
-            let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+            let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next() {
                 return Ok(Some(message));
             }
@@ -193,7 +167,7 @@ impl Engine {
         wanted: &WaitFilter,
     ) -> Result<Option<Message>, Problem> {
         let query = wanted.query(MessagePosition::Before(u64::MAX));
-        let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+        let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         Ok(page.rows.into_iter().next())
     }
 
@@ -210,7 +184,7 @@ impl Engine {
         for authenticated in kinds.iter().copied() {
             let query =
                 MessageQuery { only_authenticated: authenticated, ..wanted.query(MessagePosition::Before(u64::MAX)) };
-            let page = self.store.messages(caller.team.id, watch.inbox, query).await.map_err(unavailable)?;
+            let page = self.ctx.store.messages(caller.team.id, watch.inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next().filter(|message| message.seq > from) {
                 return Ok(Some(message));
             }

@@ -4,6 +4,11 @@
 //! parsed until a second email between the same people arrives. In hold mode it reads the latest emails from the
 //! store, and the store decides between two that arrive at once.
 
+use crate::{
+    access::caller::Caller,
+    outbound::{Outbound, keyed_send::KeyedSend},
+    runtime::{blocking::run_blocking, pack, problems::unavailable},
+};
 use mailonce_core::{
     address::NamedAddress,
     handoff::{action::HandoffAction, lease::HandoffActionResult},
@@ -29,13 +34,6 @@ use std::{
 };
 use subtle::ConstantTimeEq as _;
 use tokio::sync::OnceCell;
-
-use crate::{
-    Caller, Engine,
-    outbound::send::KeyedSend,
-    runtime::{blocking::run_blocking, pack},
-    unavailable,
-};
 
 const SHARDS: usize = 16;
 /// Sender and recipient pairs in one generation of a shard.
@@ -228,7 +226,12 @@ pub(crate) fn content_fingerprint(team: TeamId, content: &EmailContent) -> Conte
     ContentFingerprint::from_email(team, from.as_str(), &to, &content.subject, text)
 }
 
-impl Engine {
+impl Outbound {
+    /// Records an accepted email for comparison with the next ones.
+    pub(crate) fn record_recent_send(&self, caller: &Caller, send: &KeyedSend, body: &Arc<[u8]>, now: Time) {
+        self.recent_sends.record(caller.team.id, &send.request.content, &send.digest, body, now);
+    }
+
     /// Applies the team's guard mode to an email before it is accepted. `hold` is the guard that already holds it, if
     /// any.
     pub(crate) async fn evaluate_content_guard(
@@ -239,7 +242,7 @@ impl Engine {
         now: Time,
     ) -> Result<GuardInput, Problem> {
         let (team, content) = (caller.team.id, &named.request.content);
-        let settings = self.settings_of(team).await.map_err(unavailable)?;
+        let settings = self.access.settings_of(team).await.map_err(unavailable)?;
         let mode = match &named.request.intent {
             Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
             // A model that retries may choose another intent for the same email.
@@ -278,7 +281,7 @@ impl Engine {
     ) -> Result<Vec<Email>, StoreError> {
         let since = Some(now.plus(-content_guard::COMPARE_WINDOW_MS));
         let query = EmailQuery { since, before, limit: SCAN_LIMIT, ..EmailQuery::default() };
-        Ok(self.store.emails(team, query).await?.rows)
+        Ok(self.ctx.store.emails(team, query).await?.rows)
     }
 
     /// The latest of these emails that is between the same people and has similar content.
@@ -318,14 +321,14 @@ impl Engine {
 
     /// The content of a stored email; `None` when it was deleted.
     pub(crate) async fn stored_content(&self, email: &Email) -> Result<Option<EmailContent>, StoreError> {
-        let detail = self.store.email_detail(email.team, email.id).await?;
-        Ok(detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.packer.unpack(body))))
+        let detail = self.ctx.store.email_detail(email.team, email.id).await?;
+        Ok(detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body))))
     }
 
     /// The token with which a sender confirms that a held look-alike should be sent.
     pub(crate) fn distinct_token(&self, team: TeamId, id: EmailId) -> String {
-        let mac = self.secret.mac("distinct", &[team.0.as_bytes(), id.0.as_bytes()]);
-        format!("{DISTINCT_TOKEN_PREFIX}{}_{}", id.0.simple(), crate::hex(&mac[..16]))
+        let mac = self.ctx.secret.mac("distinct", &[team.0.as_bytes(), id.0.as_bytes()]);
+        format!("{DISTINCT_TOKEN_PREFIX}{}_{}", id.0.simple(), crate::runtime::hex::hex(&mac[..16]))
     }
 
     /// The email that a distinct token of this team names.
@@ -337,8 +340,8 @@ impl Engine {
 
     /// Releases a held email and returns it. `None` when the team has no such email.
     pub(crate) async fn release_held(&self, team: TeamId, id: EmailId) -> Result<Option<Email>, StoreError> {
-        let acted = self.store.apply_action(team, id, HandoffAction::Release, None, self.now()).await?;
-        self.transports.wake_all();
+        let acted = self.ctx.store.apply_action(team, id, HandoffAction::Release, None, self.ctx.now()).await?;
+        self.ctx.transports.wake_all();
         match acted {
             IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok(Some(email)),
             // Replays and mismatches cannot happen, because the call has no key.

@@ -10,6 +10,17 @@
 //!   cancelled. Until that cancel is settled, nothing else is made of the draft; the next caller completes it. If the
 //!   email has already left, the draft counts as sent.
 
+use crate::{
+    access::caller::Caller,
+    outbound::{
+        Drafts,
+        drafts::{Draft, DraftDetails, draft_not_found},
+    },
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::unavailable,
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::EmailId,
@@ -20,12 +31,6 @@ use mailonce_core::{
     record::{RecordChangeResult, RecordEdit, RecordKind},
 };
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall, operation,
-    outbound::drafts::{Draft, DraftDetails, draft_not_found},
-    unavailable,
-};
 
 /// How often a step is retried after it lost a race. Each retry means that another caller made progress.
 pub const MAX_CONFLICT_RETRIES: usize = 200;
@@ -59,7 +64,7 @@ pub fn draft_changes_too_fast() -> Problem {
     Problem::new(Code::StaleRev, "the draft changes all the time; try again")
 }
 
-impl Engine {
+impl Drafts {
     /// Completes a pending cancel and returns the draft. If the owed email has already left, the draft is marked as
     /// sent.
     pub async fn finish_pending_cancel(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
@@ -81,7 +86,7 @@ impl Engine {
 
     /// Cancels an email. Returns false when it has left, or may have.
     async fn try_cancel(&self, caller: &Caller, id: EmailId) -> Result<bool, Problem> {
-        match self.cancel(caller, id, None).await {
+        match self.outbound.cancel(caller, id, None).await {
             Ok(_) => Ok(true),
             Err(problem) if problem.code == Code::TooLate => Ok(false),
             Err(problem) => Err(problem),
@@ -90,7 +95,7 @@ impl Engine {
 
     /// The idempotency key under which the draft's current cycle creates its email.
     pub fn send_cycle_key(&self, caller: &Caller, draft: &Draft) -> Result<mailonce_core::key::Key, Problem> {
-        self.derived_key(caller, "draft", draft.id, draft.details.turn)
+        self.ctx.derived_key(caller, "draft", draft.id, draft.details.turn)
     }
 
     /// Ends a cycle while another caller may be creating its email. Binds the cycle's key and changes the draft in one
@@ -102,12 +107,12 @@ impl Engine {
         about: &DraftDetails,
     ) -> Result<SendCycleEnd, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
-        let (now, team, kind) = (self.now(), caller.team.id, RecordKind::Draft);
+        let (now, team, kind) = (self.ctx.now(), caller.team.id, RecordKind::Draft);
         let key = self.send_cycle_key(caller, seen)?;
         let digest = digest::operation_digest("draft turn ended", &seen.id.to_string(), &[]);
         let operation = operation(caller, Some(&KeyedCall { key: EmailKey::Given(key), digest }), Vec::new(), now);
         let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(about)? };
-        Ok(match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+        Ok(match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
                 SendCycleEnd::Ended(Box::new(self.unpack_draft(&record)?))
             }
@@ -145,7 +150,7 @@ impl Engine {
                 return Ok(draft);
             }
             if draft.details.removed {
-                self.store.remove_record(caller.team.id, RecordKind::Draft, id).await.map_err(unavailable)?;
+                self.ctx.store.remove_record(caller.team.id, RecordKind::Draft, id).await.map_err(unavailable)?;
                 return Ok(draft);
             }
             let about = DraftDetails { removed: true, ..draft.details.clone().next_send_cycle() };

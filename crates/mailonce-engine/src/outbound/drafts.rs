@@ -1,10 +1,18 @@
 //! Drafts: emails that are not to be sent yet. The idempotency key of a send is derived from the draft, so that a
 //! draft is sent at most once.
 
+use crate::{
+    access::caller::Caller,
+    outbound::Drafts,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::{self, CreateOutcome, CursorPage},
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{EmailId, InboxId},
-    key::Key,
     limits,
     operation::IdempotentResult,
     problem::{Code, FieldError, Problem},
@@ -14,15 +22,6 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine, KeyedCall, operation,
-    runtime::{
-        problems::key_mismatch,
-        records::{self, CreateOutcome, CursorPage},
-    },
-    unavailable,
-};
 
 /// An attachment of a draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,10 +173,10 @@ pub(crate) fn draft_not_found(id: impl std::fmt::Display) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
-impl Engine {
+impl Drafts {
     /// Decodes the record of a draft.
     pub(crate) fn unpack_draft(&self, record: &Record) -> Result<Draft, Problem> {
-        let about = self.packer.unpack_text(&record.json).map(Cow::into_owned);
+        let about = self.ctx.packer.unpack_text(&record.json).map(Cow::into_owned);
         let about = about.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be opened"))?;
         let about = records::decode(&Record { json: about, ..record.clone() })?;
         Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, details: about })
@@ -185,20 +184,20 @@ impl Engine {
 
     /// Encodes the record of a draft.
     pub(crate) fn pack_draft(&self, about: &DraftDetails) -> Result<String, Problem> {
-        Ok(self.packer.pack_text(records::encode(about)?))
+        Ok(self.ctx.packer.pack_text(records::encode(about)?))
     }
 
     /// Creates a draft. The same `client_id` again returns the first draft.
     pub async fn create_draft(&self, caller: &Caller, about: &DraftDetails) -> Result<CreateOutcome<Draft>, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
         about.check()?;
-        self.inbox(caller, about.inbox).await?;
-        let (now, kind) = (self.now(), RecordKind::Draft);
-        let id = self.new_id(now);
+        self.inboxes.inbox(caller, about.inbox).await?;
+        let (now, kind) = (self.ctx.now(), RecordKind::Draft);
+        let id = self.ctx.new_id(now);
         let name = about.client_id.as_ref().map_or_else(|| id.to_string(), |client_id| format!("client {client_id}"));
         let about = self.pack_draft(about)?;
         let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, json: about };
-        match self.store.create_record(record, None).await.map_err(unavailable)? {
+        match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: true })
             }
@@ -213,8 +212,8 @@ impl Engine {
     /// One draft of an inbox that the caller may use, sent or not.
     pub async fn draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let draft = self.unpack_draft(&self.team_record(caller, RecordKind::Draft, id).await?)?;
-        self.inbox(caller, draft.details.inbox).await.map_err(|_not_theirs| draft_not_found(id))?;
+        let draft = self.unpack_draft(&self.ctx.team_record(caller, RecordKind::Draft, id).await?)?;
+        self.inboxes.inbox(caller, draft.details.inbox).await.map_err(|_not_theirs| draft_not_found(id))?;
         Ok(draft)
     }
 
@@ -227,7 +226,7 @@ impl Engine {
     ) -> Result<CursorPage<Draft>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         let mut page =
-            self.team_records(caller, RecordKind::Draft, before, limit, |record| self.unpack_draft(record)).await?;
+            self.ctx.team_records(caller, RecordKind::Draft, before, limit, |record| self.unpack_draft(record)).await?;
         page.rows.retain(|draft| caller.may_access_inboxes(&[draft.details.inbox]));
         Ok(page)
     }
@@ -243,10 +242,10 @@ impl Engine {
     ) -> Result<(Draft, bool), Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
         about.check()?;
-        let (now, team, kind) = (self.now(), caller.team.id, RecordKind::Draft);
+        let (now, team, kind) = (self.ctx.now(), caller.team.id, RecordKind::Draft);
         let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(about)? };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => Ok((self.unpack_draft(&record)?, false)),
             IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
                 let detail = format!("the draft {} changed meanwhile", seen.id);
@@ -256,14 +255,5 @@ impl Engine {
             IdempotentResult::Replayed(_) => Ok((self.draft(caller, seen.id).await?, true)),
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
-    }
-
-    /// An idempotency key that is derived from an object, such as a draft. Without the install secret it can't be
-    /// guessed.
-    pub fn derived_key(&self, caller: &Caller, purpose: &str, of: Uuid, turn: u32) -> Result<Key, Problem> {
-        let parts: [&[u8]; 4] = [caller.team.id.0.as_bytes(), purpose.as_bytes(), of.as_bytes(), &turn.to_be_bytes()];
-        let mac = self.secret.mac("own-key", &parts);
-        let text = format!("{purpose}_{of}_{}", crate::hex(&mac[..16]));
-        Key::parse(&text).map_err(|error| Problem::new(Code::Internal, error.to_string()))
     }
 }

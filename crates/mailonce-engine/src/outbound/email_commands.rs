@@ -1,5 +1,15 @@
 //! Commands on accepted emails: cancel, reschedule and resend.
 
+use crate::{
+    access::caller::Caller,
+    handoff::transport_selector,
+    outbound::{Outbound, content_guard::content_fingerprint, replay_cache::CachedEmail, send_receipt::SendReceipt},
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{email_not_found, key_mismatch, refusal_problem, unavailable},
+        records::CreateOutcome,
+    },
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::rule::RuleRef,
@@ -17,22 +27,10 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::{
-    Caller, Engine, KeyedCall,
-    handoff::transport_selector,
-    operation,
-    outbound::{content_guard::content_fingerprint, replay_cache::CachedEmail, send_receipt::SendReceipt},
-    runtime::{
-        problems::{email_not_found, key_mismatch, refusal_problem},
-        records::CreateOutcome,
-    },
-    unavailable,
-};
-
 /// The rule and the guard that hold an email.
 type HoldReason = (Option<RuleRef>, Option<Guard>);
 
-impl Engine {
+impl Outbound {
     /// Cancels an email unless an attempt may have left. `is_new` is false when an earlier call with the same key
     /// cancelled it.
     pub async fn cancel(
@@ -41,15 +39,15 @@ impl Engine {
         id: EmailId,
         asked: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Email>, Problem> {
-        self.check_email_visible(caller, id).await?;
-        let now = self.now();
+        self.access.check_email_visible(caller, id).await?;
+        let now = self.ctx.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(change) => {
                 let thing = self.email_or_problem(caller.team.id, change).await?;
                 // A cancelled email needs no decision, so its escalation is closed.
                 if thing.guard.is_some() {
-                    self.close_moot_escalation(&thing).await;
+                    self.ctx.close_moot_escalation(&thing).await;
                 }
                 Ok(CreateOutcome { value: thing, is_new: true })
             }
@@ -60,15 +58,15 @@ impl Engine {
 
     /// Moves a scheduled email to another time.
     pub async fn reschedule(&self, caller: &Caller, id: EmailId, schedule: &Schedule) -> Result<Email, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         if !schedule.is_within_limit(now) {
             return Err(Problem::for_field(Code::InvalidField, "scheduled_at", "scheduled_at is too far ahead"));
         }
-        self.check_email_visible(caller, id).await?;
+        self.access.check_email_visible(caller, id).await?;
         let (team, due) = (caller.team.id, schedule.due_at(now));
-        let new = RescheduleRequest { due_at: due, charges: self.charges_at(team, id, due).await? };
-        let change = self.store.reschedule(team, id, new, now).await.map_err(unavailable)?;
-        self.transports.wake_all();
+        let new = RescheduleRequest { due_at: due, charges: self.control.charges_at(team, id, due).await? };
+        let change = self.ctx.store.reschedule(team, id, new, now).await.map_err(unavailable)?;
+        self.ctx.transports.wake_all();
         self.email_or_problem(team, change).await
     }
 
@@ -76,7 +74,7 @@ impl Engine {
         match change {
             EmailChangeResult::Changed(email) => Ok(email),
             EmailChangeResult::Refused(refusal, email) => Err(refusal_problem(refusal, &email)),
-            EmailChangeResult::OverBudget(exceeded) => Err(self.quota_exceeded(team, &exceeded).await),
+            EmailChangeResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(team, &exceeded).await),
             EmailChangeResult::Missing => Err(Problem::new(Code::NotFound, "there is no such email")),
         }
     }
@@ -89,15 +87,15 @@ impl Engine {
         reason: Option<String>,
         asked: Option<KeyedCall>,
     ) -> Result<SendReceipt, Problem> {
-        let now = self.now();
-        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let now = self.ctx.now();
+        let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
         let detail = own.ok_or_else(|| email_not_found(id))?;
         if detail.email.resent_as.is_none() {
             let head = &detail.email.head;
             Self::check_may_send_from(caller, &head.from)?;
             for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
-                self.check_recipient_addresses(caller.team.id, field, all).await?;
+                self.control.check_recipient_addresses(caller.team.id, field, all).await?;
             }
         }
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
@@ -115,11 +113,11 @@ impl Engine {
         wish.head.held_by = rule;
         wish.head.reason = reason;
         wish.head.call = caller.call.clone();
-        wish.guard_input.charges = self.charges(caller, &wish).await?;
-        match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
+        wish.guard_input.charges = self.control.charges(caller, &wish).await?;
+        match self.ctx.store.resend(wish, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
-                self.transports.wake_all();
-                self.escalate_if_stuck(&email).await;
+                self.ctx.transports.wake_all();
+                self.ctx.escalate_if_stuck(&email).await;
                 Ok(self.resend_receipt(caller, &email, true))
             }
             IdempotentResult::Done(EmailResendResult::Replayed(email)) => {
@@ -127,7 +125,7 @@ impl Engine {
             }
             IdempotentResult::Done(EmailResendResult::Refused(refusal, email)) => Err(refusal_problem(refusal, &email)),
             IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)) => {
-                Err(self.quota_exceeded(caller.team.id, &exceeded).await)
+                Err(self.control.quota_exceeded(caller.team.id, &exceeded).await)
             }
             IdempotentResult::Done(EmailResendResult::Missing) => Err(email_not_found(id)),
             IdempotentResult::Replayed(_) => {
@@ -141,10 +139,10 @@ impl Engine {
     /// Checks whether an email may be resent, and returns what holds the new version. Rules apply as to any send. A
     /// key without the `admin` scope also can't override what a person decided.
     async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HoldReason, Problem> {
-        let Some(content) = self.packer.unpack(body).filter(|_| email.resent_as.is_none()) else {
+        let Some(content) = self.ctx.packer.unpack(body).filter(|_| email.resent_as.is_none()) else {
             return Ok((None, None));
         };
-        let rule = self.check_outbound_rules(caller.team.id, &content).await?;
+        let rule = self.control.check_outbound_rules(caller.team.id, &content).await?;
         let approval = rule.as_ref().map(|_| Guard::Approval);
         if caller.require_scope(ApiKeyScope::Admin).is_ok() {
             return Ok((rule, approval));
@@ -164,7 +162,7 @@ impl Engine {
     async fn replay_resend(&self, caller: &Caller, email: &Email) -> Result<SendReceipt, Problem> {
         match email.resent_as {
             Some(id) => Ok(self.resend_receipt(caller, &self.email(caller, id).await?, false)),
-            None => match email.may_resend(self.now()) {
+            None => match email.may_resend(self.ctx.now()) {
                 Err(refusal) => Err(refusal_problem(refusal, email)),
                 Ok(()) => Err(Problem::new(Code::NotFound, "the body of this email is no longer kept; send it anew")),
             },
@@ -173,7 +171,7 @@ impl Engine {
 
     /// The receipt of the next version. A call that didn't create it is recorded there as suppressed.
     fn resend_receipt(&self, caller: &Caller, email: &Email, first: bool) -> SendReceipt {
-        let call = (!first).then(|| caller.suppressed_call(SuppressedReason::KeyReplay, self.now()));
+        let call = (!first).then(|| caller.suppressed_call(SuppressedReason::KeyReplay, self.ctx.now()));
         let waiting = call.map_or(0, |call| self.suppressed_calls.record(email.team, email.id, call));
         self.receipt(caller, &CachedEmail::from(email), first, false, waiting)
     }
@@ -181,15 +179,15 @@ impl Engine {
     /// The envelopes of the next version. They use the email's last transport, or the routed one when that is gone.
     /// The old handoffs can't be copied: after a failover they contain the envelopes of both transports.
     pub(crate) fn rebuild_envelopes(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
-        let Some(content) = self.packer.unpack(body) else { return Vec::new() };
+        let Some(content) = self.ctx.packer.unpack(body) else { return Vec::new() };
         let last = email
             .handoffs
             .last()
             .map(|handoff| handoff.transport.as_str())
             .filter(|name| !transport_selector::is_sandbox_internal(name));
-        let known = last.filter(|name| self.transports.selectable_names().contains(name));
-        let way = known.unwrap_or_else(|| self.transports.select(&content, self.entropy.next_u64()));
-        self.transports.envelopes(way, &content)
+        let known = last.filter(|name| self.ctx.transports.selectable_names().contains(name));
+        let way = known.unwrap_or_else(|| self.ctx.transports.select(&content, self.ctx.entropy.next_u64()));
+        self.ctx.transports.envelopes(way, &content)
     }
 
     /// Builds version n+1 of an email. An intent gets its next version and the key derived from it. Any other email
@@ -216,11 +214,11 @@ impl Engine {
             Key::parse(&intent.derive_key(&to)).ok()
         });
         // A keyless send of the same content is a duplicate of this version, so the guard needs its fingerprint.
-        let likeness = self.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
+        let likeness = self.ctx.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
         let name = counted_on.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
         head.key = Some(name.clone());
         NewEmail {
-            id: EmailId(self.new_id(now)),
+            id: EmailId(self.ctx.new_id(now)),
             team: email.team,
             shadow_keys: head.shadow_keys(email.team),
             first_wins: false,

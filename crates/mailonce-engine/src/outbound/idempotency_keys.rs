@@ -1,5 +1,6 @@
 //! Idempotency keys: inspect, extend, forget.
 
+use crate::{access::caller::Caller, outbound::Outbound, runtime::problems::unavailable};
 use mailonce_core::{
     key::{EmailKey, Key},
     outbound::{
@@ -10,13 +11,11 @@ use mailonce_core::{
     ttl::Ttl,
 };
 
-use crate::{Caller, Engine, unavailable};
-
-impl Engine {
+impl Outbound {
     /// The state of a key, forgotten or not.
     pub async fn key(&self, caller: &Caller, key: &Key) -> Result<KeyView, Problem> {
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
-        let view = self.store.key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
+        let view = self.ctx.store.key(caller.team.id, hash, self.ctx.now()).await.map_err(unavailable)?;
         view.filter(|view| may_see_key(caller, view)).ok_or_else(|| key_not_found(key))
     }
 
@@ -31,7 +30,7 @@ impl Engine {
             return Err(Problem::from(vec![fault]));
         }
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
-        let change = self.store.extend_key(caller.team.id, hash, ttl, self.now()).await.map_err(unavailable)?;
+        let change = self.ctx.store.extend_key(caller.team.id, hash, ttl, self.ctx.now()).await.map_err(unavailable)?;
         key_change_result(change, key)
     }
 
@@ -39,7 +38,7 @@ impl Engine {
     pub async fn forget_key(&self, caller: &Caller, key: &Key) -> Result<Email, Problem> {
         self.key(caller, key).await?;
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
-        let change = self.store.forget_key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
+        let change = self.ctx.store.forget_key(caller.team.id, hash, self.ctx.now()).await.map_err(unavailable)?;
         key_change_result(change, key)
     }
 }

@@ -5,8 +5,61 @@ pub mod draft_send_cycles;
 pub mod drafts;
 pub mod email_commands;
 pub mod idempotency_keys;
+pub mod keyed_send;
+pub mod message_ids;
 pub mod queries;
 pub(crate) mod replay_cache;
+pub(crate) mod reply_terms;
 pub mod send;
 pub mod send_receipt;
 pub(crate) mod suppressed_calls;
+
+use std::sync::Arc;
+
+use crate::{access::Access, control::Control, inbox::Inboxes, runtime::context::Context};
+
+/// Accepting emails under idempotency keys.
+pub struct Outbound {
+    ctx: Arc<Context>,
+    access: Arc<Access>,
+    control: Arc<Control>,
+    replay_cache: Arc<replay_cache::ReplayCache>,
+    suppressed_calls: suppressed_calls::SuppressedCallBuffer,
+    /// Recently accepted emails, for the content guard.
+    recent_sends: content_guard::RecentSendWindow,
+    fingerprints: content_guard::FingerprintCache,
+    message_ids: message_ids::MessageIdCache,
+}
+
+impl Outbound {
+    pub(crate) fn new(
+        ctx: Arc<Context>,
+        access: Arc<Access>,
+        control: Arc<Control>,
+        replay_cache: Arc<replay_cache::ReplayCache>,
+    ) -> Self {
+        Self {
+            ctx,
+            access,
+            control,
+            replay_cache,
+            suppressed_calls: suppressed_calls::SuppressedCallBuffer::default(),
+            recent_sends: content_guard::RecentSendWindow::default(),
+            fingerprints: content_guard::FingerprintCache::default(),
+            message_ids: message_ids::MessageIdCache::default(),
+        }
+    }
+}
+
+/// Drafts: emails that callers prepare and send later.
+pub struct Drafts {
+    ctx: Arc<Context>,
+    inboxes: Arc<Inboxes>,
+    outbound: Arc<Outbound>,
+}
+
+impl Drafts {
+    pub(crate) fn new(ctx: Arc<Context>, inboxes: Arc<Inboxes>, outbound: Arc<Outbound>) -> Self {
+        Self { ctx, inboxes, outbound }
+    }
+}

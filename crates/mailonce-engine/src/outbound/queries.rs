@@ -1,9 +1,13 @@
 //! Queries of emails and events.
 
+use crate::{
+    access::caller::Caller,
+    outbound::Outbound,
+    runtime::problems::{email_not_found, unavailable},
+};
 use mailonce_core::{
-    events::event::{Event, EventCursor},
     id::{EmailId, first_id_at},
-    limits, mutant,
+    limits,
     outbound::{
         content::EmailContent,
         email::Email,
@@ -13,14 +17,6 @@ use mailonce_core::{
     time::Time,
 };
 use uuid::Uuid;
-
-use crate::{
-    Caller, Engine,
-    events::tail::EventSelection,
-    outbound::{replay_cache::CachedEmail, send_receipt},
-    runtime::problems::email_not_found,
-    unavailable,
-};
 
 /// The maximum difference between the time in an email's id and its `created_at`, in milliseconds.
 const ID_TIME_SLACK_MS: i64 = 60_000;
@@ -34,25 +30,25 @@ pub struct EmailView {
     pub content: Option<EmailContent>,
 }
 
-impl Engine {
+impl Outbound {
     /// One email.
     pub async fn email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
-        self.visible_email(caller, id).await
+        self.access.visible_email(caller, id).await
     }
 
     /// One email with its content and history.
     pub async fn email_view(&self, caller: &Caller, id: EmailId) -> Result<EmailView, Problem> {
-        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
         let detail = own.ok_or_else(|| email_not_found(id))?;
-        let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body));
+        let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
         Ok(EmailView { detail, content })
     }
 
     /// Emails, newest first.
     pub async fn emails(&self, caller: &Caller, query: EmailQuery) -> Result<ResultPage<Email>, Problem> {
         let from = caller.inbox_restriction.as_ref().map(|ties| ties.addresses());
-        self.store.emails(caller.team.id, EmailQuery { from, ..query }).await.map_err(unavailable)
+        self.ctx.store.emails(caller.team.id, EmailQuery { from, ..query }).await.map_err(unavailable)
     }
 
     /// How many emails were accepted in a span of time.
@@ -71,7 +67,7 @@ impl Engine {
             return self.count_between(caller, (EmailId(Uuid::nil()), EmailId(Uuid::max())), query).await;
         }
         let Some((since, until)) = since.zip(until).filter(|_| from >= to) else {
-            let mut count = self.store.count_emails(caller.team.id, from, to).await.map_err(unavailable)?;
+            let mut count = self.ctx.store.count_emails(caller.team.id, from, to).await.map_err(unavailable)?;
             if let Some(since) = since {
                 count += self.count_between(caller, (id(since.plus(-ID_TIME_SLACK_MS)), from), query.clone()).await?;
             }
@@ -100,52 +96,5 @@ impl Engine {
                 return Ok(count);
             }
         }
-    }
-
-    /// The Message-ID of an email, with angle brackets.
-    pub fn message_id(&self, email: &Email) -> String {
-        let mut glimpse = CachedEmail::from(email);
-        if mutant!("message-id-anew") {
-            glimpse.bind_number += email.rev;
-        }
-        send_receipt::message_id(&self.secret, email.team, &glimpse)
-    }
-
-    /// The selected events after a cursor, in order, and the cursor to continue from. It may lie past the last event
-    /// returned.
-    pub async fn events(
-        &self,
-        caller: &Caller,
-        after: Option<EventCursor>,
-        limit: usize,
-        wish: &EventSelection,
-    ) -> Result<(Vec<Event>, Option<EventCursor>), Problem> {
-        let epoch = self.epoch();
-        let (team, begin) = (caller.team.id, self.seq_of(after)?);
-        let (mut after, mut found) = (begin, Vec::new());
-        while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
-            let want = (limit - found.len()).max(if wish.matches_all() && caller.inbox_restriction.is_none() {
-                1
-            } else {
-                limits::EVENT_ROWS
-            });
-            let page = self.store.events(team, after, want).await.map_err(unavailable)?;
-            let Some(last) = page.last() else { break };
-            let (page_end, whole) = (last.seq, page.len() == want);
-            for event in page.into_iter().filter(|event| wish.matches_event(event)) {
-                if found.len() < limit && self.may_see_event(caller, &event).await? {
-                    found.push(event);
-                }
-            }
-            after = if found.len() == limit { found.last().map_or(page_end, |event| event.seq) } else { page_end };
-            if !whole {
-                break;
-            }
-        }
-        if after == begin {
-            self.check_event_seq(team, begin).await?;
-        }
-        self.check_epoch(epoch)?;
-        Ok((found, (after > begin).then_some(EventCursor { epoch, seq: after })))
     }
 }

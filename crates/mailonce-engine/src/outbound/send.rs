@@ -1,115 +1,37 @@
 //! Sending: a send request creates one email, or is answered with the email that its key already has.
 
+use crate::{
+    access::caller::Caller,
+    outbound::{
+        Outbound,
+        content_guard::ComparisonSet,
+        keyed_send::{KeyedSend, OnMismatch, SendRequest, differences, identify_send},
+        replay_cache::CachedEmail,
+        reply_terms::ReplyTerms,
+        send_receipt::{SendReceipt, message_id},
+    },
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     address::NamedAddress,
     control::rule::RuleRef,
     id::{EmailId, MessageId},
     inbox::message::Message,
-    intent::Intent,
     key::{EmailKey, Key, KeyHash},
-    limits, mutant,
+    limits,
     operation::KeyedOperation,
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, GuardInput, NewBatch, NewEmail},
-        content::EmailContent,
         digest::{Digest, DigestField},
-        email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
+        email::{Channel, Email, EmailHead, EmailState, Guard},
         key_binding::KeyBinding,
         suppressed_call::SuppressedReason,
     },
     problem::{Code, FieldError, Problem},
     time::Time,
-    ttl::{self, Ttl},
+    ttl::{self},
 };
 use std::{collections::BTreeMap, sync::Arc};
-
-use crate::{
-    Caller, Engine,
-    conversation::reply::ReplyTerms,
-    outbound::{
-        content_guard::ComparisonSet,
-        replay_cache::CachedEmail,
-        send_receipt::{SendReceipt, message_id},
-    },
-    unavailable,
-};
-
-/// What to do when a key is used again with a different email.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnMismatch {
-    /// Refuse, and name the fields that differ.
-    Reject,
-    /// Answer with the first email, if only wording differs.
-    FirstWins,
-}
-
-/// A validated send request.
-#[derive(Clone, Debug)]
-pub struct SendRequest {
-    /// The content of the email.
-    pub content: EmailContent,
-    /// What the email is about. An idempotency key is derived from it.
-    pub intent: Option<Intent>,
-    /// The idempotency key from the header.
-    pub key: Option<Key>,
-    /// How long the key is remembered.
-    pub ttl: Option<Ttl>,
-    /// What to do on a mismatch. The default depends on where the key came from.
-    pub on_mismatch: Option<OnMismatch>,
-    /// What to do when the outcome stays unknown.
-    pub on_unknown: Option<OnUnknown>,
-    /// The transport, when the caller names one.
-    pub transport: Option<String>,
-    /// The distinct token that confirms a held look-alike.
-    pub distinct_token: Option<String>,
-    /// The sender's display name from the inbox settings. It is not part of the caller's request.
-    pub sender_name: Option<String>,
-    /// Why no new email may be created. A retry of an accepted email is still answered.
-    pub refusal: Option<Problem>,
-}
-
-impl SendRequest {
-    /// A request with defaults for everything but content and key.
-    pub fn new(content: EmailContent, key: Option<Key>) -> Self {
-        Self {
-            content,
-            intent: None,
-            key,
-            ttl: None,
-            on_mismatch: None,
-            on_unknown: None,
-            transport: None,
-            distinct_token: None,
-            sender_name: None,
-            refusal: None,
-        }
-    }
-}
-
-/// A send request with its key and digest.
-pub(crate) struct KeyedSend {
-    pub(crate) request: SendRequest,
-    pub(crate) email_key: Option<EmailKey>,
-    pub(crate) key_hash: Option<KeyHash>,
-    pub(crate) digest: Digest,
-    on_mismatch: OnMismatch,
-    /// The message that this email replies to. It identifies a reply even without a key.
-    pub(crate) answers: Option<MessageId>,
-    /// The digest fields to compare, when the others depended on something that was deleted.
-    compared_fields: Option<&'static [DigestField]>,
-}
-
-impl KeyedSend {
-    /// Whether a retry can be recognized.
-    pub(crate) fn is_keyed(&self) -> bool {
-        self.email_key.is_some() || self.answers.is_some()
-    }
-
-    /// Whether a difference in these fields is tolerated, so that the first email is the answer.
-    fn may_differ_in(&self, fields: &[DigestField]) -> bool {
-        self.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.is_forgivable())
-    }
-}
 
 /// The answer to a batch: a receipt or a problem for each item.
 #[derive(Debug)]
@@ -122,21 +44,21 @@ pub struct BatchReceipt {
     pub replayed: bool,
 }
 
-impl Engine {
+impl Outbound {
     /// Accepts an email once. The same key again gets the same email.
     pub fn send<'a>(
         &'a self,
         caller: &'a Caller,
         request: SendRequest,
     ) -> impl Future<Output = Result<SendReceipt, Problem>> + Send + 'a {
-        self.metrics.record_send_attempt(caller.channel);
+        self.ctx.metrics.record_send_attempt(caller.channel);
         // This runs outside the future, so that hundreds of calls that wait for their commit don't each hold the
         // request twice.
         self.send_keyed(caller, identify_send(caller, request, None))
     }
 
     async fn send_keyed(&self, caller: &Caller, named: KeyedSend) -> Result<SendReceipt, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         if let Some(token) = &named.request.distinct_token
             && let Some(sent) = Box::pin(self.release_by_distinct_token(caller, &named, token, None)).await?
         {
@@ -152,14 +74,14 @@ impl Engine {
             Err(problem) => return self.replay_or(caller, &named, problem, now).await,
         };
         let body = Arc::clone(&wish.body);
-        match self.store.accept(*wish, now).await.map_err(unavailable)? {
+        match self.ctx.store.accept(*wish, now).await.map_err(unavailable)? {
             AcceptResult::First(email) => {
-                self.recent_sends.record(caller.team.id, &named.request.content, &named.digest, &body, now);
-                self.escalate_if_stuck(&email).await;
+                self.record_recent_send(caller, &named, &body, now);
+                self.ctx.escalate_if_stuck(&email).await;
                 Ok(self.first_receipt(caller, &email))
             }
             AcceptResult::KeyBound(bound) => self.replay_bound(caller, &named, bound, now),
-            AcceptResult::OverBudget(exceeded) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
+            AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
         }
     }
 
@@ -175,7 +97,7 @@ impl Engine {
         let mut wish = Box::new(self.build_email(caller, named, now));
         wish.head.held_by = rule;
         wish.guard_input = self.evaluate_content_guard(caller, named, (hold, &ComparisonSet::default()), now).await?;
-        wish.guard_input.charges = self.charges(caller, &wish).await?;
+        wish.guard_input.charges = self.control.charges(caller, &wish).await?;
         Ok(wish)
     }
 
@@ -202,7 +124,7 @@ impl Engine {
         (answers, fields): (Option<MessageId>, &'static [DigestField]),
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         let named = KeyedSend { answers, compared_fields: Some(fields), ..identify_send(caller, request, None) };
         match self.bound_email(caller, &named, now).await? {
             Some(first) if caller.may_see_sender(&first.from) && (answers.is_none() || first.answers == answers) => {
@@ -224,7 +146,7 @@ impl Engine {
     ) -> Result<Option<SendReceipt>, Problem> {
         let team = caller.team.id;
         let Some(id) = self.email_of_distinct_token(team, token) else { return Ok(None) };
-        let found = self.store.email(team, id).await.map_err(unavailable)?;
+        let found = self.ctx.store.email(team, id).await.map_err(unavailable)?;
         let own = found.filter(|email| caller.may_see_sender(&email.head.from));
         let Some(email) = own.filter(Email::may_sender_confirm) else { return Ok(None) };
         Self::check_may_send_from(caller, named.request.content.from.to_address().as_str())?;
@@ -247,17 +169,17 @@ impl Engine {
             self.check_thread_unchanged(message, terms).await?;
         }
         let Some(released) = self.release_held(team, id).await.map_err(unavailable)? else { return Ok(None) };
-        self.close_moot_escalation(&released).await;
+        self.ctx.close_moot_escalation(&released).await;
         Ok(Some(self.receipt(caller, &CachedEmail::from(&released), false, !fields.is_empty(), 0)))
     }
 
     pub(crate) fn cached_email(&self, hash: KeyHash, now: Time) -> Option<Arc<CachedEmail>> {
-        if self.is_single_node { self.replay_cache.get(hash, now) } else { None }
+        if self.ctx.is_single_node { self.replay_cache.get(hash, now) } else { None }
     }
 
     async fn bound_email(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<Option<CachedEmail>, Problem> {
         let Some(hash) = named.key_hash else { return Ok(None) };
-        match self.store.key_binding(caller.team.id, hash, now).await.map_err(unavailable)? {
+        match self.ctx.store.key_binding(caller.team.id, hash, now).await.map_err(unavailable)? {
             Some(KeyBinding::Email(email)) => Ok(Some(CachedEmail::from(&email))),
             Some(KeyBinding::Operation { .. }) => Err(key_used_elsewhere(named.email_key.as_ref())),
             None => Ok(None),
@@ -280,11 +202,11 @@ impl Engine {
     /// The receipt for the call that created the email.
     pub(crate) fn first_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
         // Resuming the hand-off wakes every transport, so none needs a wake-up while it is paused.
-        if !self.is_handoff_paused() {
-            email.handoffs.iter().for_each(|handoff| self.transports.wake_one(&handoff.transport));
+        if !self.ctx.is_handoff_paused() {
+            email.handoffs.iter().for_each(|handoff| self.ctx.transports.wake_one(&handoff.transport));
         }
         let glimpse = &CachedEmail::from(email);
-        self.metrics.record_accepted(glimpse.ttl_ms, glimpse.key.is_some());
+        self.ctx.metrics.record_accepted(glimpse.ttl_ms, glimpse.key.is_some());
         self.receipt(caller, glimpse, true, false, 0)
     }
 
@@ -306,8 +228,8 @@ impl Engine {
             (false, true) => SuppressedReason::PayloadDiffers,
             (false, false) => SuppressedReason::Mismatch,
         };
-        self.metrics.record_deduplicated(caller.channel, reason);
-        self.metrics.record_key_hit(now.since(glimpse.created_at), glimpse.ttl_ms);
+        self.ctx.metrics.record_deduplicated(caller.channel, reason);
+        self.ctx.metrics.record_key_hit(now.since(glimpse.created_at), glimpse.ttl_ms);
         let waiting = self.suppressed_calls.record(caller.team.id, glimpse.id, caller.suppressed_call(reason, now));
         if reason == SuppressedReason::Mismatch {
             return Err(payload_mismatch(named.email_key.as_ref(), glimpse, &fields));
@@ -327,7 +249,7 @@ impl Engine {
             id: glimpse.id,
             state: glimpse.state,
             rev: glimpse.rev,
-            message_id: message_id(&self.secret, caller.team.id, glimpse),
+            message_id: message_id(&self.ctx.secret, caller.team.id, glimpse),
             created_at: glimpse.created_at,
             guard: glimpse.guard,
             first,
@@ -354,7 +276,7 @@ impl Engine {
             key: named.email_key.clone(),
             intent: named.request.intent.clone(),
             created_at: now,
-            on_unknown: named.request.on_unknown.unwrap_or(self.deps.on_unknown),
+            on_unknown: named.request.on_unknown.unwrap_or(self.ctx.deps.on_unknown),
             caller: Some(caller.key.id),
             channel: caller.channel,
             version: named.request.intent.as_ref().map_or(1, |intent| intent.version),
@@ -366,10 +288,10 @@ impl Engine {
             call: caller.call.clone(),
             held_by: None,
         };
-        let usual = || self.transports.select(content, self.entropy.next_u64());
+        let usual = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
         let transport = named.request.transport.as_deref().unwrap_or_else(usual);
         NewEmail {
-            id: EmailId(self.new_id(now)),
+            id: EmailId(self.ctx.new_id(now)),
             team: caller.team.id,
             shadow_keys: head.shadow_keys(caller.team.id),
             head,
@@ -377,13 +299,13 @@ impl Engine {
             key: named.key_hash,
             first_wins: named.on_mismatch == OnMismatch::FirstWins,
             ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
-            envelopes: self.transports.envelopes(transport, content),
+            envelopes: self.ctx.transports.envelopes(transport, content),
             due_at: content
                 .scheduled_at
                 .as_ref()
                 .map(|schedule| schedule.due_at(now))
-                .filter(|due| *due > self.time.schedule_cutoff()),
-            body: self.packer.pack(content).into(),
+                .filter(|due| *due > self.ctx.time.schedule_cutoff()),
+            body: self.ctx.packer.pack(content).into(),
             guard_input: GuardInput::default(),
         }
     }
@@ -395,13 +317,13 @@ impl Engine {
         let content = &named.request.content;
         let from = content.from.lowercased();
         // A reply comes from an inbox of the team, which may be at a domain of the installation.
-        let own =
-            named.answers.is_some() && self.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
+        let own = named.answers.is_some()
+            && self.ctx.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
         if !own {
-            self.check_sender(caller.team.id, &from).await?;
+            self.access.check_sender(caller.team.id, &from).await?;
         }
-        self.check_recipients(caller.team.id, content).await?;
-        self.check_outbound_rules(caller.team.id, content).await
+        self.control.check_recipients(caller.team.id, content).await?;
+        self.control.check_outbound_rules(caller.team.id, content).await
     }
 
     fn check_request(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<(), Problem> {
@@ -422,7 +344,7 @@ impl Engine {
         }
         // Most requests name no transport and skip this lookup.
         if let Some(wanted) = &request.transport {
-            let names = self.transports.selectable_names();
+            let names = self.ctx.transports.selectable_names();
             if !names.contains(&wanted.as_str()) {
                 let known = names.join(", ");
                 return fault("transport", &format!("names no transport that is configured; known are {known}"));
@@ -443,7 +365,7 @@ impl Engine {
         items: Vec<Result<SendRequest, Problem>>,
         strict: bool,
     ) -> Result<BatchReceipt, Problem> {
-        let now = self.now();
+        let now = self.ctx.now();
         let channel = if caller.channel.is_dialect() { caller.channel } else { Channel::Batch };
         let caller = &Caller { channel, ..caller.clone() };
         let digest = batch_digest(&items, strict);
@@ -451,7 +373,7 @@ impl Engine {
         let (mut named, mut held) = (BTreeMap::new(), BTreeMap::new());
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
-            self.metrics.record_send_attempt(channel);
+            self.ctx.metrics.record_send_attempt(channel);
             match self.prepare_item(caller, key.as_ref(), index, item, now).await {
                 Ok((item, rule)) => {
                     held.extend(rule.map(|rule| (index, rule)));
@@ -481,11 +403,11 @@ impl Engine {
         let wishes = self.guarded_batch(caller, &named, held, now).await?;
         let bodies: Vec<Arc<[u8]>> = wishes.iter().map(|wish| Arc::clone(&wish.body)).collect();
         let batch = NewBatch { team: caller.team.id, operation, items: wishes, strict };
-        match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
+        match self.ctx.store.accept_batch(batch, now).await.map_err(unavailable)? {
             BatchAcceptResult::Items(answers) => {
                 for ((item, body), answer) in named.values().zip(&bodies).zip(&answers) {
                     if let AcceptResult::First(_) = answer {
-                        self.recent_sends.record(caller.team.id, &item.request.content, &item.digest, body, now);
+                        self.record_recent_send(caller, item, body, now);
                     }
                 }
                 Ok(self.batch_receipt(caller, (count, named), answers, faults, now).await)
@@ -493,7 +415,7 @@ impl Engine {
             BatchAcceptResult::BatchKeyMismatch(bound) => Err(batch_mismatch(&bound)),
             BatchAcceptResult::ItemKeyMismatch(place, bound) => Err(batch_conflict(&named, place, &bound)),
             BatchAcceptResult::OverBudget(place, exceeded) => {
-                let problem = self.quota_exceeded(caller.team.id, &exceeded).await;
+                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
                 Err(with_item_index(named.keys().nth(place).copied().unwrap_or(place), problem))
             }
         }
@@ -515,7 +437,7 @@ impl Engine {
             wish.head.held_by = held.remove(index);
             let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
             wish.guard_input = self.evaluate_content_guard(caller, item, (hold, &compared), now).await?;
-            wish.guard_input.charges = self.charges(caller, &wish).await?;
+            wish.guard_input.charges = self.control.charges(caller, &wish).await?;
             compared.record_item(caller.team.id, item, &wish.body, now);
             wishes.push(wish);
         }
@@ -566,7 +488,7 @@ impl Engine {
                     Ok(self.first_receipt(caller, &email))
                 }
                 AcceptResult::KeyBound(bound) => self.replay_bound(caller, item, bound, now),
-                AcceptResult::OverBudget(exceeded) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
+                AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
             };
             match answer {
                 Ok(sent) => {
@@ -578,24 +500,6 @@ impl Engine {
         faults.sort_by_key(|(index, _)| *index);
         BatchReceipt { items: (0..count).map(|index| items.remove(&index)).collect(), errors: faults, replayed }
     }
-}
-
-/// The fields that differ from the first email, compared in the digest version of the first.
-pub(crate) fn differences(named: &KeyedSend, glimpse: &CachedEmail) -> Vec<DigestField> {
-    let version = glimpse.digest.version();
-    let whole = || glimpse.digest.differences(&Digest::in_version(version, &named.request.content));
-    if version != named.digest.version() {
-        return whole();
-    }
-    let mut fields = glimpse.digest.differences(&named.digest);
-    if let Some(said) = named.compared_fields {
-        fields.retain(|field| said.contains(field));
-    }
-    // The stored digest may include the sender's name: the first caller sent the name, or an older release added it.
-    if fields == [DigestField::Names] && named.request.sender_name.is_some() && whole().is_empty() {
-        return Vec::new();
-    }
-    fields
 }
 
 /// The first item that has the same key as an earlier item but differs from it.
@@ -623,36 +527,6 @@ fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32
     };
     let body: Vec<u8> = items.iter().flat_map(meaning).collect();
     mailonce_core::outbound::digest::operation_digest("batch", if strict { "strict" } else { "permissive" }, &body)
-}
-
-/// Derives the key of a send request: from its header, its intent or its position in a batch.
-pub(crate) fn identify_send(caller: &Caller, mut request: SendRequest, place: Option<(Key, u32)>) -> KeyedSend {
-    let derive = |intent: &Intent| Key::parse(&intent.derive_key(&request.content.to_addresses())).ok();
-    let derived = request.intent.as_ref().and_then(derive);
-    // A header equal to the derived key counts as the intent.
-    let by_intent = derived.is_some() && (request.key.is_none() || request.key == derived);
-    let name = match (&request.key, derived, place) {
-        (Some(key), _, _) => Some(EmailKey::Given(key.clone())),
-        (None, Some(derived), _) => Some(EmailKey::Given(derived)),
-        (None, None, Some(_)) if mutant!("batch-items-keyless") => None,
-        (None, None, Some((batch, index))) => Some(EmailKey::Item { batch, index }),
-        (None, None, None) => None,
-    };
-    let default = if by_intent { OnMismatch::FirstWins } else { OnMismatch::Reject };
-    // The inbox's display name is not part of the digest: a retry after a rename is still the same email.
-    let digest = Digest::of_content(&request.content);
-    if let Some(name) = &request.sender_name {
-        request.content.from.name = Some(name.clone());
-    }
-    KeyedSend {
-        key_hash: name.as_ref().map(|name| name.hash(caller.team.id)),
-        email_key: name,
-        digest,
-        on_mismatch: request.on_mismatch.unwrap_or(default),
-        answers: None,
-        compared_fields: None,
-        request,
-    }
 }
 
 fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[DigestField]) -> Problem {

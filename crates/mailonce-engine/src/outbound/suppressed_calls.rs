@@ -1,10 +1,12 @@
 //! Suppressed calls: calls that created no email. They are counted in memory and written once a second, so that a
 //! replay needs no commit of its own.
 
+use crate::{access::caller::Caller, outbound::Outbound};
 use mailonce_core::{
     id::{EmailId, TeamId},
     limits,
-    outbound::suppressed_call::{SuppressedCall, SuppressedCalls},
+    outbound::suppressed_call::{SuppressedCall, SuppressedCalls, SuppressedReason},
+    time::Time,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -62,6 +64,31 @@ impl SuppressedCallBuffer {
                     pending.latest.push_front(call);
                 }
             }
+        }
+    }
+}
+
+impl Outbound {
+    /// Counts a call that was answered with an earlier email. Returns how many calls wait for the next flush.
+    pub(crate) fn record_suppressed_call(
+        &self,
+        caller: &Caller,
+        email: EmailId,
+        reason: SuppressedReason,
+        now: Time,
+    ) -> u64 {
+        self.suppressed_calls.record(caller.team.id, email, caller.suppressed_call(reason, now))
+    }
+
+    /// Writes the suppressed calls counted since the last flush.
+    pub async fn flush_suppressed_calls(&self) {
+        let notes = self.suppressed_calls.drain();
+        if notes.is_empty() {
+            return;
+        }
+        if let Err(error) = self.ctx.store.record_suppressed_calls(notes.clone(), self.ctx.now()).await {
+            tracing::warn!(%error, "writing suppressed calls");
+            self.suppressed_calls.restore(notes);
         }
     }
 }

@@ -23,7 +23,7 @@ use prometheus_client::{
 use std::fmt::Write as _;
 
 use crate::{
-    handoff::{orphans::OrphanedTransport, transport_selector::TransportStatus},
+    handoff::transport_selector::{OrphanedTransport, TransportStatus},
     runtime::time::ClockState,
 };
 

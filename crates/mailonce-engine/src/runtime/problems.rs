@@ -6,8 +6,31 @@ use mailonce_core::{
         email::{Email, EmailChangeRefusal},
         key_binding::KeyBinding,
     },
-    problem::{Code, Problem},
+    ports::store::StoreError,
+    problem::{Code, FieldError, Problem},
 };
+
+/// A problem with one field.
+pub(crate) fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
+    Problem::from(vec![FieldError::new(path, message)])
+}
+
+/// The problem that a caller gets when the store fails.
+pub fn unavailable(error: StoreError) -> Problem {
+    match error {
+        StoreError::Unreachable(why) | StoreError::CommitUnknown(why) | StoreError::Locked(why) => {
+            tracing::warn!(why, "the ledger could not answer");
+            Problem::new(Code::Unavailable, "the ledger could not answer; nothing is lost")
+        }
+        StoreError::Corrupt(why) => {
+            tracing::error!(why, "the ledger cannot be trusted");
+            Problem::new(
+                Code::Unavailable,
+                "the ledger has stopped because it cannot be trusted; an operator must look",
+            )
+        }
+    }
+}
 
 /// The problem for an unknown email id.
 pub(crate) fn email_not_found(id: EmailId) -> Problem {

@@ -1,5 +1,13 @@
 //! Helpers for named records such as domains, suppressions and sources: read, page, and create once per key.
 
+use crate::{
+    access::caller::Caller,
+    runtime::{
+        context::Context,
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+    },
+};
 use mailonce_core::{
     id::TeamId,
     operation::IdempotentResult,
@@ -9,8 +17,6 @@ use mailonce_core::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
-
-use crate::{Caller, Engine, KeyedCall, operation, runtime::problems::key_mismatch, unavailable};
 
 /// A page of results, newest first.
 #[derive(Clone, Debug)]
@@ -56,7 +62,7 @@ fn require_team_access(caller: &Caller, kind: RecordKind) -> Result<(), Problem>
     }
 }
 
-impl Engine {
+impl Context {
     /// Whether an earlier call used this key with the same digest. A repeat then skips checks against the current
     /// state. Returns a problem when the key is bound to something else.
     pub(crate) async fn is_repeated_call(&self, caller: &Caller, asked: Option<&KeyedCall>) -> Result<bool, Problem> {

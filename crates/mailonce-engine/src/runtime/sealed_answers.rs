@@ -3,14 +3,13 @@
 //! The encryption key is derived from the install secret and the caller's idempotency key, of which the ledger has
 //! only a hash. A copy of the ledger therefore doesn't reveal an API key that was shown once.
 
+use crate::runtime::{context::Context, keyed_call::KeyedCall};
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
 use mailonce_core::{
     key::{EmailKey, InstallSecret},
     problem::{Code, Problem},
 };
 use serde::{Serialize, de::DeserializeOwned};
-
-use crate::{Engine, KeyedCall};
 
 const NONCE_BYTES: usize = 12;
 
@@ -32,7 +31,7 @@ fn open(secret: &InstallSecret, name: &EmailKey, sealed: &[u8]) -> Option<Vec<u8
     cipher(secret, name).decrypt(&(*nonce).into(), rest).ok()
 }
 
-impl Engine {
+impl Context {
     /// Encrypts an answer for replays of the call. Empty without a key.
     pub(crate) fn seal_answer<T: Serialize>(&self, asked: Option<&KeyedCall>, answer: &T) -> Vec<u8> {
         let Some(asked) = asked else { return Vec::new() };

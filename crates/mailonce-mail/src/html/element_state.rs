@@ -592,8 +592,11 @@ impl ElementState {
 
     /// Whether an image at this element cannot be seen.
     pub(super) fn hides_image(&self) -> bool {
-        let small = |size: P| self.style.length(size).is_some_and(|size| !(size > 2.0));
-        let tiny = [P::Width, P::Height, P::MaxWidth, P::MaxHeight].into_iter().any(small);
+        let small = |size: P, max: P, min: P| {
+            let size = smallest(self.style.length(size), self.style.length(max));
+            size.is_some_and(|size| !(at_least(size, self.style.length(min).unwrap_or(0.0)) > 2.0))
+        };
+        let tiny = small(P::Width, P::MaxWidth, P::MinWidth) || small(P::Height, P::MaxHeight, P::MinHeight);
         self.is_hidden || tiny || !(self.alpha > 0.1) || !self.style.is(P::Visibility, "visible")
     }
 
@@ -628,6 +631,21 @@ impl ElementState {
             || !(word_gap >= -font_size && word_gap <= 200.0)
             || !(x > MIN_OFFSET_PX && x < VIEWPORT_WIDTH - 20.0)
             || !(y > MIN_OFFSET_PX && y < if self.fixed { VIEWPORT_HEIGHT - 20.0 } else { MAX_OFFSET_DOWN_PX })
+    }
+
+    /// Whether the first line or letter is hidden or moved away with this style.
+    pub(super) fn hides_start_with(&self, style: &ComputedStyle) -> bool {
+        let colour = style.colour(P::BackgroundColor);
+        let backgrounds: Vec<Colour> = self.backgrounds.iter().map(|below| colour.painted_over(*below)).collect();
+        let is_moved = [P::MarginLeft, P::MarginTop, P::MarginRight, P::PaddingLeft]
+            .iter()
+            .any(|side| style.length(*side).is_some_and(|size| !(size > -MIN_MOVE_PX && size < 4.0 * MIN_MOVE_PX)));
+        let floats_right = style.is(P::Float, "right") || style.is(P::Float, "inline-end");
+        self.hides_with(style)
+            || is_moved
+            || floats_right
+            || !self.is_readable_on(text_colour(style), &backgrounds)
+            || !(style.number(P::Opacity) > 0.3)
     }
 
     /// Whether a text node in the element is hidden. Adds its space to the clipping boxes.

@@ -260,12 +260,13 @@ impl<'a> PageBuilder<'a> {
     }
 
     fn add_image(&mut self, id: NodeId) {
-        let small = |name: &str| {
-            let value = self.tree.attribute(id, name).unwrap_or_default();
-            value.trim().trim_end_matches("px").parse::<f32>().is_ok_and(|n| n <= 2.0)
-        };
-        if self.verdict.images[id] || small("width") || small("height") {
+        let alt = self.tree.attribute(id, "alt").map(str::trim).filter(|alt| !alt.is_empty());
+        let alt: Option<String> = alt.map(|alt| alt.chars().take(MAX_ALT_CHARS).collect());
+        if self.verdict.images[id] {
             self.page.hidden.tracking_pixels += 1;
+            if let Some(alt) = alt {
+                self.add_text(&alt, true);
+            }
             return;
         }
         // The reader can click on an image even if the text of the link is hidden.
@@ -273,8 +274,7 @@ impl<'a> PageBuilder<'a> {
         if let Some(anchor) = anchor.and_then(|anchor| self.page.anchors.get_mut(anchor)) {
             anchor.is_hidden = false;
         }
-        if let Some(alt) = self.tree.attribute(id, "alt").map(str::trim).filter(|alt| !alt.is_empty()) {
-            let alt: String = alt.chars().take(MAX_ALT_CHARS).collect();
+        if let Some(alt) = alt {
             self.add_text(&format!(" {alt} "), self.verdict.text[id]);
         }
     }

@@ -11,10 +11,10 @@ use super::{
     HtmlPage, MAX_ALT_CHARS, base,
     css::{
         scan::{self, CssFinding},
-        sheet::data_url,
+        sheet::{data_url, strip_ignored},
     },
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
-    visibility::{Displacement, HiddenNodes},
+    visibility::{self, Displacement, HiddenNodes},
 };
 use crate::parse::one_line;
 
@@ -27,10 +27,15 @@ const MAX_ADDRESS_CHARS: usize = 500;
 
 const CSS_TEXT: &str = "text in its style sheet";
 const EMBEDDED_IMAGE: &str = "an image inside the HTML";
+const CONDITIONAL_TEXT: &str = "text that is hidden from some readers";
 const FORM_FIELD: &str = "a form field with text";
+const LIST_NUMBERS: &str = "lists with other numbers or signs";
 const OUTLOOK_TEXT: &str = "text for Outlook alone";
 const REMOTE_SHEET: &str = "a style sheet from elsewhere";
 const REORDERED: &str = "text that its reader sees in another place or order";
+const SCRIPT_LINK: &str = "a link that runs a script";
+const STRUCK_THROUGH: &str = "text that is struck through";
+const USER_NAME_LINK: &str = "a link with a user name before its host, which can be taken for the host";
 
 /// Elements that the page leaves out, with their names in a warning.
 const ELEMENTS: &[(&str, &str)] = &[
@@ -64,7 +69,19 @@ pub(super) struct Unrendered {
 /// Finds content that the page leaves out.
 pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Unrendered {
     let base = base::of_page(tree);
-    let mut search = Search { tree, page, base, css_bytes: 0, runs_right_to_left: false, found: Unrendered::default() };
+    let mut search = Search {
+        tree,
+        hidden,
+        page,
+        base,
+        css_bytes: 0,
+        css: BTreeSet::new(),
+        runs_right_to_left: false,
+        has_bullets: false,
+        has_set_numbers: false,
+        has_letters: false,
+        found: Unrendered::default(),
+    };
     let mut at = Some(ROOT);
     while let Some(id) = at {
         match &tree.node(id).content {
@@ -79,16 +96,32 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
     if is_moved || search.runs_right_to_left && !is_right_to_left(&page.text) {
         search.add(REORDERED);
     }
+    search.lists();
+    let repeats = search.css.contains(&CssFinding::RepeatedAnimation);
+    match visibility::is_hidden_from_some(tree, hidden, repeats) {
+        Some(true) => search.add(CONDITIONAL_TEXT),
+        Some(false) => {}
+        None => search.found.is_truncated = true,
+    }
     search.found
 }
 
 struct Search<'a> {
     tree: &'a HtmlTree,
+    hidden: &'a HiddenNodes,
     page: &'a HtmlPage,
     base: Option<Url>,
     css_bytes: usize,
+    /// Effects of the page's CSS.
+    css: BTreeSet<CssFinding>,
     /// Whether text is set to run right to left, which is normal in some languages.
     runs_right_to_left: bool,
+    /// Whether there is a list with bullets, unless CSS says otherwise.
+    has_bullets: bool,
+    /// Whether the numbers of a list are set by attributes.
+    has_set_numbers: bool,
+    /// Whether a list has letters or Roman numbers.
+    has_letters: bool,
     found: Unrendered,
 }
 
@@ -108,7 +141,8 @@ impl Search<'_> {
         if let Some((_, warning)) = ELEMENTS.iter().find(|(element, _)| *element == name) {
             self.add(warning);
         }
-        let is_hidden_field = self.attribute(id, "type").eq_ignore_ascii_case("hidden");
+        // With spaces around it, the type is unknown to browsers, which show a text field.
+        let is_hidden_field = self.tree.attribute(id, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("hidden"));
         let has_text = ["value", "placeholder", "alt"].iter().any(|text| !self.attribute(id, text).is_empty());
         match name {
             "input" if has_text && !is_hidden_field => self.add(FORM_FIELD),
@@ -121,10 +155,22 @@ impl Search<'_> {
             "link" => self.link(id),
             "meta" => self.meta(id),
             "a" | "area" => self.anchor(id),
+            "ol" | "ul" | "menu" | "dir" | "li" => self.list(id, name),
+            "s" | "strike" | "del" => self.add(STRUCK_THROUGH),
+            "sup" | "sub" if self.extends_number(id) => self.add("small digits directly after a number"),
+            "table" if self.attribute(id, "align").eq_ignore_ascii_case("right") => {
+                if moves_text(self.tree, self.hidden, id, Displacement::FloatsRight) {
+                    self.add(REORDERED);
+                }
+            }
+            "tfoot" | "thead" | "caption" | "legend" | "summary" if self.is_out_of_place(id, name) => {
+                self.add(REORDERED);
+            }
+            _ if name.starts_with("v:") && !self.attribute(id, "string").is_empty() => self.add(OUTLOOK_TEXT),
             _ => {}
         }
         self.runs_right_to_left |= self.attribute(id, "dir").eq_ignore_ascii_case("rtl");
-        let embeds = |name: &&str| self.attribute(id, name).to_ascii_lowercase().contains("data:");
+        let embeds = |name: &&str| strip_ignored(self.attribute(id, name)).to_ascii_lowercase().contains("data:");
         if ["src", "srcset", "poster", "background", "dynsrc", "lowsrc"].iter().any(embeds) {
             self.add(EMBEDDED_IMAGE);
         }
@@ -134,6 +180,66 @@ impl Search<'_> {
     fn anchor(&mut self, id: NodeId) {
         if base::is_ambiguous(self.base.as_ref(), self.attribute(id, "href")) {
             self.add("a link that leads elsewhere in programs that ignore its base address");
+        }
+        let Ok(url) = Url::parse(&base::resolve(self.base.as_ref(), self.attribute(id, "href"))) else { return };
+        if matches!(url.scheme(), "javascript" | "vbscript" | "data") {
+            self.add(SCRIPT_LINK);
+        }
+        if matches!(url.scheme(), "http" | "https") && !(url.username().is_empty() && url.password().is_none()) {
+            self.add(USER_NAME_LINK);
+        }
+    }
+
+    /// Whether a part of a table, a form or a `details` element is displayed before or after its place in the source.
+    fn is_out_of_place(&self, id: NodeId, name: &str) -> bool {
+        let node = self.tree.node(id);
+        let has_content = |id: &NodeId| match &self.tree.node(*id).content {
+            NodeContent::Text(text) => !text.trim().is_empty(),
+            NodeContent::Element(..) => !matches!(self.tree.name(*id), "col" | "colgroup" | "caption" | "script" | "style"),
+            _ => false,
+        };
+        let follows = |id: NodeId| self.tree.node(id).next;
+        let precedes = |id: NodeId| self.tree.node(id).previous;
+        if name == "tfoot" {
+            std::iter::successors(node.next, |id| follows(*id)).any(|id| has_content(&id))
+        } else {
+            std::iter::successors(node.previous, |id| precedes(*id)).any(|id| has_content(&id))
+        }
+    }
+
+    /// Whether a raised or lowered number follows another number directly, as in 10³.
+    fn extends_number(&self, id: NodeId) -> bool {
+        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit() || c == '-');
+        let before = self.tree.node(id).previous.map(|previous| &self.tree.node(previous).content);
+        let is_after_number = match before {
+            Some(NodeContent::Text(text)) => digit(text.chars().next_back()),
+            Some(NodeContent::Element(..)) => true,
+            _ => false,
+        };
+        is_after_number && digit(self.tree.own_text(id).trim_start().chars().next())
+    }
+
+    /// Records how the attributes of a list change its numbers.
+    fn list(&mut self, id: NodeId, name: &str) {
+        let has = |attribute: &str| self.tree.attribute(id, attribute).is_some();
+        let is_lettered = matches!(self.attribute(id, "type"), "a" | "A" | "i" | "I");
+        let is_numbered = self.attribute(id, "type") == "1";
+        let sets_number = has("value") && name == "li" || (has("start") || has("reversed")) && name == "ol";
+        self.has_bullets |= matches!(name, "ul" | "menu" | "dir");
+        self.has_set_numbers |= sets_number;
+        self.has_letters |= is_lettered;
+        if (is_lettered || is_numbered) && name != "ol" {
+            self.add(LIST_NUMBERS);
+        }
+    }
+
+    /// Reports lists whose CSS shows other numbers than the page.
+    fn lists(&mut self) {
+        let adds_numbers = self.has_bullets && self.css.contains(&CssFinding::ListNumbers);
+        let drops_numbers = self.has_set_numbers && self.css.contains(&CssFinding::NoListNumbers);
+        let has_other_letters = self.has_letters && self.has_set_numbers;
+        if adds_numbers || drops_numbers || has_other_letters || self.css.contains(&CssFinding::OtherListNumbers) {
+            self.add(LIST_NUMBERS);
         }
     }
 
@@ -179,8 +285,13 @@ impl Search<'_> {
                 CssFinding::Reordered => self.add(REORDERED),
                 CssFinding::RightToLeft => self.runs_right_to_left = true,
                 CssFinding::TooDeep => self.found.is_truncated = true,
-                // The page already applies hiding rules that all mail clients see.
+                CssFinding::StruckThrough => self.add(STRUCK_THROUGH),
+                // The page applies hiding rules, for most readers and for some.
                 CssFinding::Hiding => {}
+                CssFinding::ListNumbers
+                | CssFinding::OtherListNumbers
+                | CssFinding::NoListNumbers
+                | CssFinding::RepeatedAnimation => drop(self.css.insert(finding)),
             }
         }
     }

@@ -5,7 +5,10 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "an uncomputed value is NaN and must count as hidden")]
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use super::{
     css::{
@@ -14,7 +17,7 @@ use super::{
         defaults::{self, BROWSER_SHEET, QUIRKS_SHEET},
         matcher::RuleMatcher,
         property::Property as P,
-        selector::{PseudoElement, WorkBudget, within_budget},
+        selector::{AnimationStep, PseudoElement, Reader, WorkBudget, within_budget},
         sheet::{Keyframes, StyleRule, StyleSheet, data_url},
         style::{Cascade, ComputedStyle, DeclarationOrigin},
         value::CssValue,
@@ -23,8 +26,12 @@ use super::{
 };
 use crate::html::element_state::{ElementState, PageState};
 
-/// Budget of steps for matching selectors and computing styles.
+/// Budget of steps for matching selectors and computing styles, for both evaluations of a page.
 const MAX_STYLE_STEPS: usize = 8_000_000;
+/// Steps for computing the style of an element that no rule matches.
+const ELEMENT_STEPS: usize = 40;
+/// Maximum conditions such as `print` that a page is evaluated for. With more, text counts as hidden from some readers.
+const MAX_CONDITIONS: usize = 12;
 /// Maximum bytes of a `style` attribute.
 const MAX_STYLE_BYTES: usize = 64 * 1024;
 /// Maximum animations per element.
@@ -80,28 +87,79 @@ pub(super) fn find_hidden(tree: &HtmlTree) -> HiddenNodes {
 /// Evaluates the page without the rules that a browser may or may not apply, and with them if there are any. A node is
 /// hidden if either result hides it. `None` if the page cannot be decided.
 fn evaluate(tree: &HtmlTree) -> Option<HiddenNodes> {
-    let mut browser = StyleSheet::new(false);
-    browser.add(BROWSER_SHEET, "");
-    if tree.quirks {
-        browser.add(QUIRKS_SHEET, "");
-    }
-    let sheet = author_sheet(tree);
+    let browser = browser_sheet(tree);
+    let sheet = author_sheet(tree, StyleSheet::new(tree.quirks));
     if sheet.undecidable || tree.styles_truncated {
         return None;
     }
-    let mut first = VisibilityPass::new(tree, &browser, &sheet, false);
+    let mut first = VisibilityPass::new(tree, &browser, &sheet, WorkBudget::new(MAX_STYLE_STEPS, false), Reader::Usual);
     first.run();
     if first.uncertain || first.budget.met_undecided.get() || sheet.rules.iter().any(|rule| !rule.is_certain) {
-        let mut second = VisibilityPass::new(tree, &browser, &sheet, true);
+        let budget = WorkBudget::new(first.budget.remaining_steps(), true);
+        let mut second = VisibilityPass::new(tree, &browser, &sheet, budget, Reader::Usual);
         second.run();
         first.verdict.merge(&second.verdict);
     }
     Some(first.verdict)
 }
 
+fn browser_sheet(tree: &HtmlTree) -> StyleSheet {
+    let mut browser = StyleSheet::new(false);
+    browser.add(BROWSER_SHEET, "");
+    if tree.quirks {
+        browser.add(QUIRKS_SHEET, "");
+    }
+    browser
+}
+
+/// Whether text that the page shows is hidden from some readers: on paper, on small screens, with dark colours, while
+/// they point at it, or during animations. `None` if the page is too complex. `repeats` says whether animations repeat
+/// or run backwards, so that readers see their start again.
+pub(super) fn is_hidden_from_some(tree: &HtmlTree, hidden: &HiddenNodes, repeats: bool) -> Option<bool> {
+    within_budget(|| {
+        let browser = browser_sheet(tree);
+        let sheet = author_sheet(tree, StyleSheet::for_all_readers(tree.quirks));
+        if sheet.undecidable {
+            return None;
+        }
+        let conditions: BTreeSet<&Rc<str>> = sheet.rules.iter().flat_map(|rule| &rule.other_readers).collect();
+        if conditions.len() > MAX_CONDITIONS {
+            return Some(true);
+        }
+        let mut steps = MAX_STYLE_STEPS;
+        let mut run = |reader| {
+            let budget = WorkBudget::new(steps, true);
+            let mut pass = VisibilityPass::new(tree, &browser, &sheet, budget, reader);
+            pass.run();
+            steps = pass.budget.remaining_steps();
+            pass
+        };
+        let all = run(Reader::All);
+        let mut readers: Vec<Reader<'_>> = conditions.iter().map(|condition| Reader::Condition(condition)).collect();
+        readers.extend(all.budget.met_interaction.get().then_some(Reader::Interacting));
+        readers.extend(all.budget.met_outlook.get().then_some(Reader::OutlookDark));
+        if all.uncertain {
+            readers.extend([AnimationStep::Middle, AnimationStep::End].map(Reader::Animated));
+            readers.extend(repeats.then_some(Reader::Animated(AnimationStep::Start)));
+        }
+        let hides_more = |verdict: &HiddenNodes| hides_more(tree, hidden, verdict);
+        let is_hidden = !readers.is_empty() && hides_more(&all.verdict);
+        Some(is_hidden || readers.into_iter().any(|reader| hides_more(&run(reader).verdict)))
+    })
+    .flatten()
+}
+
+/// Whether an evaluation hides text or images that another one shows.
+fn hides_more(tree: &HtmlTree, shown: &HiddenNodes, other: &HiddenNodes) -> bool {
+    (0..tree.len()).any(|id| match &tree.node(id).content {
+        NodeContent::Text(text) => !shown.text[id] && other.text[id] && !text.trim().is_empty(),
+        NodeContent::Element(..) => tree.name(id) == "img" && !shown.images[id] && other.images[id],
+        _ => false,
+    })
+}
+
 /// Collects all style sheets in the mail.
-fn author_sheet(tree: &HtmlTree) -> StyleSheet {
-    let mut sheet = StyleSheet::new(tree.quirks);
+fn author_sheet(tree: &HtmlTree, mut sheet: StyleSheet) -> StyleSheet {
     let mut titles = false;
     let mut at = Some(ROOT);
     while let Some(id) = at {
@@ -162,20 +220,31 @@ struct VisibilityPass<'a> {
     verdict: HiddenNodes,
     /// Whether an element is animated, so that a second pass is needed.
     uncertain: bool,
+    /// The colour of links that `<body link>` sets.
+    link_colour: Option<Colour>,
+    reader: Reader<'a>,
 }
 
 impl<'a> VisibilityPass<'a> {
-    fn new(tree: &'a HtmlTree, browser: &'a StyleSheet, sheet: &'a StyleSheet, assume: bool) -> Self {
+    fn new(
+        tree: &'a HtmlTree,
+        browser: &'a StyleSheet,
+        sheet: &'a StyleSheet,
+        budget: WorkBudget,
+        reader: Reader<'a>,
+    ) -> Self {
         Self {
             tree,
-            browser: RuleMatcher::new(browser, false),
-            author: RuleMatcher::new(sheet, tree.quirks),
+            browser: RuleMatcher::new(browser, false, Reader::Usual),
+            author: RuleMatcher::new(sheet, tree.quirks, reader),
             sheet,
-            budget: WorkBudget::new(MAX_STYLE_STEPS, assume),
+            budget,
             stack: vec![ElementState::root(&sheet.registered_properties)],
             surroundings: PageState::default(),
             verdict: HiddenNodes::nothing(tree),
             uncertain: false,
+            link_colour: defaults::link_colour(tree),
+            reader,
         }
     }
 
@@ -224,9 +293,10 @@ impl<'a> VisibilityPass<'a> {
 
     fn enter(&mut self, id: NodeId) {
         let text = self.tree.attribute(id, "style").unwrap_or_default();
+        self.budget.spend(ELEMENT_STEPS);
         self.budget.spend_on_text(text);
         let sources = StyleSources {
-            attributes: defaults::attribute_declarations(self.tree, id),
+            attributes: defaults::attribute_declarations(self.tree, id, self.link_colour),
             inline: declaration::parse_style_attribute(
                 &text[..text.floor_char_boundary(MAX_STYLE_BYTES)],
                 self.tree.quirks,
@@ -238,7 +308,9 @@ impl<'a> VisibilityPass<'a> {
         let Some(parent) = self.stack.last() else { return };
         let mut element = ElementState::enter(self.tree, id, style, parent, &mut self.surroundings);
         element.is_hidden |= text.len() > MAX_STYLE_BYTES;
-        element.is_hidden |= first_line_hides(&sources.author, &element, self.tree.quirks, &self.budget);
+        for pseudo in [PseudoElement::FirstLine, PseudoElement::FirstLetter] {
+            element.is_hidden |= start_hides(&sources.author, &pseudo, &element, self.tree.quirks, &self.budget);
+        }
         if let Some(style) = generated_style(&sources.author, &element, self.tree.quirks, &self.budget) {
             element.cover_with_generated(&style, id, &mut self.surroundings);
         }
@@ -286,7 +358,13 @@ impl<'a> VisibilityPass<'a> {
         }
         let frames = names.iter().filter_map(|name| self.sheet.keyframes.get(name));
         let steps = |frames: &Keyframes| {
-            let steps = if shows_start { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+            let steps = match self.reader {
+                Reader::Animated(AnimationStep::Start) => frames.from.clone(),
+                Reader::Animated(AnimationStep::Middle) => frames.middle.clone(),
+                Reader::Animated(AnimationStep::End) => frames.to.clone(),
+                _ if shows_start => [&frames.from[..], &frames.middle].concat(),
+                _ => frames.to.clone(),
+            };
             self.budget.spend(steps.len());
             steps
         };
@@ -340,14 +418,21 @@ fn has_pseudo_rule(rules: &[(usize, &StyleRule)], pseudo: &PseudoElement) -> boo
     rules.iter().any(|(_, rule)| rule.pseudo.as_ref() == Some(pseudo))
 }
 
-/// Whether a rule for `::first-line` hides. The first line may be the whole text.
-fn first_line_hides(rules: &[(usize, &StyleRule)], element: &ElementState, quirks: bool, budget: &WorkBudget) -> bool {
-    if !has_pseudo_rule(rules, &PseudoElement::FirstLine) {
+/// Whether a rule for `::first-line` or `::first-letter` hides text or moves it. The first line may be the whole text,
+/// and a letter the first digit of an amount, so all text counts as hidden then.
+fn start_hides(
+    rules: &[(usize, &StyleRule)],
+    pseudo: &PseudoElement,
+    element: &ElementState,
+    quirks: bool,
+    budget: &WorkBudget,
+) -> bool {
+    if !has_pseudo_rule(rules, pseudo) {
         return false;
     }
     let mut cascade = Cascade::new(budget);
-    add_rules(&mut cascade, rules, Some(&PseudoElement::FirstLine));
-    element.hides_with(&ComputedStyle::compute(&cascade, &element.style, quirks, false))
+    add_rules(&mut cascade, rules, Some(pseudo));
+    element.hides_start_with(&ComputedStyle::compute(&cascade, &element.style, quirks, false))
 }
 
 /// The style of `::before` and `::after`, if a rule generates content.

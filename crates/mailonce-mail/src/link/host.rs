@@ -163,16 +163,48 @@ pub(super) fn is_confusable(unicode: &str) -> bool {
 /// Whether one local part can be mistaken for the other: they differ only in invisible characters, look-alike letters,
 /// accents, or punctuation.
 pub fn is_lookalike(name: &str, other: &str) -> bool {
-    let letters = visible_letters(name);
-    name == other || (!letters.is_empty() && letters == visible_letters(other))
+    let keys = [Sign::Dropped, Sign::Letter].map(|sign| visible_letters(name, sign));
+    let is_same = |sign| {
+        let letters = visible_letters(other, sign);
+        !letters.is_empty() && keys.contains(&letters)
+    };
+    name == other || is_same(Sign::Dropped) || is_same(Sign::Letter)
+}
+
+/// How signs and digits are read that stand for a letter in some names and for nothing, or for themselves, in others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    Dropped,
+    Letter,
+}
+
+/// The letter that a character of a local part looks like. Host names are compared with fewer characters, because honest
+/// names of other scripts have these letters.
+fn local_part_lookalike(c: char, sign: Sign) -> char {
+    match c {
+        'ʌ' | 'λ' | 'ɐ' | '@' => 'a',
+        'п' | 'и' | 'π' => 'n',
+        '€' | 'є' | 'э' | 'ǝ' | 'ə' | 'ɘ' => 'e',
+        '§' => 's',
+        '¡' => 'i',
+        '!' if sign == Sign::Letter => 'i',
+        '6' | '8' if sign == Sign::Letter => 'b',
+        c => c,
+    }
 }
 
 /// The visible letters and digits of a name, each as the ASCII letter it looks like.
-fn visible_letters(name: &str) -> String {
-    let visible = name.chars().filter(|c| !crate::unicode::is_invisible(*c)).map(enclosed_letter);
+fn visible_letters(name: &str, sign: Sign) -> String {
+    // The Unicode confusables map `%` to letters.
+    let is_visible = |c: &char| !crate::unicode::is_invisible(*c) && *c != '%';
+    let visible = name.chars().filter(is_visible).map(enclosed_letter);
     // The table above comes first: the Unicode confusables map some letters of other scripts to prototypes outside
     // ASCII.
-    let plain: String = visible.nfkd().flat_map(char::to_lowercase).map(ascii_lookalike).collect();
+    let plain: String = visible
+        .nfkd()
+        .flat_map(char::to_lowercase)
+        .map(|c| ascii_lookalike(local_part_lookalike(c, sign)))
+        .collect();
     let letters = confusable_skeleton(&plain).nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase);
     let letters = letters.map(|c| match c {
         '3' => 'e',
@@ -232,6 +264,19 @@ mod tests {
             ("admin", "adm1n"),
             ("admin", "4dmin"),
             ("admin", "adrnin"),
+            ("admin", "ad%min"),
+            ("admin", "adm!n"),
+            ("admin", "admin!"),
+            ("admin", "ʌdmin"),
+            ("admin", "Λdmin"),
+            ("admin", "ɐdmin"),
+            ("admin", "admiп"),
+            ("admin", "admiи"),
+            ("security", "s€curity"),
+            ("security", "§ecurity"),
+            ("abuse", "a6use"),
+            ("abuse", "a8use"),
+            ("abuse", "abuse!"),
             ("admin", "ad․min"),
             ("admin", "_admin"),
             ("admin", "a-d-m-i-n"),
@@ -274,6 +319,12 @@ mod tests {
             "mailer",
             "information",
             "admin2",
+            "admin6",
+            "admin8",
+            "nadia",
+            "анна",
+            "нина",
+            "λένα",
             "badmin",
             "jürgen",
             "иван",

@@ -132,10 +132,15 @@ fn check_trust(name: &str, policy: &LinkPolicy, reasons: &mut Vec<Reason>) {
     }
 }
 
+/// A full stop instead of the ones of other scripts, which browsers accept in host names.
+fn fold_dot(c: char) -> char {
+    if matches!(c, '\u{3002}' | '\u{FF0E}' | '\u{FF61}') { '.' } else { c }
+}
+
 /// Whether the link text shows another registrable domain than the link's target.
 fn shows_other_domain(text: &str, name: &str) -> bool {
     let folded: String =
-        text.chars().filter(|c| !unicode::is_invisible(*c)).map(unicode::fold_to_ascii).take(500).collect();
+        text.chars().filter(|c| !unicode::is_invisible(*c)).map(fold_dot).map(unicode::fold_to_ascii).take(500).collect();
     folded.split(|c: char| c.is_whitespace() || "()<>[]\"',;".contains(c)).any(|word| {
         let (has_scheme, rest) = word.split_once("://").map_or((false, word), |(_, rest)| (true, rest));
         let shown_host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();

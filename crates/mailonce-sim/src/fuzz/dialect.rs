@@ -12,7 +12,7 @@ use mailonce_core::{
     ports::{Clock, Entropy},
     time::Time,
 };
-use mailonce_engine::{Engine, handoff::transport_selector::EngineDeps, inbound::receive::IntakeMail};
+use mailonce_engine::{Engine, EngineDeps, inbound::receive::IntakeMail};
 use mailonce_store::memory::Memory;
 use std::sync::{
     Arc, Mutex, PoisonError,

@@ -1,7 +1,7 @@
 //! The checker of the invariants P1 to P16: takes a history and returns violations with the lines that explain them.
 //!
 //! - [`history`] is what a test observed: calls with their outcomes, arrivals at next hops, injected faults, and the
-//! final ledger.
+//!   final ledger.
 //! - [`check`] checks a history, [`check_reread`] two reads of one event log.
 //! - [`Violation`] has the broken rule, its subject, and the related lines of the history.
 //!

@@ -8,7 +8,7 @@ use mailonce_core::key::Key;
 use mailonce_core::outbound::content::{EmailContent, RawContent};
 use mailonce_core::outbound::email::OnUnknown;
 use mailonce_core::ttl::Ttl;
-use mailonce_engine::outbound::send::SendRequest;
+use mailonce_engine::outbound::keyed_send::SendRequest;
 
 /// What identifies a send.
 #[derive(Debug, Clone)]

@@ -11,10 +11,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     ports::{store::Store, transport::Transport},
 };
-use mailonce_engine::{
-    Engine,
-    handoff::transport_selector::{EngineDeps, Routing},
-};
+use mailonce_engine::{Engine, EngineDeps, handoff::transport_selector::Routing};
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{

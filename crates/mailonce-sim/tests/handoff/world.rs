@@ -14,9 +14,7 @@ use mailonce_core::{
     time::Time,
 };
 use mailonce_engine::{
-    Caller, Engine,
-    handoff::transport_selector::{EngineDeps, Routing},
-    outbound::send::SendRequest,
+    Caller, Engine, EngineDeps, handoff::transport_selector::Routing, outbound::keyed_send::SendRequest,
 };
 use mailonce_sim::harness::rng;
 use mailonce_store::{memory::Memory, sqlite::Sqlite};

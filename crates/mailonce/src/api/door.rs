@@ -69,13 +69,13 @@ pub(crate) async fn authenticate(
 ) -> Result<Option<Caller>, Problem> {
     let client = ClientAddress::of(extensions);
     if let Some((client, seconds)) = client.and_then(|ip| Some((ip, app.auth_failures.retry_after(ip)?)))
-        && !credential.is_some_and(|credential| app.engine.is_api_key_cached(credential))
+        && !credential.is_some_and(|credential| app.engine.access.is_api_key_cached(credential))
     {
         let detail = format!("{MAX_FAILURES} calls with invalid API keys came from {client}; try again in {seconds} s");
         return Err(Problem::new(Code::TooManyFailures, detail).with_extension("retry_after", seconds));
     }
     let Some(credential) = credential else { return Ok(None) };
-    let found = app.engine.authenticate(credential, channel).await;
+    let found = app.engine.access.authenticate(credential, channel).await;
     if let (Some(client), Err(problem)) = (client, &found)
         && problem.code == Code::Unauthorized
     {

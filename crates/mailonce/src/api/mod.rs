@@ -24,7 +24,7 @@ use axum::{
     routing::{any, get, post},
 };
 use mailonce_core::problem::{Code, Problem, nearest_name, shorten};
-use mailonce_engine::{Engine, outbound::send::SendRequest};
+use mailonce_engine::{Engine, outbound::keyed_send::SendRequest};
 use serde::de::DeserializeOwned;
 use std::{
     convert::Infallible,

@@ -60,13 +60,13 @@ pub(super) async fn healthz() -> Response {
 /// Whether the ledger can commit.
 #[utoipa::path(get, path = "/readyz", operation_id = "check_readiness", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
 pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
-    let mut health = app.engine.store().health().await.map_err(unavailable)?;
-    let clock = app.engine.clock_state();
+    let mut health = app.engine.ctx.store().health().await.map_err(unavailable)?;
+    let clock = app.engine.ctx.clock_state();
     health.notes.extend(clock.warning());
-    if app.engine.is_handoff_paused() {
+    if app.engine.ctx.is_handoff_paused() {
         health.notes.push("hand-off is paused".into());
     }
-    for orphaned in app.engine.orphaned_transports() {
+    for orphaned in app.engine.handoffs.orphaned_transports() {
         let (name, waiting, unknown) = (orphaned.name, orphaned.waiting, orphaned.unknown);
         health.notes.push(format!(
             "no node has the transport `{name}`: {waiting} handoffs wait for it, {unknown} are unknown; \

@@ -13,7 +13,7 @@ use mailonce_core::{
     ttl::Ttl,
 };
 use mailonce_engine::outbound::{
-    send::{OnMismatch, SendRequest},
+    keyed_send::{OnMismatch, SendRequest},
     send_receipt::SendReceipt,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};

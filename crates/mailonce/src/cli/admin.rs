@@ -7,7 +7,7 @@ use mailonce_core::{
     outbound::content::{EmailContent, RawContent},
     problem::Problem,
 };
-use mailonce_engine::{Caller, Engine, outbound::send::SendRequest};
+use mailonce_engine::{Caller, Engine, outbound::keyed_send::SendRequest};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
@@ -69,11 +69,14 @@ pub(super) async fn fill(out: &Printer, args: FillArgs) -> anyhow::Result<ExitCo
     let engine = open_ledger(&args.flags).await?;
     let secret = crate::cli::run_server::dev_key(&engine, &load_config(&args.flags)?.data).await?;
     let progress = Progress::bar("idempotency keys", args.keys);
-    let caller =
-        engine.authenticate(&secret, mailonce_core::outbound::email::Channel::Cli).await.map_err(problem_error)?;
+    let caller = engine
+        .access
+        .authenticate(&secret, mailonce_core::outbound::email::Channel::Cli)
+        .await
+        .map_err(problem_error)?;
     fill_ledger(&engine, &caller, args.keys, |done| progress.set_total(done)).await?;
     drop(progress);
-    engine.store().close().await;
+    engine.ctx.store().close().await;
     out.print_line(&format!("{} idempotency keys", args.keys));
     Ok(ExitCode::SUCCESS)
 }
@@ -83,8 +86,8 @@ async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress
     const BATCH: u64 = 500;
     for first in (0..count).step_by(BATCH as usize) {
         let items = (first..count.min(first + BATCH)).map(filler_email).collect();
-        let receipt = engine.send_batch(caller, None, items, true).await.map_err(problem_error)?;
-        while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, None, engine.now()).await? > 0 {}
+        let receipt = engine.outbound.send_batch(caller, None, items, true).await.map_err(problem_error)?;
+        while engine.ctx.store().capture(mailonce_engine::SANDBOX, BATCH as usize, None, engine.ctx.now()).await? > 0 {}
         progress(first + receipt.items.len() as u64);
     }
     Ok(())

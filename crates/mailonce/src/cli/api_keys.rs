@@ -186,7 +186,7 @@ pub(super) async fn api_keys(out: &Printer, verb: ApiKeysVerb) -> anyhow::Result
                 }
                 Target::Ledger(engine) => {
                     let keys = ledger_keys(&engine, team.name()).await;
-                    engine.store().close().await;
+                    engine.ctx.store().close().await;
                     json!({ "data": keys?, "next_cursor": null })
                 }
             };
@@ -201,7 +201,7 @@ pub(super) async fn api_keys(out: &Printer, verb: ApiKeysVerb) -> anyhow::Result
                 }
                 Target::Ledger(engine) => {
                     let revoked = revoke_in_ledger(&engine, team.name(), &id).await;
-                    engine.store().close().await;
+                    engine.ctx.store().close().await;
                     revoked?
                 }
             };
@@ -223,7 +223,7 @@ async fn create_key(out: &Printer, args: &CreateApiKeyArgs) -> anyhow::Result<()
         }
         Target::Ledger(engine) => {
             let created = create_in_ledger(&engine, args.team.name(), body).await;
-            engine.store().close().await;
+            engine.ctx.store().close().await;
             let (secret, key) = created?;
             (Some(args.team.name()), secret, key)
         }
@@ -307,20 +307,20 @@ fn find_by_id(keys: &Value, id: &Value) -> anyhow::Result<Value> {
 
 async fn create_in_ledger(engine: &Engine, team: &str, body: Value) -> anyhow::Result<(String, Value)> {
     let details = serde_json::from_value::<NewApiKeyBody>(body)?.validate().map_err(problem_error)?;
-    let created = engine.ensure_api_key(team, details, None).await.map_err(problem_error)?;
+    let created = engine.access.ensure_api_key(team, details, None).await.map_err(problem_error)?;
     let keys = json!(ledger_keys(engine, team).await?);
     Ok((created.secret, find_by_id(&keys, &json!(created.id.to_string()))?))
 }
 
 async fn ledger_keys(engine: &Engine, team: &str) -> anyhow::Result<Vec<Value>> {
-    let keys = engine.store().api_keys(find_team(engine, team).await?).await?;
+    let keys = engine.ctx.store().api_keys(find_team(engine, team).await?).await?;
     keys.iter().map(|key| Ok(serde_json::to_value(ApiKeyBody::from(key))?)).collect()
 }
 
 async fn revoke_in_ledger(engine: &Engine, team: &str, id: &str) -> anyhow::Result<Value> {
     let key = ApiKeyId(id.parse().map_err(|_error| UsageError(format!("{id} is not the id of an API key")))?);
     let team_id = find_team(engine, team).await?;
-    let revoked = engine.store().revoke_api_key(team_id, key, engine.now()).await?;
+    let revoked = engine.ctx.store().revoke_api_key(team_id, key, engine.ctx.now()).await?;
     let missing = || {
         let next = "`mailonce api-keys list` shows the ids";
         CliError::new("not_found", format!("team {team} has no API key {id}"), next)
@@ -329,7 +329,7 @@ async fn revoke_in_ledger(engine: &Engine, team: &str, id: &str) -> anyhow::Resu
 }
 
 async fn find_team(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
-    let teams = engine.teams().await.map_err(problem_error)?;
+    let teams = engine.access.teams().await.map_err(problem_error)?;
     let missing = || {
         let next = "`mailonce team list` shows the teams";
         CliError::new("not_found", format!("there is no team named {name}"), next)
@@ -358,7 +358,7 @@ pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCo
                 }
                 Target::Ledger(engine) => {
                     let created = create_team_in_ledger(&engine, &name).await;
-                    engine.store().close().await;
+                    engine.ctx.store().close().await;
                     created?
                 }
             };
@@ -374,8 +374,8 @@ pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCo
             let page = match target.open().await? {
                 Target::Server(client) => client.get("/v1/teams").await?,
                 Target::Ledger(engine) => {
-                    let teams = engine.teams().await;
-                    engine.store().close().await;
+                    let teams = engine.access.teams().await;
+                    engine.ctx.store().close().await;
                     let teams: Vec<TeamBody> = teams.map_err(problem_error)?.iter().map(TeamBody::from).collect();
                     json!({ "data": teams, "next_cursor": null })
                 }
@@ -390,7 +390,7 @@ pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCo
 
 async fn create_team_in_ledger(engine: &Engine, name: &str) -> anyhow::Result<Value> {
     let scopes = ApiKeyScope::ALL.iter().copied().filter(|scope| *scope != ApiKeyScope::Operator).collect();
-    let created = engine.create_team_directly(name, unrestricted_key("first key", scopes)).await;
+    let created = engine.access.create_team_directly(name, unrestricted_key("first key", scopes)).await;
     let created = created.map_err(|problem| team_creation_error(problem, name))?;
     Ok(json!({ "id": created.team.to_string(), "name": name, "api_key": created.secret }))
 }

@@ -115,7 +115,7 @@ pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<Stri
     let file = data.join(DEV_KEY_FILE);
     let last = private_file::read(&file)?;
     let details = unrestricted_key("dev", ApiKeyScope::ALL.to_vec());
-    let key = engine.ensure_api_key("default", details, env("MAILONCE_API_KEY").or(last)).await;
+    let key = engine.access.ensure_api_key("default", details, env("MAILONCE_API_KEY").or(last)).await;
     let secret = key.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
     private_file::write(&file, secret.as_bytes())?;
     Ok(secret)
@@ -127,17 +127,17 @@ async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Resul
     let failed = |problem: mailonce_core::problem::Problem| {
         anyhow::anyhow!("creating the API key for agents: {}", problem.detail)
     };
-    let dev = engine.authenticate(dev_key, Channel::Cli).await.map_err(failed)?;
+    let dev = engine.access.authenticate(dev_key, Channel::Cli).await.map_err(failed)?;
     let file = data.join(AGENT_KEY_FILE);
     if let Some(last) = private_file::read(&file)?
-        && let Ok(agent) = engine.authenticate(&last, Channel::Cli).await
+        && let Ok(agent) = engine.access.authenticate(&last, Channel::Cli).await
         && agent.team.id == dev.team.id
         && !agent.key.has_scope(ApiKeyScope::Admin)
     {
         return Ok(last);
     }
     let details = unrestricted_key("agents of dev", AGENT_SCOPES.to_vec());
-    let created = engine.create_api_key(&dev, details, None).await.map_err(failed)?.value;
+    let created = engine.access.create_api_key(&dev, details, None).await.map_err(failed)?.value;
     private_file::write(&file, created.secret.as_bytes())?;
     Ok(created.secret)
 }
@@ -146,14 +146,14 @@ async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Resul
 async fn dev_inbox(engine: &Engine, key: &str) -> anyhow::Result<String> {
     let failed =
         |problem: mailonce_core::problem::Problem| anyhow::anyhow!("creating the first inbox: {}", problem.detail);
-    let caller = engine.authenticate(key, Channel::Cli).await.map_err(failed)?;
+    let caller = engine.access.authenticate(key, Channel::Cli).await.map_err(failed)?;
     let inbox = NewInbox {
         username: Some("agent".into()),
         domain: Some(DEV_DOMAIN.into()),
         client_id: Some("dev".into()),
         ..NewInbox::default()
     };
-    Ok(engine.create_inbox(&caller, inbox, None).await.map_err(failed)?.value.address)
+    Ok(engine.inboxes.create_inbox(&caller, inbox, None).await.map_err(failed)?.value.address)
 }
 
 /// Writes the file by which client commands find the server.

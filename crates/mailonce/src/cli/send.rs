@@ -106,7 +106,10 @@ pub(super) async fn finish(
     Ok(match args.wait {
         Some(limit) if is_in_flight(&receipt) => {
             let state = receipt["state"].as_str().unwrap_or_default();
-            print_stderr(&format!("mailonce: still {state} after {} s; the server keeps working on it", limit.as_secs_f64()));
+            print_stderr(&format!(
+                "mailonce: still {state} after {} s; the server keeps working on it",
+                limit.as_secs_f64()
+            ));
             ExitCode::from(exit::IN_FLIGHT)
         }
         _ => ExitCode::from(exit_code(&receipt)),

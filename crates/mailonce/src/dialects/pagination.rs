@@ -123,7 +123,10 @@ pub(super) async fn emails(engine: &Engine, caller: &Caller, request: PageReques
         PagePosition::Before(cursor) => return emails_newer_than(engine, caller, cursor, request.limit).await,
     };
     // One extra row shows whether there are more.
-    let page = engine.emails(caller, EmailQuery { before, limit: request.limit + 1, ..EmailQuery::default() }).await?;
+    let page = engine
+        .outbound
+        .emails(caller, EmailQuery { before, limit: request.limit + 1, ..EmailQuery::default() })
+        .await?;
     let (mut rows, more) = (page.rows, page.next.is_some());
     let more = more || rows.len() > request.limit;
     rows.truncate(request.limit);
@@ -138,7 +141,7 @@ async fn emails_newer_than(
     cursor: Uuid,
     limit: usize,
 ) -> Result<PageRows<Email>, Problem> {
-    let (since, now) = (created_at(cursor), engine.now());
+    let (since, now) = (created_at(cursor), engine.ctx.now());
     let mut window = 1_000;
     loop {
         let until = since.plus(window);
@@ -159,7 +162,7 @@ async fn emails_between(engine: &Engine, caller: &Caller, since: Time, until: Ti
         EmailQuery { since: Some(since), until: Some(until), limit: limits::PAGE_ROWS, ..EmailQuery::default() };
     let mut all = Vec::new();
     loop {
-        let page = engine.emails(caller, query.clone()).await?;
+        let page = engine.outbound.emails(caller, query.clone()).await?;
         all.extend(page.rows);
         query.before = page.next;
         if page.next.is_none() {

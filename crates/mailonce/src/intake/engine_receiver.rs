@@ -16,7 +16,7 @@ pub struct EngineReceiver(pub Arc<Engine>);
 #[async_trait]
 impl MailReceiver for EngineReceiver {
     async fn check_recipient(&self, sender: &str, address: &str) -> RecipientStatus {
-        match self.0.route_recipient(Some(sender), address).await {
+        match self.0.inbound.route_recipient(Some(sender), address).await {
             Ok(RecipientRoute::Inbox(_) | RecipientRoute::ReturnPath(..)) => RecipientStatus::Accepted,
             Ok(RecipientRoute::UnknownInbox) => RecipientStatus::Unknown,
             Ok(RecipientRoute::Expired(_)) => RecipientStatus::Expired,
@@ -42,7 +42,7 @@ impl MailReceiver for EngineReceiver {
             form: DeliveryFormat::Mime,
             raw: mail.raw.into(),
         };
-        let received = self.0.receive_mail(incoming).await.map_err(|error| {
+        let received = self.0.inbound.receive_mail(incoming).await.map_err(|error| {
             tracing::warn!(%error, "storing a mail failed; the sender is told to try again");
             NotAccepted::TemporaryError
         })?;

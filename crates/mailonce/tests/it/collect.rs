@@ -218,7 +218,7 @@ over_every_engine! {
             world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
         let strict = Arc::new(mailonce_transport::collect::HttpMailCollector::new(None, false));
-        let world = world.with_engine_deps(mailonce_engine::handoff::transport_selector::EngineDeps { mail_collector: strict, ..engine_deps_with_collector() }).await;
+        let world = world.with_engine_deps(mailonce_engine::EngineDeps { mail_collector: strict, ..engine_deps_with_collector() }).await;
         for base_url in ["http://x.test", "ftp://x.test", "https://u:p@x.test", "nonsense"] {
             let body = inbound("resend", json!({ "api_key": API_KEY, "base_url": base_url }));
             world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field("base_url");

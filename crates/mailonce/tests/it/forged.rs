@@ -5,7 +5,7 @@ use mailonce_core::{
     inbound::sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
     ports::authenticator::Authenticator,
 };
-use mailonce_engine::handoff::transport_selector::EngineDeps;
+use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ over_memory_and_sqlite! {
         let path = format!("/v1/escalations/{}", str_field(&escalation, "id"));
         let read = world.get(&path).await.expect_status(200);
         let shown = str_field(&read["email"], "approval_text");
-        let warning = "Warning:  This replies to a message from boss@company.example, and goes to boss@evil.example";
+        let warning = "Warning:  This replies to a message from boss@company.example, but goes to boss@evil.example";
         assert!(shown.contains(warning), "{shown}");
         let decision = json!({ "as": "release", "rev": read["rev"], "digest": read["email"]["digest"] });
         world.post(&format!("{path}/resolve"), &decision).await.expect_status(200);

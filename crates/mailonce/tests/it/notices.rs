@@ -16,7 +16,7 @@ use crate::{
     receiver::{ReceiverAction, ScriptedReceiver, WebhookServer, respond_with},
     world::{DAY, HOUR, MINUTE, SECOND, World, mail, mail_with},
 };
-use mailonce_engine::handoff::transport_selector::EngineDeps;
+use mailonce_engine::EngineDeps;
 use mailonce_transport::{egress::EgressPolicy, webhook::HttpWebhookSender};
 
 const ENDPOINT_URL: &str = "https://hooks.example.com/in";

@@ -11,10 +11,7 @@ use mailonce_core::{
     limits,
     ports::transport::{PreparedHandoff, Transport},
 };
-use mailonce_engine::{
-    Engine,
-    handoff::transport_selector::{EngineDeps, Routing},
-};
+use mailonce_engine::{Engine, EngineDeps, handoff::transport_selector::Routing};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,

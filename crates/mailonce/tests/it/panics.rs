@@ -9,7 +9,7 @@ use mailonce_core::{
     },
     ports::transport::{PreparedHandoff, Transport},
 };
-use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing};
+use mailonce_engine::{EngineDeps, handoff::transport_selector::Routing};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

@@ -1,7 +1,7 @@
 //! Fake providers that store received mail, each in its own wire format, with scripted faults.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use mailonce_engine::handoff::transport_selector::EngineDeps;
+use mailonce_engine::EngineDeps;
 use mailonce_transport::collect::HttpMailCollector;
 use serde_json::{Value, json};
 use std::{

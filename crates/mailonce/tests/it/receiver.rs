@@ -8,7 +8,7 @@ use mailonce_core::{
     },
     ports::webhook_client::WebhookClient,
 };
-use mailonce_engine::handoff::transport_selector::EngineDeps;
+use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,

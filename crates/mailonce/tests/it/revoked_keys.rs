@@ -1,7 +1,7 @@
 //! A revoked API key ends the streams and waits that were opened with it, on every node.
 
 use mailonce_core::outbound::email::Channel;
-use mailonce_engine::{events::tail::EventSelection, handoff::transport_selector::EngineDeps, inbox::wait::WaitFilter};
+use mailonce_engine::{EngineDeps, events::tail::EventSelection, inbox::wait::WaitFilter};
 use serde_json::json;
 use std::{
     sync::Arc,

@@ -1,7 +1,7 @@
 //! Managing sources: what is shown of them, how a secret is rotated, and reused Mailgun tokens.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_engine::handoff::transport_selector::EngineDeps;
+use mailonce_engine::EngineDeps;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

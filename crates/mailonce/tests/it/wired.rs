@@ -17,7 +17,7 @@ use mailonce_core::{
     },
     time::Time,
 };
-use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing};
+use mailonce_engine::{EngineDeps, handoff::transport_selector::Routing};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

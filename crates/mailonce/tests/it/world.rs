@@ -8,7 +8,7 @@ use mailonce_core::{
     ports::{Clock, Entropy, store::Store},
     time::Time,
 };
-use mailonce_engine::{Engine, SANDBOX, handoff::transport_selector::EngineDeps, inbound::receive::IntakeMail};
+use mailonce_engine::{Engine, EngineDeps, SANDBOX, inbound::receive::IntakeMail};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::sync::{

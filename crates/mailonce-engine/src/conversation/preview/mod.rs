@@ -1,9 +1,12 @@
-//! Exactly what will be sent, for the person who approves it.
+//! The preview of exactly what will be sent, for the person who approves it.
 //!
-//! The approval page, the command line, the API and the mail that asks for a decision all show this preview. Its digest
-//! covers everything in it and the bytes of every attachment, so that an approval is an approval of that and nothing
-//! else.
+//! The approval page, the command line, the API and the notification email all show this preview. Its digest covers
+//! every field and the bytes of every attachment, so an approval cannot apply to anything else.
 
+use crate::{
+    conversation::{Escalations, reply::reply_target, word_diff::word_difference},
+    runtime::{blocking::run_blocking, hex::hex},
+};
 use mailonce_core::{
     address::NamedAddress,
     id::EmailId,
@@ -20,18 +23,11 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::{
-    Engine,
-    conversation::{reply::reply_target, word_diff::word_difference},
-    hex,
-    runtime::blocking::run_blocking,
-};
-
-/// Of a page that reaches a limit of the renderer.
-const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown whole: read its source";
-/// Words that a warning about differing parts quotes.
+/// The warning for HTML that exceeds a limit of the renderer.
+const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown completely: read its source";
+/// Most words that a warning about differing parts quotes.
 const MAX_QUOTED_WORDS: usize = 20;
-/// Endings of files that run when somebody opens them.
+/// Extensions of files that run when they are opened.
 const EXECUTABLE_EXTENSIONS: [&str; 16] =
     ["apk", "app", "bat", "cmd", "com", "exe", "hta", "iso", "jar", "js", "lnk", "msi", "ps1", "scr", "vbs", "wsf"];
 
@@ -46,7 +42,7 @@ pub struct Preview {
     pub cc: Vec<String>,
     /// Hidden copies.
     pub bcc: Vec<String>,
-    /// Where answers go, when that is not the sender.
+    /// The `Reply-To` addresses, if any.
     pub reply_to: Vec<String>,
     /// Subject.
     pub subject: String,
@@ -60,11 +56,11 @@ pub struct Preview {
     pub html_shows: Option<String>,
     /// Characters of the HTML part that most of its readers do not see.
     pub hidden_chars: usize,
-    /// The start of them. Another mail program, or another screen, may show them.
+    /// The start of that hidden text. Some mail programs or screen sizes may show it.
     pub hidden_text: String,
-    /// Links of the HTML part, each with the words that a reader clicks on.
+    /// Links of the HTML part, each with its visible text.
     pub links: Vec<PreviewLink>,
-    /// Files.
+    /// Attachments.
     pub attachments: Vec<PreviewFile>,
     /// What a person should notice before approving.
     pub warnings: Vec<String>,
@@ -73,15 +69,15 @@ pub struct Preview {
 /// A link of the HTML part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PreviewLink {
-    /// What a reader clicks on.
+    /// Its visible text.
     pub text: String,
-    /// Where it leads, as a browser reads it.
+    /// Its target, as a browser resolves it.
     pub url: String,
-    /// The text names another host than the one that it leads to.
+    /// Whether the text names another host or address than the target.
     pub misleads: bool,
 }
 
-/// An attached file.
+/// An attachment.
 #[derive(Clone, Debug, Serialize)]
 pub struct PreviewFile {
     /// Its name.
@@ -94,17 +90,17 @@ pub struct PreviewFile {
     pub sha256: String,
 }
 
-impl Engine {
-    /// Renders what will be sent of an email, with a warning when it is a reply that goes elsewhere than its sender's.
+impl Escalations {
+    /// Renders the preview of an email. Warns when a reply goes to another organization than the message's sender.
     pub(crate) async fn preview(&self, email: &Email, content: &EmailContent) -> Result<Preview, StoreError> {
-        // HTML is rendered apart from the requests, because it can be written to take long.
+        // Rendered on a blocking thread, because hostile HTML can make the renderer slow.
         let page = match content.html.clone() {
             Some(html) => run_blocking(move || HtmlPage::parse_for_approval(&html)).await.ok(),
             None => None,
         };
         let mut preview = Preview::of_page(content, page);
         if let Some(id) = email.head.answers
-            && let Some(message) = self.store.message(email.team, id).await?
+            && let Some(message) = self.ctx.store.message(email.team, id).await?
         {
             preview.warnings.extend(reply_diversion_warning(&message.head, content));
         }
@@ -113,12 +109,12 @@ impl Engine {
 }
 
 impl Preview {
-    /// Renders what will be sent. `page` is the HTML part with what it shows and the renderer does not, or `None` when it
-    /// brought the renderer down.
+    /// Renders the preview. `page` is the parsed HTML part with the names of the elements that the renderer cannot show.
+    /// It is `None` without an HTML part, or when the parser panicked.
     fn of_page(content: &EmailContent, page: Option<(HtmlPage, Vec<String>)>) -> Self {
         let (page, unrendered) = page.unzip();
         let html_shows = page.as_ref().map(html::render);
-        let is_cut = page.as_ref().map_or(content.html.is_some(), |page| page.is_truncated);
+        let is_truncated = page.as_ref().map_or(content.html.is_some(), |page| page.is_truncated);
         let mut preview = Self {
             from: format_named_address(&content.from),
             to: content.to.iter().map(format_named_address).collect(),
@@ -137,20 +133,20 @@ impl Preview {
             warnings: Vec::new(),
         };
         preview.warnings = preview.warnings(content, &unrendered.unwrap_or_default());
-        preview.warnings.extend(is_cut.then(|| TOO_COMPLEX.to_owned()));
+        preview.warnings.extend(is_truncated.then(|| TOO_COMPLEX.to_owned()));
         preview
     }
 
-    /// What an approval of this email is bound to.
+    /// The digest that binds an approval to this preview of this email.
     pub fn digest(&self, email: EmailId) -> String {
         let mut hash = Sha256::new();
         hash.update(email.0.as_bytes());
-        // Words in a struct are always JSON.
+        // A struct of strings and numbers always serializes.
         hash.update(serde_json::to_vec(self).unwrap_or_default());
         hex(&hash.finalize())
     }
 
-    /// The preview as plain text, with every character that could hide or reorder words written out.
+    /// The preview as plain text. Characters that could hide or reorder text are escaped.
     pub fn to_plain_text(&self) -> String {
         let mut text = String::new();
         let lists = [("To", &self.to), ("Cc", &self.cc), ("Bcc", &self.bcc), ("Reply-To", &self.reply_to)];
@@ -180,7 +176,7 @@ impl Preview {
             |to: &&NamedAddress| registrable_or_host(to.domain()) != registrable_or_host(content.from.domain());
         let away: Vec<&str> = content.reply_to.iter().filter(elsewhere).map(NamedAddress::domain).collect();
         if !away.is_empty() {
-            warnings.push(format!("Answers go to another organization: {}", away.join(", ")));
+            warnings.push(format!("Replies go to another organization: {}", away.join(", ")));
         }
         if let (Some(text), Some(shows)) = (&self.text, &self.html_shows) {
             let [shows, text] = [shows, text].map(|part| without_link_targets(part, &self.links));
@@ -224,7 +220,8 @@ impl PreviewFile {
     }
 }
 
-/// Warns about a reply that goes to somebody else than the sender of the message, because the message asks for that.
+/// Warns about a reply whose recipient comes from a `Reply-To` of another organization, or from a message that failed
+/// authentication.
 fn reply_diversion_warning(message: &MessageHead, content: &EmailContent) -> Option<String> {
     let target = reply_target(message);
     let sender = message.from.as_ref().map_or("an unknown sender", |from| from.address.as_str());
@@ -234,13 +231,13 @@ fn reply_diversion_warning(message: &MessageHead, content: &EmailContent) -> Opt
     }
     let to = target.to.join(", ");
     Some(if target.flags.contains(&"other_domain") {
-        format!("This replies to a message from {sender}, and goes to {to}, as the message asks")
+        format!("This replies to a message from {sender}, but goes to {to}, because the message asks for replies there")
     } else {
         format!("This replies to a message that failed authentication: {sender} may not have sent it")
     })
 }
 
-/// The links of a page, each once. Hidden ones are among them, because some mail programs show them.
+/// The links of a page, without duplicates. Hidden links are included, because some mail programs show them.
 fn preview_links(anchors: &[Anchor]) -> Vec<PreviewLink> {
     let mut links = Vec::new();
     for anchor in anchors {
@@ -274,17 +271,17 @@ fn format_named_address(mailbox: &NamedAddress) -> String {
     }
 }
 
-/// Warns about words of one part that the other does not have in the same place: a reader sees only one of them.
+/// Warns about words of one part that the other part lacks or has in another order: a reader sees only one part.
 fn part_difference_warning(part: &str, other: &str, only: &[String]) -> Option<String> {
     if only.is_empty() {
         return None;
     }
     let quoted = only.iter().take(MAX_QUOTED_WORDS).cloned().collect::<Vec<_>>().join(" ");
     let more = if only.len() > MAX_QUOTED_WORDS { " …" } else { "" };
-    Some(format!("The {part} part says what the {other} part does not, or in another order: {quoted}{more}"))
+    Some(format!("The {part} part has words that the {other} part lacks or has in another order: {quoted}{more}"))
 }
 
-/// A part without the addresses that its links lead to. A text part writes them out, and the preview lists them.
+/// A part without the URLs of its links. A text part writes them out, and the preview lists them anyway.
 fn without_link_targets(text: &str, links: &[PreviewLink]) -> String {
     let plain = |url: &str| url.trim_end_matches('/').to_owned();
     let targets: BTreeSet<String> = links
@@ -299,7 +296,7 @@ fn without_link_targets(text: &str, links: &[PreviewLink]) -> String {
     text.split_whitespace().filter(|word| !is_target(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether the words on a link name another address than the one that it writes to.
+/// Whether the text of a `mailto:` link names another address than its target.
 fn shows_other_mailbox(url: &str, text: &str) -> bool {
     let Some(target) = url.strip_prefix("mailto:") else { return false };
     let target = target.split('?').next().unwrap_or_default().to_lowercase();
@@ -309,11 +306,11 @@ fn shows_other_mailbox(url: &str, text: &str) -> bool {
 }
 
 fn write_line(text: &mut String, name: &str, value: &str) {
-    // Writing to a text cannot fail.
+    // Writing to a `String` cannot fail.
     writeln!(text, "{:<10}{}", format!("{name}:"), escape_invisible(value, false)).ok();
 }
 
-/// A text with every character written out that a person would not see, or that would change the order of others.
+/// Escapes every character that is invisible or that changes the display order of others.
 fn escape_invisible(text: &str, lines: bool) -> String {
     let mut clear = String::with_capacity(text.len());
     for c in text.chars() {

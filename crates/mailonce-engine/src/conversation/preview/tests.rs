@@ -1,4 +1,4 @@
-//! Previews of hostile and of honest mails.
+//! Previews of hostile and of honest emails.
 
 use super::*;
 use mailonce_core::outbound::content::{RawAttachment, RawContent};
@@ -40,8 +40,8 @@ fn everybody_and_everything_is_shown() {
     for part in ["bob@example.net", "Bcc:", "Reply-To:", "evil.example", "invoice.pdf.exe (application/pdf, 2 bytes)"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    assert!(shown.contains("HTML part says what the text part does not, or in another order: 9000"), "{shown}");
-    assert!(shown.contains("text part says what the HTML part does not, or in another order: 10"), "{shown}");
+    assert!(shown.contains("HTML part has words that the text part lacks or has in another order: 9000"), "{shown}");
+    assert!(shown.contains("text part has words that the HTML part lacks or has in another order: 10"), "{shown}");
     assert!(shown.contains("is a program"), "{shown}");
 }
 
@@ -113,7 +113,7 @@ fn what_cannot_be_shown_is_named() {
     ] {
         let warnings = warnings_of(&format!("<p>Please pay 10 euros.</p>{more}"));
         let start: String = more.chars().take(60).collect();
-        assert!(warnings.iter().any(|told| told.contains(warning)), "{start}: {warnings:?}");
+        assert!(warnings.iter().any(|warned| warned.contains(warning)), "{start}: {warnings:?}");
     }
 }
 
@@ -141,11 +141,11 @@ fn text_in_style_sheets_is_named() {
             format!("<p style=\"color:red;{css}\">Pay ANN</p>"),
         ] {
             let warnings = warnings_of(&html);
-            assert!(warnings.iter().any(|told| told.contains("text in its style sheet")), "{html}: {warnings:?}");
+            assert!(warnings.iter().any(|warned| warned.contains("text in its style sheet")), "{html}: {warnings:?}");
         }
     }
     let counter = warnings_of("<style>@counter-style x{system:cyclic;symbols:'Pay BOB'}</style><p>Pay ANN</p>");
-    assert!(counter.iter().any(|told| told.contains("text in its style sheet")), "{counter:?}");
+    assert!(counter.iter().any(|warned| warned.contains("text in its style sheet")), "{counter:?}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn other_orders_are_named() {
         "<table><tr style='display:table-footer-group'><td>10<tr><td>1000</table>",
     ] {
         let warnings = warnings_of(html);
-        assert!(warnings.iter().any(|told| told.contains("another place or order")), "{html}: {warnings:?}");
+        assert!(warnings.iter().any(|warned| warned.contains("another place or order")), "{html}: {warnings:?}");
     }
 }
 
@@ -192,7 +192,7 @@ fn links_lead_where_a_browser_goes() {
     ] {
         let preview = Preview::of(&content(|raw| (raw.text, raw.html) = (None, Some(html.clone()))));
         assert!(preview.links.iter().any(|link| link.url == url), "{html}: {:?}", preview.links);
-        let is_named = preview.warnings.iter().any(|told| told.contains(warning));
+        let is_named = preview.warnings.iter().any(|text| text.contains(warning));
         assert_eq!(is_named, !warning.is_empty(), "{html}: {:?}", preview.warnings);
     }
 }

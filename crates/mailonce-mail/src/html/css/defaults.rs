@@ -36,7 +36,7 @@ pre, nobr, listing, plaintext, xmp { white-space: pre }
 pub(in crate::html) const QUIRKS_SHEET: &str = "table { font-size: medium; line-height: normal; white-space: normal }";
 
 /// The declarations that an element's presentational attributes are equivalent to.
-pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId) -> Vec<Declaration> {
+pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId, link: Option<Colour>) -> Vec<Declaration> {
     let name = tree.name(id);
     let mut css = String::new();
     let attribute = |key: &str| tree.attribute(id, key);
@@ -50,7 +50,7 @@ pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId) -> Ve
             declare(&mut css, "color", colour("color"));
             css.push_str(attribute("size").and_then(font_size).unwrap_or_default());
         }
-        "a" if attribute("href").is_some() => declare(&mut css, "color", link_colour(tree, id)),
+        "a" if attribute("href").is_some() => declare(&mut css, "color", link),
         _ => {}
     }
     if matches!(name, "td" | "th" | "body" | "table" | "tr")
@@ -64,15 +64,24 @@ pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId) -> Ve
     if name == "table" && ["cellpadding", "cellspacing"].iter().any(|key| number(key).is_some_and(|n| n > 200)) {
         css.push_str("gap:2000px;");
     }
-    if name == "img"
-        && let Some(width) = number("width")
-    {
-        css.extend(["width:", &width.to_string(), "px;"]);
+    if name == "img" {
+        for side in ["width", "height"] {
+            if let Some(size) = attribute(side).and_then(dimension) {
+                css.extend([side, ":", &size.to_string(), "px;"]);
+            }
+        }
     }
     if matches!(name, "td" | "th") && attribute("nowrap").is_some() {
         css.push_str("white-space:nowrap;");
     }
     declaration::parse_style_attribute(&css, false)
+}
+
+/// Parses the size of an image as HTML does: everything after the number is ignored. `None` for percentages.
+fn dimension(text: &str) -> Option<f32> {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    if text[end..].starts_with('%') { None } else { text[..end].parse().ok() }
 }
 
 fn declare(css: &mut String, property: &str, colour: Option<Colour>) {
@@ -82,15 +91,9 @@ fn declare(css: &mut String, property: &str, colour: Option<Colour>) {
 }
 
 /// The link colour that `<body link>` sets.
-fn link_colour(tree: &HtmlTree, id: NodeId) -> Option<Colour> {
-    let mut at = tree.node(id).parent;
-    while let Some(parent) = at {
-        if tree.name(parent) == "body" {
-            return tree.attribute(parent, "link").and_then(Colour::parse_legacy);
-        }
-        at = tree.node(parent).parent;
-    }
-    None
+pub(in crate::html) fn link_colour(tree: &HtmlTree) -> Option<Colour> {
+    let body = (0..tree.len()).find(|id| tree.name(*id) == "body" && tree.is_html(*id))?;
+    tree.attribute(body, "link").and_then(Colour::parse_legacy)
 }
 
 /// Maps `<font size>`: an absolute size from 1 to 7, or an offset from 3.

@@ -9,7 +9,8 @@ use selectors::{
 };
 
 use super::{
-    selector::{ElementRef, WorkBudget},
+    attribute::AttributeSearch,
+    selector::{ElementRef, Reader, WorkBudget, match_steps},
     sheet::{StyleRule, StyleSheet},
 };
 use crate::html::tree::{HtmlTree, NodeId};
@@ -21,11 +22,14 @@ pub(in crate::html) struct RuleMatcher<'a> {
     /// Keys are `.class`, `#id` and `tag`, in lower case.
     keyed: BTreeMap<String, Vec<usize>>,
     quirks: bool,
+    search: AttributeSearch,
+    reader: Reader<'a>,
 }
 
 impl<'a> RuleMatcher<'a> {
-    pub(in crate::html) fn new(sheet: &'a StyleSheet, quirks: bool) -> Self {
-        let mut matcher = Self { sheet, unkeyed: Vec::new(), keyed: BTreeMap::new(), quirks };
+    pub(in crate::html) fn new(sheet: &'a StyleSheet, quirks: bool, reader: Reader<'a>) -> Self {
+        let search = AttributeSearch::default();
+        let mut matcher = Self { sheet, unkeyed: Vec::new(), keyed: BTreeMap::new(), quirks, search, reader };
         for (index, rule) in sheet.rules.iter().enumerate() {
             match rule_key(rule) {
                 Some(key) => matcher.keyed.entry(key).or_default().push(index),
@@ -35,22 +39,24 @@ impl<'a> RuleMatcher<'a> {
         matcher
     }
 
-    /// Rules that match an element, with their positions in the sheet. Each candidate costs one step of the budget.
+    /// Rules that match an element, with their positions in the sheet. Each candidate is charged to the budget.
     pub(in crate::html) fn matching_rules(
         &self,
         tree: &HtmlTree,
         budget: &WorkBudget,
         id: NodeId,
     ) -> Vec<(usize, &'a StyleRule)> {
-        let element = ElementRef { tree, budget, id };
         let mut caches = SelectorCaches::default();
         let mut found = Vec::new();
         budget.spend_on_text(tree.attribute(id, "class").unwrap_or_default());
         let keyed = element_keys(tree, id).into_iter().filter_map(|key| self.keyed.get(&key)).flatten();
         for index in self.unkeyed.iter().chain(keyed) {
             let rule = &self.sheet.rules[*index];
-            budget.spend(1);
-            if (rule.is_certain || budget.assume_match) && self.matches(rule, element, &mut caches) {
+            let steps = match_steps(rule.weight);
+            budget.spend(steps);
+            let element = ElementRef { tree, budget, search: &self.search, id, steps, reader: self.reader };
+            let applies = (rule.is_certain || budget.assume_match) && self.reader.meets(&rule.other_readers);
+            if applies && self.matches(rule, element, &mut caches) {
                 found.push((*index, rule));
             }
         }

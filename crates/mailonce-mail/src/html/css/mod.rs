@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `selector` | selectors, and the budget for matching them |
+//! | `attribute` | searches in attribute values |
 //! | `media` | conditions of `@media` |
 //! | `sheet` | style sheets parsed into rules |
 //! | `declaration` | declarations of rules and of `style` attributes |
@@ -15,6 +16,7 @@
 //! | `scan` | CSS that shows content missing from the page's text |
 //! | `defaults` | browser defaults and presentational attributes |
 
+mod attribute;
 pub(super) mod colour;
 pub(super) mod declaration;
 pub(super) mod defaults;

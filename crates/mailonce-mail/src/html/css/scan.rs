@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use cssparser::{ParseError, Parser, Token};
 use url::{Host, Url};
 
+use super::sheet::strip_ignored;
 use crate::unicode;
 
 /// Maximum nesting depth of blocks.
@@ -33,6 +34,16 @@ pub(in crate::html) enum CssFinding {
     RightToLeft,
     /// Hides text.
     Hiding,
+    /// Strikes text through.
+    StruckThrough,
+    /// Numbers list items with decimal numbers.
+    ListNumbers,
+    /// Numbers list items with letters or in another way.
+    OtherListNumbers,
+    /// Shows list items without their numbers.
+    NoListNumbers,
+    /// Repeats or reverses an animation.
+    RepeatedAnimation,
     /// Nests blocks deeper than is scanned.
     TooDeep,
 }
@@ -42,6 +53,11 @@ pub(in crate::html) fn find(css: &str) -> BTreeSet<CssFinding> {
     let mut scanner = Scanner::default();
     scanner.block(&mut Parser::new(css), 0);
     scanner.found
+}
+
+/// Whether a URL holds its content itself.
+pub(in crate::html) fn is_data_url(url: &str) -> bool {
+    strip_ignored(url).get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"))
 }
 
 /// Whether a URL is on a host of public web fonts.
@@ -173,7 +189,7 @@ impl Scanner {
     }
 
     fn rule(&mut self, name: &str, value: &Value) {
-        let is_remote = |url: &String| !url.trim().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
+        let is_remote = |url: &String| !is_data_url(url);
         match name {
             // An imported `data:` style sheet is not scanned here, so it is reported, too.
             "import" if !value.addresses().all(|url| is_remote(url) && is_known_font_host(url)) => {
@@ -205,9 +221,14 @@ impl Scanner {
         if hides && ["none", "hidden", "all", "absolute", "fixed", "collapse"].iter().any(|word| value.has_word(word)) {
             self.found.insert(CssFinding::Hiding);
         }
-        let is_embedded =
-            |url: &String| url.trim_start().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
-        if value.addresses().any(is_embedded) {
+        if matches!(name, "text-decoration" | "text-decoration-line") && value.has_word("line-through") {
+            self.found.insert(CssFinding::StruckThrough);
+        }
+        self.found.extend(value.list_numbers(name));
+        if value.repeats_animation(name) {
+            self.found.insert(CssFinding::RepeatedAnimation);
+        }
+        if value.addresses().any(|url| is_data_url(url)) {
             self.found.insert(CssFinding::EmbeddedImage);
         }
     }
@@ -260,13 +281,56 @@ impl Value {
         }
     }
 
+    /// How a list style numbers its items.
+    fn list_numbers(&self, name: &str) -> Option<CssFinding> {
+        if name == "display" && self.has_word("list-item") {
+            return Some(CssFinding::ListNumbers);
+        }
+        if !matches!(name, "list-style" | "list-style-type") {
+            return None;
+        }
+        const BULLETS: [&str; 5] = ["disc", "circle", "square", "none", "disclosure-closed"];
+        const OTHERS: [&str; 9] = [
+            "inside",
+            "outside",
+            "important",
+            "initial",
+            "inherit",
+            "unset",
+            "revert",
+            "revert-layer",
+            "disclosure-open",
+        ];
+        let kinds = || self.words.iter().map(String::as_str).filter(|word| !OTHERS.contains(word));
+        match () {
+            () if kinds().any(|kind| kind != "decimal" && !BULLETS.contains(&kind)) => {
+                Some(CssFinding::OtherListNumbers)
+            }
+            () if kinds().any(|kind| kind == "decimal") => Some(CssFinding::ListNumbers),
+            () => kinds().next().map(|_| CssFinding::NoListNumbers),
+        }
+    }
+
+    /// Whether an animation does not simply run once from its start to its end.
+    fn repeats_animation(&self, name: &str) -> bool {
+        let is_once = |number: &f32| (number - 1.0).abs() < 0.01;
+        match name {
+            "animation" | "animation-direction" => {
+                ["infinite", "reverse", "alternate", "alternate-reverse"].iter().any(|word| self.has_word(word))
+                    || self.is_substituted()
+            }
+            "animation-iteration-count" => self.has_word("infinite") || !self.numbers.iter().all(is_once),
+            _ => false,
+        }
+    }
+
     fn reorders(&self, name: &str) -> bool {
         let any = |words: &[&str]| self.is_substituted() || words.iter().any(|word| self.has_word(word));
         match name {
             "unicode-bidi" => {
                 any(&["bidi-override", "isolate-override", "-webkit-isolate-override", "-moz-isolate-override"])
             }
-            "flex-direction" | "flex-flow" | "box-direction" => {
+            "flex-direction" | "flex-flow" | "flex-wrap" | "box-direction" => {
                 any(&["row-reverse", "column-reverse", "reverse", "wrap-reverse"])
             }
             "order" | "flex-order" => self.is_substituted() || self.numbers.iter().any(|number| *number != 0.0),

@@ -8,20 +8,29 @@ use std::{
     cell::Cell,
     fmt,
     panic::{self, AssertUnwindSafe},
+    rc::Rc,
 };
 
 use cssparser::{ParseError, Parser as CssParser, ToCss, serialize_identifier};
 use precomputed_hash::PrecomputedHash;
 use selectors::{
     OpaqueElement,
-    attr::{AttrSelectorOperation, CaseSensitivity, NamespaceConstraint},
+    attr::{AttrSelectorOperation, AttrSelectorOperator, CaseSensitivity, NamespaceConstraint},
     bloom::BloomFilter,
     context::MatchingContext,
     matching::ElementSelectorFlags,
-    parser::{self, ParseRelative, SelectorList, SelectorParseErrorKind},
+    parser::{self, Component, ParseRelative, Selector, SelectorList, SelectorParseErrorKind},
 };
 
+use super::attribute::{AttributeSearch, AttributeValue, BYTES_PER_STEP};
 use crate::html::tree::{HtmlTree, NodeContent, NodeId};
+
+/// Attributes of an element that are compared in the time of one step.
+const ATTRIBUTES_PER_STEP: usize = 4;
+/// Attributes that Outlook adds to elements whose colours it changes.
+const OUTLOOK_ATTRIBUTES: [&str; 4] = ["data-ogsc", "data-ogsb", "data-ogac", "data-ogab"];
+/// Parts of a selector that are evaluated in the time of one step.
+const COMPONENTS_PER_STEP: usize = 4;
 
 /// The types that the `selectors` crate is parameterised with.
 #[derive(Clone, Debug)]
@@ -84,6 +93,7 @@ pub(in crate::html) enum PseudoElement {
     /// `::before` and `::after`.
     Generated,
     FirstLine,
+    FirstLetter,
     /// `::details-content`.
     Details,
     /// All others. Their rules are dropped.
@@ -138,6 +148,31 @@ pub(in crate::html) fn parse_list(
 ) -> Result<SelectorList<SelectorTypes>, ParseError<SelectorParseErrorKind>> {
     let relative = if nested { ParseRelative::ForNesting } else { ParseRelative::No };
     SelectorList::parse(&SelectorParser, input, relative)
+}
+
+/// The number of parts of a selector, with those in `:is()` and similar. `&` has as many as all its parents together.
+pub(in crate::html) fn weight(selector: &Selector<SelectorTypes>, parents: usize) -> usize {
+    let sum = |selectors: &[Selector<SelectorTypes>]| {
+        selectors.iter().fold(0_usize, |sum, selector| sum.saturating_add(weight(selector, parents)))
+    };
+    selector.iter_raw_match_order().fold(0_usize, |total, component| {
+        let inner = match component {
+            Component::Is(list) | Component::Where(list) | Component::Negation(list) => sum(list.slice()),
+            Component::Has(relative) => {
+                relative.iter().fold(0_usize, |sum, relative| sum.saturating_add(weight(&relative.selector, parents)))
+            }
+            Component::NthOf(data) => sum(data.selectors()),
+            Component::Slotted(inner) | Component::Host(Some(inner)) => weight(inner, parents),
+            Component::ParentSelector => parents,
+            _ => 0,
+        };
+        total.saturating_add(1).saturating_add(inner)
+    })
+}
+
+/// The steps for evaluating a selector of this weight on one element.
+pub(in crate::html) fn match_steps(weight: usize) -> usize {
+    1 + weight / COMPONENTS_PER_STEP
 }
 
 struct SelectorParser;
@@ -242,9 +277,9 @@ impl<'i> parser::Parser<'i> for SelectorParser {
         match name.to_ascii_lowercase().as_str() {
             "before" | "after" => Ok(PseudoElement::Generated),
             "first-line" => Ok(PseudoElement::FirstLine),
+            "first-letter" => Ok(PseudoElement::FirstLetter),
             "details-content" => Ok(PseudoElement::Details),
-            "first-letter"
-            | "marker"
+            "marker"
             | "selection"
             | "placeholder"
             | "backdrop"
@@ -278,6 +313,43 @@ impl<'i> parser::Parser<'i> for SelectorParser {
     }
 }
 
+/// The reader that a page is evaluated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::html) enum Reader<'a> {
+    /// Reads on a screen with light colours, and does not touch anything.
+    Usual,
+    /// Has a screen, or a printer, for which this condition holds.
+    Condition(&'a str),
+    /// Points at elements and clicks on them.
+    Interacting,
+    /// Reads in Outlook with dark colours, which marks elements with attributes.
+    OutlookDark,
+    /// Sees the elements during their animations.
+    Animated(AnimationStep),
+    /// All of them at once.
+    All,
+}
+
+/// A part of an animation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::html) enum AnimationStep {
+    Start,
+    Middle,
+    End,
+}
+
+impl Reader<'_> {
+    /// Whether rules apply that have these conditions.
+    pub(in crate::html) fn meets(self, conditions: &[Rc<str>]) -> bool {
+        match self {
+            _ if conditions.is_empty() => true,
+            Self::All => true,
+            Self::Condition(met) => conditions.iter().any(|condition| **condition == *met),
+            _ => false,
+        }
+    }
+}
+
 /// The budget for matching and the cascade, and whether an undecided pseudo-class was found.
 #[derive(Debug)]
 pub(in crate::html) struct WorkBudget {
@@ -286,11 +358,21 @@ pub(in crate::html) struct WorkBudget {
     pub(in crate::html) assume_match: bool,
     /// Whether an undecided pseudo-class was evaluated.
     pub(in crate::html) met_undecided: Cell<bool>,
+    /// Whether a pseudo-class was evaluated that needs a user.
+    pub(in crate::html) met_interaction: Cell<bool>,
+    /// Whether an attribute was evaluated that Outlook adds.
+    pub(in crate::html) met_outlook: Cell<bool>,
 }
 
 impl WorkBudget {
     pub(in crate::html) fn new(steps: usize, assume: bool) -> Self {
-        Self { remaining_steps: Cell::new(steps), assume_match: assume, met_undecided: Cell::new(false) }
+        Self {
+            remaining_steps: Cell::new(steps),
+            assume_match: assume,
+            met_undecided: Cell::new(false),
+            met_interaction: Cell::new(false),
+            met_outlook: Cell::new(false),
+        }
     }
 
     /// Spends steps. Unwinds to [`within_budget`] once the budget is exhausted.
@@ -311,7 +393,6 @@ impl WorkBudget {
         panic::resume_unwind(Box::new(BudgetExhausted))
     }
 
-    #[cfg(test)]
     pub(in crate::html) fn remaining_steps(&self) -> usize {
         self.remaining_steps.get()
     }
@@ -334,7 +415,11 @@ pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T
 pub(in crate::html) struct ElementRef<'a> {
     pub(in crate::html) tree: &'a HtmlTree,
     pub(in crate::html) budget: &'a WorkBudget,
+    pub(in crate::html) search: &'a AttributeSearch,
     pub(in crate::html) id: NodeId,
+    /// The steps for going to another element: the selector may evaluate all its parts there.
+    pub(in crate::html) steps: usize,
+    pub(in crate::html) reader: Reader<'a>,
 }
 
 impl fmt::Debug for ElementRef<'_> {
@@ -354,6 +439,7 @@ impl<'a> ElementRef<'a> {
         while let Some(id) = at {
             self.budget.spend(1);
             if self.tree.is_element(id) {
+                self.budget.spend(self.steps);
                 return Some(self.with_id(id));
             }
             at = step(id);
@@ -362,7 +448,15 @@ impl<'a> ElementRef<'a> {
     }
 
     fn attribute(&self, name: &str) -> Option<&'a str> {
+        self.spend_on_attributes();
         self.tree.attribute(self.id, name)
+    }
+
+    /// Spends the steps for finding an attribute by its name.
+    fn spend_on_attributes(&self) {
+        if let NodeContent::Element(_, attributes) = &self.tree.node(self.id).content {
+            self.budget.spend(1 + attributes.len() / ATTRIBUTES_PER_STEP);
+        }
     }
 
     fn is_one_of(&self, names: &[&str]) -> bool {
@@ -381,8 +475,9 @@ impl<'a> ElementRef<'a> {
     fn has_language(&self, languages: &[Box<str>]) -> bool {
         let mut at = Some(self.id);
         while let Some(id) = at {
-            self.budget.spend(1);
-            if let Some(language) = self.tree.attribute(id, "lang") {
+            if let Some(language) = self.with_id(id).attribute("lang") {
+                self.budget.spend(languages.iter().map(|wanted| 1 + wanted.len()).sum());
+                self.budget.spend_on_text(language);
                 let language = language.to_ascii_lowercase();
                 return languages.iter().any(|wanted| {
                     let rest = language.strip_prefix(wanted.to_ascii_lowercase().trim_start_matches("*-"));
@@ -396,7 +491,10 @@ impl<'a> ElementRef<'a> {
 
     fn matches_class(&self, class: &PseudoClass) -> bool {
         match class {
-            PseudoClass::Never => false,
+            PseudoClass::Never => {
+                self.budget.met_interaction.set(true);
+                matches!(self.reader, Reader::Interacting | Reader::All)
+            }
             PseudoClass::Always => true,
             PseudoClass::Link => selectors::Element::is_link(self),
             PseudoClass::Checked => self.attribute("checked").or(self.attribute("selected")).is_some(),
@@ -426,7 +524,7 @@ impl selectors::Element for ElementRef<'_> {
     }
 
     fn parent_element(&self) -> Option<Self> {
-        self.budget.spend(1);
+        self.budget.spend(self.steps);
         let parent = self.tree.node(self.id).parent.filter(|parent| self.tree.is_element(*parent))?;
         Some(self.with_id(parent))
     }
@@ -480,7 +578,14 @@ impl selectors::Element for ElementRef<'_> {
         operation: &AttrSelectorOperation<&CssName>,
     ) -> bool {
         let NodeContent::Element(_, attributes) = &self.tree.node(self.id).content else { return false };
-        attributes.iter().any(|attribute| {
+        self.spend_on_attributes();
+        if OUTLOOK_ATTRIBUTES.contains(&name.as_ref()) {
+            self.budget.met_outlook.set(true);
+            if matches!(self.reader, Reader::OutlookDark | Reader::All) {
+                return true;
+            }
+        }
+        attributes.iter().enumerate().any(|(position, attribute)| {
             let fits = match namespace {
                 NamespaceConstraint::Any => true,
                 NamespaceConstraint::Specific(url) => &*attribute.name.ns == url.as_ref(),
@@ -488,8 +593,21 @@ impl selectors::Element for ElementRef<'_> {
             if !fits || &*attribute.name.local != name.as_ref() {
                 return false;
             }
-            self.budget.spend(1 + attribute.value.len() / 64);
-            operation.eval_str(&attribute.value)
+            match operation {
+                AttrSelectorOperation::WithValue {
+                    operator: AttrSelectorOperator::Substring,
+                    case_sensitivity,
+                    value: needle,
+                } => {
+                    let value = AttributeValue { element: self.id, position, text: &attribute.value };
+                    let ignore_case = *case_sensitivity == CaseSensitivity::AsciiCaseInsensitive;
+                    self.search.contains(value, needle.as_ref(), ignore_case, self.budget)
+                }
+                _ => {
+                    self.budget.spend(1 + attribute.value.len() / (BYTES_PER_STEP / 4));
+                    operation.eval_str(&attribute.value)
+                }
+            }
         })
     }
 
@@ -519,7 +637,7 @@ impl selectors::Element for ElementRef<'_> {
 
     fn has_class(&self, name: &CssName, case: CaseSensitivity) -> bool {
         let Some(classes) = self.attribute("class") else { return false };
-        self.budget.spend(1 + classes.len() / 32);
+        self.budget.spend(1 + classes.len() / (BYTES_PER_STEP / 4));
         classes.split_ascii_whitespace().any(|class| case.eq(class.as_bytes(), name.as_ref().as_bytes()))
     }
 

@@ -17,7 +17,7 @@ use selectors::parser::{Selector, SelectorList};
 use super::{
     declaration::{self, Declaration, DeclarationTarget},
     media::{self, TriState},
-    selector::{PseudoElement, SelectorTypes, parse_list},
+    selector::{PseudoElement, SelectorTypes, parse_list, weight},
     style::MAX_CUSTOM_PROPERTIES,
 };
 
@@ -29,6 +29,8 @@ const MAX_RULES: usize = 5_000;
 const MAX_DECLARATIONS: usize = 20_000;
 /// Maximum declarations of custom properties in the style sheets of a page.
 const MAX_CUSTOM_DECLARATIONS: usize = 4_000;
+/// Maximum parts of all selectors of a page, with those that `&` stands for.
+const MAX_SELECTOR_WEIGHT: usize = 1_000_000;
 /// Maximum cascade layers of a page.
 const MAX_LAYERS: usize = 200;
 /// Maximum nesting depth of rules.
@@ -44,11 +46,15 @@ pub(in crate::html) const UNLAYERED: usize = usize::MAX;
 #[derive(Debug)]
 pub(in crate::html) struct StyleRule {
     pub(in crate::html) selector: Selector<SelectorTypes>,
+    /// Number of parts of the selector, with those that `&` stands for.
+    pub(in crate::html) weight: usize,
     pub(in crate::html) pseudo: Option<PseudoElement>,
     pub(in crate::html) declarations: Rc<[Declaration]>,
     pub(in crate::html) layer: usize,
     /// Whether its conditions certainly hold.
     pub(in crate::html) is_certain: bool,
+    /// Conditions that hold for other readers only, such as `print`. Empty unless the sheet keeps such rules.
+    pub(in crate::html) other_readers: Vec<Rc<str>>,
 }
 
 /// Declarations of an animation at its start, in between, and at its end.
@@ -80,7 +86,10 @@ pub(in crate::html) struct StyleSheet {
     bytes: usize,
     declarations: usize,
     custom_declarations: usize,
+    selector_weight: usize,
     quirks: bool,
+    /// Whether rules are kept that apply to other readers only.
+    keeps_other_readers: bool,
 }
 
 impl StyleSheet {
@@ -88,16 +97,32 @@ impl StyleSheet {
         Self { quirks, ..Self::default() }
     }
 
+    /// A sheet that also keeps rules for other readers, such as those of `@media print`.
+    pub(in crate::html) fn for_all_readers(quirks: bool) -> Self {
+        Self { keeps_other_readers: true, ..Self::new(quirks) }
+    }
+
     /// Adds a style sheet that a browser may or may not use.
     pub(in crate::html) fn add_uncertain(&mut self, css: &str, media: &str) {
-        let truth = media::matches(media).and(TriState::Unknown);
-        self.read(css, &RuleScope { condition: truth, ..RuleScope::default() });
+        let scope = RuleScope { condition: TriState::Unknown, ..RuleScope::default() };
+        let scope = self.within(scope, media::matches(media), media);
+        self.read(css, &scope);
+    }
+
+    /// The scope inside a condition.
+    fn within(&self, mut scope: RuleScope, truth: TriState, condition: &str) -> RuleScope {
+        if truth == TriState::No && self.keeps_other_readers {
+            scope.other_readers.push(condition.into());
+        } else {
+            scope.condition = scope.condition.and(truth);
+        }
+        scope
     }
 
     /// Adds a style sheet.
     pub(in crate::html) fn add(&mut self, css: &str, media: &str) {
-        let truth = media::matches(media);
-        self.read(css, &RuleScope { condition: truth, ..RuleScope::default() });
+        let scope = self.within(RuleScope::default(), media::matches(media), media);
+        self.read(css, &scope);
     }
 
     fn read(&mut self, css: &str, scope: &RuleScope) {
@@ -128,7 +153,7 @@ impl StyleSheet {
         full
     }
 
-    fn push(&mut self, list: &SelectorList<SelectorTypes>, declarations: Vec<Declaration>, scope: &RuleScope) {
+    fn push(&mut self, parents: &WeighedSelectors, declarations: Vec<Declaration>, scope: &RuleScope) {
         let is_custom = |declaration: &&Declaration| matches!(declaration.target, DeclarationTarget::Custom(_));
         self.declarations += declarations.len();
         self.custom_declarations += declarations.iter().filter(is_custom).count();
@@ -136,41 +161,52 @@ impl StyleSheet {
         if declarations.is_empty() || scope.condition == TriState::No {
             return;
         }
-        if self.declarations > MAX_DECLARATIONS || self.rules.len() + list.slice().len() > MAX_RULES {
+        if self.declarations > MAX_DECLARATIONS || self.rules.len() + parents.list.slice().len() > MAX_RULES {
             self.undecidable = true;
             return;
         }
         let declarations: Rc<[Declaration]> = declarations.into();
         let layer = scope.layer.as_ref().and_then(|name| self.layers.iter().position(|layer| layer == name));
-        for selector in list.slice() {
+        for (selector, weight) in parents.list.slice().iter().zip(&*parents.weights) {
             let pseudo = selector.pseudo_element().cloned();
             if pseudo == Some(PseudoElement::Other) {
                 continue;
             }
             self.rules.push(StyleRule {
                 selector: selector.clone(),
+                weight: *weight,
                 pseudo,
                 declarations: Rc::clone(&declarations),
                 layer: layer.unwrap_or(UNLAYERED),
                 is_certain: scope.condition == TriState::Yes,
+                other_readers: scope.other_readers.clone(),
             });
         }
     }
+}
+
+/// A list of selectors, with `&` replaced, and the weight of each.
+#[derive(Clone, Debug)]
+struct WeighedSelectors {
+    list: SelectorList<SelectorTypes>,
+    weights: Rc<[usize]>,
+    total_weight: usize,
 }
 
 /// The context of a rule in a style sheet.
 #[derive(Clone, Debug)]
 struct RuleScope {
     condition: TriState,
+    other_readers: Vec<Rc<str>>,
     layer: Option<String>,
-    parents: Option<SelectorList<SelectorTypes>>,
+    parents: Option<WeighedSelectors>,
     depth: usize,
     imports: usize,
 }
 
 impl Default for RuleScope {
     fn default() -> Self {
-        Self { condition: TriState::Yes, layer: None, parents: None, depth: 0, imports: 0 }
+        Self { condition: TriState::Yes, other_readers: Vec::new(), layer: None, parents: None, depth: 0, imports: 0 }
     }
 }
 
@@ -187,7 +223,7 @@ struct RuleParser<'s> {
 /// The prelude of an at-rule.
 enum AtRulePrelude {
     /// `@media`, `@supports`, `@container`, `@scope`: whether its rules apply.
-    Condition(TriState),
+    Condition(TriState, String),
     Layer(Vec<String>),
     Keyframes(String),
     FontFace,
@@ -212,6 +248,20 @@ impl RuleParser<'_> {
         }
     }
 
+    /// The weights of selectors. Adds them to those of the page, with the cost of replacing `&`.
+    fn weigh(&mut self, list: &SelectorList<SelectorTypes>) -> Rc<[usize]> {
+        let parents = self.scope.parents.as_ref();
+        let parents_weight = parents.map_or(0, |parents| parents.total_weight);
+        let parent_count = parents.map_or(0, |parents| parents.weights.len());
+        let weights: Rc<[usize]> = list.slice().iter().map(|selector| weight(selector, parents_weight)).collect();
+        // The specificity of all parents is computed for each selector, also for those inside `:is()`.
+        let replaced = |selector| weight(selector, 0).saturating_mul(parent_count);
+        let replacing = list.slice().iter().fold(0_usize, |sum, selector| sum.saturating_add(replaced(selector)));
+        let total = weights.iter().fold(replacing, |sum, weight| sum.saturating_add(*weight));
+        self.sheet.selector_weight = self.sheet.selector_weight.saturating_add(total);
+        weights
+    }
+
     fn deeper(&self) -> RuleScope {
         RuleScope { depth: self.scope.depth + 1, ..self.scope.clone() }
     }
@@ -222,15 +272,22 @@ impl RuleParser<'_> {
         // `layer()` and `supports()` may precede the media queries.
         let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
         let truth = if plain { media::matches(rest) } else { TriState::Unknown };
-        let scope =
-            RuleScope { condition: self.scope.condition.and(truth), imports: self.scope.imports + 1, ..self.deeper() };
+        let scope = RuleScope { imports: self.scope.imports + 1, ..self.deeper() };
+        let scope = self.sheet.within(scope, truth, rest);
         self.sheet.read(&css, &scope);
     }
 }
 
+/// A URL without the characters that browsers ignore: tabs and line breaks anywhere, control characters around it.
+pub(in crate::html) fn strip_ignored(url: &str) -> String {
+    let url = url.trim_matches(|c: char| c <= ' ' || c.is_whitespace());
+    url.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect()
+}
+
 /// The content of a `data:` URL as text. `None` for other URLs.
 pub(in crate::html) fn data_url(url: &str) -> Option<String> {
-    let rest = url.trim().get(5..).filter(|_| url.trim()[..5].eq_ignore_ascii_case("data:"))?;
+    let url = strip_ignored(url);
+    let rest = url.get(5..).filter(|_| url[..5].eq_ignore_ascii_case("data:"))?;
     let (kind, body) = rest.split_once(',')?;
     let bytes = percent_decoded(body);
     if kind.to_ascii_lowercase().ends_with(";base64") {
@@ -275,10 +332,13 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
         let name = name.to_ascii_lowercase();
         self.imports_ended |= !matches!(name.as_str(), "import" | "charset" | "layer");
         Ok(match name.as_str() {
-            "media" => AtRulePrelude::Condition(media::matches(&remaining(input))),
+            "media" => {
+                let condition = remaining(input);
+                AtRulePrelude::Condition(media::matches(&condition), condition)
+            }
             "supports" | "container" | "scope" | "document" | "-moz-document" | "when" | "else" => {
                 drop(remaining(input));
-                AtRulePrelude::Condition(TriState::Unknown)
+                AtRulePrelude::Condition(TriState::Unknown, String::new())
             }
             "nest" | "layer" => {
                 let names = remaining(input);
@@ -331,15 +391,15 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
     ) -> Result<(), ParseError<()>> {
         let scope = self.deeper();
         match prelude {
-            AtRulePrelude::Condition(truth) => {
-                let truth = scope.condition.and(truth);
-                self.block(input, RuleScope { condition: truth, ..scope });
+            AtRulePrelude::Condition(truth, condition) => {
+                let scope = self.sheet.within(scope, truth, &condition);
+                self.block(input, scope);
             }
             AtRulePrelude::Layer(names) => {
                 let layer = self.sheet.layer(scope.layer.as_deref(), names.first().map(String::as_str));
                 self.block(input, RuleScope { layer: Some(layer), ..scope });
             }
-            AtRulePrelude::Keyframes(name) if scope.condition != TriState::No => {
+            AtRulePrelude::Keyframes(name) if scope.condition != TriState::No && scope.other_readers.is_empty() => {
                 let mut parser = KeyframesParser { quirks: self.sheet.quirks, frames: Keyframes::default() };
                 RuleBodyParser::new(input, &mut parser).for_each(drop);
                 self.sheet.declarations += parser.frames.len();
@@ -390,12 +450,15 @@ fn embedded_font(block: &str) -> Option<String> {
 }
 
 impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
-    type Prelude = SelectorList<SelectorTypes>;
+    type Prelude = WeighedSelectors;
     type QualifiedRule = ();
     type Error = ();
 
-    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<SelectorList<SelectorTypes>, ParseError<()>> {
+    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<WeighedSelectors, ParseError<()>> {
         self.imports_ended = true;
+        if self.sheet.undecidable {
+            return Err(ParseError::unexpected_token());
+        }
         let start = input.state();
         let text = remaining(input);
         input.reset(&start);
@@ -405,12 +468,20 @@ impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
         }
         let list = parse_list(input, self.scope.parents.is_some());
         let Ok(list) = list else { return Err(ParseError::unexpected_token()) };
-        Ok(self.scope.parents.as_ref().map_or_else(|| list.clone(), |parents| list.replace_parent_selector(parents)))
+        let weights = self.weigh(&list);
+        if self.sheet.selector_weight > MAX_SELECTOR_WEIGHT {
+            self.sheet.undecidable = true;
+            return Err(ParseError::unexpected_token());
+        }
+        let parents = self.scope.parents.as_ref();
+        let list = parents.map_or_else(|| list.clone(), |parents| list.replace_parent_selector(&parents.list));
+        let total_weight = weights.iter().fold(0_usize, |sum, weight| sum.saturating_add(*weight));
+        Ok(WeighedSelectors { list, weights, total_weight })
     }
 
     fn parse_block(
         &mut self,
-        list: SelectorList<SelectorTypes>,
+        list: WeighedSelectors,
         _: &ParserState,
         input: &mut Parser<'i>,
     ) -> Result<(), ParseError<()>> {

@@ -35,6 +35,7 @@ enum StoreChoice {
 /// Kills and stops mailonce again and again, at each of its failpoints, and checks what it kept
 #[derive(Debug, Parser)]
 #[command(name = "mailonce-crash", max_term_width = 100)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
     /// Minimum number of kills and stops
     #[arg(long, default_value_t = 500)]

@@ -163,7 +163,7 @@ pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, 
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let about = body.parse::<NewApiKeyBody>()?.validate()?;
     let asked = door.keyed_call("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
-    let made = app.engine.create_api_key(&door.caller, about, asked).await?;
+    let made = app.engine.access.create_api_key(&door.caller, about, asked).await?;
     let NewApiKey { id, secret, created_at, .. } = made.value;
     let body = CreatedApiKeyBody { id: id.to_string(), api_key: secret, created_at: created_at.to_string() };
     Ok(pagination::created_response(made.is_new, Json(body)))
@@ -173,7 +173,7 @@ pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, 
 #[utoipa::path(get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
 pub(crate) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let keys = app.engine.api_keys(&door.caller).await?;
+    let keys = app.engine.access.api_keys(&door.caller).await?;
     Ok(Json(ApiKeyPage { data: keys.iter().map(ApiKeyBody::from).collect(), next_cursor: None }).into_response())
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, 
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id: ApiKeyId =
         id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
-    let key = app.engine.revoke_api_key(&door.caller, id).await?;
+    let key = app.engine.access.revoke_api_key(&door.caller, id).await?;
     Ok(Json(ApiKeyBody::from(&key)).into_response())
 }
 
@@ -246,6 +246,7 @@ pub(crate) async fn create_team(State(app): State<App>, door: AuthedRequest, bod
         vec![ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply, ApiKeyScope::Secrets, ApiKeyScope::Admin];
     let made = app
         .engine
+        .access
         .create_team(&door.caller, &name, crate::wiring::unrestricted_key("first key", scopes), asked)
         .await?;
     let body = CreatedTeamBody { id: made.value.team.to_string(), name, api_key: made.value.secret };
@@ -256,7 +257,7 @@ pub(crate) async fn create_team(State(app): State<App>, door: AuthedRequest, bod
 #[utoipa::path(get, path = "/v1/teams", operation_id = "list_teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
 pub(crate) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
-    let teams = app.engine.teams().await?;
+    let teams = app.engine.access.teams().await?;
     Ok(Json(TeamPage { data: teams.iter().map(TeamBody::from).collect(), next_cursor: None }).into_response())
 }
 
@@ -280,6 +281,6 @@ pub(crate) async fn change_team(
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no team {id}")))?;
     let require = body.parse::<TeamPatchBody>()?.require_keys;
-    let team = app.engine.set_require_keys(id, require).await?;
+    let team = app.engine.access.set_require_keys(id, require).await?;
     Ok(Json(TeamBody::from(&team)).into_response())
 }

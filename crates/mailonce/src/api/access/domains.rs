@@ -108,7 +108,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let name = parse_domain_name(&body.parse::<NewDomainBody>()?.name)?;
     let asked = door.keyed_call("domains", "", name.as_bytes());
-    let domain = app.engine.create_domain(&door.caller, &name, asked).await?;
+    let domain = app.engine.access.create_domain(&door.caller, &name, asked).await?;
     Ok(created_response(domain.is_new, Json(DomainBody::from(&domain.value))))
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.domains(&door.caller, before, limit).await?;
+    let page = app.engine.access.domains(&door.caller, before, limit).await?;
     let data = page.rows.iter().map(DomainBody::from).collect();
     Ok(Json(DomainPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -128,7 +128,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     responses((status = 200, description = "The domain", body = DomainBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let domain = app.engine.domain(&door.caller, domain_id(&id)?).await?;
+    let domain = app.engine.access.domain(&door.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
     responses((status = 200, description = "What it was", body = DomainBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let domain = app.engine.remove_domain(&door.caller, domain_id(&id)?).await?;
+    let domain = app.engine.access.remove_domain(&door.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
 
@@ -156,6 +156,6 @@ pub(crate) async fn verify(
     let id = domain_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
     let asked = door.keyed_call("domains/verify", &id.to_string(), b"");
-    let domain = app.engine.verify_domain(&door.caller, id, asked).await?;
+    let domain = app.engine.access.verify_domain(&door.caller, id, asked).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }

@@ -130,7 +130,7 @@ impl SettingsPatchBody {
 #[utoipa::path(get, path = "/v1/settings", operation_id = "read_settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let settings = app.engine.settings(&door.caller).await?;
+    let settings = app.engine.access.settings(&door.caller).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
 }
 
@@ -140,6 +140,6 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResu
 pub(crate) async fn change(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let patch = body.parse::<SettingsPatchBody>()?.validate()?;
-    let settings = app.engine.change_settings(&door.caller, patch).await?;
+    let settings = app.engine.access.change_settings(&door.caller, patch).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
 }

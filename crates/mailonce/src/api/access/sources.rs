@@ -7,9 +7,9 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     time::{format_span, parse_span},
 };
-use mailonce_engine::{
-    access::sources::{NewSource, SourceCredential, SourceRotation, SourceScope, SourceView},
-    inbound::collect::CollectionConfig,
+use mailonce_engine::access::{
+    collection_config::CollectionConfig,
+    sources::{NewSource, SourceCredential, SourceRotation, SourceScope, SourceView},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -303,8 +303,8 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
     if let (Some(meaning), Some(collecting)) = (meaning.as_array_mut(), collecting_digest_input(&new.collection)) {
         meaning.push(collecting);
     }
-    let asked = door.keyed_call("sources", "", &app.engine.keyed_digest(meaning.to_string().as_bytes()));
-    let source = app.engine.create_source(&door.caller, new, asked).await?;
+    let asked = door.keyed_call("sources", "", &app.engine.access.keyed_digest(meaning.to_string().as_bytes()));
+    let source = app.engine.access.create_source(&door.caller, new, asked).await?;
     Ok(created_response(source.is_new, Json(SourceBody::from(&source.value))))
 }
 
@@ -314,7 +314,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.sources(&door.caller, before, limit).await?;
+    let page = app.engine.access.sources(&door.caller, before, limit).await?;
     let data = page.rows.iter().map(SourceBody::from).collect();
     Ok(Json(SourcePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -324,7 +324,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     responses((status = 200, description = "The source", body = SourceBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let source = app.engine.source(&door.caller, source_id(&id)?).await?;
+    let source = app.engine.access.source(&door.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
@@ -333,7 +333,7 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
     responses((status = 200, description = "What it was", body = SourceBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let source = app.engine.remove_source(&door.caller, source_id(&id)?).await?;
+    let source = app.engine.access.remove_source(&door.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
@@ -352,7 +352,7 @@ pub(crate) async fn rotate(
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = source_id(&id)?;
     // Whose it is comes first: a stranger learns nothing about what a body should be.
-    app.engine.source(&door.caller, id).await?;
+    app.engine.access.source(&door.caller, id).await?;
     let body: RotateSourceBody = body.parse()?;
     let RotateSourceBody {
         secret,
@@ -375,9 +375,9 @@ pub(crate) async fn rotate(
         None => serde_json::json!([proof, keep]),
         Some(said) => serde_json::json!([proof, keep, said]),
     };
-    let meaning = app.engine.keyed_digest(meaning.to_string().as_bytes());
+    let meaning = app.engine.access.keyed_digest(meaning.to_string().as_bytes());
     let rotation = SourceRotation { credential: proof, keep, collection: collecting };
     let asked = door.keyed_call("sources/rotate", &id.to_string(), &meaning);
-    let source = app.engine.rotate_source(&door.caller, id, rotation, asked).await?;
+    let source = app.engine.access.rotate_source(&door.caller, id, rotation, asked).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }

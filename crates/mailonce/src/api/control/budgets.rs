@@ -161,7 +161,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
     };
     let scope = parse_scope(&app, &door, of).await?;
     let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };
-    let created = app.engine.create_budget(&door.caller, name, &budget, asked).await?;
+    let created = app.engine.control.create_budget(&door.caller, name, &budget, asked).await?;
     Ok(created_response(created.is_new, Json(BudgetBody::from(created.value))))
 }
 
@@ -171,7 +171,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.budgets(&door.caller, before, limit).await?;
+    let page = app.engine.control.budgets(&door.caller, before, limit).await?;
     let data = page.rows.into_iter().map(BudgetBody::from).collect();
     Ok(Json(BudgetPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -181,7 +181,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     responses((status = 200, description = "The budget", body = BudgetBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let budget = app.engine.budget(&door.caller, budget_id(&id)?).await?;
+    let budget = app.engine.control.budget(&door.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
 
@@ -201,7 +201,7 @@ pub(crate) async fn change(
         budget.limit = limit.unwrap_or(budget.limit);
         budget.enabled = enabled.unwrap_or(budget.enabled);
     };
-    let budget = app.engine.change_budget(&door.caller, (budget_id(&id)?, rev), apply).await?;
+    let budget = app.engine.control.change_budget(&door.caller, (budget_id(&id)?, rev), apply).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
 
@@ -210,6 +210,6 @@ pub(crate) async fn change(
     responses((status = 200, description = "What it was", body = BudgetBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let budget = app.engine.remove_budget(&door.caller, budget_id(&id)?).await?;
+    let budget = app.engine.control.remove_budget(&door.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }

@@ -135,7 +135,8 @@ pub(crate) async fn add(
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewListEntryBody { entry, reason, require_auth } = body.parse()?;
     let list = path.resolve_list(&app, &door, &query.0).await?;
-    let put = app.engine.add_to_list(&door.caller, list, &entry, (reason, require_auth.unwrap_or(false))).await?;
+    let put =
+        app.engine.control.add_to_list(&door.caller, list, &entry, (reason, require_auth.unwrap_or(false))).await?;
     Ok(created_response(put.is_new, Json(ListEntryBody::from(put.value))))
 }
 
@@ -150,7 +151,7 @@ pub(crate) async fn list(
     query: QueryParams<ListScopeQuery>,
 ) -> ApiResult {
     let list = path.resolve_list(&app, &door, &query.0).await?;
-    let entries = app.engine.list_entries(&door.caller, &list).await?;
+    let entries = app.engine.control.list_entries(&door.caller, &list).await?;
     Ok(Json(ListEntryPage { data: entries.into_iter().map(ListEntryBody::from).collect() }).into_response())
 }
 
@@ -166,6 +167,6 @@ pub(crate) async fn remove(
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let list = path.resolve_list(&app, &door, &query.0).await?;
-    let gone = app.engine.remove_from_list(&door.caller, &list, &path.entry).await?;
+    let gone = app.engine.control.remove_from_list(&door.caller, &list, &path.entry).await?;
     Ok(Json(ListEntryBody::from(gone)).into_response())
 }

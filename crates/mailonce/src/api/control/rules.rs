@@ -257,7 +257,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
         actions: parse_actions(what)?,
         require_auth,
     };
-    let rule = app.engine.create_rule(&door.caller, name, &about, asked).await?;
+    let rule = app.engine.control.create_rule(&door.caller, name, &about, asked).await?;
     Ok(created_response(rule.is_new, Json(RuleBody::from(rule.value))))
 }
 
@@ -267,7 +267,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.rules(&door.caller, before, limit).await?;
+    let page = app.engine.control.rules(&door.caller, before, limit).await?;
     let data = page.rows.into_iter().map(RuleBody::from).collect();
     Ok(Json(RulePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -277,7 +277,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     responses((status = 200, description = "The rule", body = RuleBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
+    let rule = app.engine.control.rule(&door.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }
 
@@ -292,7 +292,7 @@ pub(crate) async fn change(
     body: RawBody,
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let mut rule = app.engine.rule_for_update(&door.caller, rule_id(&id)?).await?;
+    let mut rule = app.engine.control.rule_for_update(&door.caller, rule_id(&id)?).await?;
     let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
     if let Some(matching) = matching {
         (rule.about.together, rule.about.conditions, rule.about.require_auth) = parse_match(matching)?;
@@ -302,7 +302,7 @@ pub(crate) async fn change(
     }
     rule.about.priority = priority.unwrap_or(rule.about.priority);
     rule.about.enabled = enabled.unwrap_or(rule.about.enabled);
-    let rule = app.engine.change_rule(&door.caller, rule.id, rev, &rule.about).await?;
+    let rule = app.engine.control.change_rule(&door.caller, rule.id, rev, &rule.about).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }
 
@@ -311,6 +311,6 @@ pub(crate) async fn change(
     responses((status = 200, description = "What it was", body = RuleBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let rule = app.engine.remove_rule(&door.caller, rule_id(&id)?).await?;
+    let rule = app.engine.control.remove_rule(&door.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }

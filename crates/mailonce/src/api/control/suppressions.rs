@@ -85,7 +85,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
     check_text("reason", body.reason.as_deref().unwrap_or_default())?;
     let about = SuppressionDetails::manual(body.reason.filter(|reason| !reason.trim().is_empty()));
     let asked = door.keyed_call("suppressions", "", format!("{}\n{}", address.as_str(), about.reason).as_bytes());
-    let suppression = app.engine.suppress(&door.caller, &address, about, asked).await?;
+    let suppression = app.engine.control.suppress(&door.caller, &address, about, asked).await?;
     Ok(created_response(suppression.is_new, Json(SuppressionBody::from(&suppression.value))))
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.suppressions(&door.caller, before, limit).await?;
+    let page = app.engine.control.suppressions(&door.caller, before, limit).await?;
     let data = page.rows.iter().map(SuppressionBody::from).collect();
     Ok(Json(SuppressionPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -105,7 +105,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     responses((status = 200, description = "The suppression", body = SuppressionBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let suppression = app.engine.read_suppression(&door.caller, &parse_address(&address)?).await?;
+    let suppression = app.engine.control.read_suppression(&door.caller, &parse_address(&address)?).await?;
     Ok(Json(SuppressionBody::from(&suppression)).into_response())
 }
 
@@ -114,6 +114,6 @@ pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
     responses((status = 200, description = "What it was", body = SuppressionBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let suppression = app.engine.remove_suppression(&door.caller, &parse_address(&address)?).await?;
+    let suppression = app.engine.control.remove_suppression(&door.caller, &parse_address(&address)?).await?;
     Ok(Json(SuppressionBody::from(&suppression)).into_response())
 }

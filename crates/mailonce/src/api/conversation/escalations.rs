@@ -142,7 +142,7 @@ impl HeldEmailBody {
             sha256: file.sha256,
         };
         Self {
-            email: EmailBody::of(email, app.engine.message_id(email)),
+            email: EmailBody::of(email, app.engine.ctx.message_id(email)),
             approval_text: preview.as_ref().map(Preview::to_plain_text),
             digest: preview.as_ref().map(|preview| preview.digest(email.id)),
             text: preview.as_mut().and_then(|preview| preview.text.take()),
@@ -195,7 +195,7 @@ impl EscalationBody {
         let escalation = &view.escalation;
         let about = &escalation.about;
         let alike = |(email, diff): &(Email, Vec<String>)| SimilarEmailBody {
-            email: EmailBody::of(email, app.engine.message_id(email)),
+            email: EmailBody::of(email, app.engine.ctx.message_id(email)),
             diff: diff.clone(),
         };
         Self {
@@ -271,7 +271,7 @@ pub(crate) async fn list(
     let wrong = |_not_an_id| invalid_query("cursor", "cursor is the next_cursor of another page");
     let before = cursor.as_deref().map(|text| text.parse::<Uuid>().map_err(wrong)).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
-    let page = app.engine.escalations(&door.caller, wanted, before, limit).await?;
+    let page = app.engine.escalations.escalations(&door.caller, wanted, before, limit).await?;
     let data = page.rows.iter().map(|view| EscalationBody::of(&app, view)).collect();
     Ok(Json(EscalationPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -312,7 +312,7 @@ pub(crate) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBo
         email: email.as_deref().map(email_id).transpose()?,
         entity,
     };
-    let asked = app.engine.ask_person(&door.caller, new).await?;
+    let asked = app.engine.escalations.ask_person(&door.caller, new).await?;
     Ok(created_response(asked.is_new, Json(EscalationBody::of(&app, &asked.value))))
 }
 
@@ -325,7 +325,7 @@ fn escalation_id(text: &str) -> Result<Uuid, Problem> {
     responses((status = 200, description = "The question", body = EscalationBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.escalation(&door.caller, escalation_id(&id)?).await?;
+    let view = app.engine.escalations.escalation(&door.caller, escalation_id(&id)?).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }
 
@@ -369,6 +369,6 @@ pub(crate) async fn resolve(
     let decision = Decision::parse(&decision).ok_or_else(wrong)?;
     let edit = edit.map(|EditBody { subject, text, html }| EmailEdit { subject, text, html });
     let verdict = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };
-    let view = app.engine.resolve_escalation(&door.caller, id, verdict, asked).await?;
+    let view = app.engine.escalations.resolve_escalation(&door.caller, id, verdict, asked).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }

@@ -86,7 +86,7 @@ pub(crate) async fn reply(
         key: door.key.clone(),
         distinct_token: body.distinct_token,
     };
-    let answer = app.engine.reply(&door.caller, id, request).await?;
+    let answer = app.engine.conversations.reply(&door.caller, id, request).await?;
     respond_when_settled(&app, &door.caller, answer, patience).await
 }
 
@@ -123,6 +123,6 @@ pub(crate) async fn forward(
     let id = message_id(&id)?;
     let ForwardBody { to, cc, text, lease, distinct_token } = body.parse()?;
     let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone(), distinct_token };
-    let answer = app.engine.forward(&door.caller, id, request).await?;
+    let answer = app.engine.conversations.forward(&door.caller, id, request).await?;
     respond_when_settled(&app, &door.caller, answer, None).await
 }

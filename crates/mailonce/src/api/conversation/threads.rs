@@ -95,7 +95,7 @@ pub(crate) struct ThreadBody {
 impl ThreadBody {
     fn of(app: &App, thread: &Thread) -> Self {
         let about = &thread.details;
-        let lease = thread.active_lease(app.engine.now()).map(|lease| LeaseHolderBody {
+        let lease = thread.active_lease(app.engine.ctx.now()).map(|lease| LeaseHolderBody {
             holder: lease.holder.clone(),
             expires_at: lease.expires_at.to_string(),
             message: lease.message.map(|id| id.to_string()),
@@ -119,7 +119,7 @@ impl ThreadBody {
     }
 
     fn with_replies(mut self, app: &App, view: &ThreadView) -> Self {
-        let (sends, now, caps): (_, _, ReplyCaps) = (&view.thread.details.sends, app.engine.now(), view.caps);
+        let (sends, now, caps): (_, _, ReplyCaps) = (&view.thread.details.sends, app.engine.ctx.now(), view.caps);
         self.replies = Some(ReplyCountsBody {
             in_window: sends.count_within(caps.window_ms, now),
             last_24h: sends.count_within(DAY_MS, now),
@@ -134,7 +134,7 @@ fn entry_body(app: &App, entry: &ThreadEntry) -> ThreadEntryBody {
     match entry {
         ThreadEntry::Message(message) => ThreadEntryBody::Message { message: Box::new(MessageBody::of(app, message)) },
         ThreadEntry::Email(email) => {
-            ThreadEntryBody::Email { email: Box::new(EmailBody::of(email, app.engine.message_id(email))) }
+            ThreadEntryBody::Email { email: Box::new(EmailBody::of(email, app.engine.ctx.message_id(email))) }
         }
     }
 }
@@ -195,7 +195,8 @@ pub(crate) async fn list(
     };
     let before = cursor.as_deref().map(parse_cursor).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
-    let page = app.engine.threads(&door.caller, ThreadQuery { inbox, label, handled, before, limit }).await?;
+    let page =
+        app.engine.conversations.threads(&door.caller, ThreadQuery { inbox, label, handled, before, limit }).await?;
     let data = page.rows.iter().map(|thread| ThreadBody::of(&app, thread)).collect();
     let next_cursor = page.next.map(|(at, id)| format!("{}-{id}", at.0));
     Ok(Json(ThreadPage { data, next_cursor }).into_response())
@@ -206,7 +207,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The thread", body = ThreadBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.thread_view(&door.caller, thread_id(&id)?).await?;
+    let view = app.engine.conversations.thread_view(&door.caller, thread_id(&id)?).await?;
     let mut body = ThreadBody::of(&app, &view.thread).with_replies(&app, &view);
     body.entries = Some(view.entries.iter().map(|entry| entry_body(&app, entry)).collect());
     Ok(Json(body).into_response())
@@ -242,7 +243,7 @@ pub(crate) async fn change(
         }
         labels.iter().try_for_each(|label| check_required_text("labels", label))?;
     }
-    let view = app.engine.change_thread(&door.caller, id, ThreadEdit { labels, handled }).await?;
+    let view = app.engine.conversations.change_thread(&door.caller, id, ThreadEdit { labels, handled }).await?;
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
 }
 
@@ -278,7 +279,7 @@ pub(crate) async fn lease(
     let NewLeaseBody { ttl_s, holder: given, token } = body.parse_or_empty()?;
     let request =
         NewThreadLease { renew: token, holder: lease_holder(&door, given)?, ttl_ms: lease_duration_ms(ttl_s)? };
-    let lease = app.engine.lease_thread(&door.caller, id, request, asked).await?;
+    let lease = app.engine.conversations.lease_thread(&door.caller, id, request, asked).await?;
     Ok((StatusCode::CREATED, Json(LeaseBody::from(lease))).into_response())
 }
 
@@ -303,6 +304,6 @@ pub(crate) async fn release(
     door.caller.require_scope(ApiKeyScope::Reply)?;
     let id = thread_id(&id)?;
     let ReleaseLeaseBody { token } = body.parse()?;
-    let view = app.engine.release_thread(&door.caller, id, &token).await?;
+    let view = app.engine.conversations.release_thread(&door.caller, id, &token).await?;
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
 }

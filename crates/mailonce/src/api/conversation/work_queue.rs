@@ -110,8 +110,11 @@ pub(crate) async fn next(
     door.caller.require_scope(ApiKeyScope::Reply)?;
     let asked = door.keyed_call("next", &id, &body.canonical()?);
     let NextMessagesBody { limit, ttl_s, wait, holder: given } = body.parse_or_empty()?;
-    let inbox =
-        if id.contains('@') { app.engine.inbox_by_address(&door.caller, &id).await?.id } else { inbox_id(&id)? };
+    let inbox = if id.contains('@') {
+        app.engine.inboxes.inbox_by_address(&door.caller, &id).await?.id
+    } else {
+        inbox_id(&id)?
+    };
     let limit = limit.unwrap_or(1);
     if !(1..=MAX_MESSAGES_PER_CALL).contains(&limit) {
         return Err(invalid_field("limit", format!("is 1 to {MAX_MESSAGES_PER_CALL}")).into());
@@ -119,7 +122,7 @@ pub(crate) async fn next(
     let wait = Duration::from_secs(wait.unwrap_or(0).min(limits::MAX_WAIT_MS as u64 / 1000));
     let request = WorkRequest { limit, ttl_ms: lease_duration_ms(ttl_s)?, wait, holder: lease_holder(&door, given)? };
     // On the heap: many workers wait at a time.
-    let taken = Box::pin(app.engine.lease_messages(&door.caller, inbox, request, asked)).await?;
+    let taken = Box::pin(app.engine.conversations.lease_messages(&door.caller, inbox, request, asked)).await?;
     let data = taken.into_iter().map(|taken| WorkItemBody::of(&app, taken)).collect();
     Ok(Json(WorkItemPage { data }).into_response())
 }
@@ -157,7 +160,7 @@ async fn acknowledge(
     let id = message_id(id)?;
     let body: AcknowledgementBody = body.parse()?;
     let how = how(&body)?;
-    let taken = app.engine.acknowledge_message(&door.caller, id, &body.lease, how).await?;
+    let taken = app.engine.conversations.acknowledge_message(&door.caller, id, &body.lease, how).await?;
     let WorkItemBody { message, lease, .. } = WorkItemBody::of(&app, taken);
     let lease = matches!(how, Acknowledgement::Extend { .. }).then_some(lease);
     Ok(Json(AcknowledgementResultBody { message, lease }).into_response())

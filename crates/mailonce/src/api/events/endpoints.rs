@@ -159,7 +159,7 @@ pub(crate) struct EndpointTestBody {
 
 impl EndpointBody {
     fn of(app: &App, endpoint: Endpoint, secret: Option<String>) -> Self {
-        let secret_count = endpoint.config.active_secrets(app.engine.now()).count();
+        let secret_count = endpoint.config.active_secrets(app.engine.ctx.now()).count();
         let about = endpoint.config;
         Self {
             id: endpoint.id.to_string(),
@@ -174,7 +174,7 @@ impl EndpointBody {
             reason: endpoint.reason.map(EndpointReason::as_str),
             state_since: endpoint.state_since.to_string(),
             failing_since: endpoint.failing_since.map(|at| at.to_string()),
-            cursor: app.engine.cursor(endpoint.cursor).to_string(),
+            cursor: app.engine.ctx.cursor(endpoint.cursor).to_string(),
             secret_count,
             version: about.version,
             dialect: about.tongue.map(|tongue| tongue.dialect),
@@ -202,7 +202,7 @@ pub(crate) fn endpoint_id(text: &str) -> Result<EndpointId, Problem> {
 async fn owned_endpoint_id(app: &App, door: &AuthedRequest, text: &str) -> Result<EndpointId, Problem> {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = endpoint_id(text)?;
-    app.engine.endpoint(&door.caller, id).await?;
+    app.engine.events.endpoint(&door.caller, id).await?;
     Ok(id)
 }
 
@@ -243,8 +243,8 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
         bodies: include_text,
         dialect,
     };
-    let asked = door.keyed_call("endpoints", "", &app.engine.keyed_digest(&body.canonical()?));
-    let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
+    let asked = door.keyed_call("endpoints", "", &app.engine.access.keyed_digest(&body.canonical()?));
+    let shown = app.engine.events.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
     Ok(created_response(shown.is_new, Json(EndpointBody::with_secret(&app, shown))))
 }
 
@@ -254,7 +254,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let (rows, next) = app.engine.endpoints(&door.caller, before, limit).await?;
+    let (rows, next) = app.engine.events.endpoints(&door.caller, before, limit).await?;
     let data = rows.into_iter().map(|endpoint| EndpointBody::of(&app, endpoint, None)).collect();
     Ok(Json(EndpointPage { data, next_cursor: next.map(|id| id.to_string()) }).into_response())
 }
@@ -264,7 +264,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     responses((status = 200, description = "The endpoint", body = EndpointBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let endpoint = app.engine.endpoint(&door.caller, endpoint_id(&id)?).await?;
+    let endpoint = app.engine.events.endpoint(&door.caller, endpoint_id(&id)?).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
 
@@ -284,7 +284,7 @@ pub(crate) async fn change(
     description.as_deref().map_or(Ok(()), |text| check_text("description", text))?;
     let wish =
         NewEndpoint { url, description, events, inboxes, headers, rate_per_s, bodies: include_text, dialect: None };
-    let endpoint = app.engine.change_endpoint(&door.caller, id, wish, rev).await?;
+    let endpoint = app.engine.events.change_endpoint(&door.caller, id, wish, rev).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
 
@@ -293,7 +293,7 @@ pub(crate) async fn change(
     responses((status = 200, description = "What it was", body = EndpointBody)))]
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let endpoint = app.engine.remove_endpoint(&door.caller, endpoint_id(&id)?).await?;
+    let endpoint = app.engine.events.remove_endpoint(&door.caller, endpoint_id(&id)?).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
 
@@ -316,8 +316,9 @@ pub(crate) async fn rotate(
         ms.ok_or_else(|| invalid_field("previous_secret_ttl", "is a time such as 1h or 7d, at most 30d"))
     });
     let overlap = overlap.transpose()?.unwrap_or(ROTATION_OVERLAP_MS);
-    let asked = door.keyed_call("endpoints/rotate", &id.to_string(), &app.engine.keyed_digest(&body.canonical()?));
-    let shown = app.engine.rotate_endpoint(&door.caller, id, (secret, overlap), asked).await?;
+    let asked =
+        door.keyed_call("endpoints/rotate", &id.to_string(), &app.engine.access.keyed_digest(&body.canonical()?));
+    let shown = app.engine.events.rotate_endpoint(&door.caller, id, (secret, overlap), asked).await?;
     Ok(Json(EndpointBody::with_secret(&app, shown)).into_response())
 }
 
@@ -340,7 +341,7 @@ pub(crate) async fn resume(State(app): State<App>, door: AuthedRequest, PathPara
 async fn set_state(app: &App, door: &AuthedRequest, id: &str, state: EndpointState) -> ApiResult {
     let id = owned_endpoint_id(app, door, id).await?;
     let asked = door.keyed_call("endpoints/state", &id.to_string(), state.as_str().as_bytes());
-    let endpoint = app.engine.set_endpoint_state(&door.caller, id, state, asked).await?;
+    let endpoint = app.engine.events.set_endpoint_state(&door.caller, id, state, asked).await?;
     Ok(Json(EndpointBody::of(app, endpoint, None)).into_response())
 }
 
@@ -348,7 +349,7 @@ async fn set_state(app: &App, door: &AuthedRequest, id: &str, state: EndpointSta
 #[utoipa::path(post, path = "/v1/endpoints/{id}/test", operation_id = "test_endpoint", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "How it went", body = EndpointTestBody)))]
 pub(crate) async fn test(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    let (name, told) = app.engine.test_endpoint(&door.caller, endpoint_id(&id)?).await?;
+    let (name, told) = app.engine.events.test_endpoint(&door.caller, endpoint_id(&id)?).await?;
     let (status, error, response) = match told.response {
         Ok(reply) => (Some(reply.status), None, reply.excerpt),
         Err((error, reason)) => (None, Some(error.as_str()), reason),

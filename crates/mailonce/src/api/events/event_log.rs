@@ -114,7 +114,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
     door.caller.require_scope(ApiKeyScope::Read)?;
     let after = parse_cursor(query.0.after().unwrap_or("0"))?;
     let limit = page_limit(query.0.limit.as_deref(), limits::EVENT_ROWS, 100)?;
-    let (events, next) = app.engine.events(&door.caller, after, limit, &query.0.parse_selection()?).await?;
+    let (events, next) = app.engine.events.events(&door.caller, after, limit, &query.0.parse_selection()?).await?;
     // Without a cursor there is no event either.
     let epoch = next.map_or(0, |cursor| cursor.epoch);
     let data = events.iter().map(|event| EventView::new(event, epoch)).collect();

@@ -124,7 +124,7 @@ impl NoticeBody {
         Self {
             id: notice.id.to_string(),
             endpoint: notice.endpoint.to_string(),
-            event: app.engine.cursor(notice.seq).to_string(),
+            event: app.engine.ctx.cursor(notice.seq).to_string(),
             kind: notice.kind.as_str(),
             about: notice.subject_id.to_string(),
             state: notice.state.as_str(),
@@ -187,7 +187,7 @@ pub(crate) async fn list(
     query: QueryParams<NoticesQuery>,
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let (rows, next) = app.engine.notices(&door.caller, endpoint_id(&id)?, query.0.parse()?).await?;
+    let (rows, next) = app.engine.events.notices(&door.caller, endpoint_id(&id)?, query.0.parse()?).await?;
     let data = rows.into_iter().map(|notice| NoticeBody::of(&app, notice)).collect();
     Ok(Json(NoticePage { data, next_cursor: next.map(|seq| seq.to_string()) }).into_response())
 }
@@ -197,7 +197,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The notice", body = NoticeBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let notice = app.engine.notice(&door.caller, notice_id(&id)?).await?;
+    let notice = app.engine.events.notice(&door.caller, notice_id(&id)?).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
 }
 
@@ -209,7 +209,7 @@ pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathPara
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = notice_id(&id)?;
     let asked = door.keyed_call("notices/replay", &id.to_string(), b"");
-    let notice = app.engine.replay_notice(&door.caller, id, asked).await?;
+    let notice = app.engine.events.replay_notice(&door.caller, id, asked).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
 }
 
@@ -226,13 +226,13 @@ pub(crate) async fn recover(
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = endpoint_id(&id)?;
-    app.engine.endpoint(&door.caller, id).await?;
+    app.engine.events.endpoint(&door.caller, id).await?;
     let RecoverBody { since, after, include } = body.parse()?;
     let since = match (since, after) {
         (Some(since), None) => ReplayFrom::Time(
             Time::parse(&since).ok_or_else(|| invalid_field("since", "is an RFC 3339 time with an offset"))?,
         ),
-        (None, Some(after)) => ReplayFrom::Event(app.engine.seq_of(parse_cursor(&after)?)?),
+        (None, Some(after)) => ReplayFrom::Event(app.engine.ctx.seq_of(parse_cursor(&after)?)?),
         _ => return Err(invalid_field("since", "or after is given, and not both").into()),
     };
     let everything = match include.as_deref() {
@@ -242,9 +242,9 @@ pub(crate) async fn recover(
     };
     let asked = door.keyed_call("endpoints/recover", &id.to_string(), &body.canonical()?);
     let recovery = NoticeRecovery { from: since, include_delivered: everything };
-    let recovering = app.engine.recover_notices(&door.caller, id, recovery, asked).await?;
+    let recovering = app.engine.events.recover_notices(&door.caller, id, recovery, asked).await?;
     let body = RecoveryBody {
-        after: recovering.map(|it| app.engine.cursor(it.after_seq).to_string()),
+        after: recovering.map(|it| app.engine.ctx.cursor(it.after_seq).to_string()),
         requeued: recovering.map(|it| it.requeued),
     };
     Ok((axum::http::StatusCode::ACCEPTED, Json(body)).into_response())

@@ -57,7 +57,7 @@ pub(crate) async fn stream(
     // Whoever was cut knows better than the address it came with.
     let last = last.transpose()?.filter(|text| !text.is_empty());
     let after = last.or(query.0.after()).map(parse_cursor).transpose()?;
-    let reader = app.engine.follow_events(&door.caller, after, query.0.parse_selection()?).await?;
+    let reader = app.engine.events.follow_events(&door.caller, after, query.0.parse_selection()?).await?;
     Ok(stream_response(reader))
 }
 

@@ -52,9 +52,9 @@ pub(super) async fn resolve(
     let asked = door.keyed_call("resolve", &id.to_string(), &body.0);
     let wish = ResolveRequest { choice, rev: wish.rev, handoff: wish.handoff, reason: wish.reason };
     mailonce_core::failpoint!("api-before-resolve");
-    let email = app.engine.resolve(&door.caller, id, wish, asked).await?;
+    let email = app.engine.handoffs.resolve(&door.caller, id, wish, asked).await?;
     mailonce_core::failpoint!("api-after-resolve");
-    Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
+    Ok(Json(EmailBody::of(&email, app.engine.ctx.message_id(&email))).into_response())
 }
 
 /// A way out.
@@ -110,13 +110,13 @@ pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> A
         breaker_reason: way.why,
         in_flight: way.in_flight,
     };
-    let data = app.engine.transport_statuses().into_iter().map(body).collect();
-    let orphan = |one: mailonce_engine::handoff::orphans::OrphanedTransport| OrphanedTransportBody {
+    let data = app.engine.ctx.transport_statuses().into_iter().map(body).collect();
+    let orphan = |one: mailonce_engine::handoff::transport_selector::OrphanedTransport| OrphanedTransportBody {
         name: one.name,
         waiting: one.waiting,
         unknown: one.unknown,
     };
-    let orphaned = app.engine.orphaned_transports().into_iter().map(orphan).collect();
+    let orphaned = app.engine.handoffs.orphaned_transports().into_iter().map(orphan).collect();
     Ok(Json(TransportPage { data, orphaned, next_cursor: None }).into_response())
 }
 
@@ -156,7 +156,8 @@ pub(super) async fn reroute(
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let asked = door.keyed_call("reroute", &name, &body.0);
     let RerouteBody { to } = body.parse()?;
-    let RerouteSummary { from, to, moved, left, more } = app.engine.reroute(&door.caller, &name, &to, asked).await?;
+    let RerouteSummary { from, to, moved, left, more } =
+        app.engine.handoffs.reroute(&door.caller, &name, &to, asked).await?;
     Ok(Json(RerouteResultBody { from, to, moved, not_moved: left, has_more: more }).into_response())
 }
 
@@ -173,9 +174,9 @@ pub(super) struct HandoffStatusBody {
 impl HandoffStatusBody {
     fn of(app: &App) -> Json<Self> {
         Json(Self {
-            state: if app.engine.is_handoff_paused() { "paused" } else { "running" },
-            ledger_time: app.engine.now().to_string(),
-            clock_trusted: app.engine.is_time_trusted(),
+            state: if app.engine.ctx.is_handoff_paused() { "paused" } else { "running" },
+            ledger_time: app.engine.ctx.now().to_string(),
+            clock_trusted: app.engine.ctx.is_time_trusted(),
         })
     }
 }
@@ -185,7 +186,7 @@ impl HandoffStatusBody {
 pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.set_handoff_paused(true);
+    app.engine.ctx.set_handoff_paused(true);
     Ok(HandoffStatusBody::of(&app).into_response())
 }
 
@@ -194,7 +195,7 @@ pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, body: Raw
 pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.set_handoff_paused(false);
+    app.engine.ctx.set_handoff_paused(false);
     Ok(HandoffStatusBody::of(&app).into_response())
 }
 
@@ -203,6 +204,6 @@ pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(super) async fn confirm_clock(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.confirm_time();
+    app.engine.ctx.confirm_time();
     Ok(HandoffStatusBody::of(&app).into_response())
 }

@@ -83,13 +83,13 @@ impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
         (status = 413, description = "Larger than 1 MB, or than 40 MB where the source brings mail", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, request: Request) -> ApiResult {
     // The source first: nothing is read for an address that does not exist.
-    let hook = app.engine.find_hook(source_id(&id)?).await?;
+    let hook = app.engine.inbound.find_hook(source_id(&id)?).await?;
     let (head, body) = request.into_parts();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     let query = head.uri.query().unwrap_or_default().to_owned();
     let posted = ProviderHookRequest { headers, query, body: read_body(body, hook.max_body_bytes()).await? };
     mailonce_core::failpoint!("hook-received");
-    let received = Box::pin(app.engine.handle_provider_hook(&hook, &posted)).await?;
+    let received = Box::pin(app.engine.inbound.handle_provider_hook(&hook, &posted)).await?;
     mailonce_core::failpoint!("hook-before-answer");
     Ok(Json(ProviderRequestSummaryBody::from(received)).into_response())
 }
@@ -100,7 +100,7 @@ pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, re
     responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
         (status = 404, description = "No such source, or one that is not asked", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn challenge(State(app): State<App>, PathParam(id): PathParam, uri: Uri) -> ApiResult {
-    let hook = app.engine.find_hook(source_id(&id)?).await?;
+    let hook = app.engine.inbound.find_hook(source_id(&id)?).await?;
     let answer = hook.challenge(uri.query().unwrap_or_default());
     let answer = answer.ok_or_else(|| Problem::new(Code::NotFound, "this source is not asked anything"))?;
     Ok(answer.to_owned().into_response())

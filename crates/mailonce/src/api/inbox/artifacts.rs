@@ -171,8 +171,8 @@ fn artifact_id(text: &str) -> Result<ArtifactId, Problem> {
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
-    let message = app.engine.message(&door.caller, id).await?;
-    let found = app.engine.artifacts_of(&door.caller, id).await?;
+    let message = app.engine.inboxes.message(&door.caller, id).await?;
+    let found = app.engine.inboxes.artifacts_of(&door.caller, id).await?;
     let data = found.iter().map(|artifact| ArtifactBody::of(&door.caller, artifact)).collect();
     Ok(Json(ArtifactPage { data, candidates: message.head.candidates.clone(), next_cursor: None }).into_response())
 }
@@ -182,7 +182,7 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(
     responses((status = 200, description = "The artifact", body = ArtifactBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let artifact = app.engine.artifact(&door.caller, artifact_id(&id)?).await?;
+    let artifact = app.engine.inboxes.artifact(&door.caller, artifact_id(&id)?).await?;
     Ok(Json(ArtifactBody::of(&door.caller, &artifact)).into_response())
 }
 
@@ -199,12 +199,12 @@ pub(crate) async fn consume(
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
-    app.engine.artifact(&door.caller, id).await?;
+    app.engine.inboxes.artifact(&door.caller, id).await?;
     let ConsumeBody { purpose, watch } = body.parse()?;
     let asked = door.keyed_call("consume", &id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
     let watch = watch_id(watch.as_ref())?;
-    let artifact = app.engine.consume(&door.caller, id, purpose, watch, asked).await?;
+    let artifact = app.engine.inboxes.consume(&door.caller, id, purpose, watch, asked).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
@@ -231,7 +231,8 @@ pub(crate) async fn consume_match(
         .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let watch = watch_id(watch.as_ref())?;
     let wanted = ArtifactQuery { kind, from, subject };
-    let artifact = app.engine.consume_latest_match(&door.caller, inbox.id, &wanted, (purpose, watch), asked).await?;
+    let artifact =
+        app.engine.inboxes.consume_latest_match(&door.caller, inbox.id, &wanted, (purpose, watch), asked).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
@@ -247,9 +248,9 @@ pub(crate) async fn applied(
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
-    app.engine.artifact(&door.caller, id).await?;
+    app.engine.inboxes.artifact(&door.caller, id).await?;
     let ArtifactAppliedBody { purpose } = body.parse()?;
     check_purpose(&purpose)?;
-    let artifact = app.engine.mark_applied(&door.caller, id, &purpose).await?;
+    let artifact = app.engine.inboxes.mark_applied(&door.caller, id, &purpose).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::of(&door.caller, &artifact) }).into_response())
 }

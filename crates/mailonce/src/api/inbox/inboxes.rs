@@ -216,7 +216,7 @@ impl InboxBody {
             mark_auto_submitted: about.mark_auto_submitted,
             metadata: about.metadata,
             message_count: inbox.latest_seq,
-            cursor: app.engine.cursor(inbox.latest_seq).to_string(),
+            cursor: app.engine.ctx.cursor(inbox.latest_seq).to_string(),
         }
     }
 }
@@ -302,9 +302,9 @@ impl NewInboxBody {
 /// The inbox that a path names, by its id or its address.
 pub(crate) async fn find_inbox(app: &App, door: &AuthedRequest, text: &str) -> Result<Inbox, Problem> {
     if text.contains('@') {
-        return app.engine.inbox_by_address(&door.caller, text).await;
+        return app.engine.inboxes.inbox_by_address(&door.caller, text).await;
     }
-    app.engine.inbox(&door.caller, inbox_id(text)?).await
+    app.engine.inboxes.inbox(&door.caller, inbox_id(text)?).await
 }
 
 pub(crate) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
@@ -321,7 +321,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
     door.caller.require_scope(ApiKeyScope::Read)?;
     let new = body.parse_or_empty::<NewInboxBody>()?.validate()?;
     let asked = door.keyed_call("inboxes", "", &body.canonical()?);
-    let inbox = app.engine.create_inbox(&door.caller, new, asked).await?;
+    let inbox = app.engine.inboxes.create_inbox(&door.caller, new, asked).await?;
     Ok(created_response(inbox.is_new, Json(InboxBody::of(&app, inbox.value))))
 }
 
@@ -331,7 +331,7 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.inboxes(&door.caller, before, limit).await?;
+    let page = app.engine.inboxes.inboxes(&door.caller, before, limit).await?;
     let data = page.rows.into_iter().map(|inbox| InboxBody::of(&app, inbox)).collect();
     Ok(Json(InboxPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -368,7 +368,7 @@ pub(crate) async fn change(
     let expires_at = match ttl {
         None => None,
         Some(None) => Some(None),
-        Some(Some(ttl)) => Some(Some(app.engine.now().plus(parse_duration_ms("ttl", &ttl, MAX_TTL_MS)?))),
+        Some(Some(ttl)) => Some(Some(app.engine.ctx.now().plus(parse_duration_ms("ttl", &ttl, MAX_TTL_MS)?))),
     };
     let caps = body.caps.map(|caps| caps.map(CapsBody::validate).transpose()).transpose()?;
     let InboxPatchBody { reply_to_likely_automatic, mark_auto_submitted, .. } = body;
@@ -383,7 +383,7 @@ pub(crate) async fn change(
         mark_auto_submitted,
         metadata,
     };
-    let inbox = app.engine.change_inbox(&door.caller, inbox.id, patch, rev).await?;
+    let inbox = app.engine.inboxes.change_inbox(&door.caller, inbox.id, patch, rev).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
 
@@ -393,7 +393,7 @@ pub(crate) async fn change(
 pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let inbox = find_inbox(&app, &door, &id).await?;
-    let inbox = app.engine.remove_inbox(&door.caller, inbox.id).await?;
+    let inbox = app.engine.inboxes.remove_inbox(&door.caller, inbox.id).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
 
@@ -406,7 +406,7 @@ pub(crate) async fn rotate(State(app): State<App>, door: AuthedRequest, PathPara
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let inbox = find_inbox(&app, &door, &id).await?;
     let asked = door.keyed_call("inboxes/rotate", &inbox.id.to_string(), b"");
-    let inbox = app.engine.rotate_inbox(&door.caller, inbox.id, asked).await?;
+    let inbox = app.engine.inboxes.rotate_inbox(&door.caller, inbox.id, asked).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
 
@@ -436,7 +436,7 @@ pub(crate) fn invalid_query(field: &str, detail: &str) -> Problem {
 /// A cursor of an inbox, or `0` for its very start.
 pub(crate) fn parse_inbox_cursor(app: &App, field: &str, text: &str) -> Result<u64, Problem> {
     let wrong = || invalid_query(field, &format!("{field} is a cursor such as 1-42, or 0"));
-    app.engine.seq_of(EventCursor::parse(text).ok_or_else(wrong)?)
+    app.engine.ctx.seq_of(EventCursor::parse(text).ok_or_else(wrong)?)
 }
 
 pub(crate) fn artifact_kind(field: &str, word: &str) -> Result<ArtifactKind, Problem> {
@@ -454,7 +454,7 @@ impl WaitQuery {
         let after = self.after.as_deref().map(|text| parse_inbox_cursor(app, "after", text)).transpose()?;
         let watch = |text: &str| text.parse().map(WatchId).map_err(|_not_an_id| missing_watch(text));
         let wanted = WaitFilter {
-            after: after.map(|seq| app.engine.cursor(seq)),
+            after: after.map(|seq| app.engine.ctx.cursor(seq)),
             from: self.from,
             subject: self.subject,
             has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
@@ -486,7 +486,7 @@ pub(crate) async fn wait(
     let inbox = find_inbox(&app, &door, &id).await?;
     let (wanted, patience) = query.0.parse(&app)?;
     // On the heap: thousands of callers wait at a time, and most of what this holds is needed only at its end.
-    let waited = Box::pin(app.engine.wait_for_message(&door.caller, inbox.id, wanted, patience)).await?;
+    let waited = Box::pin(app.engine.inboxes.wait_for_message(&door.caller, inbox.id, wanted, patience)).await?;
     let Some(arrived) = waited else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let cursor = arrived.cursor.to_string();
     let message = MessageBody::of(&app, &arrived.message);
@@ -535,7 +535,7 @@ impl WatchBody {
             budget: watch.resend_budget,
             resends_used: watch.resends_used,
             require_auth: watch.require_auth,
-            cursor: app.engine.cursor(watch.after_seq).to_string(),
+            cursor: app.engine.ctx.cursor(watch.after_seq).to_string(),
         }
     }
 }
@@ -568,7 +568,7 @@ pub(crate) async fn create_watch(
     let lasts = match deadline.as_deref() {
         None => DEFAULT_WATCH_MS,
         Some(text) => match Time::parse(text) {
-            Some(at) => at.since(app.engine.now()),
+            Some(at) => at.since(app.engine.ctx.now()),
             None => parse_duration_ms("deadline", text, limits::MAX_WATCH_MS)?,
         },
     };
@@ -583,7 +583,7 @@ pub(crate) async fn create_watch(
     }
     let meaning = meaning.to_string();
     let asked = door.keyed_call("watches", &inbox.id.to_string(), meaning.as_bytes());
-    let watch = app.engine.create_watch(&door.caller, inbox.id, (budget, lasts, require_auth), asked).await?;
+    let watch = app.engine.inboxes.create_watch(&door.caller, inbox.id, (budget, lasts, require_auth), asked).await?;
     Ok(created_response(watch.is_new, Json(WatchBody::of(&app, &watch.value))))
 }
 
@@ -592,7 +592,7 @@ pub(crate) async fn create_watch(
     responses((status = 200, description = "The watch", body = WatchBody)))]
 pub(crate) async fn read_watch(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let watch = app.engine.watch(&door.caller, watch_id(&id)?).await?;
+    let watch = app.engine.inboxes.watch(&door.caller, watch_id(&id)?).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
 }
 
@@ -609,6 +609,6 @@ pub(crate) async fn spend(
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = watch_id(&id)?;
     let asked = door.keyed_call("watches/resend", &id.to_string(), b"");
-    let watch = app.engine.spend_resend(&door.caller, id, asked).await?;
+    let watch = app.engine.inboxes.spend_resend(&door.caller, id, asked).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
 }

@@ -184,7 +184,7 @@ impl MessageBody {
             id: message.id.to_string(),
             inbox_id: message.inbox.to_string(),
             thread_id: message.thread.to_string(),
-            cursor: app.engine.cursor(message.seq).to_string(),
+            cursor: app.engine.ctx.cursor(message.seq).to_string(),
             rev: message.rev,
             message_id: head.message_id.clone(),
             from: head.from.as_ref().map(PartyBody::from),
@@ -288,9 +288,9 @@ pub(crate) async fn list(
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &door, &id).await?;
-    let page = app.engine.messages(&door.caller, inbox.id, query.0.parse(&app)?).await?;
+    let page = app.engine.inboxes.messages(&door.caller, inbox.id, query.0.parse(&app)?).await?;
     let data = page.rows.iter().map(|message| MessageBody::of(&app, message)).collect();
-    let next_cursor = page.next.map(|seq| app.engine.cursor(seq).to_string());
+    let next_cursor = page.next.map(|seq| app.engine.ctx.cursor(seq).to_string());
     Ok(Json(MessagePageBody { data, next_cursor }).into_response())
 }
 
@@ -434,12 +434,12 @@ pub(crate) async fn read(
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     // Whose it is comes first: a stranger learns nothing about what a view may be.
-    app.engine.message(&door.caller, id).await?;
+    app.engine.inboxes.message(&door.caller, id).await?;
     let view = match query.0.view.as_deref() {
         None => MessageView::Min,
         Some(word) => MessageView::parse(word).ok_or_else(|| invalid_query("view", "view is min, plain or full"))?,
     };
-    let shown = app.engine.render_message(&door.caller, id, view).await?;
+    let shown = app.engine.inboxes.render_message(&door.caller, id, view).await?;
     Ok(Json(RenderedMessageBody::of(&app, &door, &shown)).into_response())
 }
 
@@ -448,7 +448,7 @@ pub(crate) async fn read(
     responses((status = 200, description = "The bytes", content_type = "message/rfc822", body = Vec<u8>)))]
 pub(crate) async fn raw(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let raw = app.engine.raw_message(&door.caller, message_id(&id)?).await?;
+    let raw = app.engine.inboxes.raw_message(&door.caller, message_id(&id)?).await?;
     let mut response = raw.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("message/rfc822"));
     set_download_headers(&mut response, "message.eml");
@@ -490,7 +490,7 @@ pub(crate) async fn attachment(
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     let missing = |_not_a_number| Problem::new(Code::NotFound, format!("there is no attachment {n}"));
-    let found = app.engine.attachment(&door.caller, id, n.parse().map_err(missing)?).await?;
+    let found = app.engine.inboxes.attachment(&door.caller, id, n.parse().map_err(missing)?).await?;
     let mut response = found.bytes.into_response();
     let kind = HeaderValue::from_str(&found.content_type);
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
@@ -612,7 +612,7 @@ pub(crate) async fn deliveries(
     };
     let query = query.0.parse(inbox)?;
     let limit = query.limit;
-    let rows = app.engine.deliveries(&door.caller, query).await?;
+    let rows = app.engine.inboxes.deliveries(&door.caller, query).await?;
     let next_cursor = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
     Ok(Json(DeliveryPage { data: rows.iter().map(DeliveryBody::from).collect(), next_cursor }).into_response())
 }
@@ -626,7 +626,7 @@ fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
     responses((status = 200, description = "The delivery", body = DeliveryBody)))]
 pub(crate) async fn delivery(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let delivery = app.engine.delivery(&door.caller, delivery_id(&id)?).await?;
+    let delivery = app.engine.inboxes.delivery(&door.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }
 
@@ -636,6 +636,6 @@ pub(crate) async fn delivery(State(app): State<App>, door: AuthedRequest, PathPa
         (status = 409, description = "It is not dead", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
-    let delivery = app.engine.replay_delivery(&door.caller, delivery_id(&id)?).await?;
+    let delivery = app.engine.inboxes.replay_delivery(&door.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }

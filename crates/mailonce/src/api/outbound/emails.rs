@@ -84,7 +84,7 @@ pub(crate) async fn send(
     // It lies in the connection's own buffer, which is free for the next read once nobody looks at it.
     drop(body);
     mailonce_core::failpoint!("api-before-send");
-    let answer = app.engine.send(&door.caller, request).await?;
+    let answer = app.engine.outbound.send(&door.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
     respond_when_settled(&app, &door.caller, answer, patience).await
 }
@@ -97,7 +97,7 @@ pub(crate) async fn respond_when_settled(
     patience: Option<Duration>,
 ) -> ApiResult {
     if let Some(patience) = patience
-        && let Some(email) = app.engine.wait_until_settled(caller, answer.id, patience).await?
+        && let Some(email) = app.engine.handoffs.wait_until_settled(caller, answer.id, patience).await?
     {
         answer.refresh(&email);
     }
@@ -145,7 +145,7 @@ pub(crate) async fn batch(State(app): State<App>, door: AuthedRequest, headers: 
     let items = values.iter().map(item).collect();
     drop(body);
     mailonce_core::failpoint!("api-before-batch");
-    let answer = app.engine.send_batch(&door.caller, door.key, items, strict).await?;
+    let answer = app.engine.outbound.send_batch(&door.caller, door.key, items, strict).await?;
     mailonce_core::failpoint!("api-after-batch");
     let data = answer.items.into_iter().map(|item| item.map(SendReceiptBody::from)).collect();
     let error = |(index, problem): (usize, Problem)| BatchItemError {
@@ -244,8 +244,8 @@ pub(crate) async fn list(
     query: crate::api::QueryParams<EmailListQuery>,
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let page = app.engine.emails(&door.caller, query.0.parse(door.caller.team.id)?).await?;
-    let data = page.rows.iter().map(|email| EmailBody::of(email, app.engine.message_id(email))).collect();
+    let page = app.engine.outbound.emails(&door.caller, query.0.parse(door.caller.team.id)?).await?;
+    let data = page.rows.iter().map(|email| EmailBody::of(email, app.engine.ctx.message_id(email))).collect();
     Ok(Json(EmailPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
 
@@ -254,8 +254,8 @@ pub(crate) async fn list(
     responses((status = 200, description = "The email", body = EmailDetailBody)))]
 pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.email_view(&door.caller, email_id(&id)?).await?;
-    let message_id = app.engine.message_id(&view.detail.email);
+    let view = app.engine.outbound.email_view(&door.caller, email_id(&id)?).await?;
+    let message_id = app.engine.ctx.message_id(&view.detail.email);
     Ok(Json(EmailDetailBody::of(&view, message_id)).into_response())
 }
 
@@ -283,8 +283,8 @@ pub(crate) async fn reschedule(
         Problem::from(vec![FieldError::new("scheduled_at", error.to_string())])
     };
     let schedule = Schedule::parse(&text).map_err(fault)?;
-    let email = app.engine.reschedule(&door.caller, id, &schedule).await?;
-    Ok(Json(EmailBody::of(&email, app.engine.message_id(&email))).into_response())
+    let email = app.engine.outbound.reschedule(&door.caller, id, &schedule).await?;
+    Ok(Json(EmailBody::of(&email, app.engine.ctx.message_id(&email))).into_response())
 }
 
 /// No words are needed.
@@ -306,9 +306,9 @@ pub(crate) async fn cancel(
     let EmptyBody {} = body.parse_or_empty()?;
     let asked = door.keyed_call("cancel", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
-    let email = app.engine.cancel(&door.caller, id, asked).await?;
+    let email = app.engine.outbound.cancel(&door.caller, id, asked).await?;
     mailonce_core::failpoint!("api-after-change");
-    let body = Json(EmailBody::of(&email.value, app.engine.message_id(&email.value)));
+    let body = Json(EmailBody::of(&email.value, app.engine.ctx.message_id(&email.value)));
     Ok(with_replay_header(!email.is_new, StatusCode::OK, body))
 }
 
@@ -337,7 +337,7 @@ pub(crate) async fn resend(
     check_text("reason", reason.as_deref().unwrap_or_default())?;
     let asked = door.keyed_call("resend", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
-    let answer = app.engine.resend(&door.caller, id, reason, asked).await?;
+    let answer = app.engine.outbound.resend(&door.caller, id, reason, asked).await?;
     mailonce_core::failpoint!("api-after-change");
     Ok(send_response(answer))
 }

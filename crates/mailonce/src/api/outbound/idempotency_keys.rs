@@ -87,7 +87,7 @@ impl KeyBody {
 pub(crate) async fn inspect(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let key = parse_key(&text)?;
-    let view = app.engine.key(&door.caller, &key).await?;
+    let view = app.engine.outbound.key(&door.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }
 
@@ -110,8 +110,8 @@ pub(crate) async fn extend(
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let key = parse_key(&text)?;
     let ttl = body.parse::<KeyPatchBody>()?.ttl.parse().map_err(|fault| Problem::from(vec![fault]))?;
-    app.engine.extend_key(&door.caller, &key, ttl).await?;
-    let view = app.engine.key(&door.caller, &key).await?;
+    app.engine.outbound.extend_key(&door.caller, &key, ttl).await?;
+    let view = app.engine.outbound.key(&door.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn extend(
 pub(crate) async fn forget(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let key = parse_key(&text)?;
-    app.engine.forget_key(&door.caller, &key).await?;
-    let view = app.engine.key(&door.caller, &key).await?;
+    app.engine.outbound.forget_key(&door.caller, &key).await?;
+    let view = app.engine.outbound.key(&door.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }

@@ -1,7 +1,7 @@
 //! The ledger: its schema, durability and queue. While a server uses it, the server is asked.
 
 use mailonce_core::{handoff::lease::Backlog, installation::Health, time::Time};
-use mailonce_engine::{Engine, handoff::orphans::OrphanedTransport};
+use mailonce_engine::{Engine, handoff::transport_selector::OrphanedTransport};
 use mailonce_store::{
     postgres::Postgres,
     sqlite::{SCHEMA_VERSION, Sqlite},
@@ -56,7 +56,7 @@ pub(super) async fn inspect(config: &Config) -> LedgerReport {
     match wiring::open_engine(config).await {
         Ok(engine) => {
             let ledger = inspect_opened(&engine, config, schema).await;
-            engine.store().close().await;
+            engine.ctx.store().close().await;
             ledger
         }
         // The check of the transports reports this error.
@@ -78,7 +78,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
             ledger.checks.push(check_schema("postgres", schema.map(i64::from)));
         }
     }
-    match engine.store().health().await {
+    match engine.ctx.store().health().await {
         Ok(health) => ledger.checks.extend(check_durability(&health)),
         Err(error) => {
             let next = "fix this first: the server cannot accept emails";
@@ -93,8 +93,8 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
             next,
         ));
     }
-    ledger.latest_time = engine.store().installation().await.ok().and_then(|install| install.last_heartbeat_at);
-    match engine.all_domains().await {
+    ledger.latest_time = engine.ctx.store().installation().await.ok().and_then(|install| install.last_heartbeat_at);
+    match engine.access.all_domains().await {
         Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
         Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "check the ledger")),
     }
@@ -103,11 +103,11 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
     } else {
         (!config.handoff).then_some("paused by the configuration")
     };
-    match engine.store().backlog().await {
-        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.now()).check(paused)),
+    match engine.ctx.store().backlog().await {
+        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.ctx.now()).check(paused)),
         Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }
-    match engine.missing_transports().await {
+    match engine.handoffs.missing_transports().await {
         Ok(missing) => ledger.checks.extend(missing.iter().map(check_orphaned_transport)),
         Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }

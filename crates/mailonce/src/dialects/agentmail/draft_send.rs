@@ -41,16 +41,16 @@ pub(super) async fn settle_schedule(
 ) -> Result<(Draft, Inbox), Problem> {
     for _ in 0..MAX_CONFLICT_RETRIES {
         let (draft, draft_inbox) = find_any(call, inbox, id).await?;
-        let draft = call.engine.finish_pending_cancel(&call.caller, draft.id).await?;
+        let draft = call.engine.drafts.finish_pending_cancel(&call.caller, draft.id).await?;
         let Some(at) = draft.details.send_at.filter(|_| draft.details.is_schedule_pending()) else {
             return Ok((draft, draft_inbox));
         };
         match Box::pin(send_as_email(call, &draft_inbox, &draft, Some(at))).await {
             Ok(sent) => {
                 if !draft.details.labels.is_empty() {
-                    call.engine.change_labels(&call.caller, sent.id.0, &draft.details.labels, &[]).await?;
+                    call.engine.inboxes.change_labels(&call.caller, sent.id.0, &draft.details.labels, &[]).await?;
                 }
-                if let Some(draft) = call.engine.record_draft_email(&call.caller, &draft, sent.id).await? {
+                if let Some(draft) = call.engine.drafts.record_draft_email(&call.caller, &draft, sent.id).await? {
                     return Ok((draft, draft_inbox));
                 }
             }
@@ -63,7 +63,7 @@ pub(super) async fn settle_schedule(
 /// Refuses a draft that could not be scheduled, before anything is stored.
 pub(super) fn check_schedule(call: &AgentMailRequest, inbox: &Inbox, details: &DraftDetails) -> Result<(), Problem> {
     let Some(at) = details.send_at else { return Ok(()) };
-    if !Schedule::At(at).is_within_limit(call.engine.now()) {
+    if !Schedule::At(at).is_within_limit(call.engine.ctx.now()) {
         return Err(Problem::from(vec![FieldError::new("send_at", "is too far ahead")]));
     }
     if let Some(problem) = send::paused_problem(call, inbox) {
@@ -109,10 +109,11 @@ async fn send_as_email(
     due: Option<Time>,
 ) -> Result<SendReceipt, Problem> {
     let details = &draft.details;
-    let key = Some(call.engine.send_cycle_key(&call.caller, draft)?);
+    let key = Some(call.engine.drafts.send_cycle_key(&call.caller, draft)?);
     if details.in_reply_to.is_none() && details.forward_of.is_none() {
         return call
             .engine
+            .outbound
             .send(&call.caller, send::send_request(call, inbox, standalone_content(details, due), key)?)
             .await;
     }
@@ -182,7 +183,7 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
         }
         match Box::pin(send_as_email(call, inbox, &draft, None)).await {
             Ok(sent) => {
-                call.engine.record_draft_email(&call.caller, &draft, sent.id).await?;
+                call.engine.drafts.record_draft_email(&call.caller, &draft, sent.id).await?;
                 return send::respond(call, &sent, &body.apply_to(&draft)).await;
             }
             Err(problem) => reopen(call, &draft, problem).await?,
@@ -197,9 +198,9 @@ async fn find_unsent_email(call: &AgentMailRequest, draft: &Draft) -> Result<Opt
     if !matches!(email_state(call, draft).await?, Some(EmailState::Failed | EmailState::Cancelled)) {
         return Ok(None);
     }
-    let (current, email) = (call.engine.draft(&call.caller, draft.id).await?, draft.details.email);
+    let (current, email) = (call.engine.drafts.draft(&call.caller, draft.id).await?, draft.details.email);
     match email.filter(|_| current.rev == draft.rev) {
-        Some(email) => call.engine.email(&call.caller, email).await.map(Some),
+        Some(email) => call.engine.outbound.email(&call.caller, email).await.map(Some),
         None => Ok(None),
     }
 }
@@ -211,7 +212,7 @@ async fn send_scheduled_now(
     email: EmailId,
     body: &DraftSendBody,
 ) -> AgentMailResult {
-    match call.engine.reschedule(&call.caller, email, &Schedule::At(call.engine.now())).await {
+    match call.engine.outbound.reschedule(&call.caller, email, &Schedule::At(call.engine.ctx.now())).await {
         Err(problem) if problem.code == Code::QuotaExceeded => {
             return Err(reopen_scheduled(call, draft, problem).await.into());
         }
@@ -220,15 +221,15 @@ async fn send_scheduled_now(
     }
     let (add, remove) = (&body.add_labels.0, &body.remove_labels.0);
     if !add.is_empty() || !remove.is_empty() {
-        call.engine.change_labels(&call.caller, email.0, add, remove).await?;
+        call.engine.inboxes.change_labels(&call.caller, email.0, add, remove).await?;
     }
-    Ok(send::draft_sent_response(call, &call.engine.email(&call.caller, email).await?))
+    Ok(send::draft_sent_response(call, &call.engine.outbound.email(&call.caller, email).await?))
 }
 
 /// Unlocks a draft whose email stays scheduled, and returns why it could not be sent now.
 async fn reopen_scheduled(call: &AgentMailRequest, draft: &Draft, cause: Problem) -> Problem {
     let details = DraftDetails { sent: false, ..draft.details.clone() };
-    match call.engine.change_draft(&call.caller, draft, &details, None).await {
+    match call.engine.drafts.change_draft(&call.caller, draft, &details, None).await {
         // Another request unlocked it, or was refused like this one.
         Ok(_) => cause,
         Err(problem) if problem.code == Code::StaleRev => cause,
@@ -244,7 +245,7 @@ async fn lock_for_sending(call: &AgentMailRequest, draft: &Draft, id: &str) -> R
     }
     let details = DraftDetails { sent: true, ..draft.details.clone() };
     loop {
-        match call.engine.change_draft(&call.caller, draft, &details, keyed_call.take()).await {
+        match call.engine.drafts.change_draft(&call.caller, draft, &details, keyed_call.take()).await {
             Ok((draft, false)) => return Ok(Some(draft)),
             // A replay of this key. A draft that is neither locked nor changed since is locked now, without the key.
             Ok((current, true)) if current.details.sent => return Ok(Some(current)),
@@ -264,10 +265,12 @@ async fn reopen(call: &AgentMailRequest, draft: &Draft, cause: Problem) -> Resul
     }
     let turn = draft.details.turn + 1;
     let details = DraftDetails { sent: false, send_at: None, turn, ..draft.details.clone() };
-    match call.engine.end_send_cycle(&call.caller, draft, &details).await? {
+    match call.engine.drafts.end_send_cycle(&call.caller, draft, &details).await? {
         SendCycleEnd::Ended(_) => Err(cause),
         // Another request sent it.
-        SendCycleEnd::AlreadySent(email) => call.engine.record_draft_email(&call.caller, draft, email).await.map(drop),
+        SendCycleEnd::AlreadySent(email) => {
+            call.engine.drafts.record_draft_email(&call.caller, draft, email).await.map(drop)
+        }
         // Another request ended this send cycle, which takes its key. The caller reads the draft again.
         SendCycleEnd::Changed if cause.code == Code::KeyMismatch => Ok(()),
         SendCycleEnd::Changed => Err(cause),

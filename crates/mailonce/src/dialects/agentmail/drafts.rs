@@ -12,7 +12,7 @@ use mailonce_core::{
     time::Time,
 };
 use mailonce_engine::{
-    inbox::links::LinkTarget,
+    conversation::links::LinkTarget,
     outbound::{
         draft_send_cycles::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
         drafts::{Draft, DraftDetails, DraftFile},
@@ -188,8 +188,8 @@ pub(super) async fn find_any(
     text: &str,
 ) -> Result<(Draft, Inbox), Problem> {
     let id = Uuid::try_parse(text).map_err(|_not_an_id| missing_draft(text))?;
-    let draft = call.engine.draft(&call.caller, id).await?;
-    let draft_inbox = call.engine.inbox(&call.caller, draft.details.inbox).await?;
+    let draft = call.engine.drafts.draft(&call.caller, id).await?;
+    let draft_inbox = call.engine.inboxes.inbox(&call.caller, draft.details.inbox).await?;
     if inbox.is_some_and(|inbox| inbox.id != draft_inbox.id) {
         Err(missing_draft(text))
     } else {
@@ -209,7 +209,7 @@ async fn find_unsent(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str)
 /// The state of the email of a draft; `None` if the draft has no email.
 pub(super) async fn email_state(call: &AgentMailRequest, draft: &Draft) -> Result<Option<EmailState>, Problem> {
     let Some(id) = draft.details.email else { return Ok(None) };
-    match call.engine.email(&call.caller, id).await {
+    match call.engine.outbound.email(&call.caller, id).await {
         Ok(email) => Ok(Some(email.state())),
         // The email is no longer stored, so it ended long ago.
         Err(problem) if problem.code == Code::NotFound => Ok(Some(EmailState::Sent)),
@@ -325,7 +325,7 @@ async fn newest_drafts(
 ) -> Result<(Vec<(Draft, Inbox)>, Option<Uuid>), Problem> {
     let (mut found, mut scanned) = (Vec::new(), 0);
     while scanned < MAX_SCANNED {
-        let page = call.engine.drafts(&call.caller, before, limits::PAGE_ROWS).await?;
+        let page = call.engine.drafts.drafts(&call.caller, before, limits::PAGE_ROWS).await?;
         for draft in page.rows {
             if found.len() == limit {
                 return Ok((found, before));
@@ -335,7 +335,7 @@ async fn newest_drafts(
                 continue;
             }
             // Drafts of inboxes that this key may not use are hidden.
-            if let Ok(draft_inbox) = call.engine.inbox(&call.caller, draft.details.inbox).await {
+            if let Ok(draft_inbox) = call.engine.inboxes.inbox(&call.caller, draft.details.inbox).await {
                 found.push((draft, draft_inbox));
             }
         }
@@ -368,7 +368,7 @@ async fn list_drafts(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMai
 
 async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     let body: DraftBody = call.parse()?;
-    let mut details = DraftDetails::empty(inbox.id, call.engine.now());
+    let mut details = DraftDetails::empty(inbox.id, call.engine.ctx.now());
     if body.in_reply_to.is_some() && body.forward_of.is_some() {
         return Err(invalid_field("in_reply_to", "cannot be used together with forward_of").into());
     }
@@ -385,7 +385,7 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     for name in [&details.in_reply_to, &details.forward_of].into_iter().flatten() {
         message_view::find(call, inbox, name).await?;
     }
-    body.apply(&mut details, call.engine.now())?;
+    body.apply(&mut details, call.engine.ctx.now())?;
     check_schedule(call, inbox, &details)?;
     let (draft, is_new) = get_or_create(call, &details).await?;
     if draft.details.inbox != inbox.id {
@@ -401,7 +401,7 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
         Err(problem) => {
             // A refused request leaves no draft. If the outcome is unknown, the draft stays and a retry finds out.
             if is_new && !matches!(problem.code, Code::Unavailable | Code::Internal | Code::Timeout) {
-                call.engine.remove_draft(&call.caller, draft.id).await?;
+                call.engine.drafts.remove_draft(&call.caller, draft.id).await?;
             }
             Err(problem.into())
         }
@@ -412,9 +412,9 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
 /// interrupted is removed first.
 async fn get_or_create(call: &AgentMailRequest, details: &DraftDetails) -> Result<(Draft, bool), Problem> {
     loop {
-        let created = call.engine.create_draft(&call.caller, details).await?;
+        let created = call.engine.drafts.create_draft(&call.caller, details).await?;
         if !created.value.details.removed
-            || call.engine.remove_draft(&call.caller, created.value.id).await?.details.sent
+            || call.engine.drafts.remove_draft(&call.caller, created.value.id).await?.details.sent
         {
             return Ok((created.value, created.is_new));
         }
@@ -452,7 +452,7 @@ async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
         check_change(&body)?;
         let content_changed = body.changes_content();
         let mut details = draft.details.clone();
-        body.apply(&mut details, call.engine.now())?;
+        body.apply(&mut details, call.engine.ctx.now())?;
         // New content or a new time needs a new email, and the previous email must not be sent.
         if details.email.is_some() && (content_changed || details.send_at != draft.details.send_at) {
             details = details.next_send_cycle();
@@ -460,7 +460,7 @@ async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
         if details.is_schedule_pending() {
             check_schedule(call, inbox, &details)?;
         }
-        match call.engine.change_draft(&call.caller, &draft, &details, None).await {
+        match call.engine.drafts.change_draft(&call.caller, &draft, &details, None).await {
             Ok((changed, _)) => {
                 sync_labels(call, &draft, &changed).await?;
                 return respond_with_change(call, inbox, changed).await;
@@ -479,7 +479,7 @@ async fn sync_labels(call: &AgentMailRequest, draft: &Draft, changed: &Draft) ->
     };
     let (add, remove) = (only(changed, draft), only(draft, changed));
     if let Some(email) = changed.details.email.filter(|_| !add.is_empty() || !remove.is_empty()) {
-        call.engine.change_labels(&call.caller, email.0, &add, &remove).await?;
+        call.engine.inboxes.change_labels(&call.caller, email.0, &add, &remove).await?;
     }
     Ok(())
 }
@@ -517,7 +517,7 @@ async fn remove(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
     };
     let (draft, _) = find_any(call, Some(inbox), id).await?;
     ensure_unsent(call, &draft, id).await.map_err(sent_as_not_found)?;
-    if call.engine.remove_draft(&call.caller, draft.id).await.map_err(sent_as_not_found)?.details.sent {
+    if call.engine.drafts.remove_draft(&call.caller, draft.id).await.map_err(sent_as_not_found)?.details.sent {
         return Err(sent_as_not_found(self::already_sent(id)).into());
     }
     Ok(StatusCode::NO_CONTENT.into_response())

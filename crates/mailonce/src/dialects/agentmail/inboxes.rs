@@ -86,7 +86,7 @@ pub(super) fn to_json(call: &AgentMailRequest, inbox: &Inbox) -> Value {
             body[name] = text.as_str().into();
         }
     }
-    if !inbox.is_open(call.engine.now()) {
+    if !inbox.is_open(call.engine.ctx.now()) {
         body["status"] = "paused".into();
     }
     if !inbox.settings.metadata.is_empty() {
@@ -145,7 +145,7 @@ async fn create(call: &AgentMailRequest) -> AgentMailResult {
     let settings = InboxSettings {
         name: display_name,
         metadata: members.as_ref().map(parse_metadata).transpose()?.unwrap_or_default(),
-        expires_at: paused.then(|| call.engine.now()),
+        expires_at: paused.then(|| call.engine.ctx.now()),
         ..InboxSettings::default()
     };
     let new = NewInbox { username, domain, client_id, about: settings, ..NewInbox::default() };
@@ -153,7 +153,7 @@ async fn create(call: &AgentMailRequest) -> AgentMailResult {
         Code::NameTaken => problem.with_extension(UNPROCESSABLE, true),
         _ => problem,
     };
-    let created = call.engine.create_inbox(&call.caller, new, None).await.map_err(as_unprocessable)?;
+    let created = call.engine.inboxes.create_inbox(&call.caller, new, None).await.map_err(as_unprocessable)?;
     Ok(as_json(StatusCode::OK, &to_json(call, &created.value)))
 }
 
@@ -164,7 +164,7 @@ async fn list(call: &AgentMailRequest) -> AgentMailResult {
         call.query.paginate_oldest_first(all, rest)?
     } else {
         let before = call.query.page_token::<1>()?.map(|[id]| Uuid::from_u128(id));
-        let page = call.engine.inboxes(&call.caller, before, limit).await?;
+        let page = call.engine.inboxes.inboxes(&call.caller, before, limit).await?;
         (page.rows, page.next.map(|next| encode_page_token(&[next.as_u128()])))
     };
     let inboxes = found.iter().map(|inbox| to_json(call, inbox)).collect();
@@ -175,7 +175,7 @@ async fn list(call: &AgentMailRequest) -> AgentMailResult {
 async fn latest(call: &AgentMailRequest) -> Result<(Vec<Inbox>, bool), Problem> {
     let (mut found, mut before) = (Vec::new(), None);
     while found.len() < MAX_SEARCHED {
-        let page = call.engine.inboxes(&call.caller, before, limits::PAGE_ROWS).await?;
+        let page = call.engine.inboxes.inboxes(&call.caller, before, limits::PAGE_ROWS).await?;
         found.extend(page.rows);
         before = page.next;
         if before.is_none() {
@@ -223,11 +223,11 @@ async fn change(call: &AgentMailRequest, id: &str) -> AgentMailResult {
     }
     let patch = InboxPatch {
         name: display_name.map(Some),
-        expires_at: paused.map(|paused| paused.then(|| call.engine.now())),
+        expires_at: paused.map(|paused| paused.then(|| call.engine.ctx.now())),
         metadata: members.map(|members| merge_metadata(&inbox, members)).transpose()?,
         ..InboxPatch::default()
     };
-    let inbox = call.engine.change_inbox(&call.caller, inbox.id, patch, None).await?;
+    let inbox = call.engine.inboxes.change_inbox(&call.caller, inbox.id, patch, None).await?;
     Ok(as_json(StatusCode::OK, &to_json(call, &inbox)))
 }
 
@@ -246,7 +246,7 @@ fn merge_metadata(inbox: &Inbox, members: Option<Map<String, Value>>) -> Result<
 
 async fn remove(call: &AgentMailRequest, id: &str) -> AgentMailResult {
     let inbox = call.inbox(id).await?;
-    call.engine.remove_inbox(&call.caller, inbox.id).await?;
+    call.engine.inboxes.remove_inbox(&call.caller, inbox.id).await?;
     Ok(axum::response::IntoResponse::into_response(StatusCode::NO_CONTENT))
 }
 

@@ -38,15 +38,15 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
         (&Method::GET, []) => list_entries(call, &list).await,
         (&Method::POST, []) => {
             let NewListEntryBody { entry, reason } = call.parse()?;
-            let created = call.engine.add_to_list(&call.caller, list, &entry, (reason, false)).await?;
+            let created = call.engine.control.add_to_list(&call.caller, list, &entry, (reason, false)).await?;
             Ok(as_json(StatusCode::OK, &to_json(call, &created.value)))
         }
         (&Method::GET, [entry]) => {
-            let entry = call.engine.list_entry(&call.caller, &list, entry).await?;
+            let entry = call.engine.control.list_entry(&call.caller, &list, entry).await?;
             Ok(as_json(StatusCode::OK, &to_json(call, &entry)))
         }
         (&Method::DELETE, [entry]) => {
-            call.engine.remove_from_list(&call.caller, &list, entry).await?;
+            call.engine.control.remove_from_list(&call.caller, &list, entry).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         _ => Err(no_route(call).into()),
@@ -74,7 +74,7 @@ fn to_json(call: &AgentMailRequest, entry: &ListEntry) -> Value {
 
 async fn list_entries(call: &AgentMailRequest, list: &ListName) -> AgentMailResult {
     let limit = call.query.limit()?;
-    let all = call.engine.list_entries(&call.caller, list).await?;
+    let all = call.engine.control.list_entries(&call.caller, list).await?;
     let (found, next) = call.query.paginate(all)?;
     let entries = found.iter().map(|entry| to_json(call, entry)).collect();
     Ok(as_json(StatusCode::OK, &page_json("entries", entries, limit, next)))

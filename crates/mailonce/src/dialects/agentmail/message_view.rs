@@ -15,10 +15,9 @@ use mailonce_core::{
     time::Time,
 };
 use mailonce_engine::{
-    conversation::threads::ThreadEntry,
+    conversation::{links::LinkTarget, threads::ThreadEntry},
     inbox::{
         labels::LabelOverrides,
-        links::LinkTarget,
         messages::{MessageView, RenderedBody, strip_quoted},
     },
 };
@@ -65,7 +64,7 @@ fn format_mailbox(mailbox: &mailonce_core::address::NamedAddress) -> String {
 /// The `message_id` of an email in this dialect.
 pub(super) fn public_id(ctx: &RequestContext, entry: &ThreadEntry) -> String {
     match entry {
-        ThreadEntry::Email(email) => ctx.engine.cache_message_id(email),
+        ThreadEntry::Email(email) => ctx.engine.outbound.cache_message_id(email),
         ThreadEntry::Message(message) => message_public_id(message),
     }
 }
@@ -102,9 +101,9 @@ pub(super) fn entry_id(entry: &ThreadEntry) -> Uuid {
 
 impl AgentMailMessage {
     pub(super) async fn load(ctx: &RequestContext, entry: ThreadEntry) -> Result<Self, Problem> {
-        let labels = ctx.engine.label_overrides(&ctx.caller, entry_id(&entry)).await?;
+        let labels = ctx.engine.inboxes.label_overrides(&ctx.caller, entry_id(&entry)).await?;
         let content = match &entry {
-            ThreadEntry::Email(email) => ctx.engine.email_view(&ctx.caller, email.id).await?.content,
+            ThreadEntry::Email(email) => ctx.engine.outbound.email_view(&ctx.caller, email.id).await?.content,
             ThreadEntry::Message(_) => None,
         };
         Ok(Self { entry, labels, content })
@@ -334,7 +333,7 @@ impl AgentMailMessage {
             }
         };
         let view = if ctx.caller.key.has_scope(ApiKeyScope::Secrets) { MessageView::Full } else { MessageView::Plain };
-        Ok(match ctx.engine.render_message(&ctx.caller, message.id, view).await?.body {
+        Ok(match ctx.engine.inboxes.render_message(&ctx.caller, message.id, view).await?.body {
             RenderedBody::Full { text, html, headers, .. } => (text, html, headers_json(&headers)),
             RenderedBody::Plain { text } => (Some(text), None, Map::new()),
             RenderedBody::Min { .. } | RenderedBody::Gone => (None, None, Map::new()),
@@ -360,7 +359,7 @@ fn attachment_json(name: &str, file: &AttachmentRef<'_>) -> Value {
 
 /// Adds a download link and its expiry time.
 pub(super) fn add_download_link(ctx: &RequestContext, target: LinkTarget, body: &mut Value) -> Result<(), Problem> {
-    let (token, expires_at) = ctx.engine.create_link(&ctx.caller, target)?;
+    let (token, expires_at) = ctx.engine.conversations.create_link(&ctx.caller, target)?;
     body["download_url"] = ctx.link_url(&token).into();
     body["expires_at"] = expires_at.to_string().into();
     Ok(())
@@ -371,7 +370,7 @@ pub(super) async fn find(ctx: &RequestContext, inbox: &Inbox, name: &str) -> Res
     let missing = || Problem::new(Code::NotFound, format!("there is no message {name}"));
     let entry = match Uuid::try_parse(name) {
         Ok(id) => by_id(ctx, inbox, id).await?,
-        Err(_a_message_id) => ctx.engine.find_by_message_id(&ctx.caller, inbox, name).await?,
+        Err(_a_message_id) => ctx.engine.conversations.find_by_message_id(&ctx.caller, inbox, name).await?,
     };
     let mail = AgentMailMessage::load(ctx, entry.ok_or_else(missing)?).await?;
     if mail.labels.hidden { Err(missing()) } else { Ok(mail) }
@@ -379,12 +378,12 @@ pub(super) async fn find(ctx: &RequestContext, inbox: &Inbox, name: &str) -> Res
 
 async fn by_id(ctx: &RequestContext, inbox: &Inbox, id: Uuid) -> Result<Option<ThreadEntry>, Problem> {
     let engine = &ctx.engine;
-    match engine.message(&ctx.caller, MessageId(id)).await {
+    match engine.inboxes.message(&ctx.caller, MessageId(id)).await {
         Ok(message) if message.inbox == inbox.id => return Ok(Some(ThreadEntry::Message(Box::new(message)))),
         Err(problem) if problem.code != Code::NotFound => return Err(problem),
         _ => {}
     }
-    match engine.email(&ctx.caller, EmailId(id)).await {
+    match engine.outbound.email(&ctx.caller, EmailId(id)).await {
         Ok(email) => Ok(sent_from(inbox, email)),
         Err(problem) if problem.code == Code::NotFound => Ok(None),
         Err(problem) => Err(problem),

@@ -11,7 +11,7 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     time::Time,
 };
-use mailonce_engine::inbox::mailbox_reader::MailboxCursor;
+use mailonce_engine::conversation::mailbox_reader::MailboxCursor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -221,7 +221,7 @@ async fn newest_messages(
     filter: &MessageFilter,
     (cursor, limit): (MailboxCursor, usize),
 ) -> Result<(Vec<AgentMailMessage>, Option<MailboxCursor>), Problem> {
-    let mut mailbox = call.engine.read_mailbox(&call.caller, inbox, cursor);
+    let mut mailbox = call.engine.conversations.read_mailbox(&call.caller, inbox, cursor);
     let mut found = Vec::new();
     for _ in 0..MAX_SCANNED {
         if found.len() == limit {
@@ -309,7 +309,8 @@ async fn update_labels(
     body: &UpdateMessagesBody,
 ) -> Result<Value, Problem> {
     let (add, remove) = (&body.add_labels.0, &body.remove_labels.0);
-    mail.labels = call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
+    mail.labels =
+        call.engine.inboxes.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
     Ok(json!({ "message_id": message_view::public_id(call, &mail.entry), "labels": mail.labels() }))
 }
 
@@ -334,7 +335,7 @@ async fn update(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailRe
 
 async fn remove(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
     let mail = message_view::find(call, inbox, id).await?;
-    call.engine.hide_mail(&call.caller, message_view::entry_id(&mail.entry)).await?;
+    call.engine.inboxes.hide_mail(&call.caller, message_view::entry_id(&mail.entry)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

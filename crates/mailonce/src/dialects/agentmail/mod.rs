@@ -92,7 +92,7 @@ async fn authenticate_and_route(app: App, request: Request) -> AgentMailResult {
 
 /// Downloads the file of a link. The link needs no credential.
 async fn download(app: &App, token: &str) -> AgentMailResult {
-    let file = app.engine.open_link(token).await?;
+    let file = app.engine.conversations.open_link(token).await?;
     let mut response = file.bytes.into_response();
     let content_type = HeaderValue::from_str(&file.content_type);
     let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));

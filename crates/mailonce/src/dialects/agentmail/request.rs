@@ -87,10 +87,10 @@ impl AgentMailRequest {
     /// Finds the inbox of a path, by address or by id.
     pub(super) async fn inbox(&self, name: &str) -> Result<Inbox, Problem> {
         if name.contains('@') {
-            return self.engine.inbox_by_address(&self.caller, name).await;
+            return self.engine.inboxes.inbox_by_address(&self.caller, name).await;
         }
         let missing = |_not_an_id| Problem::new(Code::NotFound, format!("there is no inbox {name}"));
-        self.engine.inbox(&self.caller, name.parse().map_err(missing)?).await
+        self.engine.inboxes.inbox(&self.caller, name.parse().map_err(missing)?).await
     }
 }
 

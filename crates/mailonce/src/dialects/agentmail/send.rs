@@ -22,7 +22,7 @@ use mailonce_engine::{
         reply::{ForwardRequest, ReplyOverrides, ReplyRequest, sender_name},
         threads::ThreadEntry,
     },
-    outbound::{send::SendRequest, send_receipt::SendReceipt},
+    outbound::{keyed_send::SendRequest, send_receipt::SendReceipt},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -166,7 +166,7 @@ pub(super) fn send_request(
 
 /// The problem of a paused inbox, which may not send new emails; `None` if it is active.
 pub(super) fn paused_problem(call: &AgentMailRequest, inbox: &Inbox) -> Option<Problem> {
-    let paused = !inbox.is_open(call.engine.now());
+    let paused = !inbox.is_open(call.engine.ctx.now());
     paused.then(|| Problem::new(Code::BlockedByRule, format!("the inbox {} is paused", inbox.address)))
 }
 
@@ -174,7 +174,7 @@ pub(super) fn paused_problem(call: &AgentMailRequest, inbox: &Inbox) -> Option<P
 pub(super) async fn send(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     call.caller.require_scope(ApiKeyScope::Send)?;
     let (raw, labels) = parse_send(call)?;
-    let sent = call.engine.send(&call.caller, send_request(call, inbox, raw, call.key.clone())?).await?;
+    let sent = call.engine.outbound.send(&call.caller, send_request(call, inbox, raw, call.key.clone())?).await?;
     respond(call, &sent, &labels).await
 }
 
@@ -213,7 +213,7 @@ pub(super) async fn replay_for_deleted_inbox(
         let (raw, _) = parse_send(call)?;
         let content = EmailContent::validate(RawContent { from, ..raw }).map_err(|_faults| missing.clone())?;
         let request = SendRequest { refusal: Some(missing), ..SendRequest::new(content, call.key.clone()) };
-        return respond(call, &call.engine.send(&call.caller, request).await?, &[]).await;
+        return respond(call, &call.engine.outbound.send(&call.caller, request).await?, &[]).await;
     }
     let fields: &[DigestField] = match rest.last() {
         Some(&("reply" | "reply-all")) => &[DigestField::From, DigestField::Text, DigestField::Html],
@@ -224,16 +224,19 @@ pub(super) async fn replay_for_deleted_inbox(
     let body = SendMessageBody::parse(call)?;
     let content =
         RawContent { from, to: body.to.0, cc: body.cc.0, text: body.text, html: body.html, ..Default::default() };
-    let sent =
-        call.engine.replay_without_message(&call.caller, (content, call.key.clone()), (None, fields), missing).await?;
+    let sent = call
+        .engine
+        .conversations
+        .replay_without_message(&call.caller, (content, call.key.clone()), (None, fields), missing)
+        .await?;
     respond(call, &sent, &[]).await
 }
 
 /// The response to a send. An email that is held, unknown or not sent is never reported as a success.
 pub(super) async fn respond(call: &AgentMailRequest, sent: &SendReceipt, labels: &[String]) -> AgentMailResult {
-    call.engine.remember_message_id(call.caller.team.id, &sent.message_id, sent.id);
+    call.engine.outbound.remember_message_id(call.caller.team.id, &sent.message_id, sent.id);
     if !labels.is_empty() {
-        call.engine.change_labels(&call.caller, sent.id.0, labels, &[]).await?;
+        call.engine.inboxes.change_labels(&call.caller, sent.id.0, labels, &[]).await?;
     }
     let thread = sent.thread.map_or(sent.id.0, |thread| thread.0);
     Ok(with_state_headers([sent], sent_response((&sent.message_id, thread), sent.state)))
@@ -248,7 +251,7 @@ fn sent_response((message_id, thread): (&str, Uuid), state: EmailState) -> Respo
 /// The response to sending a draft that is already an email.
 pub(super) fn draft_sent_response(call: &AgentMailRequest, email: &Email) -> Response {
     let thread = email.head.thread.map_or(email.id.0, |thread| thread.0);
-    sent_response((&call.engine.cache_message_id(email), thread), email.state())
+    sent_response((&call.engine.outbound.cache_message_id(email), thread), email.state())
 }
 
 /// `POST …/messages/{id}/reply` and `…/reply-all`.
@@ -283,7 +286,7 @@ pub(super) async fn reply_to(
     let email = match &mail.entry {
         ThreadEntry::Message(message) => {
             return reject_different_payload(
-                call.engine.reply_with(&call.caller, message.id, request, overrides).await?,
+                call.engine.conversations.reply_with(&call.caller, message.id, request, overrides).await?,
                 MessageAction::Answered,
             );
         }
@@ -292,17 +295,17 @@ pub(super) async fn reply_to(
     if let Some((message, number)) = reply_slot(call, email).await? {
         request.follow_up = number + 1;
         return reject_different_payload(
-            call.engine.reply_with(&call.caller, message, request, overrides).await?,
+            call.engine.conversations.reply_with(&call.caller, message, request, overrides).await?,
             MessageAction::Answered,
         );
     }
     let [to, cc, _] = mail.recipients();
-    let message_id = call.engine.cache_message_id(email);
+    let message_id = call.engine.outbound.cache_message_id(email);
     let threading = [("In-Reply-To", message_id.clone()), ("References", message_id)];
     let key = match request.key {
         Some(key) => key,
         // The key is derived from the email, so that a retry without a key is recognized.
-        None => call.engine.derived_key(&call.caller, "follow", email.id.0, 0)?,
+        None => call.engine.ctx.derived_key(&call.caller, "follow", email.id.0, 0)?,
     };
     let raw = RawContent {
         to: if overrides.to.is_empty() { to } else { overrides.to },
@@ -319,7 +322,7 @@ pub(super) async fn reply_to(
         scheduled_at: overrides.scheduled_at,
         ..RawContent::default()
     };
-    call.engine.send(&call.caller, send_request(call, inbox, raw, Some(key))?).await
+    call.engine.outbound.send(&call.caller, send_request(call, inbox, raw, Some(key))?).await
 }
 
 /// The message that an email replies to, and the number of that reply.
@@ -328,7 +331,7 @@ async fn reply_slot(
     email: &Email,
 ) -> Result<Option<(mailonce_core::id::MessageId, u32)>, Problem> {
     let Some(id) = email.head.answers else { return Ok(None) };
-    let message = call.engine.message(&call.caller, id).await?;
+    let message = call.engine.inboxes.message(&call.caller, id).await?;
     let slot = message.annotations.turn.answers.iter().find(|(_, answer)| *answer == email.id);
     Ok(match slot {
         Some((ReplySlot::Reply(number), _)) => Some((id, *number)),
@@ -360,7 +363,7 @@ pub(super) async fn forward_message(
     };
     let request = ForwardRequest { to: overrides.to.clone(), cc: overrides.cc.clone(), ..request };
     reject_different_payload(
-        call.engine.forward_with(&call.caller, message.id, request, overrides).await?,
+        call.engine.conversations.forward_with(&call.caller, message.id, request, overrides).await?,
         MessageAction::Forwarded,
     )
 }

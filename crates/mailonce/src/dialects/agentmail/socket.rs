@@ -83,7 +83,7 @@ pub(super) async fn open(app: App, request: Request) -> AgentMailResult {
         |rejection: WebSocketUpgradeRejection| Problem::new(Code::InvalidField, rejection.body_text());
     let upgrade = upgrade.map_err(not_a_websocket)?.max_message_size(MAX_FRAME_OCTETS).max_frame_size(MAX_FRAME_OCTETS);
     // Follows the log from now on, so that no event is lost between the upgrade and the subscribe message.
-    let reader = app.engine.follow_events(&caller, None, EventSelection::default()).await?;
+    let reader = app.engine.events.follow_events(&caller, None, EventSelection::default()).await?;
     let session = SocketSession { engine: Arc::clone(&app.engine), caller, reader, subscription: None };
     let response: Response = upgrade.on_upgrade(|socket| Box::pin(session.run(socket)));
     Ok(response)
@@ -148,7 +148,7 @@ impl SocketSession {
         }
         let mut inboxes = Vec::new();
         for name in &names {
-            inboxes.push(self.engine.inbox_by_address(&self.caller, name).await?.id);
+            inboxes.push(self.engine.inboxes.inbox_by_address(&self.caller, name).await?.id);
         }
         let pods = body.pod_ids.clone().unwrap_or_default();
         if let Some(pod) = pods.iter().find(|pod| **pod != self.caller.team.id.to_string()) {
@@ -229,9 +229,9 @@ impl SocketSession {
     async fn load_subject(&self, kind: EventKind, subject_id: Uuid) -> Result<SubjectRecords, Problem> {
         let (engine, caller) = (&self.engine, &self.caller);
         if kind != EventKind::MessageReceived {
-            let email = engine.email(caller, EmailId(subject_id)).await?;
-            let inbox = engine.inbox_by_address(caller, &email.head.from).await?;
-            let message_id = engine.cache_message_id(&email);
+            let email = engine.outbound.email(caller, EmailId(subject_id)).await?;
+            let inbox = engine.inboxes.inbox_by_address(caller, &email.head.from).await?;
+            let message_id = engine.outbound.cache_message_id(&email);
             return Ok(SubjectRecords {
                 inbox,
                 message: None,
@@ -240,14 +240,14 @@ impl SocketSession {
                 email: Some((email, message_id)),
             });
         }
-        let rendered = engine.render_message(caller, MessageId(subject_id), MessageView::Plain).await?;
+        let rendered = engine.inboxes.render_message(caller, MessageId(subject_id), MessageView::Plain).await?;
         let text = match rendered.body {
             RenderedBody::Plain { text } => Some(text),
             _ => None,
         };
         let message = rendered.message;
-        let inbox = engine.inbox(caller, message.inbox).await?;
-        let (thread, _) = engine.thread(caller, ThreadId(message.thread.0)).await?;
+        let inbox = engine.inboxes.inbox(caller, message.inbox).await?;
+        let (thread, _) = engine.inboxes.thread(caller, ThreadId(message.thread.0)).await?;
         Ok(SubjectRecords { inbox, message: Some(message), thread: Some(thread), text, email: None })
     }
 }

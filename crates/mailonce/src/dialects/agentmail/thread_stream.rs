@@ -9,7 +9,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::inbox::mailbox_reader::{MailboxCursor, MailboxReader};
+use mailonce_engine::conversation::mailbox_reader::{MailboxCursor, MailboxReader};
 use std::collections::VecDeque;
 use uuid::Uuid;
 
@@ -46,7 +46,7 @@ impl<'a> ThreadStream<'a> {
         if let Some(inbox) = inbox {
             return Ok(Self::Inbox(
                 call,
-                call.engine.read_mailbox(&call.caller, inbox, parse_page_token(&call.query)?),
+                call.engine.conversations.read_mailbox(&call.caller, inbox, parse_page_token(&call.query)?),
             ));
         }
         let Some([at, thread, email]) = call.query.page_token::<3>()? else { return Ok(Self::all(call, None)) };
@@ -59,7 +59,9 @@ impl<'a> ThreadStream<'a> {
     /// All threads.
     pub(super) fn all(call: &'a AgentMailRequest, inbox: Option<&'a Inbox>) -> Self {
         match inbox {
-            Some(inbox) => Self::Inbox(call, call.engine.read_mailbox(&call.caller, inbox, MailboxCursor::default())),
+            Some(inbox) => {
+                Self::Inbox(call, call.engine.conversations.read_mailbox(&call.caller, inbox, MailboxCursor::default()))
+            }
             None => Self::Team(Box::new(TeamThreadStream::after(call, (None, None)))),
         }
     }
@@ -146,13 +148,13 @@ impl<'a> TeamThreadStream<'a> {
         let Self { call, .. } = self;
         while let Some(before) = self.more_threads.filter(|_| self.threads.is_empty()) {
             let query = ThreadQuery { before, limit: limits::PAGE_ROWS, ..ThreadQuery::default() };
-            let page = call.engine.threads(&call.caller, query).await?;
+            let page = call.engine.conversations.threads(&call.caller, query).await?;
             self.threads.extend(page.rows);
             self.more_threads = page.next.map(Some);
         }
         while let Some(before) = self.more_emails.filter(|_| self.emails.is_empty()) {
             let query = EmailQuery { before, limit: limits::PAGE_ROWS, ..EmailQuery::default() };
-            let page = call.engine.emails(&call.caller, query).await?;
+            let page = call.engine.outbound.emails(&call.caller, query).await?;
             self.emails.extend(page.rows.into_iter().filter(|email| email.head.thread.is_none()));
             self.more_emails = page.next.map(Some);
             if self.emails.is_empty() {

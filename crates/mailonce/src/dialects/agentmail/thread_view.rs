@@ -32,15 +32,16 @@ fn missing_thread(id: Uuid) -> Problem {
 impl AgentMailThread {
     /// Finds the thread with this id.
     pub(super) async fn find(ctx: &RequestContext, id: Uuid) -> Result<Self, Problem> {
-        let (inbox, thread_labels, has_row, entries) = match ctx.engine.thread_view(&ctx.caller, ThreadId(id)).await {
-            Ok(view) => (view.thread.inbox, view.thread.details.labels, true, view.entries),
-            Err(problem) if problem.code == Code::NotFound => {
-                let (inbox, entries) = Self::find_single_email(ctx, id).await?;
-                (inbox, Vec::new(), false, entries)
-            }
-            Err(problem) => return Err(problem),
-        };
-        let inbox = ctx.engine.inbox(&ctx.caller, inbox).await.map_err(|_not_theirs| missing_thread(id))?;
+        let (inbox, thread_labels, has_row, entries) =
+            match ctx.engine.conversations.thread_view(&ctx.caller, ThreadId(id)).await {
+                Ok(view) => (view.thread.inbox, view.thread.details.labels, true, view.entries),
+                Err(problem) if problem.code == Code::NotFound => {
+                    let (inbox, entries) = Self::find_single_email(ctx, id).await?;
+                    (inbox, Vec::new(), false, entries)
+                }
+                Err(problem) => return Err(problem),
+            };
+        let inbox = ctx.engine.inboxes.inbox(&ctx.caller, inbox).await.map_err(|_not_theirs| missing_thread(id))?;
         let mut mails = Vec::with_capacity(entries.len());
         for entry in entries {
             let mail = AgentMailMessage::load(ctx, entry).await?;
@@ -54,11 +55,11 @@ impl AgentMailThread {
 
     async fn find_single_email(ctx: &RequestContext, id: Uuid) -> Result<(InboxId, Vec<ThreadEntry>), Problem> {
         let not_found = |problem: Problem| if problem.code == Code::NotFound { missing_thread(id) } else { problem };
-        let email = ctx.engine.email(&ctx.caller, EmailId(id)).await.map_err(not_found)?;
+        let email = ctx.engine.outbound.email(&ctx.caller, EmailId(id)).await.map_err(not_found)?;
         if email.head.thread.is_some() {
             return Err(missing_thread(id));
         }
-        let inbox = ctx.engine.inbox_by_address(&ctx.caller, &email.head.from).await.map_err(not_found)?;
+        let inbox = ctx.engine.inboxes.inbox_by_address(&ctx.caller, &email.head.from).await.map_err(not_found)?;
         Ok((inbox.id, vec![ThreadEntry::Email(Box::new(email))]))
     }
 

@@ -65,7 +65,7 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
         (&Method::PATCH, [id]) => update(call, inbox.as_ref(), id).await,
         (&Method::DELETE, [id]) => {
             for mail in &find(call, inbox.as_ref(), id).await?.mails {
-                call.engine.hide_mail(&call.caller, message_view::entry_id(&mail.entry)).await?;
+                call.engine.inboxes.hide_mail(&call.caller, message_view::entry_id(&mail.entry)).await?;
             }
             Ok(StatusCode::NO_CONTENT.into_response())
         }
@@ -149,8 +149,11 @@ async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> Age
     // A thread shows the labels of its emails, so a removed label is removed from them as well.
     for mail in &mut thread.mails {
         if remove.iter().any(|label| mail.labels().contains(label)) {
-            mail.labels =
-                call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), &[], remove).await?;
+            mail.labels = call
+                .engine
+                .inboxes
+                .change_labels(&call.caller, message_view::entry_id(&mail.entry), &[], remove)
+                .await?;
         }
     }
     thread.thread_labels.retain(|label| !remove.contains(label));
@@ -161,10 +164,11 @@ async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> Age
     }
     if thread.has_row {
         let edit = ThreadEdit { labels: Some(thread.thread_labels.clone()), handled: None };
-        call.engine.change_thread(&call.caller, ThreadId(thread.id), edit).await?;
+        call.engine.conversations.change_thread(&call.caller, ThreadId(thread.id), edit).await?;
     } else if let Some(mail) = thread.mails.first_mut() {
         // A sent email without a reply: the thread is not stored, so the email holds the labels.
-        mail.labels = call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
+        mail.labels =
+            call.engine.inboxes.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
     }
     Ok(as_json(StatusCode::OK, &json!({ "thread_id": thread.id.to_string(), "labels": thread.labels() })))
 }

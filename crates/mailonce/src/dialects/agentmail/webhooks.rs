@@ -79,7 +79,7 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
         (&Method::PATCH, [id]) => change(call, inbox, id).await,
         (&Method::DELETE, [id]) => {
             let endpoint = find(call, inbox, id).await?;
-            call.engine.remove_endpoint(&call.caller, endpoint.id).await?;
+            call.engine.events.remove_endpoint(&call.caller, endpoint.id).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         (&Method::GET, [id, "headers"]) => Ok(header_names_response(&find(call, inbox, id).await?)),
@@ -101,7 +101,7 @@ fn is_in_scope(endpoint: &Endpoint, inbox: Option<InboxId>) -> bool {
 async fn find(call: &AgentMailRequest, inbox: Option<InboxId>, text: &str) -> Result<Endpoint, Problem> {
     let missing = || Problem::new(Code::NotFound, format!("there is no webhook {text}"));
     let id = Uuid::try_parse(text.strip_prefix("ep_").unwrap_or(text)).map_err(|_not_an_id| missing())?;
-    let endpoint = call.engine.endpoint(&call.caller, EndpointId(id)).await;
+    let endpoint = call.engine.events.endpoint(&call.caller, EndpointId(id)).await;
     let endpoint = endpoint.map_err(|problem| if problem.code == Code::NotFound { missing() } else { problem })?;
     if is_in_scope(&endpoint, inbox) { Ok(endpoint) } else { Err(missing()) }
 }
@@ -109,14 +109,14 @@ async fn find(call: &AgentMailRequest, inbox: Option<InboxId>, text: &str) -> Re
 /// A webhook in AgentMail's format. Its secret is included only if the key has the scope `admin`.
 async fn to_json(call: &AgentMailRequest, endpoint: &Endpoint) -> Result<Value, Problem> {
     let secret = match call.caller.require_scope(ApiKeyScope::Admin) {
-        Ok(()) => call.engine.endpoint_secret(&call.caller, endpoint.id).await?,
+        Ok(()) => call.engine.events.endpoint_secret(&call.caller, endpoint.id).await?,
         Err(_hidden) => None,
     };
     let dialect = endpoint.config.tongue.clone().unwrap_or_default();
     let mut inboxes = Vec::new();
     for id in &dialect.inboxes {
         // Deleted inboxes are omitted.
-        if let Ok(inbox) = call.engine.inbox(&call.caller, *id).await {
+        if let Ok(inbox) = call.engine.inboxes.inbox(&call.caller, *id).await {
             inboxes.push(inbox.address);
         }
     }
@@ -185,14 +185,14 @@ async fn create(call: &AgentMailRequest, inbox: Option<InboxId>) -> AgentMailRes
     let new_endpoint =
         NewEndpoint { url: Some(url), events, headers, dialect: Some(dialect), ..NewEndpoint::default() };
     let keyed_call = client_id.map(|client_id| creation_call(call, &client_id)).transpose()?;
-    let created = call.engine.create_endpoint(&call.caller, new_endpoint, (None, None), keyed_call).await?;
+    let created = call.engine.events.create_endpoint(&call.caller, new_endpoint, (None, None), keyed_call).await?;
     Ok(as_json(StatusCode::OK, &to_json(call, &created.endpoint).await?))
 }
 
 /// Finds the webhook that was created with a `client_id`.
 async fn find_by_client_id(call: &AgentMailRequest, client_id: Option<&str>) -> Result<Option<Endpoint>, Problem> {
     let Some(client_id) = client_id else { return Ok(None) };
-    let (rows, _) = call.engine.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
+    let (rows, _) = call.engine.events.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
     let has_client_id = |endpoint: &Endpoint| {
         let dialect = endpoint.config.tongue.as_ref();
         dialect.is_some_and(|dialect| dialect.dialect == NAME && dialect.client_id.as_deref() == Some(client_id))
@@ -204,7 +204,7 @@ async fn find_by_client_id(call: &AgentMailRequest, client_id: Option<&str>) -> 
 fn creation_call(call: &AgentMailRequest, client_id: &str) -> Result<KeyedCall, Problem> {
     let digest = digest::operation_digest("agentmail webhooks", client_id, b"");
     let half = digest.first_chunk::<16>().copied().unwrap_or_default();
-    let key = call.engine.derived_key(&call.caller, "webhook", Uuid::from_bytes(half), 0)?;
+    let key = call.engine.ctx.derived_key(&call.caller, "webhook", Uuid::from_bytes(half), 0)?;
     Ok(KeyedCall { key: EmailKey::Given(key), digest })
 }
 
@@ -212,7 +212,7 @@ async fn list(call: &AgentMailRequest, inbox: Option<InboxId>) -> AgentMailResul
     call.caller.require_scope(ApiKeyScope::Read)?;
     let limit = call.query.limit()?;
     // A team has few webhooks, so all are read at once.
-    let (mut all, _) = call.engine.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
+    let (mut all, _) = call.engine.events.endpoints(&call.caller, None, limits::ENDPOINTS).await?;
     all.retain(|endpoint| is_in_scope(endpoint, inbox));
     let (found, next) = if call.query.flag("ascending")? {
         call.query.paginate_oldest_first(all, false)?
@@ -251,10 +251,10 @@ async fn change(call: &AgentMailRequest, inbox: Option<InboxId>, id: &str) -> Ag
         dialect.types = types;
     }
     let patch = NewEndpoint { events, dialect: Some(dialect), ..NewEndpoint::default() };
-    let mut endpoint = call.engine.change_endpoint(&call.caller, endpoint.id, patch, Some(endpoint.rev)).await?;
+    let mut endpoint = call.engine.events.change_endpoint(&call.caller, endpoint.id, patch, Some(endpoint.rev)).await?;
     if let Some(enabled) = body.enabled {
         let state = if enabled { EndpointState::Enabled } else { EndpointState::Paused };
-        endpoint = call.engine.set_endpoint_state(&call.caller, endpoint.id, state, None).await?;
+        endpoint = call.engine.events.set_endpoint_state(&call.caller, endpoint.id, state, None).await?;
     }
     Ok(as_json(StatusCode::OK, &to_json(call, &endpoint).await?))
 }
@@ -273,6 +273,6 @@ async fn change_headers(call: &AgentMailRequest, inbox: Option<InboxId>, id: &st
     if remove_headers.iter().any(|removed| headers.keys().any(|name| name.eq_ignore_ascii_case(removed))) {
         return Err(invalid_field("remove_headers", "names a header that the same request sets").into());
     }
-    call.engine.merge_endpoint_headers(&call.caller, endpoint.id, headers, &remove_headers).await?;
+    call.engine.events.merge_endpoint_headers(&call.caller, endpoint.id, headers, &remove_headers).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

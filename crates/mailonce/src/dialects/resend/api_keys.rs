@@ -56,9 +56,9 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     if let Some(domain) = domain_id {
         let domain: DomainId = parse_id(&domain)?;
         details.senders =
-            vec![format!("@{}", app.engine.domain(&auth.caller, domain).await.map_err(domain_not_found)?.name)];
+            vec![format!("@{}", app.engine.access.domain(&auth.caller, domain).await.map_err(domain_not_found)?.name)];
     }
-    let created = app.engine.create_api_key(&auth.caller, details, keyed_call).await?;
+    let created = app.engine.access.create_api_key(&auth.caller, details, keyed_call).await?;
     Ok(json(
         StatusCode::CREATED,
         &ResendApiKeyCreatedBody { id: created.value.id.to_string(), token: created.value.secret },
@@ -96,8 +96,8 @@ pub(super) async fn list(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let page = query.parse()?;
-    let mut all = app.engine.api_keys(&auth.caller).await?;
-    all.retain(|key| key.is_active(app.engine.now()));
+    let mut all = app.engine.access.api_keys(&auth.caller).await?;
+    all.retain(|key| key.is_active(app.engine.ctx.now()));
     Ok(list_response(page.slice_newest_first(all, |key| key.id.0), |key| ApiKeyBody::from(&key)))
 }
 
@@ -113,6 +113,6 @@ pub(super) async fn remove(
         Code::NotFound => Problem::new(Code::NotFound, "API key not found"),
         _ => problem,
     };
-    let removed = app.engine.revoke_api_key(&auth.caller, key).await.map_err(with_dialect_message)?;
+    let removed = app.engine.access.revoke_api_key(&auth.caller, key).await.map_err(with_dialect_message)?;
     Ok(deleted_response("api_key", removed.id))
 }

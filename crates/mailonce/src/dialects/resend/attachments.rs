@@ -12,7 +12,7 @@ use mailonce_core::{
     outbound::content::Attachment,
     problem::{Code, Problem},
 };
-use mailonce_engine::inbox::links::{LinkTarget, attachment_media_type};
+use mailonce_engine::conversation::links::{LinkTarget, attachment_media_type};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub(super) fn file_id(email_id: Uuid, index: usize) -> Uuid {
 
 /// An absolute download link and its expiry time. The link needs no credential.
 pub(super) fn download_url(app: &App, auth: &ResendRequest, target: LinkTarget) -> Result<(String, String), Problem> {
-    let (token, expires_at) = app.engine.create_link(&auth.caller, target)?;
+    let (token, expires_at) = app.engine.conversations.create_link(&auth.caller, target)?;
     let base = app.public_url.trim_end_matches('/');
     Ok((format!("{base}/compat/resend/files/{token}"), expires_at.to_string()))
 }
@@ -111,7 +111,7 @@ async fn attachments_of_email(
 ) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let email: EmailId = parse_id(name)?;
-    let content = app.engine.email_view(&auth.caller, email).await?.content;
+    let content = app.engine.outbound.email_view(&auth.caller, email).await?.content;
     let files = content.map(|content| content.attachments).unwrap_or_default();
     Ok(files.iter().enumerate().map(|file| MailAttachment::from_sent(email, file)).collect())
 }
@@ -123,7 +123,7 @@ async fn attachments_of_message(
 ) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let message: MessageId = parse_id(name)?;
-    let head = app.engine.message(&auth.caller, message).await?.head;
+    let head = app.engine.inboxes.message(&auth.caller, message).await?.head;
     Ok(head.attachments.iter().enumerate().map(|info| MailAttachment::from_received(message, info)).collect())
 }
 
@@ -187,7 +187,7 @@ pub(super) async fn read_received(
 
 /// Downloads the content of a link. Everyone who has the link may do so until it expires.
 pub(super) async fn download(State(app): State<App>, Path(token): Path<String>) -> ResendResult {
-    let file = app.engine.open_link(&token).await?;
+    let file = app.engine.conversations.open_link(&token).await?;
     let mut response: Response = file.bytes.into_response();
     let content_type = HeaderValue::from_str(&file.content_type);
     let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));

@@ -91,7 +91,7 @@ impl EmailBody {
         Self {
             object: "email",
             id: email.id.to_string(),
-            message_id: app.engine.message_id(email),
+            message_id: app.engine.ctx.message_id(email),
             from: head.from.clone(),
             to: head.to.clone(),
             cc: non_empty(head.cc.clone()),
@@ -137,7 +137,7 @@ pub(super) async fn read(
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.email_view(&auth.caller, parse_id(&name)?).await.map_err(with_dialect_message)?;
+    let view = app.engine.outbound.email_view(&auth.caller, parse_id(&name)?).await.map_err(with_dialect_message)?;
     Ok(json(StatusCode::OK, &EmailBody::of(&app, &view.detail.email).with(view.content)))
 }
 
@@ -172,7 +172,7 @@ pub(super) async fn reschedule(
         unsupported_field("scheduled_at", format!("The `scheduled_at` field {}.", to_requirement(&error.to_string())))
     };
     let schedule = Schedule::parse(&text).map_err(invalid_time)?;
-    let email = app.engine.reschedule(&auth.caller, email, &schedule).await.map_err(with_dialect_message)?;
+    let email = app.engine.outbound.reschedule(&auth.caller, email, &schedule).await.map_err(with_dialect_message)?;
     Ok(object_response("email", email.id))
 }
 
@@ -184,7 +184,12 @@ pub(super) async fn cancel(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let keyed_call = auth.keyed_call("cancel", &name, b"");
-    let email =
-        app.engine.cancel(&auth.caller, parse_id(&name)?, keyed_call).await.map_err(with_dialect_message)?.value;
+    let email = app
+        .engine
+        .outbound
+        .cancel(&auth.caller, parse_id(&name)?, keyed_call)
+        .await
+        .map_err(with_dialect_message)?
+        .value;
     Ok(object_response("email", email.id))
 }

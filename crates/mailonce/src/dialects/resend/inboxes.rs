@@ -52,8 +52,8 @@ struct InboxDetailBody {
 /// Finds the inbox of a path, by id or by address.
 pub(super) async fn find_inbox(app: &App, auth: &ResendRequest, name: &str) -> Result<Inbox, Problem> {
     match name.parse() {
-        Ok(id) => app.engine.inbox(&auth.caller, id).await,
-        Err(_not_an_id) => app.engine.inbox_by_address(&auth.caller, name).await,
+        Ok(id) => app.engine.inboxes.inbox(&auth.caller, id).await,
+        Err(_not_an_id) => app.engine.inboxes.inbox_by_address(&auth.caller, name).await,
     }
     .map_err(|problem| match problem.code {
         Code::NotFound => Problem::new(Code::NotFound, "Inbox not found"),
@@ -63,7 +63,7 @@ pub(super) async fn find_inbox(app: &App, auth: &ResendRequest, name: &str) -> R
 
 async fn inbox_body(app: &App, auth: &ResendRequest, inbox: &Inbox) -> Result<InboxBody, Problem> {
     let query = MessageQuery { limit: limits::PAGE_ROWS, ..MessageQuery::default() };
-    let latest = app.engine.messages(&auth.caller, inbox.id, query).await?.rows;
+    let latest = app.engine.inboxes.messages(&auth.caller, inbox.id, query).await?.rows;
     let unread = latest.iter().filter(|message| message.state == MessageState::Unanswered && !message.annotations.read);
     let last_received = latest.first().map(|message| message.received_at);
     let updated_at = last_received.map_or(inbox.updated_at(), |at| at.max(inbox.updated_at()));
@@ -85,7 +85,7 @@ async fn domain_id(app: &App, auth: &ResendRequest, inbox: &Inbox) -> Result<Str
     if !auth.caller.key.has_scope(ApiKeyScope::Admin) {
         return Ok(String::new());
     }
-    let domains = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let domains = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     let domain = domains.iter().find(|domain| domain.name == inbox.domain());
     Ok(domain.map(|domain| domain.id.to_string()).unwrap_or_default())
 }
@@ -120,7 +120,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let address = Some(email_address.ok_or_else(|| missing_field("email_address"))?);
     let new = NewInbox { address, about: settings, ..NewInbox::default() };
     let rename_address = |problem| rename_field(problem, ("address", "email_address"));
-    let created = app.engine.create_inbox(&auth.caller, new, keyed_call).await.map_err(rename_address)?;
+    let created = app.engine.inboxes.create_inbox(&auth.caller, new, keyed_call).await.map_err(rename_address)?;
     Ok(object_response("inbox", created.value.id))
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn list(
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
     let page = query.parse()?;
-    let all = app.engine.inboxes(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.inboxes.inboxes(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     let PageRows { rows, has_more: more } = page.slice_newest_first(all, |inbox| inbox.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for inbox in &rows {
@@ -176,7 +176,7 @@ pub(super) async fn change(
         check_text(field, text.as_deref().unwrap_or_default())?;
     }
     let patch = InboxPatch { agent: name.map(Some), name: from_name.map(Some), ..InboxPatch::default() };
-    let changed = app.engine.change_inbox(&auth.caller, inbox.id, patch, None).await?;
+    let changed = app.engine.inboxes.change_inbox(&auth.caller, inbox.id, patch, None).await?;
     Ok(object_response("inbox", changed.id))
 }
 
@@ -187,6 +187,6 @@ pub(super) async fn remove(
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
     let inbox = find_inbox(&app, &auth, &name).await?;
-    let removed = app.engine.remove_inbox(&auth.caller, inbox.id).await?;
+    let removed = app.engine.inboxes.remove_inbox(&auth.caller, inbox.id).await?;
     Ok(deleted_response("inbox", removed.id))
 }

@@ -7,9 +7,9 @@ use mailonce_core::{
     inbox::message::{Message, Party},
     problem::Problem,
 };
-use mailonce_engine::inbox::{
-    links::LinkTarget,
-    messages::{MessageView, RenderedBody},
+use mailonce_engine::{
+    conversation::links::LinkTarget,
+    inbox::messages::{MessageView, RenderedBody},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -114,11 +114,11 @@ async fn page(app: &App, auth: &ResendRequest, request: PageRequest) -> Result<P
         PagePosition::First => None,
         PagePosition::After(cursor) => Some(MessageId(cursor)),
         PagePosition::Before(_) => {
-            let all = app.engine.team_messages(&auth.caller, None, MAX_SHORT_LIST).await?;
+            let all = app.engine.inboxes.team_messages(&auth.caller, None, MAX_SHORT_LIST).await?;
             return Ok(request.slice_in_order(all, |message| message.id.0));
         }
     };
-    let mut rows = app.engine.team_messages(&auth.caller, before, request.limit + 1).await?;
+    let mut rows = app.engine.inboxes.team_messages(&auth.caller, before, request.limit + 1).await?;
     let more = rows.len() > request.limit;
     rows.truncate(request.limit);
     Ok(PageRows { rows, has_more: more })
@@ -156,6 +156,7 @@ pub(super) async fn read(
     let may_read_secrets = auth.caller.key.has_scope(ApiKeyScope::Secrets);
     let rendered = app
         .engine
+        .inboxes
         .render_message(&auth.caller, message, if may_read_secrets { MessageView::Full } else { MessageView::Plain })
         .await?;
     let mut body = ReceivedEmailBody::from(&rendered.message);

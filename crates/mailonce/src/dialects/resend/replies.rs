@@ -43,7 +43,7 @@ async fn find_message(
             Err(unsupported_field("email_id", "Only a received email can be answered or forwarded.").into())
         }
         Ok(ThreadEntry::Message(_)) => Ok(message),
-        Err(error) => match app.engine.message(&auth.caller, message).await {
+        Err(error) => match app.engine.inboxes.message(&auth.caller, message).await {
             // The message exists, but not in the inbox and thread of the path.
             Ok(_) => Err(error),
             Err(_gone) => Ok(message),
@@ -133,7 +133,7 @@ pub(super) async fn reply(
     let request =
         ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: auth.key, ..ReplyRequest::default() };
     send_response(
-        app.engine.reply(&auth.caller, message, request).await.map_err(with_dialect_message)?,
+        app.engine.conversations.reply(&auth.caller, message, request).await.map_err(with_dialect_message)?,
         MessageAction::Answered,
     )
 }
@@ -174,7 +174,7 @@ pub(super) async fn forward(
     }
     let request = ForwardRequest { to: to.0, cc: cc.0, text, key: auth.key, ..ForwardRequest::default() };
     send_response(
-        app.engine.forward(&auth.caller, message, request).await.map_err(with_dialect_message)?,
+        app.engine.conversations.forward(&auth.caller, message, request).await.map_err(with_dialect_message)?,
         MessageAction::Forwarded,
     )
 }

@@ -11,7 +11,7 @@ use mailonce_core::{
     problem::Problem,
     ttl::Ttl,
 };
-use mailonce_engine::outbound::send::SendRequest;
+use mailonce_engine::outbound::keyed_send::SendRequest;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{Resend, ResendRequest, ResendRequestBody, ResendResult, json};
@@ -180,7 +180,7 @@ pub(super) async fn send(State(app): State<App>, auth: ResendRequest, body: Rese
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let request = body.parse::<SendBody>()?.into_request(auth.key)?;
     drop(body);
-    let sent = app.engine.send(&auth.caller, request).await?;
+    let sent = app.engine.outbound.send(&auth.caller, request).await?;
     Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
@@ -214,7 +214,7 @@ pub(super) async fn batch(
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
     let items = values.iter().map(item).collect();
     drop(body);
-    let mut result = app.engine.send_batch(&auth.caller, auth.key, items, strict).await?;
+    let mut result = app.engine.outbound.send_batch(&auth.caller, auth.key, items, strict).await?;
     let sent: Vec<_> = result.items.iter().flatten().collect();
     // An email that failed, is held or unknown is an error: of its item in permissive mode, else of the batch.
     result.errors.extend(send_failures(&result.items));

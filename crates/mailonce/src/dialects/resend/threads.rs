@@ -156,7 +156,7 @@ async fn find_thread(
     let thread: ThreadId = parse_id(thread)?;
     let with_dialect_message =
         |problem: Problem| if problem.code == Code::NotFound { missing_thread() } else { problem };
-    let view = app.engine.thread_view(&auth.caller, thread).await.map_err(with_dialect_message)?;
+    let view = app.engine.conversations.thread_view(&auth.caller, thread).await.map_err(with_dialect_message)?;
     if view.thread.inbox == inbox.id { Ok(view) } else { Err(missing_thread().into()) }
 }
 
@@ -227,7 +227,7 @@ async fn all_threads(app: &App, auth: &ResendRequest, inbox: InboxId) -> Result<
     let (mut all, mut before) = (Vec::new(), None);
     while all.len() < MAX_SHORT_LIST {
         let query = ThreadQuery { inbox: Some(inbox), label: None, handled: None, before, limit: THREADS_PER_READ };
-        let page = app.engine.threads(&auth.caller, query).await?;
+        let page = app.engine.conversations.threads(&auth.caller, query).await?;
         all.extend(page.rows);
         before = page.next;
         if before.is_none() {
@@ -256,7 +256,7 @@ pub(super) async fn list(
     if let Some(read) = filter.read {
         let mut kept = Vec::new();
         for thread in all {
-            if is_read(&app.engine.thread_view(&auth.caller, thread.id).await?) == read {
+            if is_read(&app.engine.conversations.thread_view(&auth.caller, thread.id).await?) == read {
                 kept.push(thread);
             }
         }
@@ -265,7 +265,7 @@ pub(super) async fn list(
     let PageRows { rows, has_more: more } = page.slice_in_order(all, |thread| thread.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for thread in rows {
-        bodies.push(thread_body(&app.engine.thread_view(&auth.caller, thread.id).await?));
+        bodies.push(thread_body(&app.engine.conversations.thread_view(&auth.caller, thread.id).await?));
     }
     Ok(list_response(PageRows { rows: bodies, has_more: more }, |body| body))
 }
@@ -325,7 +325,7 @@ pub(super) async fn change(
         None => return Err(missing_field("folder").into()),
     };
     let edit = ThreadEdit { labels: None, handled: Some(handled) };
-    view.thread = app.engine.change_thread(&auth.caller, view.thread.id, edit).await?.thread;
+    view.thread = app.engine.conversations.change_thread(&auth.caller, view.thread.id, edit).await?.thread;
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
@@ -334,6 +334,7 @@ async fn inbound_body(app: &App, auth: &ResendRequest, message: &Message) -> Res
     let may_read_secrets = auth.caller.key.has_scope(ApiKeyScope::Secrets);
     let rendered = app
         .engine
+        .inboxes
         .render_message(&auth.caller, message.id, if may_read_secrets { MessageView::Full } else { MessageView::Plain })
         .await?;
     let (html, text) = match rendered.body {
@@ -367,7 +368,7 @@ async fn inbound_body(app: &App, auth: &ResendRequest, message: &Message) -> Res
 
 /// A sent email.
 async fn outbound_body(app: &App, auth: &ResendRequest, email: &Email) -> Result<ThreadEmailBody, Problem> {
-    let content: Option<EmailContent> = app.engine.email_view(&auth.caller, email.id).await?.content;
+    let content: Option<EmailContent> = app.engine.outbound.email_view(&auth.caller, email.id).await?.content;
     let files = content.as_ref().map(|content| content.attachments.as_slice()).unwrap_or_default();
     let file = |(number, file): (usize, &mailonce_core::outbound::content::Attachment)| FileBody {
         id: file_id(email.id.0, number).to_string(),
@@ -383,7 +384,7 @@ async fn outbound_body(app: &App, auth: &ResendRequest, email: &Email) -> Result
         bcc: email.head.bcc.clone(),
         reply_to: Vec::new(),
         subject: Some(email.head.subject.clone()),
-        message_id: Some(app.engine.message_id(email)),
+        message_id: Some(app.engine.ctx.message_id(email)),
         attachments: files.iter().enumerate().map(file).collect(),
         html: content.as_ref().and_then(|content| content.html.clone()),
         text: content.as_ref().and_then(|content| content.text.clone()),

@@ -78,7 +78,7 @@ async fn find_webhook(app: &App, auth: &ResendRequest, name: &str) -> Result<End
     let endpoint: EndpointId = parse_id(name)?;
     let with_dialect_message =
         |problem: Problem| if problem.code == Code::NotFound { missing_webhook() } else { problem };
-    let endpoint = app.engine.endpoint(&auth.caller, endpoint).await.map_err(with_dialect_message)?;
+    let endpoint = app.engine.events.endpoint(&auth.caller, endpoint).await.map_err(with_dialect_message)?;
     if uses_resend_format(&endpoint) { Ok(endpoint) } else { Err(missing_webhook().into()) }
 }
 
@@ -125,6 +125,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let new_endpoint = NewEndpoint { url, events: Some(events), dialect: Some(dialect), ..NewEndpoint::default() };
     let created = app
         .engine
+        .events
         .create_endpoint(&auth.caller, new_endpoint, (None, None), keyed_call)
         .await
         .map_err(rename_url_field)?;
@@ -148,7 +149,7 @@ pub(super) async fn list(
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let page = query.parse()?;
-    let mut all = app.engine.endpoints(&auth.caller, None, limits::ENDPOINTS).await?.0;
+    let mut all = app.engine.events.endpoints(&auth.caller, None, limits::ENDPOINTS).await?.0;
     all.retain(uses_resend_format);
     Ok(list_response(page.slice_newest_first(all, |endpoint| endpoint.id.0), |endpoint| WebhookBody::from(&endpoint)))
 }
@@ -160,7 +161,7 @@ pub(super) async fn read(
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
     let endpoint = find_webhook(&app, &auth, &name).await?;
-    let signing_secret = app.engine.endpoint_secret(&auth.caller, endpoint.id).await?;
+    let signing_secret = app.engine.events.endpoint_secret(&auth.caller, endpoint.id).await?;
     let body = WebhookBody { object: Some("webhook"), signing_secret, ..WebhookBody::from(&endpoint) };
     Ok(json(StatusCode::OK, &body))
 }
@@ -195,10 +196,10 @@ pub(super) async fn change(
         dialect.as_ref().map(|dialect: &Dialect| event_format::unsupported_types(&dialect.types)).unwrap_or_default();
     if url.is_some() || events.is_some() {
         let patch = NewEndpoint { url, events, dialect, ..NewEndpoint::default() };
-        app.engine.change_endpoint(&auth.caller, endpoint.id, patch, None).await.map_err(rename_url_field)?;
+        app.engine.events.change_endpoint(&auth.caller, endpoint.id, patch, None).await.map_err(rename_url_field)?;
     }
     if let Some(state) = state.filter(|state| *state != endpoint.state) {
-        app.engine.set_endpoint_state(&auth.caller, endpoint.id, state, None).await?;
+        app.engine.events.set_endpoint_state(&auth.caller, endpoint.id, state, None).await?;
     }
     Ok(with_unsupported_types(&unsupported, object_response("webhook", endpoint.id)))
 }
@@ -210,7 +211,7 @@ pub(super) async fn remove(
     DialectPath(name, ..): OnePathParam,
 ) -> ResendResult {
     let endpoint = find_webhook(&app, &auth, &name).await?;
-    let removed = app.engine.remove_endpoint(&auth.caller, endpoint.id).await?;
+    let removed = app.engine.events.remove_endpoint(&auth.caller, endpoint.id).await?;
     Ok(deleted_response("webhook", removed.id))
 }
 
@@ -223,7 +224,7 @@ pub(super) async fn rotate(
     let endpoint = find_webhook(&app, &auth, &name).await?;
     let keyed_call = auth.keyed_call("webhooks/rotate", &name, b"");
     let rotated =
-        app.engine.rotate_endpoint(&auth.caller, endpoint.id, (None, ROTATION_OVERLAP_MS), keyed_call).await?;
+        app.engine.events.rotate_endpoint(&auth.caller, endpoint.id, (None, ROTATION_OVERLAP_MS), keyed_call).await?;
     let body = SecretBody { object: "webhook", id: rotated.endpoint.id.to_string(), signing_secret: rotated.secret };
     Ok(json(StatusCode::OK, &body))
 }
@@ -264,7 +265,7 @@ async fn event_body(
     auth: &ResendRequest,
     notice: &Notice,
 ) -> Result<Option<(EventBody, Box<RawValue>)>, Problem> {
-    let Some(text) = app.engine.notice_body(&auth.caller, notice).await? else { return Ok(None) };
+    let Some(text) = app.engine.events.notice_body(&auth.caller, notice).await? else { return Ok(None) };
     let invalid_payload = |error: serde_json::Error| Problem::new(Code::Internal, error.to_string());
     let payload = RawValue::from_string(text).map_err(invalid_payload)?;
     let parsed = serde_json::from_str::<Value>(payload.get()).map_err(invalid_payload)?;
@@ -291,7 +292,7 @@ pub(super) async fn events(
     let (mut all, mut before) = (Vec::new(), None);
     while all.len() < MAX_SHORT_LIST {
         let query = NoticeQuery { state: None, kind: None, subject_id: None, before, limit: limits::PAGE_ROWS };
-        let (rows, next) = app.engine.notices(&auth.caller, endpoint.id, query).await?;
+        let (rows, next) = app.engine.events.notices(&auth.caller, endpoint.id, query).await?;
         // Events without a Resend type were dropped and never sent.
         all.extend(rows.into_iter().filter(|notice| notice.state != NoticeState::Dropped));
         before = next;
@@ -317,7 +318,7 @@ async fn find_event(
     let event: NoticeId = parse_id(event)?;
     let missing = || Problem::new(Code::NotFound, "Webhook event not found");
     let with_dialect_message = |problem: Problem| if problem.code == Code::NotFound { missing() } else { problem };
-    let notice = app.engine.notice(&auth.caller, event).await.map_err(with_dialect_message)?;
+    let notice = app.engine.events.notice(&auth.caller, event).await.map_err(with_dialect_message)?;
     if notice.endpoint == endpoint.id { Ok(notice) } else { Err(missing().into()) }
 }
 
@@ -343,7 +344,7 @@ pub(super) async fn replay(
 ) -> ResendResult {
     let notice = find_event(&app, &auth, (&webhook, &event)).await?;
     let keyed_call = auth.keyed_call("webhooks/replay", &event, b"");
-    let replayed = app.engine.replay_notice(&auth.caller, notice.id, keyed_call).await?;
+    let replayed = app.engine.events.replay_notice(&auth.caller, notice.id, keyed_call).await?;
     Ok(object_response("webhook_event", replayed.id))
 }
 

@@ -100,13 +100,13 @@ impl DomainBody {
 async fn find_by_number(app: &App, auth: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, "Domain not found");
     let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
-    let all = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     all.into_iter().find(|domain| numeric_id(domain.id.0) == wanted).ok_or_else(missing)
 }
 
 /// `GET /domains`.
 pub(super) async fn list(State(app): State<App>, auth: UsesendRequest) -> UsesendResult {
-    let all = app.engine.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
+    let all = app.engine.access.domains(&auth.caller, None, MAX_SHORT_LIST).await?.rows;
     let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&auth, domain)).collect();
     Ok(json(StatusCode::OK, &bodies))
 }
@@ -122,7 +122,7 @@ pub(super) async fn create(State(app): State<App>, auth: UsesendRequest, body: U
     let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| invalid_field("name", "name is required"))?;
     let name = parse_domain_name(&name)?;
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
-    let created = app.engine.create_domain(&auth.caller, &name, keyed_call).await?;
+    let created = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;
     Ok(json(StatusCode::OK, &DomainBody::of(&auth, &created.value)))
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn verify(
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
-    app.engine.verify_domain(&auth.caller, domain.id, None).await?;
+    app.engine.access.verify_domain(&auth.caller, domain.id, None).await?;
     Ok(json(StatusCode::OK, &VerificationStartedBody { message: "Domain verification started" }))
 }
 
@@ -166,7 +166,7 @@ pub(super) async fn remove(
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
     let domain = find_by_number(&app, &auth, &name).await?;
-    app.engine.remove_domain(&auth.caller, domain.id).await?;
+    app.engine.access.remove_domain(&auth.caller, domain.id).await?;
     Ok(json(
         StatusCode::OK,
         &DomainDeletedBody { id: numeric_id(domain.id.0), success: true, message: "Domain deleted successfully" },

@@ -193,7 +193,7 @@ pub(super) async fn read(
     DialectPath(name, ..): OnePathParam,
 ) -> UsesendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.email_view(&auth.caller, email_id(&name)?).await.map_err(with_dialect_message)?;
+    let view = app.engine.outbound.email_view(&auth.caller, email_id(&name)?).await.map_err(with_dialect_message)?;
     let events = email_events(&view);
     let mut body = EmailBody::of(&view.detail.email, view.content);
     if let Some(latest) = events.last() {
@@ -257,7 +257,7 @@ pub(super) async fn list(
 ) -> UsesendResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let (query, page) = query.parse()?;
-    let count = app.engine.count_emails(&auth.caller, query.since, query.until).await?;
+    let count = app.engine.outbound.count_emails(&auth.caller, query.since, query.until).await?;
     let offset = (page - 1).saturating_mul(query.limit);
     let mut data = Vec::new();
     // A page after the last one is empty, not an error.
@@ -269,7 +269,7 @@ pub(super) async fn list(
         return Err(invalid_field("page", text).into());
     }
     for email in load_page(&app, &auth, query, page).await? {
-        let content = app.engine.email_view(&auth.caller, email.id).await?.content;
+        let content = app.engine.outbound.email_view(&auth.caller, email.id).await?.content;
         data.push(EmailBody::of(&email, content));
     }
     Ok(json(StatusCode::OK, &ListBody { data, count }))
@@ -285,7 +285,7 @@ async fn load_page(
     let (limit, mut offset) = (query.limit, (page - 1) * query.limit);
     let mut found = Vec::new();
     loop {
-        let rows = app.engine.emails(&auth.caller, query.clone()).await?;
+        let rows = app.engine.outbound.emails(&auth.caller, query.clone()).await?;
         let skipped = offset.min(rows.rows.len());
         offset -= skipped;
         found.extend(rows.rows.into_iter().skip(skipped));
@@ -318,7 +318,8 @@ pub(super) async fn reschedule(
         .scheduled_at
         .ok_or_else(|| invalid_field("scheduledAt", "scheduledAt is required"))?;
     let at = Time::parse(&text).ok_or_else(|| invalid_field("scheduledAt", "scheduledAt must be an ISO 8601 time"))?;
-    let email = app.engine.reschedule(&auth.caller, id, &Schedule::At(at)).await.map_err(with_dialect_message)?;
+    let email =
+        app.engine.outbound.reschedule(&auth.caller, id, &Schedule::At(at)).await.map_err(with_dialect_message)?;
     Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))
 }
 
@@ -330,8 +331,13 @@ pub(super) async fn cancel(
 ) -> UsesendResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let keyed_call = auth.keyed_call("cancel", &name, b"");
-    let email =
-        app.engine.cancel(&auth.caller, email_id(&name)?, keyed_call).await.map_err(with_dialect_message)?.value;
+    let email = app
+        .engine
+        .outbound
+        .cancel(&auth.caller, email_id(&name)?, keyed_call)
+        .await
+        .map_err(with_dialect_message)?
+        .value;
     Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))
 }
 

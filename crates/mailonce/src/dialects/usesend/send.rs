@@ -10,7 +10,7 @@ use mailonce_core::{
     time::Time,
     ttl::Ttl,
 };
-use mailonce_engine::{Caller, Engine, outbound::send::SendRequest};
+use mailonce_engine::{Caller, Engine, outbound::keyed_send::SendRequest};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
@@ -141,12 +141,12 @@ impl SendBody {
         let Some(replied_to) = &self.in_reply_to_id else { return Ok(headers) };
         let invalid = || invalid_field("inReplyToId", "\"inReplyTo\" is invalid");
         let id = replied_to.parse().map_err(|_not_an_id| invalid())?;
-        let email = match engine.email(caller, id).await {
+        let email = match engine.outbound.email(caller, id).await {
             Ok(email) => email,
             Err(problem) if problem.code == Code::NotFound => return Err(invalid()),
             Err(problem) => return Err(problem),
         };
-        let message_id = engine.message_id(&email);
+        let message_id = engine.ctx.message_id(&email);
         headers.push(("In-Reply-To".to_owned(), message_id.clone()));
         headers.push(("References".to_owned(), message_id));
         Ok(headers)
@@ -181,7 +181,7 @@ pub(super) async fn send(State(app): State<App>, auth: UsesendRequest, body: Use
     let send_body = body.parse::<SendBody>()?;
     drop(body);
     let request = send_body.into_request(&app.engine, &auth.caller, auth.key).await?;
-    let sent = app.engine.send(&auth.caller, request).await.map_err(with_domain_message)?;
+    let sent = app.engine.outbound.send(&auth.caller, request).await.map_err(with_domain_message)?;
     Ok(respond_to_send::<Usesend>(&sent, || json(StatusCode::OK, &SendReceiptBody { email_id: sent.id.to_string() })))
 }
 
@@ -209,7 +209,8 @@ pub(super) async fn batch(State(app): State<App>, auth: UsesendRequest, body: Us
         items.push(item);
     }
     drop(body);
-    let mut result = app.engine.send_batch(&auth.caller, auth.key, items, true).await.map_err(with_domain_message)?;
+    let mut result =
+        app.engine.outbound.send_batch(&auth.caller, auth.key, items, true).await.map_err(with_domain_message)?;
     if !result.errors.is_empty() {
         return Err(result.errors.remove(0).1.into());
     }

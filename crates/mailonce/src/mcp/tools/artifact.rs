@@ -45,14 +45,14 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
         check_text(field, text.as_deref().unwrap_or_default())?;
     }
     let engine = &ctx.app.engine;
-    let called_at = engine.now();
+    let called_at = engine.ctx.now();
     let artifact = if let Some(message) = &args.message {
         let best = best_artifact(ctx, parse_id("message", message)?, kind).await?;
-        engine.consume(ctx.caller, best.id, args.purpose, None, None).await?
+        engine.inboxes.consume(ctx.caller, best.id, args.purpose, None, None).await?
     } else {
         let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
         let query = ArtifactQuery { kind, from: args.from, subject: args.subject };
-        match engine.consume_latest_match(ctx.caller, inbox.id, &query, (args.purpose, None), None).await {
+        match engine.inboxes.consume_latest_match(ctx.caller, inbox.id, &query, (args.purpose, None), None).await {
             Err(problem) if problem.code == Code::NotFound => return Ok(nothing_found(kind, &problem)),
             taken => taken?,
         }
@@ -71,7 +71,8 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
     };
     let value = &artifact.extracted.value;
     // A link can contain arbitrary text, so it is fenced. A short alphanumeric code cannot.
-    let value = if is_plain_code(value) { value.clone() } else { engine.fence_untrusted(std::slice::from_ref(value)) };
+    let value =
+        if is_plain_code(value) { value.clone() } else { engine.inboxes.fence_untrusted(std::slice::from_ref(value)) };
     Ok(ToolReply::new("taken", next)
         .with("artifact", artifact.id.to_string())
         .with("type", kind.as_str())
@@ -102,7 +103,7 @@ fn is_plain_code(value: &str) -> bool {
 
 /// The best artifact of this kind in a message. The engine lists the best first.
 async fn best_artifact(ctx: &ToolContext<'_>, message: MessageId, kind: ArtifactKind) -> Result<Artifact, Problem> {
-    let found = ctx.app.engine.artifacts_of(ctx.caller, message).await?;
+    let found = ctx.app.engine.inboxes.artifacts_of(ctx.caller, message).await?;
     let none = || {
         let detail = format!("no unambiguous {} in this message; read it, and ask a person if in doubt", kind.as_str());
         Problem::new(Code::NotFound, detail)

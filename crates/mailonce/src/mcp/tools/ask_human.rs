@@ -42,7 +42,7 @@ pub(super) async fn ask_human(ctx: &ToolContext<'_>, arguments: &Value) -> ToolR
         email: parse_optional_id("email", email)?,
         entity: Some(entity),
     };
-    let opened = ctx.app.engine.ask_person(ctx.caller, new).await?;
+    let opened = ctx.app.engine.escalations.ask_person(ctx.caller, new).await?;
     let escalation = &opened.value.escalation;
     let next = match (escalation.state, opened.is_new) {
         (EscalationState::Open, true) => {

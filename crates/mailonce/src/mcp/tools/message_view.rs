@@ -30,7 +30,7 @@ pub(super) fn visible_addresses(ctx: &ToolContext<'_>, addresses: &[String]) -> 
         if is_plain_address(address) {
             address.clone()
         } else {
-            ctx.app.engine.fence_untrusted(std::slice::from_ref(address))
+            ctx.app.engine.inboxes.fence_untrusted(std::slice::from_ref(address))
         }
     };
     addresses.iter().map(visible).collect()
@@ -78,7 +78,7 @@ pub(super) fn summary(ctx: &ToolContext<'_>, message: &Message, preview: bool) -
         "automatic": head.automatic.is_some().then_some(true),
         "answered_by": answers.last(),
         "attachment_count": (!head.attachments.is_empty()).then_some(head.attachments.len()),
-        "headline": ctx.app.engine.fence_untrusted(&lines),
+        "headline": ctx.app.engine.inboxes.fence_untrusted(&lines),
     });
     without_nulls(facts)
 }
@@ -153,6 +153,7 @@ fn truncate_fenced(ctx: &ToolContext<'_>, fenced: &str, max_chars: usize) -> Str
     let shortened: String = inner.chars().take(max_chars).collect();
     ctx.app
         .engine
+        .inboxes
         .fence_untrusted(&shortened.lines().map(str::to_owned).chain(["[cut here]".to_owned()]).collect::<Vec<_>>())
 }
 

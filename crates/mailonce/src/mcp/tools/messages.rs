@@ -57,7 +57,7 @@ fn parse_kind(text: Option<String>) -> Result<Option<ArtifactKind>, Problem> {
 
 fn parse_cursor(ctx: &ToolContext<'_>, cursor: &str) -> Result<u64, Problem> {
     let invalid = || invalid_argument("cursor", "must be one that a tool returned");
-    ctx.app.engine.seq_of(EventCursor::parse(cursor).ok_or_else(invalid)?)
+    ctx.app.engine.ctx.seq_of(EventCursor::parse(cursor).ok_or_else(invalid)?)
 }
 
 fn check_texts(texts: [(&str, &Option<String>); 2]) -> Result<(), Problem> {
@@ -88,7 +88,7 @@ pub(super) async fn find_messages(ctx: &ToolContext<'_>, arguments: &Value) -> T
         limit,
         ..MessageQuery::default()
     };
-    let page = ctx.app.engine.messages(ctx.caller, inbox.id, query).await?;
+    let page = ctx.app.engine.inboxes.messages(ctx.caller, inbox.id, query).await?;
     let rows: Vec<_> = page.rows.iter().map(|message| message_view::summary(ctx, message, true)).collect();
     let (status, next) = match (rows.is_empty(), page.next.is_some()) {
         (true, false) => ("none", "Nothing matches; wait_for_message waits for new mail."),
@@ -98,7 +98,7 @@ pub(super) async fn find_messages(ctx: &ToolContext<'_>, arguments: &Value) -> T
     Ok(ToolReply::new(status, next)
         .with("inbox", &inbox.address)
         .with("messages", rows)
-        .with("cursor", page.next.map(|seq| ctx.app.engine.cursor(seq).to_string())))
+        .with("cursor", page.next.map(|seq| ctx.app.engine.ctx.cursor(seq).to_string())))
 }
 
 #[derive(Deserialize)]
@@ -117,7 +117,7 @@ pub(super) async fn read_message(ctx: &ToolContext<'_>, arguments: &Value) -> To
     if !(1..=MAX_CHARS).contains(&max_chars) {
         return Err(invalid_argument("max_chars", format!("must be 1 to {MAX_CHARS}")));
     }
-    let rendered = ctx.app.engine.render_message(ctx.caller, message, MessageView::Model).await?;
+    let rendered = ctx.app.engine.inboxes.render_message(ctx.caller, message, MessageView::Model).await?;
     let next = match rendered.message.state {
         MessageState::Answered => "It was already answered; there is nothing to do unless the person wrote again.",
         MessageState::Leased => "An agent holds the lease of this thread; leave it alone unless that is you.",
@@ -160,7 +160,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
     let after = args.cursor.as_deref().map(|cursor| parse_cursor(ctx, cursor)).transpose()?;
     let filter = WaitFilter {
-        after: after.map(|seq| engine.cursor(seq)),
+        after: after.map(|seq| engine.ctx.cursor(seq)),
         from: args.from,
         subject: args.subject,
         has: parse_kind(args.has)?,
@@ -168,10 +168,11 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     };
     // Messages that arrive during the wait have a higher sequence number than this one.
     let start_seq = after.unwrap_or(inbox.latest_seq);
-    let outcome = Box::pin(engine.wait_for_message(ctx.caller, inbox.id, filter, Duration::from_secs(seconds))).await?;
+    let outcome =
+        Box::pin(engine.inboxes.wait_for_message(ctx.caller, inbox.id, filter, Duration::from_secs(seconds))).await?;
     let Some(arrived) = outcome else {
         let next = "No message arrived in time. Call again with `cursor` to keep waiting, or do other work first.";
-        let cursor = engine.cursor(start_seq).to_string();
+        let cursor = engine.ctx.cursor(start_seq).to_string();
         return Ok(ToolReply::new("timeout", next).with("inbox", &inbox.address).with("cursor", cursor));
     };
     let next = "A message arrived. read_message returns its full text, take_artifact its code or link. Pass `cursor` \

@@ -120,23 +120,23 @@ async fn find_inbox_where(
     let (engine, caller) = (&ctx.app.engine, ctx.caller);
     if let Some(text) = id_or_address {
         if text.contains('@') {
-            return engine.inbox_by_address(caller, text).await;
+            return engine.inboxes.inbox_by_address(caller, text).await;
         }
-        return engine.inbox(caller, parse_id("inbox", text)?).await;
+        return engine.inboxes.inbox(caller, parse_id("inbox", text)?).await;
     }
     let mut usable = Vec::new();
     if caller.key.details.inboxes.is_empty() {
-        usable = engine.inboxes(caller, None, MAX_LISTED_INBOXES + 1).await?.rows;
+        usable = engine.inboxes.inboxes(caller, None, MAX_LISTED_INBOXES + 1).await?.rows;
     } else {
         for one in caller.key.details.inboxes.iter().take(MAX_LISTED_INBOXES + 1) {
             let found = match one.parse() {
-                Ok(id) => engine.inbox(caller, id).await,
-                Err(_not_an_id) => engine.inbox_by_address(caller, one).await,
+                Ok(id) => engine.inboxes.inbox(caller, id).await,
+                Err(_not_an_id) => engine.inboxes.inbox_by_address(caller, one).await,
             };
             usable.extend(found.ok());
         }
     }
-    let now = engine.now();
+    let now = engine.ctx.now();
     usable.retain(|inbox| inbox.is_open(now) && fits(inbox));
     match usable.as_slice() {
         [only] => Ok(only.clone()),

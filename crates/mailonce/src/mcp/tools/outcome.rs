@@ -67,7 +67,7 @@ pub(super) async fn outcome_of_intent(
 ) -> Result<Option<ToolReply>, Problem> {
     let to = Address::parse(to).map_err(|error| invalid_argument("to", error))?;
     let key = Key::parse(&intent.derive_key(&[to])).map_err(|error| invalid_argument("entity", error))?;
-    match ctx.app.engine.key(ctx.caller, &key).await {
+    match ctx.app.engine.outbound.key(ctx.caller, &key).await {
         Ok(view) => match view.binding {
             Some(KeyBinding::Email(email)) => outcome_of_email(ctx, email.id).await.map(Some),
             Some(KeyBinding::Operation { .. }) | None => Ok(None),
@@ -78,7 +78,7 @@ pub(super) async fn outcome_of_intent(
 }
 
 async fn outcome_of_email(ctx: &ToolContext<'_>, id: EmailId) -> ToolResult {
-    let detail = ctx.app.engine.email_view(ctx.caller, id).await?.detail;
+    let detail = ctx.app.engine.outbound.email_view(ctx.caller, id).await?.detail;
     let email = &detail.email;
     let status = send_status(false, email.state(), email.guard);
     let unfinished = !email.state().is_terminal();

@@ -48,7 +48,7 @@ pub(super) async fn reply_email(ctx: &ToolContext<'_>, arguments: &Value) -> Too
         distinct_token: args.distinct_token,
     };
     let to_all = request.reply_all;
-    match ctx.app.engine.reply(ctx.caller, message, request).await {
+    match ctx.app.engine.conversations.reply(ctx.caller, message, request).await {
         Ok(sent) => Ok(send::send_reply(ctx, &sent).await?.with("reply_goes_to", recipients(ctx, &sent).await)),
         Err(problem) if is_recipient_problem(&problem) => Ok(unusable_recipient(ctx, problem, to_all)),
         Err(problem) => Err(problem),
@@ -57,7 +57,7 @@ pub(super) async fn reply_email(ctx: &ToolContext<'_>, arguments: &Value) -> Too
 
 /// The recipients of the reply. The message determines them, not the model.
 async fn recipients(ctx: &ToolContext<'_>, sent: &SendReceipt) -> Option<Vec<String>> {
-    let email = ctx.app.engine.email(ctx.caller, sent.id).await.ok()?;
+    let email = ctx.app.engine.outbound.email(ctx.caller, sent.id).await.ok()?;
     Some(message_view::visible_addresses(ctx, &email.head.to))
 }
 
@@ -69,7 +69,7 @@ fn is_recipient_problem(problem: &Problem) -> bool {
 
 /// The result when the message asks for a reply to an unusable address. A stranger wrote the address, so it is fenced.
 fn unusable_recipient(ctx: &ToolContext<'_>, mut problem: Problem, to_all: bool) -> ToolReply {
-    problem.detail = ctx.app.engine.fence_untrusted(&[problem.detail]);
+    problem.detail = ctx.app.engine.inboxes.fence_untrusted(&[problem.detail]);
     problem.extensions.remove("recipient");
     let next = if to_all {
         "Nothing was sent: one of the message's addresses cannot receive mail. Reply without reply_all, or use \

@@ -13,7 +13,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     conversation::reply::sender_name,
-    outbound::{send::SendRequest, send_receipt::SendReceipt},
+    outbound::{keyed_send::SendRequest, send_receipt::SendReceipt},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ pub(super) async fn send_email(ctx: &ToolContext<'_>, arguments: &Value) -> Tool
         sender_name: sender_name(&inbox),
         ..SendRequest::new(content, None)
     };
-    let sent = ctx.app.engine.send(ctx.caller, request).await?;
+    let sent = ctx.app.engine.outbound.send(ctx.caller, request).await?;
     send_reply(ctx, &sent).await
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn resend_email(ctx: &ToolContext<'_>, arguments: &Value) -> To
         return Err(invalid_argument("reason", "must say why it is sent again"));
     }
     check_text("reason", &reason)?;
-    let sent = ctx.app.engine.resend(ctx.caller, email, Some(reason), None).await?;
+    let sent = ctx.app.engine.outbound.resend(ctx.caller, email, Some(reason), None).await?;
     let reply = send_reply(ctx, &sent).await?;
     // The usual text for `already_sent` recommends resend_email, which is the tool that was just called.
     Ok(match reply.text_member("status") {
@@ -121,7 +121,7 @@ pub(super) async fn resend_email(ctx: &ToolContext<'_>, arguments: &Value) -> To
 
 /// The approval page of an email, if a person must decide about it.
 pub(super) async fn approval_url(ctx: &ToolContext<'_>, email: EmailId) -> Result<Option<String>, Problem> {
-    let escalation = ctx.app.engine.escalation_of_email(ctx.caller, email).await?;
+    let escalation = ctx.app.engine.escalations.escalation_of_email(ctx.caller, email).await?;
     Ok(escalation.map(|id| format!("{}/approve/{id}", ctx.app.public_url)))
 }
 

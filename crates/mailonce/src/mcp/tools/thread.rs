@@ -51,7 +51,7 @@ pub(super) async fn claim_thread(ctx: &ToolContext<'_>, arguments: &Value) -> To
     };
     let holder = holder.unwrap_or_else(|| ctx.caller.key.details.name.clone());
     let request = NewThreadLease { renew: lease, holder, ttl_ms };
-    let lease = ctx.app.engine.lease_thread(ctx.caller, thread, request, keyed_call).await?;
+    let lease = ctx.app.engine.conversations.lease_thread(ctx.caller, thread, request, keyed_call).await?;
     Ok(ToolReply::new("claimed", "You hold the thread until `expires_at`: pass `lease` to reply_email.")
         .with("thread", thread.to_string())
         .with("lease", lease.token)
@@ -62,7 +62,7 @@ pub(super) async fn claim_thread(ctx: &ToolContext<'_>, arguments: &Value) -> To
 
 async fn release(ctx: &ToolContext<'_>, thread: ThreadId, lease: Option<String>) -> ToolResult {
     let Some(lease) = lease else { return Err(invalid_argument("lease", "is required to release a thread")) };
-    ctx.app.engine.release_thread(ctx.caller, thread, &lease).await?;
+    ctx.app.engine.conversations.release_thread(ctx.caller, thread, &lease).await?;
     let next = "The thread is released; leave it to other agents, or claim it again before you reply.";
     Ok(ToolReply::new("released", next).with("thread", thread.to_string()))
 }
@@ -70,8 +70,8 @@ async fn release(ctx: &ToolContext<'_>, thread: ThreadId, lease: Option<String>)
 /// Derives an idempotency key for the claim, so that a holder who lost its lease token gets the same lease back. The
 /// key covers the fence of the lease: the current one, or the next one if the thread is free.
 async fn claim_call(ctx: &ToolContext<'_>, id: ThreadId, holder: &str) -> Result<KeyedCall, Problem> {
-    let (thread, _) = ctx.app.engine.thread(ctx.caller, id).await?;
-    let is_leased = thread.active_lease(ctx.app.engine.now()).is_some();
+    let (thread, _) = ctx.app.engine.inboxes.thread(ctx.caller, id).await?;
+    let is_leased = thread.active_lease(ctx.app.engine.ctx.now()).is_some();
     let fence = thread.details.fence + u64::from(!is_leased);
     let holder_id = format!("{}\n{holder}", ctx.caller.key.id);
     let digest = digest::operation_digest("mcp/claim_thread", &format!("{id}/{fence}"), holder_id.as_bytes());

@@ -1,9 +1,11 @@
 //! How far the polling of a source is: where the next round begins, what it saw already, when it is due.
 
+use crate::access::{Access, sources::PollStatus};
 use mailonce_core::{
+    id::{SourceId, TeamId},
     inbound::provider_mail::{FetchError, MailListPage},
     ports::store::StoreError,
-    record::Record,
+    record::{Record, RecordKind},
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -126,6 +128,23 @@ impl PollCursor {
 
 fn corrupt_cursor(error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("how far a source polled: {error}"))
+}
+
+impl Access {
+    /// How the polling of a source goes, for its view.
+    pub(crate) async fn poll_status(&self, team: TeamId, id: SourceId) -> Result<PollStatus, StoreError> {
+        let record = self.ctx.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await?;
+        let cursor = record.as_ref().map(PollCursor::from_record).transpose()?.unwrap_or_default();
+        Ok(PollStatus { at: cursor.polled_at, error: cursor.error })
+    }
+
+    /// A source went, and how far it was with it.
+    pub(crate) async fn remove_poll_cursor(&self, team: TeamId, id: SourceId) -> Result<(), StoreError> {
+        let Some(record) = self.ctx.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await? else {
+            return Ok(());
+        };
+        self.ctx.store.remove_record(team, RecordKind::Poll, record.id).await.map(drop)
+    }
 }
 
 #[cfg(test)]

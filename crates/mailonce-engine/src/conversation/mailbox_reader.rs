@@ -1,8 +1,13 @@
-//! A mailbox: what came to an inbox and what left from it, as one list, newest first; and a mail by its Message-ID.
+//! A mailbox: the received and sent mail of an inbox as one list, newest first. Also finds a mail by its Message-ID.
 
+use crate::{
+    access::caller::Caller,
+    conversation::{Conversations, threads::ThreadEntry},
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     access::team::ApiKeyScope,
-    id::{EmailId, TeamId},
+    id::EmailId,
     inbox::{
         Inbox,
         message::{Message, MessageFlag, MessagePosition, MessageQuery},
@@ -11,46 +16,19 @@ use mailonce_core::{
     outbound::{email::Email, email_query::EmailQuery},
     problem::Problem,
 };
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::VecDeque;
 
-use crate::{Caller, Engine, conversation::threads::ThreadEntry, unavailable};
-
-/// Messages read at a time.
+/// Messages per page read from the store.
 const MESSAGE_PAGE_SIZE: usize = 50;
-/// Emails of the team read at a time; those of other senders are passed over.
+/// Emails of the team per page read from the store; those of other senders are skipped.
 const EMAIL_PAGE_SIZE: usize = 100;
-/// Message-IDs of emails that are kept at hand.
-const CACHE_CAPACITY: usize = 65_536;
 
-/// Emails by their Message-IDs, as far as this process has seen them: those follow from a secret and cannot be read
-/// backwards.
-#[derive(Default)]
-pub(crate) struct MessageIdCache(Mutex<HashMap<(TeamId, String), EmailId>>);
-
-impl MessageIdCache {
-    pub(crate) fn get(&self, team: TeamId, message_id: &str) -> Option<EmailId> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(&(team, message_id.to_owned())).copied()
-    }
-
-    fn insert(&self, team: TeamId, message_id: &str, id: EmailId) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= CACHE_CAPACITY {
-            names.clear();
-        }
-        names.insert((team, message_id.to_owned()), id);
-    }
-}
-
-/// A place in a mailbox: behind it lies what is older.
+/// A pagination cursor in a mailbox. The next page holds older mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxCursor {
-    /// The number of the last message that was seen.
+    /// The sequence number of the last message that was returned.
     pub message: u64,
-    /// The last email that was seen.
+    /// The last email that was returned or skipped.
     pub email: Option<EmailId>,
 }
 
@@ -60,23 +38,23 @@ impl Default for MailboxCursor {
     }
 }
 
-/// What lies in a mailbox, one mail after the other, newest first.
+/// Reads a mailbox mail by mail, newest first.
 pub struct MailboxReader<'a> {
-    engine: &'a Engine,
+    conversations: &'a Conversations,
     caller: &'a Caller,
     inbox: &'a Inbox,
     messages: VecDeque<Message>,
     emails: VecDeque<Email>,
-    /// Where the next messages lie; `None` at the end.
+    /// The cursor of the next page of messages; `None` at the end.
     next_messages: Option<u64>,
-    /// Whether there may be more emails, and behind which.
+    /// The cursor of the next page of emails: `None` at the end, `Some(None)` for the first page.
     next_emails: Option<Option<EmailId>>,
     scanned: usize,
     cursor: MailboxCursor,
 }
 
 impl MailboxReader<'_> {
-    /// The next mail. `None` at the end, or when more was looked at than one call may: [`Self::rest`] tells.
+    /// The next mail. `None` at the end, or when the scan limit of one call is reached: [`Self::next_cursor`] tells which.
     pub async fn next(&mut self) -> Result<Option<ThreadEntry>, Problem> {
         self.fetch_messages().await?;
         if !self.fetch_emails().await? {
@@ -103,7 +81,7 @@ impl MailboxReader<'_> {
                 limit: MESSAGE_PAGE_SIZE,
                 ..MessageQuery::default()
             };
-            let page = self.engine.messages(self.caller, self.inbox.id, query).await?;
+            let page = self.conversations.inboxes.messages(self.caller, self.inbox.id, query).await?;
             self.scanned += page.rows.len();
             self.messages.extend(page.rows);
             self.next_messages = page.next;
@@ -111,111 +89,94 @@ impl MailboxReader<'_> {
         Ok(())
     }
 
-    /// False when enough was looked at and nothing found.
+    /// Reads emails of this inbox. Returns false when the scan limit is reached before one was found.
     async fn fetch_emails(&mut self) -> Result<bool, Problem> {
         while let Some(before) = self.next_emails.filter(|_| self.emails.is_empty()) {
             if self.scanned >= limits::SCAN_ROWS {
                 return Ok(false);
             }
-            let page =
-                self.engine.emails(self.caller, EmailQuery { before, limit: EMAIL_PAGE_SIZE, ..EmailQuery::default() });
+            let page = self
+                .conversations
+                .outbound
+                .emails(self.caller, EmailQuery { before, limit: EMAIL_PAGE_SIZE, ..EmailQuery::default() });
             let page = page.await?;
             self.scanned += EMAIL_PAGE_SIZE;
             let own = page.rows.into_iter().filter(|email| email.head.from == self.inbox.address);
             self.emails.extend(own);
             self.next_emails = page.next.map(Some);
             if self.emails.is_empty() {
-                // Nothing of this inbox lies before: whoever goes on begins here.
+                // This page has no email of this inbox, so the cursor can skip it.
                 self.cursor.email = page.next.or(self.cursor.email);
             }
         }
         Ok(true)
     }
 
-    /// Where to go on; `None` when nothing is left.
+    /// The cursor for the next call; `None` at the end of the mailbox.
     pub fn next_cursor(&self) -> Option<MailboxCursor> {
         let left = !self.messages.is_empty() || !self.emails.is_empty();
         (left || self.next_messages.is_some() || self.next_emails.is_some()).then_some(self.cursor)
     }
 }
 
-impl Engine {
-    /// What lies in a mailbox behind a place.
-    pub fn read_mailbox<'a>(&'a self, caller: &'a Caller, inbox: &'a Inbox, place: MailboxCursor) -> MailboxReader<'a> {
+impl Conversations {
+    /// Reads a mailbox from a cursor on.
+    pub fn read_mailbox<'a>(
+        &'a self,
+        caller: &'a Caller,
+        inbox: &'a Inbox,
+        cursor: MailboxCursor,
+    ) -> MailboxReader<'a> {
         MailboxReader {
-            engine: self,
+            conversations: self,
             caller,
             inbox,
             messages: VecDeque::new(),
             emails: VecDeque::new(),
-            next_messages: Some(place.message),
-            next_emails: Some(place.email),
+            next_messages: Some(cursor.message),
+            next_emails: Some(cursor.email),
             scanned: 0,
-            cursor: place,
+            cursor,
         }
     }
 
-    /// The Message-ID of an email, kept at hand so that the email is found by it again.
-    pub fn cache_message_id(&self, email: &Email) -> String {
-        let message_id = self.message_id(email);
-        self.message_ids.insert(email.team, &message_id, email.id);
-        message_id
-    }
-
-    /// Keeps at hand which email has a Message-ID.
-    pub fn remember_message_id(&self, team: TeamId, message_id: &str, id: EmailId) {
-        self.message_ids.insert(team, message_id, id);
-    }
-
-    /// The mail with this Message-ID in an inbox, received by it or sent from it. Of several messages that claim the
-    /// same one, the first.
+    /// The mail with this Message-ID that an inbox received or sent. When several messages use the same Message-ID, the
+    /// first one is returned.
     pub async fn find_by_message_id(
         &self,
         caller: &Caller,
         inbox: &Inbox,
-        name: &str,
+        message_id: &str,
     ) -> Result<Option<ThreadEntry>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        if let Some(email) = self.cached_email_by_message_id(caller, inbox, name).await? {
+        if let Some(email) = self.outbound.cached_email_by_message_id(caller, inbox, message_id).await? {
             return Ok(Some(ThreadEntry::Email(Box::new(email))));
         }
-        if let Some(message) = self.message_by_message_id(caller, inbox, name).await? {
+        if let Some(message) = self.message_by_message_id(caller, inbox, message_id).await? {
             return Ok(Some(ThreadEntry::Message(Box::new(message))));
         }
-        let email = self.email_by_message_id(caller.team.id, name).await.map_err(unavailable)?;
+        let email = self.outbound.email_by_message_id(caller.team.id, message_id).await.map_err(unavailable)?;
         let email = email.filter(|email| email.head.from == inbox.address);
         Ok(email.map(|email| ThreadEntry::Email(Box::new(email))))
-    }
-
-    async fn cached_email_by_message_id(
-        &self,
-        caller: &Caller,
-        inbox: &Inbox,
-        name: &str,
-    ) -> Result<Option<Email>, Problem> {
-        let Some(id) = self.message_ids.get(caller.team.id, name) else { return Ok(None) };
-        let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
-        Ok(email.filter(|email| email.head.from == inbox.address))
     }
 
     async fn message_by_message_id(
         &self,
         caller: &Caller,
         inbox: &Inbox,
-        name: &str,
+        message_id: &str,
     ) -> Result<Option<Message>, Problem> {
-        let mut place = MessagePosition::Before(u64::MAX);
+        let mut position = MessagePosition::Before(u64::MAX);
         loop {
-            let message_id = Some(name.to_owned());
-            let query =
-                MessageQuery { message_id, position: place, limit: MESSAGE_PAGE_SIZE, ..MessageQuery::default() };
-            let page = self.messages(caller, inbox.id, query).await?;
+            let message_id = Some(message_id.to_owned());
+            let query = MessageQuery { message_id, position, limit: MESSAGE_PAGE_SIZE, ..MessageQuery::default() };
+            let page = self.inboxes.messages(caller, inbox.id, query).await?;
             let reused = |message: &Message| message.head.flags.contains(&MessageFlag::MessageIdReused);
             if let Some(message) = page.rows.into_iter().find(|message| !reused(message)) {
                 return Ok(Some(message));
             }
             let Some(next) = page.next else { return Ok(None) };
-            place = MessagePosition::Before(next);
+            position = MessagePosition::Before(next);
         }
     }
 }

@@ -4,12 +4,11 @@
 //! The encryption key is derived from the install secret, the team, the record and the purpose. A row that is copied
 //! to another team or purpose can't be opened.
 
+use crate::runtime::context::Context;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
 use mailonce_core::{id::TeamId, key::InstallSecret};
 use uuid::Uuid;
-
-use crate::Engine;
 
 const NONCE_BYTES: usize = 12;
 
@@ -42,7 +41,7 @@ impl SecretLocation {
     }
 }
 
-impl Engine {
+impl Context {
     /// Encrypts a secret. `None`, which can't happen for texts of this size, means that nothing may be stored.
     pub(crate) fn seal_secret(&self, place: SecretLocation, open: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_BYTES];

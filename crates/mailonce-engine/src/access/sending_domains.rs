@@ -2,6 +2,13 @@
 //!
 //! They are cached briefly, so that neither an attempt nor an accept has to read the store for them.
 
+use crate::{
+    access::{
+        Access,
+        domains::{DomainDetails, dkim_key_location},
+    },
+    runtime::problems::unavailable,
+};
 use mailonce_core::{
     id::TeamId,
     outbound::email::Email,
@@ -14,12 +21,6 @@ use mailonce_mail::dkim::{self, DkimKey, DkimSigner};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-
-use crate::{
-    Engine,
-    access::domains::{DomainDetails, dkim_key_location},
-    unavailable,
 };
 
 /// How long a cached domain is valid, with and without other nodes that may change it.
@@ -65,11 +66,11 @@ fn domain_and_parents(domain: &str) -> impl Iterator<Item = &str> {
     all.filter(|name| name.contains('.')).take(MAX_DOMAIN_LEVELS)
 }
 
-impl Engine {
+impl Access {
     /// The team's domains that cover a sender, the closest first.
     async fn sending_domains(&self, team: TeamId, sender: &str) -> Result<Arc<Vec<SendingDomain>>, StoreError> {
-        let now = self.now();
-        let lifetime = if self.is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
+        let now = self.ctx.now();
+        let lifetime = if self.ctx.is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
         let domain = sender.rsplit_once('@').map_or(sender, |(_, domain)| domain);
         let place = (team, domain.to_owned());
         if let Some(known) =
@@ -79,7 +80,7 @@ impl Engine {
         }
         let mut domains = Vec::new();
         for name in domain_and_parents(domain) {
-            if let Some(record) = self.store.record_by_name(team, RecordKind::Domain, name).await? {
+            if let Some(record) = self.ctx.store.record_by_name(team, RecordKind::Domain, name).await? {
                 domains.push(self.sending_domain(&record)?);
             }
         }
@@ -96,7 +97,7 @@ impl Engine {
         let about: DomainDetails = serde_json::from_str(&record.json)
             .map_err(|error| StoreError::Unreachable(format!("the domain {} cannot be read: {error}", record.name)))?;
         let open = |sealed: &str| {
-            let pkcs8 = self.open_secret(dkim_key_location(record.team, record.id), sealed);
+            let pkcs8 = self.ctx.open_secret(dkim_key_location(record.team, record.id), sealed);
             let pkcs8 = pkcs8.ok_or_else(|| format!("the keys of {} cannot be opened", record.name))?;
             DkimKey::from_pkcs8(&pkcs8).map_err(|error| error.to_string())
         };
@@ -106,7 +107,7 @@ impl Engine {
 
     /// Refuses a sender without a verified domain of the team, if the configuration requires one.
     pub(crate) async fn check_sender(&self, team: TeamId, sender: &str) -> Result<(), Problem> {
-        if !self.deps.verify_domains {
+        if !self.ctx.deps.verify_domains {
             return Ok(());
         }
         let domains = self.sending_domains(team, sender).await.map_err(unavailable)?;

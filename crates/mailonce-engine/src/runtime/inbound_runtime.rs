@@ -1,6 +1,7 @@
 //! What this process knows about mail that comes in: the domains that are ours, who waits for messages, and the short
 //! way from an arrival to its reader.
 
+use crate::runtime::fetch_limiter::FetchLimiter;
 use mailonce_core::{
     id::InboxId,
     inbound::{
@@ -43,6 +44,7 @@ pub(crate) struct InboundRuntime {
     /// Wakes readers when the ledger has something for them.
     pub(crate) work_available: Notify,
     pub(crate) waiters: InboxWaiters,
+    pub(crate) fetch_limiter: FetchLimiter,
     /// Whether the store tells of every message, so that waiting needs no polling.
     pub(crate) has_push_wake_ups: std::sync::atomic::AtomicBool,
 }
@@ -58,6 +60,7 @@ impl InboundRuntime {
             fast_path_rx: tokio::sync::Mutex::new(way_out),
             work_available: Notify::new(),
             waiters: InboxWaiters::default(),
+            fetch_limiter: FetchLimiter::default(),
             has_push_wake_ups: std::sync::atomic::AtomicBool::new(false),
         }
     }

@@ -1,0 +1,77 @@
+//! The caller of an operation: API key, team and channel.
+
+use mailonce_core::{
+    access::team::{ApiKey, ApiKeyScope, Team},
+    call_trace::CallTrace,
+    id::InboxId,
+    outbound::{
+        email::Channel,
+        suppressed_call::{SuppressedCall, SuppressedReason},
+    },
+    problem::{Code, Problem},
+    time::Time,
+};
+use std::sync::Arc;
+
+/// The inboxes that an API key is restricted to. Removed inboxes are not among them.
+#[derive(Debug, Default)]
+pub struct InboxRestriction {
+    pub(super) inboxes: Vec<(InboxId, String)>,
+}
+
+impl InboxRestriction {
+    /// The addresses of the inboxes.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.inboxes.iter().map(|(_, address)| address.clone()).collect()
+    }
+
+    /// The first inbox. It gets the questions that are not about a message.
+    pub(crate) fn first_inbox(&self) -> Option<InboxId> {
+        self.inboxes.first().map(|(inbox, _)| *inbox)
+    }
+
+    /// Whether an inbox is among them.
+    pub(crate) fn has_inbox(&self, id: InboxId) -> bool {
+        self.inboxes.iter().any(|(inbox, _)| *inbox == id)
+    }
+
+    /// Whether an address belongs to one of them.
+    pub(crate) fn has_address(&self, address: &str) -> bool {
+        self.inboxes.iter().any(|(_, own)| own.eq_ignore_ascii_case(address))
+    }
+}
+
+/// An authenticated caller and the channel of the call.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The API key of the call.
+    pub key: Arc<ApiKey>,
+    /// The team of the API key.
+    pub team: Arc<Team>,
+    /// The channel of the call, such as HTTP, the command line, MCP or a dialect.
+    pub channel: Channel,
+    /// The trace of this call, when the caller sent one.
+    pub call: Option<CallTrace>,
+    /// The inboxes that the API key is restricted to; `None` for a key of the whole team.
+    pub inbox_restriction: Option<Arc<InboxRestriction>>,
+}
+
+impl Caller {
+    /// Returns `wrong_scope` unless the API key has the scope.
+    pub fn require_scope(&self, scope: ApiKeyScope) -> Result<(), Problem> {
+        if scope == ApiKeyScope::Operator {
+            self.require_unrestricted_key()?;
+        }
+        if self.key.has_scope(scope) {
+            return Ok(());
+        }
+        let has: Vec<&str> = self.key.details.scopes.iter().map(|scope| scope.as_str()).collect();
+        Err(Problem::new(Code::WrongScope, format!("this call needs the scope `{}`", scope.as_str()))
+            .with_extension("has", has))
+    }
+
+    /// The record of this call, for a call that was answered with an earlier email.
+    pub(crate) fn suppressed_call(&self, reason: SuppressedReason, now: Time) -> SuppressedCall {
+        SuppressedCall { at: now, caller: Some(self.key.id), channel: self.channel, reason, call: self.call.clone() }
+    }
+}

@@ -1,0 +1,51 @@
+//! Pages of past events.
+
+use crate::{
+    access::caller::Caller,
+    events::{Events, tail::EventSelection},
+    runtime::problems::unavailable,
+};
+use mailonce_core::{
+    events::event::{Event, EventCursor},
+    limits,
+    problem::Problem,
+};
+impl Events {
+    /// The selected events after a cursor, in order, and the cursor to continue from. It may lie past the last event
+    /// returned.
+    pub async fn events(
+        &self,
+        caller: &Caller,
+        after: Option<EventCursor>,
+        limit: usize,
+        wish: &EventSelection,
+    ) -> Result<(Vec<Event>, Option<EventCursor>), Problem> {
+        let epoch = self.ctx.epoch();
+        let (team, begin) = (caller.team.id, self.ctx.seq_of(after)?);
+        let (mut after, mut found) = (begin, Vec::new());
+        while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
+            let want = (limit - found.len()).max(if wish.matches_all() && caller.inbox_restriction.is_none() {
+                1
+            } else {
+                limits::EVENT_ROWS
+            });
+            let page = self.ctx.store.events(team, after, want).await.map_err(unavailable)?;
+            let Some(last) = page.last() else { break };
+            let (page_end, whole) = (last.seq, page.len() == want);
+            for event in page.into_iter().filter(|event| wish.matches_event(event)) {
+                if found.len() < limit && self.access.may_see_event(caller, &event).await? {
+                    found.push(event);
+                }
+            }
+            after = if found.len() == limit { found.last().map_or(page_end, |event| event.seq) } else { page_end };
+            if !whole {
+                break;
+            }
+        }
+        if after == begin {
+            self.check_event_seq(team, begin).await?;
+        }
+        self.ctx.check_epoch(epoch)?;
+        Ok((found, (after > begin).then_some(EventCursor { epoch, seq: after })))
+    }
+}

@@ -1,0 +1,134 @@
+//! The background loops of the hand-off: heartbeats, recovery of dead nodes, sandbox capture, workers.
+
+use crate::handoff::{Handoffs, transport_selector::SANDBOX};
+use mailonce_core::{installation::RecoveryCounts, ports::store::StoreError};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinSet};
+
+/// Envelopes captured in one commit. Few, so that accepts don't wait long behind them.
+const CAPTURE_BATCH: usize = 64;
+
+/// The longest sleep of the capture loop. Wake-ups shorten it; a lost wake-up delays work by no more than this.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often a process sends heartbeats.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
+
+const RECOVERY_BATCH: usize = 256;
+
+impl Handoffs {
+    /// Sends heartbeats and recovers the work of dead nodes. Must run before the first attempt of this process.
+    pub async fn heartbeat_and_recover(&self) -> Result<RecoveryCounts, StoreError> {
+        let mut all = RecoveryCounts::default();
+        let even = self.ctx.time.boot_clock_ms();
+        for name in self.ctx.lease_identities.in_use() {
+            self.ctx.send_heartbeat(name.id).await?;
+            name.note_heartbeat(even);
+        }
+        self.ctx
+            .store
+            .publish_transports(self.ctx.lease_identities.current().id, &self.ctx.transports.accounts(), self.ctx.now())
+            .await?;
+        crate::failpoint!("heartbeat");
+        loop {
+            let node = self.ctx.lease_identities.current().id;
+            let some = self.ctx.store.recover_dead_nodes(node, RECOVERY_BATCH, self.ctx.now()).await?;
+            all.queued += some.queued;
+            all.unknown += some.unknown;
+            all.deliveries += some.deliveries;
+            all.notices += some.notices;
+            if some == RecoveryCounts::default() {
+                self.ctx.metrics.record_recovered(&all);
+                return Ok(all);
+            }
+            crate::failpoint!("recovered");
+        }
+    }
+
+    /// Runs the hand-off of every transport until `stop` changes.
+    pub async fn run_handoff(self: Arc<Self>, stop: watch::Receiver<bool>) {
+        let mut loops = JoinSet::new();
+        loops.spawn(Arc::clone(&self.ctx).restart_on_panic(
+            "capture",
+            stop.clone(),
+            Arc::clone(&self),
+            Self::run_sandbox_capture,
+        ));
+        loops.spawn(Arc::clone(&self.ctx).restart_on_panic(
+            "unknown_outcomes",
+            stop.clone(),
+            Arc::clone(&self),
+            Self::run_unknown_worker,
+        ));
+        loops.spawn(Arc::clone(&self.ctx).restart_on_panic(
+            "heartbeat",
+            stop.clone(),
+            Arc::clone(&self),
+            Self::run_heartbeat,
+        ));
+        loops.spawn(Arc::clone(&self.ctx).restart_on_panic(
+            "orphans",
+            stop.clone(),
+            Arc::clone(&self),
+            Self::run_orphan_worker,
+        ));
+        for way in self.ctx.transports.iter() {
+            let way = Arc::clone(way);
+            let work = move |handoffs: Arc<Self>, stop| handoffs.run_handoff_worker(Arc::clone(&way), stop);
+            loops.spawn(Arc::clone(&self.ctx).restart_on_panic("handoff_loop", stop.clone(), Arc::clone(&self), work));
+        }
+        while let Some(ended) = loops.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a loop of the hand-off ended badly");
+            }
+        }
+    }
+
+    /// Sends heartbeats, and recovers the work of dead nodes.
+    pub(crate) async fn run_heartbeat(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            match self.heartbeat_and_recover().await {
+                Ok(RecoveryCounts { queued: 0, unknown: 0, deliveries: 0, notices: 0 }) => {}
+                Ok(RecoveryCounts { queued, unknown, deliveries, notices }) => {
+                    tracing::warn!(queued, unknown, deliveries, notices, "took over from a process that ended");
+                    self.ctx.transports.wake_all();
+                    self.ctx.unknown_wakeup.notify_one();
+                    self.ctx.inbound.work_available.notify_one();
+                }
+                Err(error) => tracing::warn!(%error, "saying that this process lives"),
+            }
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Captures emails for the sandbox in the store's own commit. Nothing leaves the machine.
+    pub(crate) async fn run_sandbox_capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            if !self.ctx.is_handoff_paused() {
+                match self.ctx.store.capture(SANDBOX, CAPTURE_BATCH, self.ctx.time.earlier_time(), self.ctx.now()).await
+                {
+                    Ok(count) => {
+                        self.ctx.metrics.record_captured(count);
+                        if count > 0 {
+                            crate::failpoint!("captured");
+                        }
+                        if count == CAPTURE_BATCH {
+                            continue;
+                        }
+                    }
+                    Err(error) => tracing::warn!(%error, "handing over"),
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.ctx.transports.sandbox.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+}
