@@ -1,4 +1,4 @@
-//! Problems: the errors that callers get, with what they can do next.
+//! Problems: the error responses of the API, each with a code and the caller's next step.
 //!
 //! Each [`Code`] has a page in `docs/errors/` of the same name.
 
@@ -35,31 +35,31 @@ codes! {
     InvalidKey = "invalid_key", 400, Never, "The idempotency key is not valid",
         "Send a key of 1 to 256 printable ASCII characters, or none.";
     /// The team requires an idempotency key on every send.
-    KeyRequired = "key_required", 400, Never, "This team requires a key",
+    KeyRequired = "key_required", 400, Never, "This team requires an idempotency key",
         "Add an Idempotency-Key header or an intent, the same for every retry of this email.";
     /// The body is not JSON, or repeats a member.
     InvalidJson = "invalid_json", 400, Never, "The body is not valid JSON",
-        "Mend what `detail` names: the body is one JSON value in UTF-8, not compressed, at most 127 levels deep, without repeated members or lone surrogates.";
+        "Fix what `detail` reports: the body must be one JSON value in UTF-8, not compressed, without repeated members or lone surrogates.";
     /// A field has the wrong type or is missing.
     InvalidType = "invalid_type", 400, Never, "A field is missing or has the wrong type",
         "Correct the field named in `field`; nothing was stored.";
     /// The body has an unknown field.
-    UnknownField = "unknown_field", 400, Never, "The body holds an unknown field",
+    UnknownField = "unknown_field", 400, Never, "The body has an unknown field",
         "Remove or rename the field named in `field`; nothing was stored.";
     /// A query parameter is not valid.
     InvalidQuery = "invalid_query", 400, Never, "A query parameter is not valid",
         "Correct the parameter named in `field`.";
     /// This server does not support the requested version of the API.
-    UnknownVersion = "unknown_version", 400, Never, "This server does not speak that wire format",
-        "Send the `Mailonce-Version` named in `detail`, or none for the latest; nothing was stored.";
+    UnknownVersion = "unknown_version", 400, Never, "This server does not support that API version",
+        "Send the `Mailonce-Version` named in `detail`, or omit the header to use the latest; nothing was stored.";
     /// The API key is missing or unknown.
     Unauthorized = "unauthorized", 401, Never, "The API key is missing or not valid",
         "Send `Authorization: Bearer mo_…` with a key that is neither revoked nor expired.";
     /// The API key has expired.
     KeyExpired = "key_expired", 401, Never, "The API key has expired",
-        "Ask for a new API key; `expires_at` says when this one ended.";
+        "Use a new API key; `expires_at` is when this one expired.";
     /// The signature of a provider's request is not valid.
-    BadSignature = "bad_signature", 401, Never, "The request does not prove that it comes from the provider",
+    BadSignature = "bad_signature", 401, Never, "The signature or secret of the provider's request is not valid",
         "Configure the same secret at the provider and at this source; POST /v1/sources/{id}/rotate changes it.";
     /// The API key lacks a scope.
     WrongScope = "wrong_scope", 403, Never, "The API key lacks a scope",
@@ -74,78 +74,78 @@ codes! {
     SenderNotVerified = "sender_not_verified", 403, Never, "The sender's domain is not verified",
         "Add the domain with POST /v1/domains, publish its DNS records and verify it, or send from a verified domain.";
     /// A page of another site made the request.
-    ForeignOrigin = "foreign_origin", 403, Never, "Another site's page made this request",
-        "Call the API from your own server, or from a page of http.public_url; browsers of other sites are refused.";
+    ForeignOrigin = "foreign_origin", 403, Never, "A page of another website made this request",
+        "Call the API from your own server, or from a page under `http.public_url`; requests from pages of other websites are refused.";
     /// The object does not exist, or belongs to another team.
-    NotFound = "not_found", 404, Never, "There is no such thing here",
-        "Check the id and the path; ids of other teams are not found either.";
+    NotFound = "not_found", 404, Never, "There is no such object or path",
+        "Check the id, the path and the API key: objects of other teams are not found.";
     /// The path exists, but not with this method.
-    MethodNotAllowed = "method_not_allowed", 405, Never, "This path does not take this method",
+    MethodNotAllowed = "method_not_allowed", 405, Never, "This path does not support this method",
         "See /openapi.json for the methods of this path.";
     /// The body did not arrive in time.
     Timeout = "timeout", 408, Same, "The request did not arrive in time",
         "Send the same call again with the same key; nothing was stored.";
     /// The email was sent, or may have been.
-    TooLate = "too_late", 409, Never, "The email is already on its way",
-        "Nothing can be taken back any more; read the email to see its state.";
+    TooLate = "too_late", 409, Never, "The email can no longer be cancelled",
+        "The email was sent, or may have been; read it to see its state.";
     /// The email is not scheduled.
     NotScheduled = "not_scheduled", 409, Never, "The email is not scheduled",
-        "Only a scheduled email can get another time.";
+        "Only an email in the state `scheduled` can be rescheduled; read the email to see its state.";
     /// The email is not terminal yet.
-    NotTerminal = "not_terminal", 409, Later, "The email is not finished yet",
+    NotTerminal = "not_terminal", 409, Later, "The email has not reached a final state",
         "Wait until its state is terminal, then try again.";
     /// The outcome is unknown.
     UseResolve = "use_resolve", 409, Never, "The outcome of this email is unknown",
         "Do not resend: resolve it first, because the recipient may have it.";
     /// A budget or quota is used up, for example one resend a day.
-    BudgetSpent = "budget_spent", 409, Later, "The budget for this is spent",
+    BudgetSpent = "budget_spent", 409, Later, "The resend budget is used up",
         "Wait a day, or ask a person.";
     /// The object changed since the caller read it.
-    StaleRev = "stale_rev", 409, Never, "It changed since you looked",
-        "Read it again and decide anew with the `rev` it has now.";
+    StaleRev = "stale_rev", 409, Never, "The object changed since you read it",
+        "Read it again, then decide with its current `rev`.";
     /// The outcome is not unknown.
     NotUnknown = "not_unknown", 409, Never, "There is nothing to resolve",
-        "Only what is `unknown` can be resolved; read the email to see its state.";
+        "Only handoffs in the state `unknown` can be resolved; read the email to see its state.";
     /// Another object has the name.
-    NameTaken = "name_taken", 409, Never, "This name is taken",
-        "Take another name, or change the one that is there.";
+    NameTaken = "name_taken", 409, Never, "This name is already taken",
+        "Choose another name, or change the existing object.";
     /// The Reply-To of the message is not covered by its sender's authentication.
-    ReplyTo = "reply_to", 409, Never, "The answer would go to somebody else",
-        "Ask a person whether the address in `to` is meant. `settings.reply_to` decides; nothing was stored.";
+    ReplyTo = "reply_to", 409, Never, "The reply address cannot be trusted",
+        "Ask a person whether to reply to the addresses in `to`; the team's `reply_to` setting refuses it. Nothing was stored.";
     /// The address is reserved for the domain itself, such as `postmaster`.
     AddressReserved = "address_reserved", 409, Never, "This address is reserved",
-        "Take another address, or let an operator create the inbox; `smtp.reserved` lists the names.";
+        "Choose another address, or ask an operator to create the inbox; `smtp.reserved` lists the names.";
     /// Another team has the name.
-    TeamExists = "team_exists", 409, Never, "A team of this name exists already",
-        "Take another name, or make another key for that team with `mailonce api-keys create --team NAME`.";
+    TeamExists = "team_exists", 409, Never, "A team with this name already exists",
+        "Choose another name, or create another API key for that team with `mailonce api-keys create --team NAME`.";
     /// The code or link was consumed for another purpose.
-    AlreadyConsumed = "already_consumed", 409, Never, "This was already taken",
-        "Do not use it: it was taken for what `consumed_for` names. Ask for a fresh one, or take it with the same `for`.";
+    AlreadyConsumed = "already_consumed", 409, Never, "This code or link was already consumed",
+        "Do not use it: it was consumed for the purpose in `consumed_for`. Request a new one, or consume it with the same `for`.";
     /// The code or link was not consumed yet.
-    NotConsumed = "not_consumed", 409, Never, "Nobody has taken this yet",
-        "Take it with POST /v1/artifacts/{id}/consume first, then report that it was used.";
+    NotConsumed = "not_consumed", 409, Never, "This code or link was not consumed yet",
+        "Consume it with POST /v1/artifacts/{id}/consume first, then report that it was used.";
     /// The watch has ended.
     WatchOver = "watch_over", 409, Never, "This watch has ended",
-        "Begin a new watch with POST /v1/inboxes/{id}/watches, or ask a person.";
+        "Start a new watch with POST /v1/inboxes/{id}/watches, or ask a person.";
     /// The delivery is not dead.
-    NotDead = "not_dead", 409, Never, "This delivery needs no replay",
-        "Only deliveries in the state `dead` are read again; read it to see its state.";
+    NotDead = "not_dead", 409, Never, "This delivery is not dead",
+        "Only deliveries in the state `dead` can be replayed; read the delivery to see its state.";
     /// The message has a reply, in an email that is no longer stored.
     AlreadyAnswered = "already_answered", 409, Never, "This message was already answered",
-        "Do not answer again; if you must add something, reply with the next `follow_up` number.";
+        "Do not reply again; to add something on purpose, reply with the next `follow_up` number.";
     /// Another agent holds the lease of the thread, or took it in the meantime.
     Leased = "leased", 409, Later, "You do not hold the lease of this thread",
-        "If `holder` names an agent, leave it to them until `expires_at`; if it is null, nobody works on the thread: take \
-         the lease anew and read the thread first.";
+        "If `holder` names an agent, leave the thread to it until `expires_at`. If `holder` is null, the lease is free: \
+         take it and read the thread before you reply.";
     /// A newer message is in the thread.
-    NewerMessage = "newer_message", 409, Never, "A newer message is in this thread",
-        "Read the message named in `message`, word your answer anew, and name it in `seen`.";
+    NewerMessage = "newer_message", 409, Never, "The thread has a newer message",
+        "Read the message named in `message`, update your reply, and list the message in `seen`.";
     /// The question was answered, expired or became moot.
-    NotOpen = "not_open", 409, Never, "This question is no longer open",
-        "Nothing is left to decide; read the escalation to see what was decided.";
+    NotOpen = "not_open", 409, Never, "This escalation is no longer open",
+        "There is nothing left to decide; read the escalation to see the decision.";
     /// The cursor belongs to another epoch, or is too old.
     CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
-        "Read again from `after=0` and skip what you already know by its id.";
+        "Read again from `after=0`, and skip every id that you have already handled.";
     /// The request exceeds a size limit.
     TooLarge = "too_large", 413, Never, "The request is too large",
         "Send a smaller body or fewer, smaller attachments; nothing was stored.";
@@ -153,28 +153,28 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", 415, Never, "The body is not declared as JSON",
         "Send `Content-Type: application/json`.";
     /// The server does not serve the host that the request names.
-    MisdirectedHost = "misdirected_host", 421, Never, "This server does not answer to that host",
+    MisdirectedHost = "misdirected_host", 421, Never, "This server does not serve that host",
         "Call the server by its public URL, or ask the operator to list the host in `http.hosts`.";
     /// The value of a field is not valid.
-    InvalidField = "invalid_field", 422, Never, "A field has a value that cannot be used",
+    InvalidField = "invalid_field", 422, Never, "The value of a field is not valid",
         "Correct the field named in `field`; this call stored nothing and bound no key.";
     /// The key is bound to another request.
-    KeyMismatch = "key_mismatch", 422, Never, "This key already belongs to a different request",
+    KeyMismatch = "key_mismatch", 422, Never, "This idempotency key was used for a different request",
         "Do not retry with this body: read the original email, or use a new key if this really is another email.";
     /// A recipient is on the team's suppression list.
     RecipientSuppressed = "recipient_suppressed", 422, Never, "A recipient is suppressed",
         "Leave out the recipient named in `field`; do not write to it again unless a person removes the suppression.";
     /// A rule of the team blocks it.
-    BlockedByRule = "blocked_by_rule", 422, Never, "A rule does not let this mail out",
-        "Do not send it another way: read the rule named in `rule`, or the list in `detail`, and ask a person if it should go out all the same.";
+    BlockedByRule = "blocked_by_rule", 422, Never, "A rule or list blocks this email",
+        "Do not send it by other means: read the rule named in `rule`, or the list in `detail`, and ask a person if it should be sent anyway.";
     /// The message was sent by mailonce itself.
     Itself = "self", 422, Never, "This message comes from one of your own agents",
-        "Do not answer it: your agents would talk to each other for ever. A person was asked.";
+        "Do not reply: your agents would answer each other without end. A person was asked.";
     /// The message was sent automatically.
-    Automatic = "automatic", 422, Never, "A machine wrote this message",
-        "Do not answer it: machines that answer each other never stop. A person was asked.";
+    Automatic = "automatic", 422, Never, "This message was sent automatically",
+        "Do not reply: automatic replies can cause a mail loop. A person was asked.";
     /// Too many calls.
-    RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
+    RateLimited = "rate_limited", 429, Later, "This API key exceeded its rate limit",
         "Wait for the seconds in Retry-After, then send the same call again.";
     /// The email would exceed a budget.
     QuotaExceeded = "quota_exceeded", 429, Later, "A budget of the team is used up",
@@ -183,11 +183,11 @@ codes! {
     TooManyFailures = "too_many_failures", 429, Later, "Too many invalid API keys came from this address",
         "Wait for the seconds in Retry-After, then call with a valid API key.";
     /// An internal error.
-    Internal = "internal", 500, Same, "Something went wrong inside mailonce",
-        "Send the same call again with the same key; it is safe.";
+    Internal = "internal", 500, Same, "mailonce had an internal error",
+        "Send the same call again with the same key; an idempotency key makes the retry safe.";
     /// The ledger could not answer.
-    Unavailable = "unavailable", 503, Same, "The ledger cannot answer right now",
-        "Send the same call again with the same key; whatever was accepted before will be found.";
+    Unavailable = "unavailable", 503, Same, "The ledger is not available right now",
+        "Send the same call again with the same key; anything that was accepted before is returned, not repeated.";
 }
 
 /// An error in one field.
@@ -197,7 +197,7 @@ pub struct FieldError {
     pub code: Code,
     /// The path of the field: `to[2]`, `attachments[0].content`.
     pub path: String,
-    /// What is wrong. The text continues after the path.
+    /// What is wrong. It is shown after the path, so it reads "must be …".
     pub message: String,
 }
 
@@ -227,7 +227,7 @@ impl Problem {
         Self { code, detail: detail.into(), field: None, extensions: Map::new() }
     }
 
-    /// A problem with one field.
+    /// A problem with the path of the invalid field or parameter.
     pub fn for_field(code: Code, path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(path.into()), ..Self::new(code, detail) }
     }
@@ -243,7 +243,7 @@ impl Problem {
         }
     }
 
-    /// Adds a further member.
+    /// Adds a further member to the response.
     #[must_use]
     pub fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.extensions.insert(name.to_owned(), value.into());
@@ -252,17 +252,17 @@ impl Problem {
 }
 
 impl From<Vec<FieldError>> for Problem {
-    /// The first error becomes the problem; all are listed.
-    fn from(faults: Vec<FieldError>) -> Self {
-        let Some(first) = faults.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
+    /// The first error sets the code, `field` and `detail`; the extension `errors` lists all of them.
+    fn from(errors: Vec<FieldError>) -> Self {
+        let Some(first) = errors.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
         let list: Vec<Value> =
-            faults.iter().map(|fault| serde_json::json!({ "field": fault.path, "message": fault.message })).collect();
+            errors.iter().map(|error| serde_json::json!({ "field": error.path, "message": error.message })).collect();
         Self::for_field(first.code, first.path.clone(), format!("{} {}", first.path, first.message))
             .with_extension("errors", list)
     }
 }
 
-/// The beginning of a value from outside, so that error messages stay short.
+/// Truncates a value from a request, so that error messages stay short.
 pub fn shorten(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(limits::ERROR_VALUE_CHARS) {
         None => text.into(),
@@ -270,13 +270,13 @@ pub fn shorten(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The name most similar to an unknown one. Long names get no suggestion, because the comparison is quadratic.
-pub fn nearest_name<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if wrong.chars().nth(limits::SUGGESTION_CHARS).is_some() {
+/// The known name most similar to an unknown one. Long names get no suggestion, because the comparison is quadratic.
+pub fn nearest_name<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if unknown.chars().nth(limits::SUGGESTION_CHARS).is_some() {
         return None;
     }
-    let score = |name: &str| strsim::damerau_levenshtein(wrong, name);
-    right.into_iter().min_by_key(|name| score(name)).filter(|name| score(name) <= wrong.len().max(3) / 2)
+    let score = |name: &str| strsim::damerau_levenshtein(unknown, name);
+    known.into_iter().min_by_key(|name| score(name)).filter(|name| score(name) <= unknown.len().max(3) / 2)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use mailonce_core::{
     },
 };
 use std::sync::Arc;
+
 /// The dependencies and settings of the engine.
 pub struct EngineDeps {
     /// The configured transports.
@@ -54,7 +55,7 @@ pub struct EngineDeps {
     pub seal_bodies: bool,
 }
 
-/// Local parts that stand for the domain itself: those of RFC 2142, and those that certificate authorities write to
+/// Local parts that represent the domain itself: those of RFC 2142, and those to which certificate authorities write
 /// before they issue a certificate for the domain.
 pub const RESERVED_NAMES: [&str; 20] = [
     "abuse",
@@ -112,7 +113,7 @@ impl EngineDeps {
         !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
     }
 
-    pub(crate) fn retry_policy(&self, chance: u64) -> HandoffRetryPolicy {
-        HandoffRetryPolicy { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, jitter_seed: chance }
+    pub(crate) fn retry_policy(&self, jitter_seed: u64) -> HandoffRetryPolicy {
+        HandoffRetryPolicy { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, jitter_seed }
     }
 }

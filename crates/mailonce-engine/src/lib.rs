@@ -1,20 +1,25 @@
 //! The engine: everything between a request and its commit. It opens no sockets and contains no SQL.
 //!
-//! [`Engine`] reaches the outside only through the ports of `mailonce_core` (store, clock, transports, DNS, webhooks).
-//! Each domain folder adds methods to it.
+//! Each domain folder holds one or two service structs, such as [`outbound::Outbound`]. [`Engine`] builds the services
+//! over a shared [`runtime::context::Context`]. A service holds references to the services that it needs, and there is
+//! no cycle among them. The engine reaches the outside only through the ports of `mailonce_core` (store, clock,
+//! transports, DNS, webhooks).
 //!
 //! ## [`outbound`]: accepting emails under idempotency keys
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | [`send`](outbound::send) | accepts an email or a batch, or replays the receipt of an earlier call |
+//! | [`keyed_send`](outbound::keyed_send) | a send request with its idempotency key and digest |
 //! | [`send_receipt`](outbound::send_receipt) | the answer to a send |
 //! | [`email_commands`](outbound::email_commands) | cancel, reschedule and resend |
 //! | [`idempotency_keys`](outbound::idempotency_keys) | inspect, extend and forget keys |
-//! | [`queries`](outbound::queries) | emails, their counts, and events |
+//! | [`queries`](outbound::queries) | lists and counts of emails |
+//! | [`message_ids`](outbound::message_ids) | finds sent emails by their Message-ID |
 //! | [`drafts`](outbound::drafts) | create, read and change drafts |
 //! | [`draft_send_cycles`](outbound::draft_send_cycles) | sends each draft at most once, under concurrent calls |
-//! | `content_guard` | finds emails that look like one that was just sent |
+//! | `content_guard` | finds emails that look like a recently sent one |
+//! | `reply_terms` | the conditions under which a reply is accepted |
 //! | `replay_cache` | recent keys and their emails, in memory |
 //! | `suppressed_calls` | replayed calls, counted in memory and written in batches |
 //!
@@ -24,26 +29,26 @@
 //! |---|---|
 //! | `worker` | leases due handoffs of one transport, sends them and records the outcome |
 //! | [`transport_selector`](handoff::transport_selector) | routing, concurrency limits and circuit breakers |
-//! | `freeze`, `signers` | the bytes that every attempt sends, and their DKIM signatures |
+//! | `freeze` | the bytes that every attempt sends |
 //! | [`unknown`](handoff::unknown) | recovery from attempts whose outcome is unknown |
 //! | [`orphans`](handoff::orphans) | handoffs whose transport no node has any more |
 //! | [`reroute`](handoff::reroute) | an operator moves waiting handoffs to another transport |
 //! | `breaker` | reports to teams that a circuit breaker opened or closed |
 //! | `panics` | requeues the work of a worker that panicked |
+//! | `upkeep` | the background loops: heartbeats, recovery of dead nodes, sandbox capture, workers |
 //!
 //! ## [`inbound`]: receiving mail and provider events
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`receive`](inbound::receive) | stores a delivery for its recipients |
+//! | [`receive`](inbound::receive) | stores a delivery for each recipient of a mail |
 //! | [`hooks`](inbound::hooks), `hook_mail` | verifies webhooks of providers; they carry events or mail |
 //! | [`collect`](inbound::collect) | fetches mail that a provider only announced |
-//! | `poll`, `poll_cursor` | lists mail at providers, in case a webhook was lost |
+//! | `poll` | lists mail at providers, in case a webhook was lost |
 //! | `worker` | parses stored deliveries and files them as messages |
 //! | `bounces` | reads bounces as evidence for their handoff |
 //! | `loop_guard` | recognizes our own mail when it comes back |
 //! | [`local`](inbound::local) | the transport that delivers to inboxes of this installation |
-//! | `waiters` | calls that wait for a message, and the domains of our inboxes |
 //!
 //! ## [`inbox`]: inboxes and what agents read from them
 //!
@@ -51,11 +56,10 @@
 //! |---|---|
 //! | [`inboxes`](inbox::inboxes) | create, find, change and remove inboxes |
 //! | [`messages`](inbox::messages), [`team_messages`](inbox::team_messages) | received messages |
-//! | [`mailbox_reader`](inbox::mailbox_reader) | received and sent mail of an inbox in one list |
+//! | `parties`, `reply_recipients` | senders and recipients of a message, and the recipients of a reply |
 //! | [`wait`](inbox::wait) | long polling for a message |
 //! | [`artifacts`](inbox::artifacts) | codes and links found in messages, and watches for them |
 //! | [`labels`](inbox::labels) | labels that callers add to messages and emails |
-//! | [`links`](inbox::links) | signed, short-lived links to files |
 //!
 //! ## [`conversation`]: threads, replies and questions for people
 //!
@@ -63,10 +67,13 @@
 //! |---|---|
 //! | [`reply`](conversation::reply), `quote` | replies and forwards, and the text that they quote |
 //! | [`threads`](conversation::threads) | threads, and the lease under which one agent works on a thread |
-//! | [`work_queue`](conversation::work_queue) | leases unread messages to agents, with their threads |
+//! | [`work_queue`](conversation::work_queue) | leases unanswered messages to agents, with their threads |
+//! | [`mailbox_reader`](conversation::mailbox_reader) | received and sent mail of an inbox in one list |
+//! | [`links`](conversation::links) | signed, short-lived links to attachments and raw mail |
 //! | [`escalations`](conversation::escalations), `escalation_worker` | questions for a person |
 //! | `decisions` | carries out what a person decided, once |
-//! | [`preview`](conversation::preview), `diff` | exactly what would be sent, for the person who approves it |
+//! | [`preview`](conversation::preview) | exactly what would be sent, for the person who approves it |
+//! | `diff`, `word_diff` | line and word differences between two emails or parts |
 //!
 //! ## [`events`]: events, webhook endpoints and notices
 //!
@@ -75,6 +82,7 @@
 //! | [`endpoints`](events::endpoints) | webhook endpoints of a team |
 //! | [`notices`](events::notices) | webhook deliveries: list, inspect, retry |
 //! | [`notifier`](events::notifier) | the worker that sends webhooks |
+//! | [`queries`](events::queries) | pages of past events |
 //! | [`tail`](events::tail) | the live stream of a team's events |
 //! | [`event_view`](events::event_view), `event_format` | how clients see events, also in other formats |
 //!
@@ -92,25 +100,34 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | [`caller`](access::caller) | the API key, team and channel of a call |
 //! | [`api_keys`](access::api_keys) | authentication, rate limits, new teams and keys |
 //! | [`active_keys`](access::active_keys) | ends open streams and waits when their key is revoked |
 //! | [`inbox_restriction`](access::inbox_restriction) | API keys that are restricted to some inboxes |
-//! | [`domains`](access::domains) | sending domains: DKIM keys, DNS records, verification |
+//! | [`domains`](access::domains), `sending_domains` | sending domains: DNS records, verification, DKIM signatures |
 //! | [`sources`](access::sources), `source_credentials` | providers that send us events and mail |
+//! | [`collection_config`](access::collection_config), `poll_cursor` | how mail is fetched from a source, and how far |
 //! | [`settings`](access::settings) | settings of a team |
-//! | [`kek`](access::kek), `vault` | encryption of the install secret and of stored secrets |
+//! | [`kek`](access::kek) | encryption of the install secret |
 //!
-//! ## [`runtime`]: what the other folders share
+//! ## [`runtime`]: what the services share
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`upkeep`](runtime::upkeep) | the background loops |
+//! | [`context`](runtime::context) | the context of all services: store, time, ids, transports, metrics |
 //! | [`time`](runtime::time) | ledger time, and what is decided by which clock |
 //! | [`metrics`](runtime::metrics) | metrics for Prometheus |
-//! | [`records`](runtime::records) | helpers for named records: read, page, create once |
-//! | `lease_identity` | the node id under which this process leases |
-//! | `pack` | encodes and encrypts bodies |
-//! | `sealed_answers` | answers to keyed calls, encrypted for replays |
+//! | [`records`](runtime::records), `keyed_call` | named records, and calls with an idempotency key |
+//! | `problems` | problems that several services return |
+//! | `heartbeat`, `lease_identity` | the node id under which this process leases, and its heartbeats |
+//! | `epoch` | cursors, and the epoch that invalidates them after a restore |
+//! | `derived_ids` | Message-IDs, provider keys and return paths, derived from the install secret |
+//! | `pack`, `vault`, `sealed_answers` | encoding and encryption of bodies, secrets and stored answers |
+//! | `escalation_hook` | lets sending and the hand-off open and close escalations |
+//! | `inbound_runtime`, `fetch_limiter` | waiting calls and queues of received mail, and limits on fetches |
+//! | `blocking`, `panics`, `hex` | blocking work, recovery from panics, hexadecimal text |
+//!
+//! Two files have no folder: `deps` holds [`EngineDeps`], and `upkeep` runs the maintenance loop.
 
 pub mod access;
 pub mod control;
@@ -166,9 +183,9 @@ pub use crate::{
     runtime::{keyed_call::KeyedCall, problems::unavailable},
 };
 
-/// The engine over its ports: one service per domain over a shared context.
+/// The engine: the services of all domains over a shared context.
 pub struct Engine {
-    /// Store, time, transports, metrics.
+    /// The shared context: store, time, transports, metrics.
     pub ctx: Arc<Context>,
     /// Teams, API keys, domains, sources, settings.
     pub access: Arc<Access>,
@@ -184,11 +201,11 @@ pub struct Engine {
     pub drafts: Arc<Drafts>,
     /// The hand-off to transports.
     pub handoffs: Arc<Handoffs>,
-    /// Receiving.
+    /// Received mail and provider events.
     pub inbound: Arc<Inbound>,
-    /// Questions for people.
+    /// Questions for people, and their decisions.
     pub escalations: Arc<Escalations>,
-    /// Threads, replies, the work queue.
+    /// Threads, replies, the work queue, mailboxes.
     pub conversations: Arc<Conversations>,
 }
 
@@ -212,7 +229,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Builds the services, each over those below it.
+    /// Builds the services in the order of their dependencies.
     fn over(ctx: Arc<Context>, replay_cache: Arc<ReplayCache>) -> Self {
         let access = Arc::new(Access::new(Arc::clone(&ctx)));
         let control = Arc::new(Control::new(Arc::clone(&ctx)));
@@ -270,11 +287,11 @@ impl Engine {
     /// All metrics in the Prometheus text format, followed by `more`: metrics of other crates in the same format.
     pub async fn render_metrics(&self, more: &str) -> String {
         let backlog = self.ctx.store.backlog().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "counting what waits");
+            tracing::warn!(%error, "cannot read the hand-off backlog");
             Backlog::default()
         });
         let endpoints = self.ctx.store.endpoint_gauges().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "counting what is owed to endpoints");
+            tracing::warn!(%error, "cannot read the state of endpoints");
             Vec::new()
         });
         let mut text = self.ctx.metrics.render(

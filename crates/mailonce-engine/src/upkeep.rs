@@ -1,11 +1,11 @@
-//! The background loops: hand-off, heartbeats, the flush of counters, and the sweep of expired data.
+//! Maintenance: flushes counters, runs the escalation worker, and sweeps expired data.
 
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::Engine;
 
-/// Also limits `email.duplicate` events to one per second and key.
+/// How often suppressed calls are written. Also limits `email.duplicate` events to one per second and key.
 const SUPPRESSED_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the worker checks for new escalations and for decisions that are not carried out yet.
@@ -14,19 +14,19 @@ const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
 
 impl Engine {
-    /// Flushes counters and sweeps expired data until `stop` changes, then flushes once more.
+    /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.
     pub async fn run_maintenance(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut notes = tokio::time::interval(SUPPRESSED_FLUSH_INTERVAL);
+        let mut suppressed_flushes = tokio::time::interval(SUPPRESSED_FLUSH_INTERVAL);
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
-        let mut touches = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
-        let mut questions = tokio::time::interval(ESCALATION_INTERVAL);
+        let mut key_usage_flushes = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
+        let mut escalation_rounds = tokio::time::interval(ESCALATION_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
-                _ = notes.tick() => self.outbound.flush_suppressed_calls().await,
+                _ = suppressed_flushes.tick() => self.outbound.flush_suppressed_calls().await,
                 _ = sweeps.tick() => self.sweep().await,
-                _ = touches.tick() => self.access.flush_key_usage().await,
-                _ = questions.tick() => self.escalations.run_escalation_round().await,
+                _ = key_usage_flushes.tick() => self.access.flush_key_usage().await,
+                _ = escalation_rounds.tick() => self.escalations.run_escalation_round().await,
                 _ = stop.changed() => {}
             }
         }
@@ -39,12 +39,12 @@ impl Engine {
         crate::failpoint!("before-sweep");
         loop {
             // Nothing expires while the clock is not confirmed.
-            let Some(forget_by) = self.ctx.time.expiry_cutoff() else { return };
-            match self.ctx.store.sweep(SWEEP_BATCH, forget_by).await {
+            let Some(cutoff) = self.ctx.time.expiry_cutoff() else { return };
+            match self.ctx.store.sweep(SWEEP_BATCH, cutoff).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEEP_BATCH => {}
                 Ok(swept) if swept.deliveries.max(swept.notices) >= SWEEP_BATCH => {}
                 Ok(_) => break,
-                Err(error) => return tracing::warn!(%error, "sweeping"),
+                Err(error) => return tracing::warn!(%error, "cannot sweep expired data"),
             }
         }
         crate::failpoint!("after-sweep");

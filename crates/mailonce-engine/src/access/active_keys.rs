@@ -43,8 +43,8 @@ impl ActiveKeys {
             all.insert(id, Arc::downgrade(&key));
             key
         });
-        let over = key.revoked.subscribe();
-        KeyRevocation { _key: key, revoked: over }
+        let revoked = key.revoked.subscribe();
+        KeyRevocation { _key: key, revoked }
     }
 
     fn upgrade_all(&self) -> Vec<Arc<ActiveKey>> {
@@ -68,7 +68,7 @@ impl KeyRevocation {
 
 /// The problem for an API key that is unknown or no longer valid.
 pub(crate) fn invalid_api_key() -> Problem {
-    Problem::new(Code::Unauthorized, "the API key is not known, or no longer valid")
+    Problem::new(Code::Unauthorized, "the API key is unknown or no longer valid")
 }
 
 impl Access {
@@ -86,7 +86,7 @@ impl Access {
                     key.revoked.send_replace(true);
                 }
                 // Open streams read from the same store and end when it fails, so nothing more is done here.
-                Err(error) => tracing::debug!(%error, "checking an API key that something is open under"),
+                Err(error) => tracing::debug!(%error, "cannot check an API key with open streams or waits"),
             }
         }
     }

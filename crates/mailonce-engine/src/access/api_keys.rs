@@ -63,9 +63,9 @@ struct KeyRateBucket {
 }
 
 impl CredentialCache {
-    pub(crate) fn new(alone: bool) -> Self {
-        let trusted_ms = if alone { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
-        Self { entries: RwLock::default(), buckets: Mutex::default(), ttl_ms: trusted_ms }
+    pub(crate) fn new(is_single_node: bool) -> Self {
+        let ttl_ms = if is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
+        Self { entries: RwLock::default(), buckets: Mutex::default(), ttl_ms }
     }
 
     fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<CachedCredential>> {
@@ -77,12 +77,12 @@ impl CredentialCache {
         &self,
         hash: [u8; 32],
         (key, team): (ApiKey, Team),
-        ties: Option<InboxRestriction>,
+        restriction: Option<InboxRestriction>,
         now: Time,
     ) -> Arc<CachedCredential> {
         let used_at = AtomicI64::new(key.last_used_at.unwrap_or_default().0);
-        let (key, team, ties) = (Arc::new(key), Arc::new(team), ties.map(Arc::new));
-        let entry = Arc::new(CachedCredential { key, team, inbox_restriction: ties, read_at: now, used_at });
+        let (key, team, restriction) = (Arc::new(key), Arc::new(team), restriction.map(Arc::new));
+        let entry = Arc::new(CachedCredential { key, team, inbox_restriction: restriction, read_at: now, used_at });
         let mut known = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= CACHE_CAPACITY {
             known.clear();
@@ -108,14 +108,15 @@ impl CredentialCache {
     /// Takes a token from the key's rate limit. The error is the wait in milliseconds.
     fn take_token(&self, key: &ApiKey, now: Time) -> Result<(), i64> {
         let Some(rate) = key.details.rate_per_s.map(f64::from) else { return Ok(()) };
-        let mut all = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let pace = all.entry(key.id).or_insert(KeyRateBucket { tokens: rate, refilled_at: now });
-        pace.tokens = (pace.tokens + now.since(pace.refilled_at).max(0) as f64 / 1000.0 * rate).min(rate.max(1.0));
-        pace.refilled_at = now;
-        if pace.tokens < 1.0 {
-            return Err(((1.0 - pace.tokens) / rate * 1000.0).ceil() as i64);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.entry(key.id).or_insert(KeyRateBucket { tokens: rate, refilled_at: now });
+        bucket.tokens =
+            (bucket.tokens + now.since(bucket.refilled_at).max(0) as f64 / 1000.0 * rate).min(rate.max(1.0));
+        bucket.refilled_at = now;
+        if bucket.tokens < 1.0 {
+            return Err(((1.0 - bucket.tokens) / rate * 1000.0).ceil() as i64);
         }
-        pace.tokens -= 1.0;
+        bucket.tokens -= 1.0;
         Ok(())
     }
 }
@@ -140,21 +141,23 @@ fn is_inbox_subset(own: &[String], inboxes: &[String]) -> bool {
 }
 
 /// A restricted key can create only keys with at least the same restrictions.
-fn check_restrictions(key: &ApiKey, about: &ApiKeyDetails) -> Result<(), Problem> {
-    let senders = about.senders.iter().all(|rule| key.may_send_from(rule)) && !about.senders.is_empty();
-    if !key.details.senders.is_empty() && !senders {
+fn check_restrictions(key: &ApiKey, details: &ApiKeyDetails) -> Result<(), Problem> {
+    let senders_ok = details.senders.iter().all(|rule| key.may_send_from(rule)) && !details.senders.is_empty();
+    if !key.details.senders.is_empty() && !senders_ok {
         return Err(Problem::for_field(
             Code::SenderNotAllowed,
             "allowed_senders",
-            "the new key could send from more addresses than this one",
+            "allowed_senders must be a subset of the addresses that this API key may send from",
         ));
     }
-    let ends = key.details.expires_at.is_none_or(|own| about.expires_at.is_some_and(|new| new <= own));
-    let pace = key.details.rate_per_s.is_none_or(|own| about.rate_per_s.is_some_and(|new| new <= own));
+    let expiry_ok = key.details.expires_at.is_none_or(|own| details.expires_at.is_some_and(|new| new <= own));
+    let rate_ok = key.details.rate_per_s.is_none_or(|own| details.rate_per_s.is_some_and(|new| new <= own));
     let inside = |block: &Cidr| key.details.allow_ips.iter().any(|own| own.contains_block(block));
-    let ips = key.details.allow_ips.is_empty() || (!about.allow_ips.is_empty() && about.allow_ips.iter().all(inside));
-    if !is_inbox_subset(&key.details.inboxes, &about.inboxes) || !ends || !pace || !ips {
-        let detail = "the new key would be less restricted than this one: give it inboxes, expires_at, rate_per_s and allow_ips within its own";
+    let ips_ok =
+        key.details.allow_ips.is_empty() || (!details.allow_ips.is_empty() && details.allow_ips.iter().all(inside));
+    if !is_inbox_subset(&key.details.inboxes, &details.inboxes) || !expiry_ok || !rate_ok || !ips_ok {
+        let detail = "the new key would be less restricted than this one: its inboxes, expires_at, rate_per_s and \
+                      allow_ips must be within those of this key";
         return Err(Problem::new(Code::WrongScope, detail));
     }
     Ok(())
@@ -163,7 +166,7 @@ fn check_restrictions(key: &ApiKey, about: &ApiKeyDetails) -> Result<(), Problem
 /// Refuses an empty name.
 fn check_name(name: &str) -> Result<(), Problem> {
     if name.trim().is_empty() {
-        return Err(invalid_field("name", "is an empty text, which names nothing"));
+        return Err(invalid_field("name", "must not be empty"));
     }
     Ok(())
 }
@@ -175,31 +178,31 @@ fn normalize_inbox(inbox: &str) -> Option<String> {
 }
 
 /// Refuses a key that could never be used.
-fn check_usable(about: &ApiKeyDetails, now: Time) -> Result<(), Problem> {
-    check_name(&about.name)?;
-    if about.scopes.is_empty() {
-        return Err(invalid_field("scopes", "are empty, and a key without a scope can do nothing"));
+fn check_usable(details: &ApiKeyDetails, now: Time) -> Result<(), Problem> {
+    check_name(&details.name)?;
+    if details.scopes.is_empty() {
+        return Err(invalid_field("scopes", "must have at least one scope"));
     }
-    if about.expires_at.is_some_and(|at| at <= now) {
-        return Err(invalid_field("expires_at", "is not in the future"));
+    if details.expires_at.is_some_and(|at| at <= now) {
+        return Err(invalid_field("expires_at", "must be in the future"));
     }
-    if about.inboxes.iter().any(|inbox| normalize_inbox(inbox).is_none()) {
-        return Err(invalid_field("inboxes", "hold something that is neither the id nor the address of an inbox"));
+    if details.inboxes.iter().any(|inbox| normalize_inbox(inbox).is_none()) {
+        return Err(invalid_field("inboxes", "must be ids or addresses of inboxes"));
     }
     Ok(())
 }
 
 /// Normalizes a key: each scope once, inboxes in the form that is compared.
-fn normalize(mut about: ApiKeyDetails) -> ApiKeyDetails {
+fn normalize(mut details: ApiKeyDetails) -> ApiKeyDetails {
     let mut scopes = Vec::new();
-    for scope in about.scopes {
+    for scope in details.scopes {
         if !scopes.contains(&scope) {
             scopes.push(scope);
         }
     }
-    about.scopes = scopes;
-    about.inboxes = about.inboxes.into_iter().map(|inbox| normalize_inbox(&inbox).unwrap_or(inbox)).collect();
-    about
+    details.scopes = scopes;
+    details.inboxes = details.inboxes.into_iter().map(|inbox| normalize_inbox(&inbox).unwrap_or(inbox)).collect();
+    details
 }
 
 /// The keyed hash under which an API key is stored.
@@ -209,9 +212,9 @@ fn credential_hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
 
 /// Only a caller with the right secret learns that its key expired, so this doesn't help guessing.
 fn key_expired(key: &ApiKey) -> Problem {
-    let ended = key.details.expires_at.map(|at| at.to_string()).unwrap_or_default();
-    Problem::new(Code::KeyExpired, format!("the API key {} expired at {ended}", key.details.hint))
-        .with_extension("expires_at", ended)
+    let expired_at = key.details.expires_at.map(|at| at.to_string()).unwrap_or_default();
+    Problem::new(Code::KeyExpired, format!("the API key {} expired at {expired_at}", key.details.hint))
+        .with_extension("expires_at", expired_at)
 }
 
 impl Access {
@@ -224,8 +227,8 @@ impl Access {
         } else {
             let found = self.ctx.store.api_key_by_hash(hash).await.map_err(unavailable)?;
             let found = found.ok_or_else(invalid_api_key)?;
-            let ties = self.inbox_restriction_of(&found.0).await.map_err(unavailable)?;
-            self.credentials.put(hash, found, ties, now)
+            let restriction = self.inbox_restriction_of(&found.0).await.map_err(unavailable)?;
+            self.credentials.put(hash, found, restriction, now)
         };
         let same: bool = known.key.hash.ct_eq(&hash).into();
         if !same || known.key.revoked_at.is_some() {
@@ -242,8 +245,9 @@ impl Access {
             return Err(Problem::new(Code::RateLimited, format!("try again in {seconds} s"))
                 .with_extension("retry_after", seconds));
         }
-        let (key, team, ties) = (Arc::clone(&known.key), Arc::clone(&known.team), known.inbox_restriction.clone());
-        Ok(Caller { key, team, channel, call: None, inbox_restriction: ties })
+        let (key, team, restriction) =
+            (Arc::clone(&known.key), Arc::clone(&known.team), known.inbox_restriction.clone());
+        Ok(Caller { key, team, channel, call: None, inbox_restriction: restriction })
     }
 
     /// Whether this process has found the API key valid before. It may have been revoked since.
@@ -260,13 +264,13 @@ impl Access {
     }
 
     /// Builds an API key to store. Only the hash and the first characters of its secret are kept.
-    fn build_api_key(&self, team: TeamId, mut about: ApiKeyDetails, secret: &str, now: Time) -> ApiKey {
-        about.hint = secret.chars().take(7).collect();
+    fn build_api_key(&self, team: TeamId, mut details: ApiKeyDetails, secret: &str, now: Time) -> ApiKey {
+        details.hint = secret.chars().take(7).collect();
         ApiKey {
             id: ApiKeyId(self.ctx.new_id(now)),
             team,
             hash: credential_hash(&self.ctx.secret, secret),
-            details: about,
+            details,
             created_at: now,
             revoked_at: None,
             last_used_at: None,
@@ -277,24 +281,24 @@ impl Access {
     pub async fn create_api_key(
         &self,
         caller: &Caller,
-        about: ApiKeyDetails,
-        asked: Option<KeyedCall>,
+        details: ApiKeyDetails,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<NewApiKey>, Problem> {
         let now = self.ctx.now();
         // A repeat returns the first key, even if it has expired meanwhile.
-        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
-            check_usable(&about, now)?;
+        if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
+            check_usable(&details, now)?;
         }
-        let about = normalize(about);
+        let details = normalize(details);
         // A key can't grant scopes that it doesn't have.
-        about.scopes.iter().try_for_each(|scope| caller.require_scope(*scope))?;
-        check_restrictions(&caller.key, &about)?;
+        details.scopes.iter().try_for_each(|scope| caller.require_scope(*scope))?;
+        check_restrictions(&caller.key, &details)?;
         let secret = self.new_secret();
-        let key = self.build_api_key(caller.team.id, about, &secret, now);
+        let key = self.build_api_key(caller.team.id, details, &secret, now);
         let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
-        let operation = operation(caller, asked.as_ref(), self.ctx.seal_answer(asked.as_ref(), &new), now);
+        let operation = operation(caller, keyed_call.as_ref(), self.ctx.seal_answer(keyed_call.as_ref(), &new), now);
         let answer = self.ctx.store.create_api_key(key, operation).await.map_err(unavailable)?;
-        self.created_or_replayed(answer, asked.as_ref(), new)
+        self.created_or_replayed(answer, keyed_call.as_ref(), new)
     }
 
     /// Creates a team with its first API key. The same idempotency key again returns the same ones.
@@ -302,36 +306,36 @@ impl Access {
         &self,
         caller: &Caller,
         name: &str,
-        about: ApiKeyDetails,
-        asked: Option<KeyedCall>,
+        details: ApiKeyDetails,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<NewApiKey>, Problem> {
         let now = self.ctx.now();
-        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
+        if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
             check_name(name)?;
         }
-        let (team, key, new) = self.build_team_with_key(name, about, self.new_secret(), now);
-        let operation = operation(caller, asked.as_ref(), self.ctx.seal_answer(asked.as_ref(), &new), now);
+        let (team, key, new) = self.build_team_with_key(name, details, self.new_secret(), now);
+        let operation = operation(caller, keyed_call.as_ref(), self.ctx.seal_answer(keyed_call.as_ref(), &new), now);
         match self.ctx.store.create_team(team, key, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateTeamResult::NameTaken) => Err(team_exists(name)),
-            answer => self.created_or_replayed(answer.map(|_made| ()), asked.as_ref(), new),
+            answer => self.created_or_replayed(answer.map(|_made| ()), keyed_call.as_ref(), new),
         }
     }
 
     /// Creates a team with its first API key. For the command line, which opens the ledger directly.
-    pub async fn create_team_directly(&self, name: &str, about: ApiKeyDetails) -> Result<NewApiKey, Problem> {
+    pub async fn create_team_directly(&self, name: &str, details: ApiKeyDetails) -> Result<NewApiKey, Problem> {
         check_name(name)?;
-        let made = self.try_create_team(name, about, self.new_secret()).await?;
-        made.ok_or_else(|| team_exists(name))
+        let created = self.try_create_team(name, details, self.new_secret()).await?;
+        created.ok_or_else(|| team_exists(name))
     }
 
     /// Creates a team with its first API key; `None` when the name is taken.
     async fn try_create_team(
         &self,
         name: &str,
-        about: ApiKeyDetails,
+        details: ApiKeyDetails,
         secret: String,
     ) -> Result<Option<NewApiKey>, Problem> {
-        let (team, key, new) = self.build_team_with_key(name, about, secret, self.ctx.now());
+        let (team, key, new) = self.build_team_with_key(name, details, secret, self.ctx.now());
         match self.ctx.store.create_team(team, key, None).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateTeamResult::NameTaken) => Ok(None),
             answer => Ok(Some(self.created_or_replayed(answer.map(|_made| ()), None, new)?.value)),
@@ -341,13 +345,13 @@ impl Access {
     fn build_team_with_key(
         &self,
         name: &str,
-        about: ApiKeyDetails,
+        details: ApiKeyDetails,
         secret: String,
         now: Time,
     ) -> (Team, ApiKey, NewApiKey) {
         let team =
             Team { id: TeamId(self.ctx.new_id(now)), name: name.to_owned(), created_at: now, require_keys: false };
-        let key = self.build_api_key(team.id, about, &secret, now);
+        let key = self.build_api_key(team.id, details, &secret, now);
         let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
         (team, key, new)
     }
@@ -355,13 +359,13 @@ impl Access {
     fn created_or_replayed(
         &self,
         answer: IdempotentResult<()>,
-        asked: Option<&KeyedCall>,
+        keyed_call: Option<&KeyedCall>,
         new: NewApiKey,
     ) -> Result<CreateOutcome<NewApiKey>, Problem> {
         match answer {
             IdempotentResult::Done(()) => Ok(CreateOutcome { value: new, is_new: true }),
             IdempotentResult::Replayed(sealed) => {
-                Ok(CreateOutcome { value: self.ctx.open_answer(asked, &sealed)?, is_new: false })
+                Ok(CreateOutcome { value: self.ctx.open_answer(keyed_call, &sealed)?, is_new: false })
             }
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
@@ -404,7 +408,7 @@ impl Access {
     pub async fn ensure_api_key(
         &self,
         team_name: &str,
-        about: ApiKeyDetails,
+        details: ApiKeyDetails,
         secret: Option<String>,
     ) -> Result<NewApiKey, Problem> {
         let now = self.ctx.now();
@@ -412,7 +416,7 @@ impl Access {
         if secret.chars().count() < limits::MIN_SECRET_CHARS {
             return Err(Problem::new(
                 Code::InvalidField,
-                format!("an API key has at least {} characters", limits::MIN_SECRET_CHARS),
+                format!("an API key must have at least {} characters", limits::MIN_SECRET_CHARS),
             ));
         }
         let found =
@@ -421,20 +425,20 @@ impl Access {
             return Ok(NewApiKey { id: key.id, team: key.team, secret, created_at: key.created_at });
         }
         check_name(team_name)?;
-        check_usable(&about, now)?;
-        let about = normalize(about);
+        check_usable(&details, now)?;
+        let details = normalize(details);
         if self.find_team(team_name).await?.is_none()
-            && let Some(made) = self.try_create_team(team_name, about.clone(), secret.clone()).await?
+            && let Some(created) = self.try_create_team(team_name, details.clone(), secret.clone()).await?
         {
-            return Ok(made);
+            return Ok(created);
         }
         // The team existed, or another process created it meanwhile.
         let team = self.find_team(team_name).await?;
         let team = team.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team named {team_name}")))?;
-        let key = self.build_api_key(team.id, about, &secret, now);
+        let key = self.build_api_key(team.id, details, &secret, now);
         let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
-        let made = self.ctx.store.create_api_key(key, None).await.map_err(unavailable)?;
-        Ok(self.created_or_replayed(made, None, new)?.value)
+        let created = self.ctx.store.create_api_key(key, None).await.map_err(unavailable)?;
+        Ok(self.created_or_replayed(created, None, new)?.value)
     }
 
     async fn find_team(&self, name: &str) -> Result<Option<Team>, Problem> {
@@ -459,7 +463,7 @@ impl Access {
             return;
         }
         if let Err(error) = self.ctx.store.touch_api_keys(used).await {
-            tracing::warn!(%error, "noting which API keys were used");
+            tracing::warn!(%error, "cannot record the last use of API keys");
         }
     }
 }

@@ -12,21 +12,22 @@ use mailonce_core::{
 use mailonce_mail::hooks::Kind;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-/// How often a source may be asked which mails came, in milliseconds.
+
+/// The allowed polling intervals, in milliseconds.
 const POLL_INTERVAL_MS: std::ops::RangeInclusive<i64> = 10_000..=86_400_000;
 
-/// How mail is collected from a source's provider, as a call says it.
+/// How mail is fetched from a source's provider, as a caller configures it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectionConfig {
-    /// The credential.
+    /// The credential for the provider's API.
     pub api_key: Option<String>,
-    /// Where the provider's API begins, when it is not the usual place.
+    /// The base URL of the provider's API, when it is not the default.
     pub base_url: Option<String>,
-    /// How often it is asked which mails came, in milliseconds. Never without.
+    /// The polling interval, in milliseconds. Without one, the provider is not polled.
     pub poll_ms: Option<i64>,
 }
 
-/// The same as the ledger keeps it.
+/// The stored form of a [`CollectionConfig`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredCollectionConfig {
     /// The credential, sealed.
@@ -42,37 +43,37 @@ fn secret_location(team: TeamId, record: Uuid) -> SecretLocation {
 }
 
 impl Access {
-    /// What is kept of how mail is collected, checked and sealed. `None` when nothing is said of it.
+    /// Checks a configuration and seals its credential. `None` when the configuration is empty.
     pub(crate) fn seal_collection_config(
         &self,
         (team, id): (TeamId, Uuid),
         kind: Kind,
-        asked: &CollectionConfig,
+        config: &CollectionConfig,
     ) -> Result<Option<StoredCollectionConfig>, Problem> {
-        let CollectionConfig { api_key, base_url, poll_ms } = asked.clone();
+        let CollectionConfig { api_key, base_url, poll_ms } = config.clone();
         let Some(api_key) = api_key else {
             return match (base_url, poll_ms) {
                 (None, None) => Ok(None),
-                (Some(_), _) => Err(invalid_field("base_url", "is where mail is fetched, which needs an api_key")),
-                (None, Some(_)) => Err(invalid_field("poll_interval", "needs an api_key to ask with")),
+                (Some(_), _) => Err(invalid_field("base_url", "is only allowed with `api_key`")),
+                (None, Some(_)) => Err(invalid_field("poll_interval", "is only allowed with `api_key`")),
             };
         };
         if !kind.can_fetch_mail() {
-            return Err(invalid_field("api_key", format!("is for mail that is fetched, and none is from {kind}")));
+            return Err(invalid_field("api_key", format!("is not allowed: mail cannot be fetched from {kind}")));
         }
         if api_key.trim().is_empty() || !api_key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(invalid_field("api_key", "is printable ASCII without spaces"));
+            return Err(invalid_field("api_key", "must be printable ASCII without spaces"));
         }
         if poll_ms.is_some() && !kind.can_list_mail() {
-            return Err(invalid_field("poll_interval", format!("is not for {kind}, which is not asked for a list")));
+            return Err(invalid_field("poll_interval", format!("is not allowed: {kind} cannot list received mail")));
         }
         if poll_ms.is_some_and(|ms| !POLL_INTERVAL_MS.contains(&ms)) {
-            return Err(invalid_field("poll_interval", "is a span between 10s and 1d"));
+            return Err(invalid_field("poll_interval", "must be between 10s and 1d"));
         }
         let account = ProviderAccount { provider: kind.as_str(), api_key, base_url };
         self.ctx.deps.mail_collector.check_account(&account).map_err(|why| invalid_field("base_url", why))?;
         let sealed = self.ctx.seal_secret(secret_location(team, id), account.api_key.as_bytes());
-        let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the credential could not be sealed"))?;
+        let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the credential could not be encrypted"))?;
         Ok(Some(StoredCollectionConfig { sealed, base_url: account.base_url, poll_ms }))
     }
 }

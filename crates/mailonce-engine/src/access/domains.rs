@@ -149,16 +149,16 @@ fn recommended_records(domain: &str) -> [DnsEntry; 2] {
 }
 
 fn view(record: &Record) -> Result<Domain, Problem> {
-    let about: DomainDetails = records::decode(record)?;
-    let mut entries = about.required_records(&record.name);
+    let details: DomainDetails = records::decode(record)?;
+    let mut entries = details.required_records(&record.name);
     entries.extend(recommended_records(&record.name));
     Ok(Domain {
         id: DomainId(record.id),
         name: record.name.clone(),
         rev: record.rev,
         created_at: record.created_at,
-        verified_at: about.verified_at,
-        checked_at: about.checked_at,
+        verified_at: details.verified_at,
+        checked_at: details.checked_at,
         records: entries,
     })
 }
@@ -169,24 +169,27 @@ impl Access {
         &self,
         caller: &Caller,
         name: &str,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Domain>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Domain);
         // Generating keys is expensive, so a repeat is answered before that.
-        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
         if let Some(found) = self.ctx.store.record_by_name(team, kind, name).await.map_err(unavailable)? {
             return Ok(CreateOutcome { value: view(&found)?, is_new: false });
         }
-        if again {
-            return Err(Problem::new(Code::NotFound, format!("the domain {name} was made under this key and removed")));
+        if is_repeat {
+            return Err(Problem::new(
+                Code::NotFound,
+                format!("the domain {name} was created with this idempotency key and removed since"),
+            ));
         }
         let now = self.ctx.now();
         let id = self.ctx.new_id(now);
-        let about = records::encode(&self.generate_domain(team, id, name).await?)?;
-        let record = Record { team, kind, id, name: name.to_owned(), rev: 1, created_at: now, json: about };
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let json = records::encode(&self.generate_domain(team, id, name).await?)?;
+        let record = Record { team, kind, id, name: name.to_owned(), rev: 1, created_at: now, json };
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let created = self.ctx.store.create_record(record, operation).await.map_err(unavailable)?;
         self.signing_domains.invalidate(team);
         match created {
@@ -209,15 +212,15 @@ impl Access {
         let mut token = [0; 16];
         self.ctx.entropy.fill(&mut token);
         // Part of every selector, so that a domain that is added again doesn't meet old records in DNS caches.
-        let tail = format!("{:08x}", self.ctx.entropy.next_u64() as u32);
+        let suffix = format!("{:08x}", self.ctx.entropy.next_u64() as u32);
         let mut keys = Vec::new();
-        for (word, algorithm) in [("rsa", DkimAlgorithm::Rsa), ("ed", DkimAlgorithm::Ed25519)] {
-            let selector = format!("mailonce-{word}-{tail}");
+        for (prefix, algorithm) in [("rsa", DkimAlgorithm::Rsa), ("ed", DkimAlgorithm::Ed25519)] {
+            let selector = format!("mailonce-{prefix}-{suffix}");
             let key = self.generate_dkim_key(algorithm).await?;
             let broken = |error: mailonce_mail::dkim::DkimError| Problem::new(Code::Internal, error.to_string());
             let value = DkimDnsRecord::for_key(&key, &selector, name).map_err(broken)?.value;
             let sealed = self.ctx.seal_secret(dkim_key_location(team, id), key.to_pkcs8());
-            let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the key could not be sealed"))?;
+            let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the DKIM key could not be encrypted"))?;
             keys.push(StoredDkimKey { selector, value, sealed });
         }
         let token = format!("{OWNERSHIP_TOKEN_PREFIX}{:032x}", u128::from_be_bytes(token));
@@ -228,10 +231,10 @@ impl Access {
         let mut seed = [0; 32];
         self.ctx.entropy.fill(&mut seed);
         // One at a time, because the search for RSA primes keeps a CPU core busy.
-        let _turn = self.key_generation.lock().await;
-        let made = tokio::task::spawn_blocking(move || DkimKey::generate(algorithm, seed)).await;
-        let broken = |why: String| Problem::new(Code::Internal, format!("no key could be made: {why}"));
-        made.map_err(|error| broken(error.to_string()))?.map_err(|error| broken(error.to_string()))
+        let _guard = self.key_generation.lock().await;
+        let generated = tokio::task::spawn_blocking(move || DkimKey::generate(algorithm, seed)).await;
+        let broken = |why: String| Problem::new(Code::Internal, format!("the DKIM key could not be generated: {why}"));
+        generated.map_err(|error| broken(error.to_string()))?.map_err(|error| broken(error.to_string()))
     }
 
     /// The team's domains, newest first.
@@ -291,24 +294,24 @@ impl Access {
         &self,
         caller: &Caller,
         id: DomainId,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Domain, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let mut record = self.ctx.team_record(caller, RecordKind::Domain, id.0).await?;
-        if self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
+        if self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
             return view(&record);
         }
         let entries = records::decode::<DomainDetails>(&record)?.required_records(&record.name);
-        let mut seen = Vec::new();
+        let mut results = Vec::new();
         for entry in &entries {
-            seen.push(self.check_dns_record(entry).await);
+            results.push(self.check_dns_record(entry).await);
         }
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let mut about: DomainDetails = records::decode(&record)?;
-            about.record_check(seen.clone(), self.ctx.now());
-            let edit = record.edit(records::encode(&about)?);
-            let operation = operation(caller, asked.as_ref(), Vec::new(), self.ctx.now());
+            let mut details: DomainDetails = records::decode(&record)?;
+            details.record_check(results.clone(), self.ctx.now());
+            let edit = record.edit(records::encode(&details)?);
+            let operation = operation(caller, keyed_call.as_ref(), Vec::new(), self.ctx.now());
             let changed = self.ctx.store.change_record(edit, operation, self.ctx.now()).await.map_err(unavailable)?;
             self.signing_domains.invalidate(record.team);
             match changed {
@@ -319,17 +322,20 @@ impl Access {
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
-        Err(Problem::new(Code::StaleRev, format!("the domain {} changed meanwhile", record.name)))
+        Err(Problem::new(
+            Code::StaleRev,
+            format!("the domain {} has changed or was removed; read it again", record.name),
+        ))
     }
 
     async fn check_dns_record(&self, entry: &DnsEntry) -> DnsCheckResult {
-        let asked = tokio::time::timeout(DNS_TIMEOUT, self.ctx.deps.dns.lookup_txt(&entry.name)).await;
-        match asked.unwrap_or_else(|_late| Err("no answer in time".into())) {
+        let answer = tokio::time::timeout(DNS_TIMEOUT, self.ctx.deps.dns.lookup_txt(&entry.name)).await;
+        match answer.unwrap_or_else(|_late| Err("no answer in time".into())) {
             Ok(found) if found.iter().any(|text| is_same_dns_value(text, &entry.value)) => DnsCheckResult::Found,
             Ok(found) if found.is_empty() => DnsCheckResult::Missing,
             Ok(_) => DnsCheckResult::Different,
             Err(why) => {
-                tracing::warn!(name = entry.name, why, "looking for a DNS record");
+                tracing::warn!(name = entry.name, why, "a DNS query failed");
                 DnsCheckResult::Unknown
             }
         }
@@ -338,14 +344,14 @@ impl Access {
 
 impl DomainDetails {
     /// Records the results of a check.
-    fn record_check(&mut self, seen: Vec<DnsCheckResult>, now: Time) {
-        if seen.iter().all(|seen| *seen == DnsCheckResult::Found) {
+    fn record_check(&mut self, results: Vec<DnsCheckResult>, now: Time) {
+        if results.iter().all(|result| *result == DnsCheckResult::Found) {
             self.verified_at.get_or_insert(now);
-        } else if seen.iter().any(|seen| matches!(seen, DnsCheckResult::Missing | DnsCheckResult::Different)) {
+        } else if results.iter().any(|result| matches!(result, DnsCheckResult::Missing | DnsCheckResult::Different)) {
             self.verified_at = None;
         }
         self.checked_at = Some(now);
-        self.seen = seen;
+        self.seen = results;
     }
 }
 
@@ -370,7 +376,7 @@ pub fn parse_domain_name(text: &str) -> Result<String, Problem> {
     let text = text.trim().trim_end_matches('.');
     let address = mailonce_core::address::Address::parse(&format!("x@{text}"));
     let name = address.map_err(|_invalid| fault("is not a domain name"))?.domain().to_owned();
-    if name.contains('.') { Ok(name) } else { Err(fault("is not a domain name that can be published")) }
+    if name.contains('.') { Ok(name) } else { Err(fault("must contain a dot, such as example.com")) }
 }
 
 #[cfg(test)]
@@ -393,21 +399,21 @@ mod tests {
     #[test]
     fn what_nobody_could_tell_changes_nothing() {
         let now = Time(5);
-        let mut about = DomainDetails {
+        let mut details = DomainDetails {
             token: "t".into(),
             keys: Vec::new(),
             verified_at: None,
             checked_at: None,
             seen: Vec::new(),
         };
-        about.record_check(vec![DnsCheckResult::Found, DnsCheckResult::Unknown], now);
-        assert_eq!(about.verified_at, None);
-        about.record_check(vec![DnsCheckResult::Found, DnsCheckResult::Found], now);
-        assert_eq!(about.verified_at, Some(now));
-        about.record_check(vec![DnsCheckResult::Unknown, DnsCheckResult::Found], Time(6));
-        assert_eq!(about.verified_at, Some(now));
-        about.record_check(vec![DnsCheckResult::Missing, DnsCheckResult::Unknown], Time(7));
-        assert_eq!(about.verified_at, None);
+        details.record_check(vec![DnsCheckResult::Found, DnsCheckResult::Unknown], now);
+        assert_eq!(details.verified_at, None);
+        details.record_check(vec![DnsCheckResult::Found, DnsCheckResult::Found], now);
+        assert_eq!(details.verified_at, Some(now));
+        details.record_check(vec![DnsCheckResult::Unknown, DnsCheckResult::Found], Time(6));
+        assert_eq!(details.verified_at, Some(now));
+        details.record_check(vec![DnsCheckResult::Missing, DnsCheckResult::Unknown], Time(7));
+        assert_eq!(details.verified_at, None);
     }
 
     #[test]

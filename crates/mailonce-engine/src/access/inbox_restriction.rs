@@ -26,8 +26,8 @@ impl Caller {
         if self.inbox_restriction.is_none() {
             return Ok(());
         }
-        let detail = "this API key is tied to inboxes, and the call concerns the whole team";
-        let next = "Call with an API key that is not tied to inboxes.";
+        let detail = "this API key is restricted to inboxes, and the call concerns the whole team";
+        let next = "Call with an API key that is not restricted to inboxes.";
         Err(Problem::new(Code::WrongScope, detail)
             .with_extension("inboxes", self.key.details.inboxes.clone())
             .with_extension("next", next))
@@ -35,12 +35,14 @@ impl Caller {
 
     /// Whether the caller may see and change emails from this address.
     pub(crate) fn may_see_sender(&self, address: &str) -> bool {
-        self.inbox_restriction.as_ref().is_none_or(|ties| ties.has_address(address))
+        self.inbox_restriction.as_ref().is_none_or(|restriction| restriction.has_address(address))
     }
 
     /// Whether the caller may access all of these inboxes. An empty list means every inbox of the team.
     pub(crate) fn may_access_inboxes(&self, inboxes: &[InboxId]) -> bool {
-        let own = |ties: &Arc<InboxRestriction>| !inboxes.is_empty() && inboxes.iter().all(|id| ties.has_inbox(*id));
+        let own = |restriction: &Arc<InboxRestriction>| {
+            !inboxes.is_empty() && inboxes.iter().all(|id| restriction.has_inbox(*id))
+        };
         self.inbox_restriction.as_ref().is_none_or(own)
     }
 }
@@ -64,10 +66,10 @@ impl Access {
             return Ok(None);
         }
         let mut inboxes = Vec::new();
-        for tie in &key.details.inboxes {
-            let found = match tie.parse() {
+        for inbox_name in &key.details.inboxes {
+            let found = match inbox_name.parse() {
                 Ok(id) => self.ctx.store.inbox(key.team, id).await?,
-                Err(_) => self.ctx.store.inbox_by_address(std::slice::from_ref(tie)).await?,
+                Err(_) => self.ctx.store.inbox_by_address(std::slice::from_ref(inbox_name)).await?,
             };
             inboxes.extend(found.filter(|inbox| inbox.team == key.team).map(|inbox| (inbox.id, inbox.address)));
         }
@@ -90,21 +92,21 @@ impl Access {
 
     /// Whether the caller may see an event.
     pub(crate) async fn may_see_event(&self, caller: &Caller, event: &Event) -> Result<bool, Problem> {
-        let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
-        self.is_within_restriction(ties, caller.team.id, event_subject(&event.event)).await.map_err(unavailable)
+        let Some(restriction) = &caller.inbox_restriction else { return Ok(true) };
+        self.is_within_restriction(restriction, caller.team.id, event_subject(&event.event)).await.map_err(unavailable)
     }
 
     /// Whether an object that names an inbox or an email belongs to one of these inboxes.
     pub(crate) async fn is_within_restriction(
         &self,
-        ties: &InboxRestriction,
+        restriction: &InboxRestriction,
         team: TeamId,
         (inbox, email): (Option<InboxId>, Option<EmailId>),
     ) -> Result<bool, StoreError> {
         if let Some(inbox) = inbox {
-            return Ok(ties.has_inbox(inbox));
+            return Ok(restriction.has_inbox(inbox));
         }
         let Some(id) = email else { return Ok(false) };
-        Ok(self.ctx.store.email(team, id).await?.is_some_and(|email| ties.has_address(&email.head.from)))
+        Ok(self.ctx.store.email(team, id).await?.is_some_and(|email| restriction.has_address(&email.head.from)))
     }
 }

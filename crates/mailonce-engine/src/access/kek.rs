@@ -61,10 +61,10 @@ impl Kek {
         digits
     }
 
-    fn wrap(&self, secret: &InstallSecret, chance: &dyn Entropy, now: Time) -> Result<StoredSecret> {
+    fn wrap(&self, secret: &InstallSecret, entropy: &dyn Entropy, now: Time) -> Result<StoredSecret> {
         let failed = || StoreError::Locked("the install secret cannot be encrypted".into());
         let mut nonce = [0; NONCE_BYTES];
-        chance.fill(&mut nonce);
+        entropy.fill(&mut nonce);
         let mut wrapped = WrappedSecret { version: 1, kek: self.fingerprint(), since: now, sealed: String::new() };
         let payload = Payload { msg: &secret.0, aad: &wrapped.associated_data() };
         let sealed =
@@ -110,7 +110,7 @@ impl WrappedSecret {
         let wrapped: Self = serde_json::from_str(text)
             .map_err(|error| StoreError::Corrupt(format!("the wrapped install secret cannot be read: {error}")))?;
         if wrapped.version != 1 {
-            let why = format!("the install secret is wrapped in form {}; run a newer mailonce", wrapped.version);
+            let why = format!("the install secret is wrapped in format {}; run a newer mailonce", wrapped.version);
             return Err(StoreError::Locked(why));
         }
         Ok(wrapped)

@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use crate::runtime::context::Context;
 
-/// Teams, API keys, and what a team owns.
+/// Authenticates callers, and manages API keys, domains, sources and settings of teams.
 pub struct Access {
     ctx: Arc<Context>,
     credentials: api_keys::CredentialCache,
-    /// API keys under which streams and waits are open.
+    /// API keys with open streams or waits.
     active_keys: active_keys::ActiveKeys,
     settings_cache: settings::SettingsCache,
     /// Sending domains and their DKIM keys, in memory.

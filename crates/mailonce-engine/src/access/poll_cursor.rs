@@ -1,4 +1,4 @@
-//! How far the polling of a source is: where the next round begins, what it saw already, when it is due.
+//! The polling cursor of a source: where the next round starts, which mail was already seen, and when a round is due.
 
 use crate::access::{Access, sources::PollStatus};
 use mailonce_core::{
@@ -11,83 +11,83 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// How far back a round looks behind what it saw.
+/// How far each round reads back behind the newest mail seen, because a provider may list mail late.
 const OVERLAP_MS: i64 = 3_600_000;
-/// Mails of the overlap that are remembered. With more, the overlap is shorter.
+/// How many mails of the overlap are remembered. With more mail, the overlap gets shorter.
 const SEEN_CAPACITY: usize = 2_000;
-/// The longest pause after failures of the provider.
+/// The longest delay after failures of the provider, in milliseconds.
 const RETRY_MAX_MS: i64 = 3_600_000;
-/// Characters of a trouble that are kept.
+/// Longest stored error message, in characters.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// How far the polling of a source is.
+/// The state of polling a source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PollCursor {
-    /// Nothing before this is looked at.
+    /// Mail before this time is ignored.
     floor: Time,
-    /// Up to where, by the provider's clock, earlier rounds saw everything but what appears late.
+    /// The newest time, by the provider's clock, that completed rounds have seen.
     since: Time,
-    /// The newest that the round under way saw.
+    /// The newest time that the running round has seen.
     newest: Time,
-    /// Where the round under way goes on.
+    /// The provider's page token where the running round continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) page: Option<String>,
-    /// Mails of the overlap that were told already: a hash of the name, and when.
+    /// Mail of the overlap that was already announced: a hash of its id, and its time.
     seen: Vec<(u64, Time)>,
-    /// When it is due.
+    /// When the next poll is due.
     pub(crate) next_at: Time,
-    /// Until when somebody is at it.
+    /// Until when a worker holds this cursor.
     pub(crate) busy_until: Time,
     failures: u32,
-    /// When a round ended last.
+    /// When the last round ended.
     #[serde(default)]
     pub(crate) polled_at: Option<Time>,
-    /// What went wrong the last time, unless a round has ended since.
+    /// The last error, unless a page was read since.
     #[serde(default)]
     pub(crate) error: Option<String>,
 }
 
 fn name_hash(name: &str) -> u64 {
     let digest = Sha256::digest(name.as_bytes());
-    digest.iter().take(8).fold(0, |mark, byte| mark << 8 | u64::from(*byte))
+    digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
 impl PollCursor {
-    /// How it begins.
+    /// A new cursor that ignores mail before `floor`.
     pub(crate) fn starting_at(floor: Time) -> Self {
         Self { floor, since: floor, ..Self::default() }
     }
 
-    /// From where on mails count.
+    /// The oldest time that a round reads back to.
     pub(crate) fn horizon(&self) -> Time {
         self.floor.max(self.since.plus(-OVERLAP_MS))
     }
 
-    /// Whether a mail was told already.
+    /// Whether a mail was already announced.
     pub(crate) fn has_seen(&self, name: &str) -> bool {
-        let mark = name_hash(name);
-        self.seen.iter().any(|(seen, _)| *seen == mark)
+        let hash = name_hash(name);
+        self.seen.iter().any(|(seen, _)| *seen == hash)
     }
 
-    /// A mail was told.
+    /// Remembers that a mail was announced.
     pub(crate) fn mark_seen(&mut self, name: &str, at: Time) {
         self.seen.push((name_hash(name), at));
     }
 
-    /// A page was looked at. True when the round goes on.
+    /// Advances past a page. Returns true when the round continues with another page.
     pub(crate) fn advance(&mut self, page: &MailListPage, now: Time) -> bool {
         let horizon = self.horizon();
-        let in_sight = page.mails.iter().any(|mail| mail.at.is_none_or(|at| at >= horizon));
-        // A provider's clock, or a sender's, must not lead us past what is still to come.
+        let reaches_horizon = page.mails.iter().any(|mail| mail.at.is_none_or(|at| at >= horizon));
+        // Times in the future are ignored: a wrong clock must not move the cursor past mail that is still to come.
         let newest = page.mails.iter().filter_map(|mail| mail.at).filter(|at| *at <= now).max();
         self.newest = self.newest.max(newest.unwrap_or_default());
-        self.page = page.next.clone().filter(|_| in_sight);
+        self.page = page.next.clone().filter(|_| reaches_horizon);
         self.failures = 0;
         self.error = None;
         self.page.is_some()
     }
 
-    /// The round ended.
+    /// Ends a round and schedules the next one.
     pub(crate) fn finish_round(&mut self, now: Time, interval: i64) {
         self.since = self.since.max(self.newest);
         self.page = None;
@@ -96,49 +96,49 @@ impl PollCursor {
         if self.seen.len() > SEEN_CAPACITY {
             self.seen.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
             self.seen.truncate(SEEN_CAPACITY);
-            // What is forgotten must not be looked at again.
+            // Mail whose hash was dropped would count as new, so the floor moves past it.
             self.floor = self.seen.last().map_or(self.floor, |(_, at)| at.plus(1));
         }
         (self.polled_at, self.next_at) = (Some(now), now.plus(interval));
     }
 
-    /// It could not be asked.
-    pub(crate) fn record_failure(&mut self, withheld: &FetchError, now: Time, interval: i64) {
-        let asked = if let FetchError::Temporary { retry_after_ms: pause_ms, .. } = withheld {
+    /// Records a failed request, and schedules the next one with backoff.
+    pub(crate) fn record_failure(&mut self, error: &FetchError, now: Time, interval: i64) {
+        let retry_after_ms = if let FetchError::Temporary { retry_after_ms: pause_ms, .. } = error {
             pause_ms.unwrap_or_default()
         } else {
             0
         };
-        let pause = interval.saturating_mul(1 << self.failures.min(12)).min(RETRY_MAX_MS.max(interval));
+        let delay = interval.saturating_mul(1 << self.failures.min(12)).min(RETRY_MAX_MS.max(interval));
         self.failures = self.failures.saturating_add(1);
-        self.error = Some(withheld.to_string().chars().take(MAX_ERROR_CHARS).collect());
-        self.next_at = now.plus(pause.max(asked.min(RETRY_MAX_MS)));
+        self.error = Some(error.to_string().chars().take(MAX_ERROR_CHARS).collect());
+        self.next_at = now.plus(delay.max(retry_after_ms.min(RETRY_MAX_MS)));
     }
 
-    /// What a record says.
+    /// Decodes the cursor from its record.
     pub(crate) fn from_record(record: &Record) -> Result<Self, StoreError> {
         serde_json::from_str(&record.json).map_err(|error| corrupt_cursor(&error))
     }
 
-    /// What a record is to say.
+    /// Encodes the cursor for its record.
     pub(crate) fn to_json(&self) -> Result<String, StoreError> {
         serde_json::to_string(self).map_err(|error| corrupt_cursor(&error))
     }
 }
 
 fn corrupt_cursor(error: &serde_json::Error) -> StoreError {
-    StoreError::Corrupt(format!("how far a source polled: {error}"))
+    StoreError::Corrupt(format!("the polling cursor of a source cannot be decoded: {error}"))
 }
 
 impl Access {
-    /// How the polling of a source goes, for its view.
+    /// The status of a source's polling, for its view.
     pub(crate) async fn poll_status(&self, team: TeamId, id: SourceId) -> Result<PollStatus, StoreError> {
         let record = self.ctx.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await?;
         let cursor = record.as_ref().map(PollCursor::from_record).transpose()?.unwrap_or_default();
         Ok(PollStatus { at: cursor.polled_at, error: cursor.error })
     }
 
-    /// A source went, and how far it was with it.
+    /// Removes the cursor of a removed source.
     pub(crate) async fn remove_poll_cursor(&self, team: TeamId, id: SourceId) -> Result<(), StoreError> {
         let Some(record) = self.ctx.store.record_by_name(team, RecordKind::Poll, &id.to_string()).await? else {
             return Ok(());

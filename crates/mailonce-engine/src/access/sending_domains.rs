@@ -70,11 +70,11 @@ impl Access {
     /// The team's domains that cover a sender, the closest first.
     async fn sending_domains(&self, team: TeamId, sender: &str) -> Result<Arc<Vec<SendingDomain>>, StoreError> {
         let now = self.ctx.now();
-        let lifetime = if self.ctx.is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
+        let ttl_ms = if self.ctx.is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
         let domain = sender.rsplit_once('@').map_or(sender, |(_, domain)| domain);
-        let place = (team, domain.to_owned());
+        let cache_key = (team, domain.to_owned());
         if let Some(known) =
-            self.signing_domains.entries().get(&place).filter(|known| now.since(known.read_at) < lifetime)
+            self.signing_domains.entries().get(&cache_key).filter(|known| now.since(known.read_at) < ttl_ms)
         {
             return Ok(Arc::clone(&known.domains));
         }
@@ -89,20 +89,20 @@ impl Access {
         if known.len() >= CACHE_CAPACITY {
             known.clear();
         }
-        known.insert(place, CachedDomains { domains: Arc::clone(&domains), read_at: now });
+        known.insert(cache_key, CachedDomains { domains: Arc::clone(&domains), read_at: now });
         Ok(domains)
     }
 
     fn sending_domain(&self, record: &Record) -> Result<SendingDomain, StoreError> {
-        let about: DomainDetails = serde_json::from_str(&record.json)
+        let details: DomainDetails = serde_json::from_str(&record.json)
             .map_err(|error| StoreError::Unreachable(format!("the domain {} cannot be read: {error}", record.name)))?;
         let open = |sealed: &str| {
             let pkcs8 = self.ctx.open_secret(dkim_key_location(record.team, record.id), sealed);
-            let pkcs8 = pkcs8.ok_or_else(|| format!("the keys of {} cannot be opened", record.name))?;
+            let pkcs8 = pkcs8.ok_or_else(|| format!("the DKIM keys of {} cannot be decrypted", record.name))?;
             DkimKey::from_pkcs8(&pkcs8).map_err(|error| error.to_string())
         };
-        let keys = about.keys.iter().map(|kept| Ok((kept.selector.clone(), open(&kept.sealed)?))).collect();
-        Ok(SendingDomain { name: record.name.clone(), verified: about.verified_at.is_some(), keys })
+        let keys = details.keys.iter().map(|stored| Ok((stored.selector.clone(), open(&stored.sealed)?))).collect();
+        Ok(SendingDomain { name: record.name.clone(), verified: details.verified_at.is_some(), keys })
     }
 
     /// Refuses a sender without a verified domain of the team, if the configuration requires one.
@@ -130,7 +130,7 @@ impl Access {
             return Ok(plain);
         }
         let signed = dkim::sign(&plain, &signers, email.head.created_at);
-        signed.map_err(|error| FreezeError::Permanent(format!("the mail cannot be signed: {error}")))
+        signed.map_err(|error| FreezeError::Permanent(format!("the email cannot be signed: {error}")))
     }
 }
 

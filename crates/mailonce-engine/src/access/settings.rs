@@ -107,7 +107,7 @@ impl SettingsPatch {
         let Some(Some(notify)) = &self.notify else { return Ok(()) };
         let fault = |path: &str, message: String| Err(Problem::from(vec![FieldError::new(path, message)]));
         if notify.to.is_empty() || notify.to.len() > MAX_NOTIFY_RECIPIENTS {
-            return fault("escalation_email.to", format!("names 1 to {MAX_NOTIFY_RECIPIENTS} people"));
+            return fault("escalation_email.to", format!("must have 1 to {MAX_NOTIFY_RECIPIENTS} addresses"));
         }
         for (path, text) in
             notify.to.iter().map(|to| ("escalation_email.to", to)).chain([("escalation_email.from", &notify.from)])
@@ -126,16 +126,16 @@ pub(crate) struct SettingsCache(Mutex<HashMap<TeamId, (Arc<TeamSettings>, i64)>>
 
 impl SettingsCache {
     fn get(&self, team: TeamId, since: i64) -> Option<Arc<TeamSettings>> {
-        let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        book.get(&team).filter(|(_, read_at)| *read_at >= since).map(|(settings, _)| Arc::clone(settings))
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&team).filter(|(_, read_at)| *read_at >= since).map(|(settings, _)| Arc::clone(settings))
     }
 
-    fn put(&self, team: TeamId, settings: Arc<TeamSettings>, even: i64) {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if book.len() >= CACHE_CAPACITY {
-            book.clear();
+    fn put(&self, team: TeamId, settings: Arc<TeamSettings>, boot_ms: i64) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= CACHE_CAPACITY {
+            entries.clear();
         }
-        book.insert(team, (settings, even));
+        entries.insert(team, (settings, boot_ms));
     }
 
     fn invalidate(&self, team: TeamId) {
@@ -146,8 +146,8 @@ impl SettingsCache {
 impl Access {
     /// A team's settings.
     pub(crate) async fn settings_of(&self, team: TeamId) -> Result<Arc<TeamSettings>, StoreError> {
-        let even = self.ctx.time.boot_clock_ms();
-        let since = if self.ctx.is_single_node { i64::MIN } else { even - MULTI_NODE_TTL_MS };
+        let boot_ms = self.ctx.time.boot_clock_ms();
+        let since = if self.ctx.is_single_node { i64::MIN } else { boot_ms - MULTI_NODE_TTL_MS };
         if let Some(settings) = self.settings_cache.get(team, since) {
             return Ok(settings);
         }
@@ -158,7 +158,7 @@ impl Access {
             Some(Err(error)) => return Err(StoreError::Corrupt(format!("the settings of team {team}: {error}"))),
         };
         let settings = Arc::new(settings);
-        self.settings_cache.put(team, Arc::clone(&settings), even);
+        self.settings_cache.put(team, Arc::clone(&settings), boot_ms);
         Ok(settings)
     }
 
@@ -178,16 +178,16 @@ impl Access {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let found = self.ctx.store.record_by_name(team, kind, RECORD_NAME).await.map_err(unavailable)?;
             let old = found.as_ref().map_or_else(|| Ok(TeamSettings::default()), records::decode)?;
-            let about = records::encode(&patch.clone().apply_to(old))?;
+            let json = records::encode(&patch.clone().apply_to(old))?;
             let now = self.ctx.now();
             let done = if let Some(record) = found {
-                let changed = self.ctx.store.change_record(record.edit(about), None, now).await.map_err(unavailable)?;
+                let changed = self.ctx.store.change_record(record.edit(json), None, now).await.map_err(unavailable)?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
             } else {
                 let (id, name) = (self.ctx.new_id(now), RECORD_NAME.to_owned());
-                let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
-                let made = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
-                matches!(made, IdempotentResult::Done(CreateRecordResult::Created(_)))
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
+                let created = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
+                matches!(created, IdempotentResult::Done(CreateRecordResult::Created(_)))
             };
             self.settings_cache.invalidate(team);
             if done {

@@ -46,25 +46,25 @@ pub enum SourceCredential {
 }
 
 /// Converts credentials to the form in which requests are verified.
-pub(crate) fn to_secrets(kind: Kind, proofs: &[SourceCredential]) -> Result<HookSecrets, HookSecretError> {
+pub(crate) fn to_secrets(kind: Kind, credentials: &[SourceCredential]) -> Result<HookSecrets, HookSecretError> {
     let mut keys = Vec::new();
-    let mut knocks = Vec::new();
-    for proof in proofs {
-        match proof.clone() {
+    let mut shared_secrets = Vec::new();
+    for credential in credentials {
+        match credential.clone() {
             SourceCredential::Topics { topics, allow_sha1 } if kind == Kind::Ses => {
                 return HookSecrets::from_topics(topics, allow_sha1);
             }
             SourceCredential::Key(key) => keys.push(key),
-            SourceCredential::Basic { user, password } => knocks.push(SharedSecret::Basic { user, password }),
-            SourceCredential::Bearer(token) => knocks.push(SharedSecret::Bearer(token)),
-            SourceCredential::Header { name, value } => knocks.push(SharedSecret::Header { name, value }),
-            SourceCredential::Query { name, value } => knocks.push(SharedSecret::Query { name, value }),
+            SourceCredential::Basic { user, password } => shared_secrets.push(SharedSecret::Basic { user, password }),
+            SourceCredential::Bearer(token) => shared_secrets.push(SharedSecret::Bearer(token)),
+            SourceCredential::Header { name, value } => shared_secrets.push(SharedSecret::Header { name, value }),
+            SourceCredential::Query { name, value } => shared_secrets.push(SharedSecret::Query { name, value }),
             SourceCredential::Topics { .. } => return Err(HookSecretError::WrongScheme(kind)),
         }
     }
-    match (keys.is_empty(), knocks.is_empty()) {
+    match (keys.is_empty(), shared_secrets.is_empty()) {
         (false, true) => HookSecrets::from_keys(kind, &keys.iter().map(String::as_str).collect::<Vec<_>>()),
-        (true, false) => HookSecrets::from_shared_secrets(kind, knocks),
+        (true, false) => HookSecrets::from_shared_secrets(kind, shared_secrets),
         _ => Err(HookSecretError::WrongScheme(kind)),
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn rotate(old: Vec<SourceCredential>, new: SourceCredential, keep: bo
         all.extend(before.iter().filter(|topic| keep && !topics.contains(topic)).cloned());
         return vec![SourceCredential::Topics { topics: all, allow_sha1: *allow_sha1 }];
     }
-    let before: Vec<SourceCredential> = old.into_iter().filter(|proof| keep && *proof != new).collect();
+    let before: Vec<SourceCredential> = old.into_iter().filter(|credential| keep && *credential != new).collect();
     std::iter::once(new).chain(before).take(MAX_LIVE_CREDENTIALS).collect()
 }
 

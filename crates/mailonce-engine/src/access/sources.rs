@@ -104,27 +104,27 @@ impl SourceScope {
     }
 
     /// Parses the names.
-    pub fn parse(words: &[String]) -> Result<Self, Problem> {
-        let has = |word: &str| words.iter().any(|given| given == word);
-        let takes = Self { events: has("events"), inbound: has("inbound") };
-        if words.is_empty() || takes.names().len() != words.len() {
-            return Err(invalid_field("accepts", "is a list of events, inbound or both"));
+    pub fn parse(names: &[String]) -> Result<Self, Problem> {
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        let scope = Self { events: has("events"), inbound: has("inbound") };
+        if names.is_empty() || scope.names().len() != names.len() {
+            return Err(invalid_field("accepts", "must be a list of `events`, `inbound` or both"));
         }
-        Ok(takes)
+        Ok(scope)
     }
 
     /// Checks that a provider can deliver this, with this credential.
-    fn check(self, kind: Kind, proof: &SourceCredential) -> Result<(), Problem> {
+    fn check(self, kind: Kind, credential: &SourceCredential) -> Result<(), Problem> {
         if self.events && !kind.sends_events() {
-            return Err(invalid_field("accepts", format!("{kind} tells of no events")));
+            return Err(invalid_field("accepts", format!("must not contain `events`: {kind} sends none")));
         }
         if self.inbound && !kind.delivers_mail() {
-            return Err(invalid_field("accepts", format!("{kind} brings no mail")));
+            return Err(invalid_field("accepts", format!("must not contain `inbound`: {kind} delivers no mail")));
         }
-        if self.events && kind == Kind::Sendgrid && !matches!(proof, SourceCredential::Key(_)) {
+        if self.events && kind == Kind::Sendgrid && !matches!(credential, SourceCredential::Key(_)) {
             return Err(invalid_field(
                 "secret",
-                "is missing: sendgrid signs its events, only its mail may come with a password",
+                "is required: sendgrid signs its events. Other credentials are allowed for its mail only.",
             ));
         }
         Ok(())
@@ -218,21 +218,21 @@ fn secret_location(team: TeamId, record: Uuid) -> SecretLocation {
 }
 
 fn view(record: &Record) -> Result<SourceView, Problem> {
-    let about: SourceDetails = records::decode(record)?;
-    let poll_ms = about.poll_ms();
+    let details: SourceDetails = records::decode(record)?;
+    let poll_ms = details.poll_ms();
     Ok(SourceView {
         id: SourceId(record.id),
         name: record.name.clone(),
         rev: record.rev,
         created_at: record.created_at,
-        kind: about.kind.as_str(),
-        transport: about.transport,
-        scope: about.accepts,
-        live_credentials: about.live,
-        rotated_at: about.rotated_at,
+        kind: details.kind.as_str(),
+        transport: details.transport,
+        scope: details.accepts,
+        live_credentials: details.live,
+        rotated_at: details.rotated_at,
         poll_ms,
-        can_fetch: about.collecting.is_some(),
-        base_url: about.collecting.and_then(|collecting| collecting.base_url),
+        can_fetch: details.collecting.is_some(),
+        base_url: details.collecting.and_then(|collecting| collecting.base_url),
         poll_status: PollStatus::default(),
     })
 }
@@ -243,35 +243,34 @@ impl Access {
         &self,
         caller: &Caller,
         new: NewSource,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<SourceView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let (team, now) = (caller.team.id, self.ctx.now());
         let id = self.ctx.new_id(now);
         // A repeat is answered even if the transport has been removed since.
-        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
         let kind = Kind::parse(&new.kind).ok_or_else(|| {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
-            invalid_field("kind", format!("is one of {}", known.join(", ")))
+            invalid_field("kind", format!("must be one of {}", known.join(", ")))
         })?;
-        let takes = new.scope.unwrap_or_else(|| SourceScope::default_for(kind));
-        takes.check(kind, &new.credential)?;
-        if !again {
-            self.check_transport(takes, new.transport.as_deref())?;
+        let scope = new.scope.unwrap_or_else(|| SourceScope::default_for(kind));
+        scope.check(kind, &new.credential)?;
+        if !is_repeat {
+            self.check_transport(scope, new.transport.as_deref())?;
         }
-        let mut about = self.seal_source((team, id), kind, &[new.credential])?;
-        about.accepts = takes;
-        about.transport = new.transport;
-        about.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
-        if about.collecting.is_some() && !takes.inbound {
-            return Err(invalid_field("api_key", "is for mail, which this source does not take"));
+        let mut details = self.seal_source((team, id), kind, &[new.credential])?;
+        details.accepts = scope;
+        details.transport = new.transport;
+        details.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
+        if details.collecting.is_some() && !scope.inbound {
+            return Err(invalid_field("api_key", "is not allowed: this source does not accept inbound mail"));
         }
-        let about = records::encode(&about)?;
+        let json = records::encode(&details)?;
         let name = new.name.clone();
-        let record =
-            Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, json: about };
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let record = Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, json };
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 self.on_collection_changed(SourceId(record.id));
@@ -279,7 +278,7 @@ impl Access {
             }
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 let detail =
-                    format!("there is a source named {} already; rotate its secret or take another name", record.name);
+                    format!("a source named {} already exists; rotate its secret or use another name", record.name);
                 Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
             }
             IdempotentResult::Replayed(_) => {
@@ -299,20 +298,17 @@ impl Access {
     }
 
     /// Events apply to the handoffs of one transport, so they need one. Mail needs none.
-    fn check_transport(&self, takes: SourceScope, transport: Option<&str>) -> Result<(), Problem> {
+    fn check_transport(&self, scope: SourceScope, transport: Option<&str>) -> Result<(), Problem> {
         let names = self.ctx.transports.selectable_names();
         match transport {
-            None if takes.events => {
-                return Err(invalid_field("transport", "is missing: events count for one transport"));
+            None if scope.events => {
+                return Err(invalid_field("transport", "is required for events, because they belong to one transport"));
             }
             None => return Ok(()),
             Some(transport) if names.contains(&transport) => return Ok(()),
             Some(_) => {}
         }
-        Err(invalid_field(
-            "transport",
-            format!("names no transport that is configured; known are {}", names.join(", ")),
-        ))
+        Err(invalid_field("transport", format!("must be a configured transport: {}", names.join(", "))))
     }
 
     /// Checks and seals the credentials of a source.
@@ -320,26 +316,29 @@ impl Access {
         &self,
         (team, id): (TeamId, Uuid),
         kind: Kind,
-        proofs: &[SourceCredential],
+        credentials: &[SourceCredential],
     ) -> Result<SourceDetails, Problem> {
-        to_secrets(kind, proofs).map_err(|bad| invalid_field("secret", bad.to_string()))?;
-        let broken = || Problem::new(Code::Internal, "the secrets could not be sealed");
-        let json = serde_json::to_vec(proofs).map_err(|_error| broken())?;
+        to_secrets(kind, credentials).map_err(|bad| invalid_field("secret", bad.to_string()))?;
+        let broken = || Problem::new(Code::Internal, "the secrets could not be encrypted");
+        let json = serde_json::to_vec(credentials).map_err(|_error| broken())?;
         let sealed = self.ctx.seal_secret(secret_location(team, id), &json).ok_or_else(broken)?;
-        let live = match proofs {
+        let live = match credentials {
             [SourceCredential::Topics { topics, .. }] => topics.len(),
-            _ => proofs.len(),
+            _ => credentials.len(),
         };
-        let takes = SourceScope::default_for(kind);
-        Ok(SourceDetails { kind, transport: None, accepts: takes, sealed, live, rotated_at: None, collecting: None })
+        let scope = SourceScope::default_for(kind);
+        Ok(SourceDetails { kind, transport: None, accepts: scope, sealed, live, rotated_at: None, collecting: None })
     }
 
-    fn open_credentials(&self, record: &Record, about: &SourceDetails) -> Result<Vec<SourceCredential>, Problem> {
-        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &about.sealed);
-        let proofs = opened.and_then(|json| serde_json::from_slice(&json).ok());
-        proofs.ok_or_else(|| {
-            tracing::error!(source = %record.id, "the secrets of a source cannot be opened");
-            Problem::new(Code::Unavailable, "the secrets of this source cannot be opened; an operator must look")
+    fn open_credentials(&self, record: &Record, details: &SourceDetails) -> Result<Vec<SourceCredential>, Problem> {
+        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &details.sealed);
+        let credentials = opened.and_then(|json| serde_json::from_slice(&json).ok());
+        credentials.ok_or_else(|| {
+            tracing::error!(source = %record.id, "the secrets of a source cannot be decrypted");
+            Problem::new(
+                Code::Unavailable,
+                "the secrets of this source cannot be decrypted; ask an operator to check the server's log",
+            )
         })
     }
 
@@ -350,16 +349,16 @@ impl Access {
         caller: &Caller,
         id: SourceId,
         rotation: SourceRotation,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<SourceView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let mut record = self.ctx.team_record(caller, RecordKind::Source, id.0).await?;
         for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.ctx.now();
-            let about = self.rotate_stored_source(&record, &rotation, now)?;
-            let edit = record.edit(records::encode(&about)?);
-            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+            let details = self.rotate_stored_source(&record, &rotation, now)?;
+            let edit = record.edit(records::encode(&details)?);
+            let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
             match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(RecordChangeResult::Changed(changed)) => {
                     self.on_collection_changed(id);
@@ -373,7 +372,7 @@ impl Access {
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
-        Err(Problem::new(Code::StaleRev, format!("the source {} changed meanwhile", record.name)))
+        Err(Problem::new(Code::StaleRev, format!("the source {} keeps changing; try again", record.name)))
     }
 
     /// The stored form of a source after a rotation.
@@ -383,30 +382,30 @@ impl Access {
         rotation: &SourceRotation,
         now: Time,
     ) -> Result<SourceDetails, Problem> {
-        let mut about: SourceDetails = records::decode(record)?;
-        let place = (record.team, record.id);
-        if let Some(proof) = &rotation.credential {
-            let proofs = rotate(self.open_credentials(record, &about)?, proof.clone(), rotation.keep);
-            about.accepts.check(about.kind, proof)?;
-            let SourceDetails { sealed, live, .. } = self.seal_source(place, about.kind, &proofs)?;
-            about = SourceDetails { sealed, live, rotated_at: Some(now), ..about };
+        let mut details: SourceDetails = records::decode(record)?;
+        let record_ref = (record.team, record.id);
+        if let Some(credential) = &rotation.credential {
+            let credentials = rotate(self.open_credentials(record, &details)?, credential.clone(), rotation.keep);
+            details.accepts.check(details.kind, credential)?;
+            let SourceDetails { sealed, live, .. } = self.seal_source(record_ref, details.kind, &credentials)?;
+            details = SourceDetails { sealed, live, rotated_at: Some(now), ..details };
         }
         if rotation.collection != CollectionConfig::default() {
-            if !about.accepts.inbound {
-                return Err(invalid_field("api_key", "is for mail, which this source does not take"));
+            if !details.accepts.inbound {
+                return Err(invalid_field("api_key", "is not allowed: this source does not accept inbound mail"));
             }
             let CollectionConfig { api_key, base_url, poll_ms } = rotation.collection.clone();
-            let before = about.collecting.as_ref();
+            let before = details.collecting.as_ref();
             // An API key is sent only to the URL that it was given for.
-            let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.provider_account(record, &about).ok());
+            let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.provider_account(record, &details).ok());
             let merged = CollectionConfig {
                 api_key: api_key.or_else(|| kept.map(|account| account.api_key)),
                 base_url: base_url.or_else(|| before.and_then(|before| before.base_url.clone())),
                 poll_ms: poll_ms.or_else(|| before.and_then(|before| before.poll_ms)),
             };
-            about.collecting = self.seal_collection_config(place, about.kind, &merged)?;
+            details.collecting = self.seal_collection_config(record_ref, details.kind, &merged)?;
         }
-        Ok(about)
+        Ok(details)
     }
 
     /// A source with the status of its polling.
@@ -456,17 +455,17 @@ impl Access {
     pub(crate) async fn live_source(&self, id: SourceId) -> Result<LiveSource, Problem> {
         let found = self.ctx.store.record_of_any_team(RecordKind::Source, id.0).await.map_err(unavailable)?;
         let record = found.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
-        let about: SourceDetails = records::decode(&record)?;
-        let proofs = self.open_credentials(&record, &about)?;
-        let secrets = to_secrets(about.kind, &proofs)
+        let details: SourceDetails = records::decode(&record)?;
+        let credentials = self.open_credentials(&record, &details)?;
+        let secrets = to_secrets(details.kind, &credentials)
             .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
-        let SourceDetails { kind, transport, accepts, .. } = about;
+        let SourceDetails { kind, transport, accepts, .. } = details;
         Ok(LiveSource { id, team: record.team, kind, transport, scope: accepts, secrets })
     }
 }
 
 impl Access {
-    /// A source got another credential: what waits for it may go.
+    /// Wakes the fetches that wait for a source, because its credential or configuration changed.
     pub(crate) fn on_collection_changed(&self, source: SourceId) {
         self.ctx.inbound.fetch_limiter.clear_backoff(source);
         self.ctx.inbound.fetch_limiter.sources_changed.notify_one();
@@ -474,14 +473,14 @@ impl Access {
 }
 
 impl Access {
-    /// By what a source's provider is asked. The error is for people.
-    pub(crate) fn provider_account(&self, record: &Record, about: &SourceDetails) -> Result<ProviderAccount, String> {
-        let collecting = about.collecting.as_ref();
-        let collecting =
-            collecting.ok_or("the source has no api_key to fetch mail with: rotate one in, then replay")?;
-        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &collecting.sealed);
+    /// The provider account from which a source's mail is fetched. The error is shown to people.
+    pub(crate) fn provider_account(&self, record: &Record, details: &SourceDetails) -> Result<ProviderAccount, String> {
+        let config = details.collecting.as_ref();
+        let config = config
+            .ok_or("the source has no api_key to fetch mail with: rotate the source with an api_key, then replay")?;
+        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &config.sealed);
         let api_key = opened.and_then(|bytes| String::from_utf8(bytes).ok());
-        let api_key = api_key.ok_or("the api_key of the source cannot be opened")?;
-        Ok(ProviderAccount { provider: about.kind.as_str(), api_key, base_url: collecting.base_url.clone() })
+        let api_key = api_key.ok_or("the api_key of the source cannot be decrypted")?;
+        Ok(ProviderAccount { provider: details.kind.as_str(), api_key, base_url: config.base_url.clone() })
     }
 }

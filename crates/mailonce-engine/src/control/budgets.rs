@@ -1,7 +1,7 @@
-//! Budgets: how many mails or recipients a team, an inbox or an API key may send in a period.
+//! Budgets limit how many emails or recipients a team, an inbox or an API key may use in a period.
 //!
-//! Only sends, replies and resends of callers count. Mail that mailonce itself writes, such as a question to a person,
-//! does not.
+//! Only sends, replies and resends of callers count. Mail that mailonce sends itself, such as a question to a person,
+//! does not count.
 
 use crate::{
     access::caller::Caller,
@@ -38,13 +38,13 @@ pub struct BudgetView {
     pub name: String,
     /// Its rev.
     pub rev: u32,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// What it says.
+    /// Its definition.
     pub budget: Budget,
-    /// How much of it is used in the present period.
+    /// How much of it is used in the current period.
     pub used: u64,
-    /// When the present period ends.
+    /// When the current period ends.
     pub resets_at: Time,
 }
 
@@ -63,36 +63,36 @@ fn check_limit(budget: &Budget) -> Result<(), Problem> {
 }
 
 impl Control {
-    /// Adds a budget. It counts from now on.
+    /// Creates a budget. It counts from now on.
     pub async fn create_budget(
         &self,
         caller: &Caller,
         name: String,
         budget: &Budget,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<BudgetView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         check_limit(budget)?;
         let team = caller.team.id;
-        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
+        if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
             self.check_budget_scope(team, &budget.scope).await?;
             if self.budgets_of(team).await.map_err(unavailable)?.len() >= MAX_BUDGETS {
                 return Err(invalid_field(
                     "name",
-                    format!("is one too many: a team has at most {MAX_BUDGETS} budgets"),
+                    format!("is one too many: a team can have at most {MAX_BUDGETS} budgets"),
                 ));
             }
         }
         let new = (RecordKind::Budget, name, records::encode(budget)?);
-        let made = self
+        let created = self
             .ctx
-            .create_named(caller, new, asked.as_ref(), |team| self.record_caches.budgets.invalidate(team))
+            .create_named(caller, new, keyed_call.as_ref(), |team| self.record_caches.budgets.invalidate(team))
             .await?;
-        Ok(CreateOutcome { value: self.budget_view(made.value).await?, is_new: made.is_new })
+        Ok(CreateOutcome { value: self.budget_view(created.value).await?, is_new: created.is_new })
     }
 
-    /// Refuses a scope that names nothing of the team.
+    /// Refuses the scope of an inbox or API key that the team doesn't have.
     async fn check_budget_scope(&self, team: TeamId, scope: &BudgetScope) -> Result<(), Problem> {
         match scope {
             BudgetScope::Team => Ok(()),
@@ -110,7 +110,7 @@ impl Control {
         }
     }
 
-    /// The caller's budgets, newest first, with what is used of each.
+    /// The team's budgets, newest first, with their usage.
     pub async fn budgets(
         &self,
         caller: &Caller,
@@ -129,7 +129,7 @@ impl Control {
         self.budget_view(self.ctx.team_record(caller, RecordKind::Budget, id).await?).await
     }
 
-    /// Changes a budget as it was seen. What is used stays used.
+    /// Changes a budget, which must still have the given rev. Its usage stays.
     pub async fn change_budget(
         &self,
         caller: &Caller,
@@ -152,7 +152,7 @@ impl Control {
                 let detail = format!("the budget {} changed since rev {rev}; it is at rev {}", record.name, record.rev);
                 Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
             }
-            // No key was given, so that it can be neither a repeat nor a mismatch.
+            // A replay or mismatch is impossible: the call has no idempotency key.
             IdempotentResult::Done(RecordChangeResult::Missing)
             | IdempotentResult::Replayed(_)
             | IdempotentResult::KeyMismatch(_) => Err(records::not_found(kind, &id.to_string())),
@@ -201,17 +201,17 @@ impl Control {
         self.cached_records(&self.record_caches.budgets, team, read, |_| {}).await
     }
 
-    /// What an email of this caller counts for in the budgets of its team, its inbox and its API key.
+    /// The charges of a new email against the budgets of its team, its inbox and its API key.
     pub(crate) async fn charges(&self, caller: &Caller, email: &NewEmail) -> Result<Vec<Charge>, Problem> {
         let budgets = self.budgets_of(email.team).await.map_err(unavailable)?;
         self.charges_of(&budgets, email.team, (Some(caller.key.id), &email.head), email.due_at).await
     }
 
-    /// What an accepted email counts for when it is due at another time. Whoever moves it, it counts for the API key
-    /// that sent it. Most teams have no budgets, and then the email is not read.
+    /// The charges of an accepted email that is rescheduled. It counts for the API key that sent it, whichever key
+    /// reschedules it. Most teams have no budgets; then the email is not read.
     pub(crate) async fn charges_at(&self, team: TeamId, id: EmailId, due: Time) -> Result<Vec<Charge>, Problem> {
         let budgets = self.budgets_of(team).await.map_err(unavailable)?;
-        if !budgets.iter().any(|named| named.budget.enabled) {
+        if !budgets.iter().any(|cached| cached.budget.enabled) {
             return Ok(Vec::new());
         }
         match self.ctx.store.email(team, id).await.map_err(unavailable)? {
@@ -227,21 +227,21 @@ impl Control {
         (key, head): (Option<ApiKeyId>, &EmailHead),
         due: Option<Time>,
     ) -> Result<Vec<Charge>, Problem> {
-        let enabled = || budgets.iter().filter(|named| named.budget.enabled);
-        let by_inbox = enabled().any(|named| matches!(named.budget.scope, BudgetScope::Inbox(_)));
+        let enabled = || budgets.iter().filter(|cached| cached.budget.enabled);
+        let by_inbox = enabled().any(|cached| matches!(cached.budget.scope, BudgetScope::Inbox(_)));
         let sender = self.inbox_of_sender(team, &head.from);
         let inbox = if by_inbox { sender.await.map_err(unavailable)? } else { None };
-        let applies = |named: &&CachedBudget| match &named.budget.scope {
+        let applies = |cached: &&CachedBudget| match &cached.budget.scope {
             BudgetScope::Team => true,
             BudgetScope::Inbox(id) => inbox == Some(*id),
             BudgetScope::ApiKey(id) => Some(*id) == key,
         };
-        // The earlier clock decides: a node that is ahead must not begin a new period early. An email that is due in the
-        // past leaves now, so that it must not count in a period that is over.
+        // The earlier clock decides, so that a node whose clock is ahead doesn't start a new period early. An email
+        // that was due in the past leaves now, so it counts in the current period.
         let now = self.ctx.time.schedule_cutoff();
         let leaves_at = due.map_or(now, |due| due.max(now));
         let recipients = head.to.len() + head.cc.len() + head.bcc.len();
-        let charge = |named: &CachedBudget| named.budget.charge(named.id, recipients, leaves_at);
+        let charge = |cached: &CachedBudget| cached.budget.charge(cached.id, recipients, leaves_at);
         Ok(enabled().filter(applies).map(charge).collect())
     }
 
@@ -251,15 +251,15 @@ impl Control {
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
     }
 
-    /// The refusal of an email that would exceed a budget.
+    /// The problem for an email that would exceed a budget.
     pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &Overrun) -> Problem {
         let Overrun { charge, used } = exceeded;
-        // The refusal stands without the budget's name, should the ledger be unavailable by now.
+        // If the store is unavailable now, the problem shows the budget's id in place of its name.
         let budgets = self.budgets_of(team).await.unwrap_or_default();
-        let named = budgets.iter().find(|named| named.id == charge.budget);
-        let name = named.map_or_else(|| charge.budget.to_string(), |named| named.name.clone());
-        let counted = named.map_or(BudgetMeasure::Mails, |named| named.budget.measure).as_str();
-        let per = named.map_or("period", |named| named.budget.per.as_str());
+        let cached = budgets.iter().find(|cached| cached.id == charge.budget);
+        let name = cached.map_or_else(|| charge.budget.to_string(), |cached| cached.name.clone());
+        let counted = cached.map_or(BudgetMeasure::Mails, |cached| cached.budget.measure).as_str();
+        let per = cached.map_or("period", |cached| cached.budget.per.as_str());
         let (limit, amount) = (charge.limit, charge.amount);
         let budget = json!({ "id": charge.budget, "name": name });
         let problem = |detail: String| {
@@ -270,10 +270,10 @@ impl Control {
                 .with_extension("resets_at", charge.ends_at.to_string())
         };
         if amount > limit {
-            // Waiting does not help, so that no time to retry is named.
+            // Waiting does not help, so there is no `retry_after`.
             let detail =
                 format!("the budget {name} allows {limit} {counted} per {per}, and this email alone counts {amount}");
-            let next = "Do not retry: waiting makes no room. Send to fewer recipients, or ask a person with the scope \
+            let next = "Do not retry: waiting does not help. Send to fewer recipients, or ask a person with the scope \
                         `admin` to raise the limit of `budget`.";
             return problem(detail).with_extension("retry", RetryAdvice::Never.as_str()).with_extension("next", next);
         }

@@ -1,4 +1,4 @@
-//! Allow and block lists of a team: who is on them, and what they stop.
+//! Allow and block lists of a team: their entries, and the checks of received and sent mail against them.
 
 use crate::{
     access::caller::Caller,
@@ -22,16 +22,16 @@ use mailonce_core::{
 };
 use std::sync::Arc;
 
-/// Entries of one team.
+/// The most entries on all lists of a team.
 pub(crate) const MAX_ENTRIES: usize = 1_000;
-/// Characters of a reason.
+/// The longest reason, in characters.
 const REASON_CHARS: usize = 500;
 
 fn entry_not_found(entry: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no entry {entry} on this list"))
 }
 
-/// Refuses a key that is tied to inboxes on every list but those of its inboxes.
+/// Refuses access to a list when the API key is restricted to inboxes, unless it is a list of one of them.
 fn require_list_access(caller: &Caller, list: &ListName) -> Result<(), Problem> {
     match &list.inbox {
         Some((inbox, _)) if caller.may_access_inboxes(&[*inbox]) => Ok(()),
@@ -40,7 +40,7 @@ fn require_list_access(caller: &Caller, list: &ListName) -> Result<(), Problem> 
 }
 
 impl Control {
-    /// Puts somebody on a list.
+    /// Adds an address or a domain to a list.
     pub async fn add_to_list(
         &self,
         caller: &Caller,
@@ -53,41 +53,43 @@ impl Control {
         if require_auth && (list.kind != ListType::Allow || list.direction == ListDirection::Send) {
             return Err(invalid_field(
                 "require_auth",
-                "is only for allow lists of mail that comes in: receive and reply",
+                "is only possible on the allow lists for received mail: receive and reply",
             ));
         }
-        let entry = normalize_entry(entry).ok_or_else(|| invalid_field("entry", "is an address or a domain"))?;
-        // It would be taken for an address, at which nobody is.
+        let entry = normalize_entry(entry).ok_or_else(|| invalid_field("entry", "must be an address or a domain"))?;
+        // An entry with a wildcard would count as an address that never matches.
         if entry.contains('*') {
             return Err(invalid_field(
                 "entry",
-                "is an address or a domain, and a domain alone is everybody there: no `*` is needed",
+                "must be an address or a domain without `*`; a domain alone matches every address there",
             ));
         }
         if reason.as_deref().is_some_and(|reason| reason.chars().count() > REASON_CHARS) {
-            return Err(invalid_field("reason", "is too long"));
+            return Err(invalid_field("reason", format!("must have at most {REASON_CHARS} characters")));
         }
         let (team, kind, now) = (caller.team.id, RecordKind::ListEntry, self.ctx.now());
         if self.list_entries_of_team(team).await.map_err(unavailable)?.len() >= MAX_ENTRIES {
-            return Err(invalid_field("entry", "is one too many: a team has at most 1,000 entries on its lists"));
+            return Err(invalid_field("entry", "is one too many: a team can have at most 1,000 list entries"));
         }
         let name = list.record_name(&entry);
-        let about = ListEntry { list, entry, reason, created_at: now, require_auth };
+        let new_entry = ListEntry { list, entry, reason, created_at: now, require_auth };
         let id = self.ctx.new_id(now);
-        let record = Record { team, kind, id, name, rev: 1, created_at: now, json: records::encode(&about)? };
-        let made = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
+        let record = Record { team, kind, id, name, rev: 1, created_at: now, json: records::encode(&new_entry)? };
+        let created = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
         self.record_caches.lists.invalidate(team);
-        match made {
-            IdempotentResult::Done(CreateRecordResult::Created(_)) => Ok(CreateOutcome { value: about, is_new: true }),
+        match created {
+            IdempotentResult::Done(CreateRecordResult::Created(_)) => {
+                Ok(CreateOutcome { value: new_entry, is_new: true })
+            }
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 Ok(CreateOutcome { value: records::decode(&record)?, is_new: false })
             }
-            // No key was given.
-            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(entry_not_found(&about.entry)),
+            // Impossible: the call has no idempotency key.
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(entry_not_found(&new_entry.entry)),
         }
     }
 
-    /// Who is on a list, in the order of their names.
+    /// The entries of a list, sorted.
     pub async fn list_entries(&self, caller: &Caller, list: &ListName) -> Result<Vec<ListEntry>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         require_list_access(caller, list)?;
@@ -105,13 +107,13 @@ impl Control {
     }
 
     async fn entry_record(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<Record, Problem> {
-        let form = normalize_entry(entry).ok_or_else(|| entry_not_found(entry))?;
-        let name = list.record_name(&form);
+        let normalized = normalize_entry(entry).ok_or_else(|| entry_not_found(entry))?;
+        let name = list.record_name(&normalized);
         let found = self.ctx.store.record_by_name(caller.team.id, RecordKind::ListEntry, &name).await;
         found.map_err(unavailable)?.ok_or_else(|| entry_not_found(entry))
     }
 
-    /// Takes somebody off a list.
+    /// Removes an entry from a list.
     pub async fn remove_from_list(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<ListEntry, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         require_list_access(caller, list)?;
@@ -121,28 +123,28 @@ impl Control {
         records::decode(&removed.map_err(unavailable)?.ok_or_else(|| entry_not_found(entry))?)
     }
 
-    /// Everybody on the lists of a team.
+    /// All entries of a team's lists.
     async fn list_entries_of_team(&self, team: TeamId) -> Result<Arc<[ListEntry]>, StoreError> {
         let read = |record: Record| serde_json::from_str(&record.json);
         self.cached_records(&self.record_caches.lists, team, read, |_| {}).await
     }
 
-    /// Whether a list stops mail that came in.
+    /// Whether a list refuses a received mail.
     pub(crate) async fn is_arrival_blocked(
         &self,
         inbox: &Inbox,
         (from, auth): (Option<&str>, &SenderAuth),
-        answers_ours: bool,
+        is_reply: bool,
     ) -> Result<bool, StoreError> {
         let entries = self.list_entries_of_team(inbox.team).await?;
-        let direction = if answers_ours { ListDirection::Reply } else { ListDirection::Receive };
+        let direction = if is_reply { ListDirection::Reply } else { ListDirection::Receive };
         let is_inbox = |(id, _): &(InboxId, String)| *id == inbox.id;
-        let stops = |sender: &str| list_refusal(&entries, direction, is_inbox, (sender, auth.is_pass())).is_some();
-        // Whoever forged the address of somebody on an allow-list is nobody on it.
-        Ok(stops(from.unwrap_or_default()) || (auth.is_fail() && stops("")))
+        let is_refused = |sender: &str| list_refusal(&entries, direction, is_inbox, (sender, auth.is_pass())).is_some();
+        // A forged sender address must not pass an allow list, so the mail is also checked without a sender.
+        Ok(is_refused(from.unwrap_or_default()) || (auth.is_fail() && is_refused("")))
     }
 
-    /// Refuses a mail to somebody whom a list stops.
+    /// Refuses an email to a recipient that a list blocks.
     pub(crate) async fn check_lists(&self, team: TeamId, content: &EmailContent) -> Result<(), Problem> {
         let entries = self.list_entries_of_team(team).await.map_err(unavailable)?;
         if entries.is_empty() {
@@ -150,11 +152,11 @@ impl Control {
         }
         let from = content.from.to_address();
         let is_inbox = |(_, address): &(InboxId, String)| address == from.as_str();
-        for (field, boxes) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
-            for (at, to) in boxes.iter().enumerate() {
+        for (field, recipients) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
+            for (index, to) in recipients.iter().enumerate() {
                 let address = to.to_address();
                 if let Some(why) = list_refusal(&entries, ListDirection::Send, is_inbox, (address.as_str(), true)) {
-                    let problem = Problem::for_field(Code::BlockedByRule, format!("{field}[{at}]"), why);
+                    let problem = Problem::for_field(Code::BlockedByRule, format!("{field}[{index}]"), why);
                     return Err(problem.with_extension("recipient", address.as_str()));
                 }
             }

@@ -1,8 +1,11 @@
-//! Control: what a team limits.
+//! What a team limits: rules, allow and block lists, budgets and suppressions.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `rules`, `outbound_rule_facts` | rules for received and sent mail |
+//! | `lists` | allow and block lists |
 //! | [`budgets`] | budgets, and what an email counts for in them |
+//! | `suppressions` | addresses that a team doesn't send to |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
 pub mod budgets;

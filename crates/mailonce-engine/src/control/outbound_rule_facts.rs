@@ -1,5 +1,5 @@
-//! What rules may ask about a mail that goes out and only the ledger knows: new people, outside domains, first mails.
-//! Looked up only for rules that ask.
+//! Facts about an outgoing email that rules can test and that need the store: new recipients, recipients outside the
+//! team's domains, the first email of a sender. A fact is looked up only if an enabled rule uses it.
 
 use crate::control::Control;
 use mailonce_core::{
@@ -14,9 +14,10 @@ use mailonce_core::{
     record::RecordKind,
 };
 
-/// Emails that are looked through for one from the same address. When none is among them it counts as the first:
-/// then a person looks once too often.
+/// How many emails are searched for one from the same sender. Without a match the email counts as the first. That is
+/// the safe side: at worst a person approves once too often.
 const SCAN_LIMIT: usize = 1_000;
+/// How many emails are read per query.
 const PAGE_SIZE: usize = 100;
 
 fn was_not_withdrawn(email: &Email) -> bool {
@@ -24,7 +25,7 @@ fn was_not_withdrawn(email: &Email) -> bool {
 }
 
 impl Control {
-    /// What these rules ask about a mail.
+    /// The flags that these rules test, with their values for an email.
     pub(crate) async fn outbound_flags(
         &self,
         team: TeamId,
@@ -33,17 +34,17 @@ impl Control {
     ) -> Result<Vec<(RuleFlag, bool)>, StoreError> {
         let outbound =
             rules.iter().filter(|rule| rule.definition.enabled && rule.definition.direction == RuleDirection::Outbound);
-        let asked: Vec<&RuleField> =
-            outbound.flat_map(|rule| &rule.definition.conditions).map(|one| &one.field).collect();
+        let fields: Vec<&RuleField> =
+            outbound.flat_map(|rule| &rule.definition.conditions).map(|condition| &condition.field).collect();
         let mut flags = Vec::new();
-        for flag in RuleFlag::ALL.iter().copied().filter(|flag| asked.contains(&&RuleField::Flag(*flag))) {
-            let is = match flag {
+        for flag in RuleFlag::ALL.iter().copied().filter(|flag| fields.contains(&&RuleField::Flag(*flag))) {
+            let is_set = match flag {
                 RuleFlag::Attachments => !content.attachments.is_empty(),
                 RuleFlag::NewRecipient => self.has_new_recipient(team, content).await?,
                 RuleFlag::OutsideRecipient => self.has_outside_recipient(team, content).await?,
                 RuleFlag::First => self.is_first_from(team, content.from.to_address().as_str()).await?,
             };
-            flags.push((flag, is));
+            flags.push((flag, is_set));
         }
         Ok(flags)
     }
@@ -59,7 +60,7 @@ impl Control {
         Ok(false)
     }
 
-    /// Whether somebody is at a domain that is neither the sender's, nor this installation's, nor one of the team's.
+    /// Whether a recipient's domain is neither the sender's, nor this installation's, nor one of the team's.
     async fn has_outside_recipient(&self, team: TeamId, content: &EmailContent) -> Result<bool, StoreError> {
         let from = content.from.to_address();
         for mailbox in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The rules, lists and budgets of teams, cached: every send asks for them.
+//! The rules, lists and budgets of teams, cached in memory because every send needs them.
 
 use crate::control::{Control, budgets::CachedBudget, lists::MAX_ENTRIES};
 use mailonce_core::{
@@ -16,12 +16,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// How long a node may use what another node has changed meanwhile, in milliseconds.
+/// How long a node uses cached records that another node may have changed, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
-/// Teams in one cache.
+/// How many teams a cache holds.
 const CACHE_CAPACITY: usize = 10_000;
 
-/// What a send asks for.
+/// The caches that a send uses.
 pub(crate) struct RecordCaches {
     pub(crate) rules: RecordCache<Rule>,
     pub(crate) lists: RecordCache<ListEntry>,
@@ -41,15 +41,15 @@ impl Default for RecordCaches {
 /// Records of one kind, by team.
 pub(crate) struct RecordCache<T> {
     kind: RecordKind,
-    /// The most that a team has.
+    /// The most records that a team can have.
     max: usize,
     state: Mutex<RecordCacheState<T>>,
 }
 
 struct RecordCacheState<T> {
-    /// What was read, and when by the boot clock.
+    /// The records by team, and when they were read, by the boot clock.
     teams: HashMap<TeamId, (Arc<[T]>, i64)>,
-    /// Grows with each change, so that a read which began before a change is not cached after it.
+    /// Counts the changes, so that a read that started before a change is not cached after it.
     changes: u64,
 }
 
@@ -62,14 +62,14 @@ impl<T> RecordCache<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is cached and was read at `since` or later; otherwise the number of changes so far.
+    /// The cached records if they were read at `since` or later; otherwise the number of changes so far.
     fn get(&self, team: TeamId, since: i64) -> Result<Arc<[T]>, u64> {
         let state = self.state();
         let cached = state.teams.get(&team).filter(|(_, read_at)| *read_at >= since);
         cached.map(|(records, _)| Arc::clone(records)).ok_or(state.changes)
     }
 
-    /// Caches what was read, unless something changed since the read began.
+    /// Caches records, unless something changed since their read started.
     fn put(&self, team: TeamId, records: &Arc<[T]>, (read_at, changes): (i64, u64)) {
         let mut state = self.state();
         if state.changes != changes {
@@ -81,7 +81,7 @@ impl<T> RecordCache<T> {
         state.teams.insert(team, (Arc::clone(records), read_at));
     }
 
-    /// To be called after each change of a team's records.
+    /// Removes a team's records from the cache. Must be called after each change of them.
     pub(crate) fn invalidate(&self, team: TeamId) {
         let mut state = self.state();
         state.changes += 1;
@@ -90,7 +90,7 @@ impl<T> RecordCache<T> {
 }
 
 impl Control {
-    /// A team's records, each read by `read` and sorted by `sort`. A record that cannot be read is reported and left out.
+    /// A team's records, decoded by `read` and sorted by `sort`. A record that cannot be decoded is logged and skipped.
     pub(crate) async fn cached_records<T>(
         &self,
         cache: &RecordCache<T>,
@@ -98,8 +98,8 @@ impl Control {
         read: impl Fn(Record) -> serde_json::Result<T>,
         sort: impl Fn(&mut Vec<T>),
     ) -> Result<Arc<[T]>, StoreError> {
-        let boot = self.ctx.time.boot_clock_ms();
-        let since = if self.ctx.is_single_node { i64::MIN } else { boot - MULTI_NODE_TTL_MS };
+        let boot_ms = self.ctx.time.boot_clock_ms();
+        let since = if self.ctx.is_single_node { i64::MIN } else { boot_ms - MULTI_NODE_TTL_MS };
         let changes = match cache.get(team, since) {
             Ok(records) => return Ok(records),
             Err(changes) => changes,
@@ -117,7 +117,7 @@ impl Control {
         }
         sort(&mut records);
         let records: Arc<[T]> = records.into();
-        cache.put(team, &records, (boot, changes));
+        cache.put(team, &records, (boot_ms, changes));
         Ok(records)
     }
 }

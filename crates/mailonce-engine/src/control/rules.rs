@@ -1,4 +1,5 @@
-//! Rules: what a team wants done with some mail, asked at the door, when a mail is read, and when one is sent.
+//! Rules of a team. They are evaluated when a recipient is accepted, when a received mail is filed, and when an email
+//! is sent.
 
 use crate::{
     access::caller::Caller,
@@ -44,9 +45,9 @@ pub struct RuleView {
     pub name: String,
     /// Its rev.
     pub rev: u32,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// What it says.
+    /// Its definition.
     pub about: RuleDefinition,
 }
 
@@ -61,31 +62,31 @@ fn view(record: &Record) -> Result<RuleView, Problem> {
 }
 
 impl Control {
-    /// Adds a rule. Its name must be free.
+    /// Creates a rule. Its name must be unused.
     pub async fn create_rule(
         &self,
         caller: &Caller,
         name: String,
-        about: &RuleDefinition,
-        asked: Option<KeyedCall>,
+        definition: &RuleDefinition,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<RuleView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        about.validate()?;
+        definition.validate()?;
         let team = caller.team.id;
-        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
-        if !again && self.rules_of(team).await.map_err(unavailable)?.len() >= rule::MAX_RULES {
-            return Err(Problem::new(Code::InvalidField, format!("a team has at most {} rules", rule::MAX_RULES)));
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
+        if !is_repeat && self.rules_of(team).await.map_err(unavailable)?.len() >= rule::MAX_RULES {
+            return Err(Problem::new(Code::InvalidField, format!("a team can have at most {} rules", rule::MAX_RULES)));
         }
-        let new = (RecordKind::Rule, name, records::encode(about)?);
-        let made = self
+        let new = (RecordKind::Rule, name, records::encode(definition)?);
+        let created = self
             .ctx
-            .create_named(caller, new, asked.as_ref(), |team| self.record_caches.rules.invalidate(team))
+            .create_named(caller, new, keyed_call.as_ref(), |team| self.record_caches.rules.invalidate(team))
             .await?;
-        Ok(CreateOutcome { value: view(&made.value)?, is_new: made.is_new })
+        Ok(CreateOutcome { value: view(&created.value)?, is_new: created.is_new })
     }
 
-    /// The caller's rules, newest first.
+    /// The team's rules, newest first.
     pub async fn rules(
         &self,
         caller: &Caller,
@@ -104,36 +105,36 @@ impl Control {
         view(&self.ctx.team_record(caller, RecordKind::Rule, id).await?)
     }
 
-    /// One rule, for whoever is about to change it and may not be one who reads.
+    /// One rule, for a caller that is going to change it. Needs the scope `admin`, but not `read`.
     pub async fn rule_for_update(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         view(&self.ctx.team_record(caller, RecordKind::Rule, id).await?)
     }
 
-    /// Changes a rule as it was seen.
+    /// Changes a rule, which must still have the given rev.
     pub async fn change_rule(
         &self,
         caller: &Caller,
         id: Uuid,
         rev: u32,
-        about: &RuleDefinition,
+        definition: &RuleDefinition,
     ) -> Result<RuleView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
-        about.validate()?;
+        definition.validate()?;
         let (team, kind) = (caller.team.id, RecordKind::Rule);
-        let edit = RecordEdit { team, kind, id, rev, json: records::encode(about)? };
+        let edit = RecordEdit { team, kind, id, rev, json: records::encode(definition)? };
         let changed = self.ctx.store.change_record(edit, None, self.ctx.now()).await.map_err(unavailable)?;
         self.record_caches.rules.invalidate(team);
         match changed {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => view(&record),
             IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
-                let detail = format!("the rule {} changed since it was looked at", record.name);
+                let detail = format!("the rule {} changed since rev {rev}; it is at rev {}", record.name, record.rev);
                 Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
             }
             IdempotentResult::Done(RecordChangeResult::Missing) => Err(records::not_found(kind, &id.to_string())),
-            // No key was given.
+            // Impossible: the call has no idempotency key.
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => self.rule_for_update(caller, id).await,
         }
     }
@@ -148,16 +149,16 @@ impl Control {
         view(&removed.ok_or_else(|| records::not_found(kind, &id.to_string()))?)
     }
 
-    /// A team's rules in their order.
+    /// A team's rules, sorted by priority.
     async fn rules_of(&self, team: TeamId) -> Result<Arc<[Rule]>, StoreError> {
         let read = |record: Record| {
-            let about = serde_json::from_str(&record.json)?;
-            Ok(Rule { id: record.id, name: record.name, definition: about })
+            let definition = serde_json::from_str(&record.json)?;
+            Ok(Rule { id: record.id, name: record.name, definition })
         };
         self.cached_records(&self.record_caches.rules, team, read, |rules| rule::sort_by_priority(rules)).await
     }
 
-    /// Whether a rule refuses mail from this sender before it is taken.
+    /// Whether a rule refuses mail from this envelope sender before it is received.
     pub(crate) async fn is_sender_blocked(
         &self,
         inbox: &Inbox,
@@ -170,7 +171,7 @@ impl Control {
         Ok(rule::evaluate(&rules, RuleDirection::Inbound, &facts).blocking_rule().is_some())
     }
 
-    /// Lets rules mark a message. `Some` when one of them refuses it.
+    /// Applies the lists and rules to a received message. `Some` when one of them refuses it.
     pub(crate) async fn apply_inbound_rules(
         &self,
         inbox: &Inbox,
@@ -207,7 +208,8 @@ impl Control {
         Ok(None)
     }
 
-    /// Refuses a send that a rule of its team blocks. `Some` is the rule that wants a person to look first.
+    /// Refuses an email that a list or rule of its team blocks. Returns the rule that requires approval by a person, if
+    /// any.
     pub(crate) async fn check_outbound_rules(
         &self,
         team: TeamId,
@@ -249,7 +251,7 @@ fn sender_proof(auth: &SenderAuth) -> SenderProof {
     }
 }
 
-/// Does what rules say to a message. Of several folders the first counts.
+/// Applies the actions of matching rules to a message. Of several folders the first counts.
 fn apply_actions(message: &mut NewMessage, evaluated: &RuleEvaluation) {
     for action in evaluated.actions() {
         match (action.kind, &action.value) {

@@ -1,10 +1,10 @@
-//! Suppressions: addresses that a team does not write to, because a person said so, mail came back, or somebody
+//! Suppressions: addresses that a team doesn't send to, because a person added them, mail bounced, or the recipient
 //! complained.
 //!
-//! An accept must not read the ledger for each recipient. So each team's list is in memory as a set of hashes, loaded
-//! at first use. The set only grows: a hit is looked up in the ledger, which alone decides, and a removed address
-//! costs that look-up and nothing else. On SQLite nobody else writes and the set is always whole; on PostgreSQL what
-//! other nodes added is read every few seconds, so an address may slip through for that long.
+//! An accept must not query the store for each recipient. So each team's list is in memory as a set of hashes, loaded
+//! at first use. A hit is looked up in the store, which decides. The set only grows, so a removed address costs one
+//! more query and nothing else. With SQLite there is only one node, and the set is always complete. With PostgreSQL,
+//! additions of other nodes are read every few seconds, so a send may reach a suppressed address for that long.
 
 use crate::{
     access::caller::Caller,
@@ -37,14 +37,15 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How long a list is trusted while other nodes may add to it, in milliseconds.
+/// How long a list is used without a new read when other nodes may add to it, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 3_000;
-/// Addresses read at once.
+/// How many addresses are read per query.
 const PAGE_SIZE: usize = 1_000;
-/// Ids of other nodes may be a little older than what was read before, because their clocks are.
+/// How far a read goes back before the newest known id, in milliseconds. The clocks of other nodes may be behind, so
+/// that their new ids are older.
 const REREAD_OVERLAP_MS: i64 = 600_000;
 
-/// An address that is not written to.
+/// A suppressed address.
 #[derive(Clone, Debug)]
 pub struct SuppressionView {
     /// Its id.
@@ -55,40 +56,40 @@ pub struct SuppressionView {
     pub rev: u32,
     /// When it was added.
     pub created_at: Time,
-    /// Why, and by what.
+    /// Why it is suppressed.
     pub details: SuppressionDetails,
 }
 
-/// Why an address is not written to.
+/// Why an address is suppressed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuppressionDetails {
-    /// `bounced`, `complained`, `manual`, or a person's words.
+    /// `bounced`, `complained`, `manual`, or a person's own text.
     pub reason: String,
     /// The email that led to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<Uuid>,
-    /// The source that told of it.
+    /// The source that reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Uuid>,
-    /// What the provider said.
+    /// The provider's or server's explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
 impl SuppressionDetails {
-    /// By a person.
+    /// The details of a suppression by a person.
     pub fn manual(reason: Option<String>) -> Self {
         Self { reason: reason.unwrap_or_else(|| "manual".into()), email: None, source: None, detail: None }
     }
 }
 
-/// One team's list.
+/// The suppression list of one team, in memory.
 #[derive(Default)]
 struct TeamSuppressions {
     hashes: RwLock<HashSet<u64>>,
-    /// When it was read, by the even counter. Zero is never.
+    /// When the list was last read, by the boot clock. Zero means never.
     read_at: AtomicI64,
-    /// The newest id that was read. Whoever holds it reads.
+    /// The newest id that was read. The lock is held during a read.
     newest: tokio::sync::Mutex<Option<Uuid>>,
 }
 
@@ -98,7 +99,7 @@ impl TeamSuppressions {
     }
 }
 
-/// The lists of every team that sent something.
+/// The suppression lists of all teams that have sent something.
 #[derive(Default)]
 pub(crate) struct SuppressionIndex {
     teams: RwLock<HashMap<TeamId, Arc<TeamSuppressions>>>,
@@ -134,25 +135,25 @@ fn view(record: &Record) -> Result<SuppressionView, Problem> {
     })
 }
 
-/// The milliseconds in an id.
+/// The timestamp of an id, in milliseconds.
 fn id_timestamp_ms(id: Uuid) -> i64 {
     (id.as_u128() >> 80) as i64
 }
 
 impl Control {
-    /// Adds an address to the caller's list. One that is there already stays as it is.
+    /// Adds an address to the team's list. An existing entry stays as it is.
     pub async fn suppress(
         &self,
         caller: &Caller,
         address: &Address,
-        about: SuppressionDetails,
-        asked: Option<KeyedCall>,
+        details: SuppressionDetails,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<SuppressionView>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let now = self.ctx.now();
-        let record = self.new_suppression_record(caller.team.id, address, &about, now)?;
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let record = self.new_suppression_record(caller.team.id, address, &details, now)?;
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(created) => self.index_created(&created),
             IdempotentResult::Replayed(_) => {
@@ -162,14 +163,14 @@ impl Control {
         }
     }
 
-    /// Adds an address to a team's list because of what a provider told.
+    /// Adds an address to a team's list because of a bounce or complaint. Returns whether it is new.
     pub(crate) async fn suppress_by_report(
         &self,
         team: TeamId,
         address: &Address,
-        about: SuppressionDetails,
+        details: SuppressionDetails,
     ) -> Result<bool, Problem> {
-        let record = self.new_suppression_record(team, address, &about, self.ctx.now())?;
+        let record = self.new_suppression_record(team, address, &details, self.ctx.now())?;
         match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
             IdempotentResult::Done(created) => Ok(self.index_created(&created)?.is_new),
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Ok(false),
@@ -180,7 +181,7 @@ impl Control {
         &self,
         team: TeamId,
         address: &Address,
-        about: &SuppressionDetails,
+        details: &SuppressionDetails,
         now: Time,
     ) -> Result<Record, Problem> {
         Ok(Record {
@@ -190,7 +191,7 @@ impl Control {
             name: address.as_str().to_owned(),
             rev: 1,
             created_at: now,
-            json: records::encode(about)?,
+            json: records::encode(details)?,
         })
     }
 
@@ -201,7 +202,7 @@ impl Control {
         Ok(CreateOutcome { value: view(record)?, is_new: matches!(created, CreateRecordResult::Created(_)) })
     }
 
-    /// The caller's list, newest first.
+    /// The team's suppressed addresses, newest first.
     pub async fn suppressions(
         &self,
         caller: &Caller,
@@ -213,7 +214,7 @@ impl Control {
         self.ctx.team_records(caller, RecordKind::Suppression, before, limit, view).await
     }
 
-    /// Why an address is not written to.
+    /// The suppression of an address.
     pub async fn read_suppression(&self, caller: &Caller, address: &Address) -> Result<SuppressionView, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         caller.require_unrestricted_key()?;
@@ -226,7 +227,7 @@ impl Control {
         found.ok_or_else(|| records::not_found(kind, address.as_str()))
     }
 
-    /// Takes an address off the caller's list.
+    /// Removes an address from the team's list.
     pub async fn remove_suppression(&self, caller: &Caller, address: &Address) -> Result<SuppressionView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
@@ -236,30 +237,30 @@ impl Control {
         view(&removed.ok_or_else(|| records::not_found(RecordKind::Suppression, address.as_str()))?)
     }
 
-    /// Refuses a mail to an address on its team's list.
+    /// Refuses an email to a suppressed address.
     pub(crate) async fn check_recipients(&self, team: TeamId, content: &EmailContent) -> Result<(), Problem> {
         let list = self.team_suppressions(team).await.map_err(unavailable)?;
         if list.is_empty() {
             return Ok(());
         }
-        for (field, boxes) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
-            for (at, mailbox) in boxes.iter().enumerate() {
-                self.check_recipient(team, &list, mailbox.to_address().as_str(), &format!("{field}[{at}]")).await?;
+        for (field, recipients) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
+            for (index, mailbox) in recipients.iter().enumerate() {
+                self.check_recipient(team, &list, mailbox.to_address().as_str(), &format!("{field}[{index}]")).await?;
             }
         }
         Ok(())
     }
 
-    /// The same for bare addresses of an email that was accepted before.
+    /// The same check for the bare addresses of an email that is accepted already.
     pub(crate) async fn check_recipient_addresses(
         &self,
         team: TeamId,
         field: &str,
-        all: &[String],
+        addresses: &[String],
     ) -> Result<(), Problem> {
         let list = self.team_suppressions(team).await.map_err(unavailable)?;
-        for (at, address) in all.iter().enumerate() {
-            self.check_recipient(team, &list, address, &format!("{field}[{at}]")).await?;
+        for (index, address) in addresses.iter().enumerate() {
+            self.check_recipient(team, &list, address, &format!("{field}[{index}]")).await?;
         }
         Ok(())
     }
@@ -283,28 +284,28 @@ impl Control {
             .with_extension("recipient", address))
     }
 
-    /// A team's list, read anew when others may have added to it.
+    /// A team's list, read again when other nodes may have added to it.
     async fn team_suppressions(&self, team: TeamId) -> Result<Arc<TeamSuppressions>, StoreError> {
         let list = self.suppression_index.team(team);
-        let fresh = |even: i64| {
+        let is_fresh = |boot_ms: i64| {
             let read_at = list.read_at.load(Ordering::Acquire);
-            read_at != 0 && (self.ctx.is_single_node || even - read_at < MULTI_NODE_TTL_MS)
+            read_at != 0 && (self.ctx.is_single_node || boot_ms - read_at < MULTI_NODE_TTL_MS)
         };
-        if fresh(self.ctx.time.boot_clock_ms()) {
+        if is_fresh(self.ctx.time.boot_clock_ms()) {
             return Ok(list);
         }
         let mut newest = list.newest.lock().await;
-        let even = self.ctx.time.boot_clock_ms();
-        if !fresh(even) {
+        let boot_ms = self.ctx.time.boot_clock_ms();
+        if !is_fresh(boot_ms) {
             *newest = self.load_suppressions(team, &list, *newest).await?;
-            // A counter that stands at zero must not look like a list that was never read.
-            list.read_at.store(even.max(1), Ordering::Release);
+            // Zero means never read, so a boot clock of zero is stored as one.
+            list.read_at.store(boot_ms.max(1), Ordering::Release);
         }
         drop(newest);
         Ok(list)
     }
 
-    /// Reads what is newer than what is known, and a little more. The newest id there is.
+    /// Reads the entries newer than `known`, with an overlap. Returns the newest id.
     async fn load_suppressions(
         &self,
         team: TeamId,
@@ -316,9 +317,9 @@ impl Control {
             let page = self.ctx.store.records(team, RecordKind::Suppression, before, PAGE_SIZE).await?;
             self.suppression_index.add(list, page.rows.iter().map(|record| record.name.as_str()));
             newest = newest.max(page.rows.first().map(|record| record.id));
-            let reached =
+            let is_known =
                 |id: Uuid| known.is_some_and(|known| id_timestamp_ms(id) < id_timestamp_ms(known) - REREAD_OVERLAP_MS);
-            match page.next.filter(|last| !reached(*last)) {
+            match page.next.filter(|last| !is_known(*last)) {
                 Some(last) => before = Some(last),
                 None => return Ok(newest),
             }

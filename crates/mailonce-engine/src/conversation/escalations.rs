@@ -227,8 +227,8 @@ impl Escalations {
         };
         let Some((other, earlier_content)) = found else { return Ok(None) };
         let full_text = |content: &EmailContent| {
-            let words = content.text.as_deref().or(content.html.as_deref()).unwrap_or_default();
-            format!("{}\n{words}", content.subject)
+            let body = content.text.as_deref().or(content.html.as_deref()).unwrap_or_default();
+            format!("{}\n{body}", content.subject)
         };
         Ok(Some((other, diff::lines(&full_text(&earlier_content), &full_text(content)))))
     }

@@ -54,7 +54,8 @@ pub struct MailboxReader<'a> {
 }
 
 impl MailboxReader<'_> {
-    /// The next mail. `None` at the end, or when the scan limit of one call is reached: [`Self::next_cursor`] tells which.
+    /// The next mail. `None` at the end, or when the scan limit of one call is reached. In the latter case
+    /// [`Self::next_cursor`] is `Some`.
     pub async fn next(&mut self) -> Result<Option<ThreadEntry>, Problem> {
         self.fetch_messages().await?;
         if !self.fetch_emails().await? {

@@ -136,8 +136,8 @@ pub fn default_reply_subject(subject: &str) -> String {
 pub struct ReplyTarget {
     /// The addresses.
     pub to: Vec<String>,
-    /// `other_domain` when an address belongs to another organization than the sender's. `auth_failed` when the sender's
-    /// domain failed authentication.
+    /// `other_domain` when an address belongs to another organization than the sender's. `auth_failed` when the
+    /// sender's domain failed authentication.
     pub flags: Vec<&'static str>,
 }
 
@@ -353,8 +353,8 @@ impl Conversations {
         self.accept_reply(caller, (&message, &inbox), request, terms).await
     }
 
-    /// Replays an accepted reply or forward by its key when the message or its inbox no longer exists. Returns `problem`
-    /// when there is nothing to replay. Fields that were derived from the message are not compared.
+    /// Replays an accepted reply or forward by its key when the message or its inbox no longer exists. Returns
+    /// `problem` when there is nothing to replay. Fields that were derived from the message are not compared.
     pub async fn replay_without_message(
         &self,
         caller: &Caller,
@@ -464,8 +464,8 @@ impl Conversations {
         }
     }
 
-    /// Replays the email that the key is bound to, or that took the reply slot. Returns `problem` when there is none. An
-    /// accepted reply is replayed even if a guard would refuse it today.
+    /// Replays the email that the key is bound to, or that took the reply slot. Returns `problem` when there is none.
+    /// An accepted reply is replayed even if a guard would refuse it today.
     async fn replay_reply_or(
         &self,
         caller: &Caller,

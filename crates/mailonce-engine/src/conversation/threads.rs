@@ -194,7 +194,7 @@ impl Conversations {
         Ok(entries)
     }
 
-    /// Changes the labels or the state of a thread.
+    /// Changes the labels of a thread, or whether it is handled.
     pub async fn change_thread(&self, caller: &Caller, id: ThreadId, edit: ThreadEdit) -> Result<ThreadView, Problem> {
         caller.require_scope(ApiKeyScope::Reply)?;
         let (_, inbox) = self.inboxes.thread(caller, id).await?;

@@ -1,7 +1,7 @@
-//! Endpoints: receivers outside that a team wants to be told of its events.
+//! Webhook endpoints: the URLs to which a team's events are sent.
 //!
-//! Secrets and the values of custom headers are sealed before the ledger sees them. A secret is shown when it is made
-//! and never again.
+//! Secrets and the values of custom headers are encrypted before they are stored. A secret is shown only when it is
+//! created.
 
 use crate::{
     access::caller::Caller,
@@ -35,57 +35,57 @@ use uuid::Uuid;
 
 /// The wire format of this version.
 pub const WIRE_VERSION: &str = "2026-11-15";
-/// How a secret begins.
+/// The prefix of a secret.
 const SECRET_PREFIX: &str = "whsec_";
-/// Bytes of a secret that we make.
+/// The length of a generated secret.
 const SECRET_BYTES: usize = 32;
-/// How often a change is tried anew when somebody else changed the endpoint meanwhile.
+/// How often a change that conflicts with a concurrent change is tried.
 const MAX_CONFLICT_RETRIES: usize = 3;
-/// How long the secrets before count after a rotation, in milliseconds, when nobody says.
+/// How long the previous secrets stay valid after a rotation by default, in milliseconds.
 pub const ROTATION_OVERLAP_MS: i64 = 86_400_000;
-/// Requests a second at the most.
+/// The highest rate limit of an endpoint, in requests per second.
 const MAX_RATE_PER_S: u32 = 1_000;
 
-/// What a caller says of an endpoint. What is absent stays as it is, or is as usual.
+/// The settings of a new or changed endpoint. `None` means the default, or unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct NewEndpoint {
-    /// Where notices go.
+    /// The URL to send webhooks to.
     pub url: Option<String>,
-    /// For people.
+    /// A description for people.
     pub description: Option<String>,
-    /// Which events.
+    /// The event types to send.
     pub events: Option<Vec<String>>,
-    /// Only of these inboxes.
+    /// Sends only events of these inboxes.
     pub inboxes: Option<Vec<String>>,
-    /// Headers of every request.
+    /// Custom headers of every request.
     pub headers: Option<BTreeMap<String, String>>,
-    /// Requests a second; `Some(None)` for no limit.
+    /// The rate limit in requests per second; `Some(None)` for no limit.
     pub rate_per_s: Option<Option<u32>>,
-    /// Whether notices of messages carry their text.
+    /// Whether webhooks about received messages include their text.
     pub bodies: Option<bool>,
-    /// In whose words.
+    /// The service whose webhook format is used.
     pub dialect: Option<Dialect>,
 }
 
-/// An endpoint with a secret that is shown this once.
+/// An endpoint with its new secret, which is shown only once.
 #[derive(Clone, Debug)]
 pub struct EndpointWithSecret {
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// `whsec_…`.
+    /// The secret, as `whsec_…`.
     pub secret: String,
-    /// Whether this call made it.
+    /// Whether this call created it. False for a replay.
     pub is_new: bool,
 }
 
-/// What a repeated call is answered with.
+/// The stored answer for replays of a call that returned a secret.
 #[derive(Serialize, Deserialize)]
 struct EndpointSecretAnswer {
     id: EndpointId,
     secret: String,
 }
 
-/// The problem for an endpoint that is not there.
+/// The problem for an unknown endpoint.
 pub(crate) fn endpoint_not_found(id: EndpointId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no endpoint {id}"))
 }
@@ -94,61 +94,58 @@ fn secret_location(team: TeamId, id: EndpointId, purpose: &'static str) -> Secre
     SecretLocation { team, record: id.0, purpose }
 }
 
-/// The bytes of a secret such as `whsec_…`, of 24 to 64 bytes.
+/// Decodes a secret such as `whsec_…`, of 24 to 64 bytes.
 pub fn secret_bytes(text: &str) -> Result<Vec<u8>, Problem> {
-    let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|rest| STANDARD.decode(rest).ok());
-    let wrong = || invalid_field("secret", "is `whsec_` and the base64 form of 24 to 64 bytes");
-    bytes.filter(|bytes| (24..=64).contains(&bytes.len())).ok_or_else(wrong)
+    let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|encoded| STANDARD.decode(encoded).ok());
+    let invalid = || invalid_field("secret", "must be `whsec_` followed by 24 to 64 bytes in base64");
+    bytes.filter(|bytes| (24..=64).contains(&bytes.len())).ok_or_else(invalid)
 }
 
-/// A secret as it is shown.
+/// Encodes a secret as `whsec_…`.
 pub fn secret_text(bytes: &[u8]) -> String {
     format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes))
 }
 
-fn parse_filters(words: &[String]) -> Result<Vec<EventTypeFilter>, Problem> {
-    if words.is_empty() || words.len() > limits::ENDPOINT_PARTS {
-        return Err(invalid_field("events", format!("is a list of 1 to {} types, or [\"*\"]", limits::ENDPOINT_PARTS)));
+fn parse_filters(names: &[String]) -> Result<Vec<EventTypeFilter>, Problem> {
+    if names.is_empty() || names.len() > limits::ENDPOINT_PARTS {
+        return Err(invalid_field("events", format!("must list 1 to {} types, or be [\"*\"]", limits::ENDPOINT_PARTS)));
     }
-    words.iter().map(|word| parse_filter("events", word)).collect()
+    names.iter().map(|name| parse_filter("events", name)).collect()
 }
 
-/// One filter, or what is wrong with it.
-pub fn parse_filter(path: &str, word: &str) -> Result<EventTypeFilter, Problem> {
-    EventTypeFilter::parse(word).ok_or_else(|| {
+/// Parses an event type filter.
+pub fn parse_filter(path: &str, name: &str) -> Result<EventTypeFilter, Problem> {
+    EventTypeFilter::parse(name).ok_or_else(|| {
         let known = mailonce_core::events::event::EventKind::ALL.iter().map(|kind| kind.as_str());
-        let hint = nearest_name(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        invalid_field(path, format!("names the type `{word}`, which there is not{hint}"))
+        let hint = nearest_name(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        invalid_field(path, format!("has the unknown event type `{name}`{hint}"))
     })
 }
 
-fn parse_inboxes(words: &[String]) -> Result<Vec<InboxId>, Problem> {
-    if words.len() > limits::ENDPOINT_PARTS {
+fn parse_inboxes(ids: &[String]) -> Result<Vec<InboxId>, Problem> {
+    if ids.len() > limits::ENDPOINT_PARTS {
         return Err(invalid_field("inboxes", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
     }
-    words
-        .iter()
-        .map(|word| word.parse().map_err(|_not_an_id| invalid_field("inboxes", "holds ids of inboxes")))
-        .collect()
+    ids.iter().map(|id| id.parse().map_err(|_not_an_id| invalid_field("inboxes", "must list ids of inboxes"))).collect()
 }
 
 /// The inboxes whose events an endpoint gets; empty for those of the whole team.
-fn event_inboxes(about: &EndpointConfig) -> &[InboxId] {
-    match &about.tongue {
-        Some(tongue) if about.inboxes.is_empty() => &tongue.inboxes,
-        _ => &about.inboxes,
+fn event_inboxes(config: &EndpointConfig) -> &[InboxId] {
+    match &config.tongue {
+        Some(dialect) if config.inboxes.is_empty() => &dialect.inboxes,
+        _ => &config.inboxes,
     }
 }
 
-/// Refuses an endpoint that would get events of inboxes that the caller is not tied to.
-fn check_own_inboxes(caller: &Caller, about: &EndpointConfig) -> Result<(), Problem> {
-    if caller.may_access_inboxes(event_inboxes(about)) {
+/// Refuses an endpoint that would get events of inboxes outside the caller's restriction.
+fn check_own_inboxes(caller: &Caller, config: &EndpointConfig) -> Result<(), Problem> {
+    if caller.may_access_inboxes(event_inboxes(config)) {
         return Ok(());
     }
-    Err(invalid_field("inboxes", "must name inboxes that this API key is tied to, and no others"))
+    Err(invalid_field("inboxes", "must list inboxes that this API key is restricted to, and no others"))
 }
 
-/// Refuses headers that would say something else than what we say, or break the request.
+/// Refuses custom headers that would override ours or make the request invalid.
 fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
     const RESERVED: [&str; 14] = [
         "host",
@@ -171,16 +168,16 @@ fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
         return Err(invalid_field("headers", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
     }
     for (name, value) in headers {
-        let small = name.to_ascii_lowercase();
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if name.is_empty() || name.len() > limits::HEADER_NAME_CHARS || !name.bytes().all(token) {
-            return Err(invalid_field("headers", format!("holds `{name}`, which is no name of a header")));
+        let lower = name.to_ascii_lowercase();
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || name.len() > limits::HEADER_NAME_CHARS || !name.bytes().all(is_token) {
+            return Err(invalid_field("headers", format!("has `{name}`, which is not a valid header name")));
         }
-        if RESERVED.contains(&small.as_str()) || FAMILIES.iter().any(|family| small.starts_with(family)) {
-            return Err(invalid_field("headers", format!("holds `{name}`, which is ours to set")));
+        if RESERVED.contains(&lower.as_str()) || FAMILIES.iter().any(|family| lower.starts_with(family)) {
+            return Err(invalid_field("headers", format!("has `{name}`, which is reserved for mailonce")));
         }
-        let plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-        if !plain || value.len() > limits::HEADER_VALUE_CHARS {
+        let is_plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        if !is_plain || value.len() > limits::HEADER_VALUE_CHARS {
             return Err(invalid_field(
                 "headers",
                 format!("gives `{name}` a value that is too long or not plain ASCII"),
@@ -191,31 +188,31 @@ fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
 }
 
 impl Events {
-    /// Makes an endpoint. It is told of what happens from now on, or after a cursor.
+    /// Creates an endpoint. It gets the events from now on, or those after a cursor.
     pub async fn create_endpoint(
         &self,
         caller: &Caller,
-        wish: NewEndpoint,
+        new: NewEndpoint,
         (secret, after): (Option<String>, Option<Option<EventCursor>>),
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<EndpointWithSecret, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let (team, now) = (caller.team.id, self.ctx.now());
-        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
         let start = after
             .map(|cursor| self.ctx.seq_of(cursor))
             .transpose()?
             .map_or(EndpointStart::NextEvent, EndpointStart::After);
-        if !again
+        if !is_repeat
             && self.ctx.store.endpoints(team, None, limits::ENDPOINTS).await.map_err(unavailable)?.len()
                 >= limits::ENDPOINTS
         {
-            let detail = format!("a team has {} endpoints at the most; remove one", limits::ENDPOINTS);
+            let detail = format!("a team can have at most {} endpoints; remove one", limits::ENDPOINTS);
             return Err(Problem::new(Code::BudgetSpent, detail));
         }
         let id = EndpointId(self.ctx.new_id(now));
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
-        let mut about = EndpointConfig {
+        let mut config = EndpointConfig {
             url: String::new(),
             description: String::new(),
             events: parse_filters(&["*".to_owned()])?,
@@ -232,20 +229,20 @@ impl Events {
             tongue: None,
             changed_at: None,
         };
-        if wish.url.is_none() {
+        if new.url.is_none() {
             return Err(invalid_field("url", "is missing"));
         }
-        self.apply_endpoint_changes(&mut about, wish, (team, id))?;
-        check_own_inboxes(caller, &about)?;
-        let kept = self.ctx.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
-        let operation = operation(caller, asked.as_ref(), kept, now);
-        let endpoint = Endpoint::new(id, team, about, now);
+        self.apply_endpoint_changes(&mut config, new, (team, id))?;
+        check_own_inboxes(caller, &config)?;
+        let answer = self.ctx.seal_answer(keyed_call.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
+        let operation = operation(caller, keyed_call.as_ref(), answer, now);
+        let endpoint = Endpoint::new(id, team, config, now);
         match self.ctx.store.create_endpoint(endpoint, start, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(endpoint) => {
                 self.notice_wakeup.notify_one();
                 Ok(EndpointWithSecret { endpoint, secret, is_new: true })
             }
-            IdempotentResult::Replayed(sealed) => self.replay_shown_secret(caller, asked.as_ref(), &sealed).await,
+            IdempotentResult::Replayed(sealed) => self.replay_shown_secret(caller, keyed_call.as_ref(), &sealed).await,
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
@@ -253,51 +250,51 @@ impl Events {
     async fn replay_shown_secret(
         &self,
         caller: &Caller,
-        asked: Option<&KeyedCall>,
+        keyed_call: Option<&KeyedCall>,
         sealed: &[u8],
     ) -> Result<EndpointWithSecret, Problem> {
-        let EndpointSecretAnswer { id, secret } = self.ctx.open_answer(asked, sealed)?;
+        let EndpointSecretAnswer { id, secret } = self.ctx.open_answer(keyed_call, sealed)?;
         Ok(EndpointWithSecret { endpoint: self.endpoint(caller, id).await?, secret, is_new: false })
     }
 
-    /// Puts a wish into effect, everything in it checked.
+    /// Checks the given settings and applies them to a configuration.
     fn apply_endpoint_changes(
         &self,
-        about: &mut EndpointConfig,
-        wish: NewEndpoint,
+        config: &mut EndpointConfig,
+        changes: NewEndpoint,
         (team, id): (TeamId, EndpointId),
     ) -> Result<(), Problem> {
-        if let Some(url) = wish.url {
+        if let Some(url) = changes.url {
             self.ctx.deps.webhook_sender.check_url(&url).map_err(|why| invalid_field("url", why))?;
-            about.url = url;
+            config.url = url;
         }
-        if let Some(description) = wish.description {
-            about.description = description;
+        if let Some(description) = changes.description {
+            config.description = description;
         }
-        if let Some(words) = wish.events {
-            about.events = parse_filters(&words)?;
+        if let Some(names) = changes.events {
+            config.events = parse_filters(&names)?;
         }
-        if let Some(words) = wish.inboxes {
-            about.inboxes = parse_inboxes(&words)?;
+        if let Some(ids) = changes.inboxes {
+            config.inboxes = parse_inboxes(&ids)?;
         }
-        if let Some(headers) = wish.headers {
+        if let Some(headers) = changes.headers {
             check_headers(&headers)?;
             let seal = |(name, value): (String, String)| {
                 let sealed = self.ctx.seal_secret(secret_location(team, id, "endpoint-header"), value.as_bytes());
                 sealed.map(|sealed| (name.to_ascii_lowercase(), sealed)).ok_or_else(sealing_failed)
             };
-            about.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
+            config.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
         }
-        if let Some(tongue) = wish.dialect {
-            about.tongue = Some(tongue);
+        if let Some(dialect) = changes.dialect {
+            config.tongue = Some(dialect);
         }
-        if let Some(rate) = wish.rate_per_s {
+        if let Some(rate) = changes.rate_per_s {
             if rate.is_some_and(|rate| !(1..=MAX_RATE_PER_S).contains(&rate)) {
-                return Err(invalid_field("rate_per_s", format!("is 1 to {MAX_RATE_PER_S}")));
+                return Err(invalid_field("rate_per_s", format!("must be 1 to {MAX_RATE_PER_S}")));
             }
-            about.rate_per_s = rate;
+            config.rate_per_s = rate;
         }
-        about.bodies = wish.bodies.unwrap_or(about.bodies);
+        config.bodies = changes.bodies.unwrap_or(config.bodies);
         Ok(())
     }
 
@@ -311,7 +308,7 @@ impl Events {
         self.ctx.seal_secret(secret_location(team, id, "endpoint"), &secret_bytes(secret)?).ok_or_else(sealing_failed)
     }
 
-    /// The secrets that sign a request now, newest first.
+    /// The active secrets that sign a request, newest first. `None` when one cannot be decrypted.
     pub(crate) fn endpoint_secrets(&self, endpoint: &Endpoint, now: Time) -> Option<Vec<Vec<u8>>> {
         let open = |secret: &EndpointSecret| {
             self.ctx.open_secret(secret_location(endpoint.team, endpoint.id, "endpoint"), &secret.sealed)
@@ -319,16 +316,16 @@ impl Events {
         endpoint.config.active_secrets(now).map(open).collect()
     }
 
-    /// The secret that signs now, of an endpoint whose dialect shows it.
+    /// The current secret of an endpoint that has a dialect, whose clients can read secrets. Otherwise `None`.
     pub async fn endpoint_secret(&self, caller: &Caller, id: EndpointId) -> Result<Option<String>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
-        let shown = endpoint.config.tongue.is_some();
-        let secrets = shown.then(|| self.endpoint_secrets(&endpoint, self.ctx.now())).flatten();
+        let is_readable = endpoint.config.tongue.is_some();
+        let secrets = is_readable.then(|| self.endpoint_secrets(&endpoint, self.ctx.now())).flatten();
         Ok(secrets.and_then(|secrets| secrets.first().map(|bytes| secret_text(bytes))))
     }
 
-    /// Sets and takes away some of an endpoint's custom headers; the others stay.
+    /// Sets and removes some of an endpoint's custom headers. The others stay.
     pub async fn merge_endpoint_headers(
         &self,
         caller: &Caller,
@@ -338,20 +335,20 @@ impl Events {
     ) -> Result<Endpoint, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
-        let sealed = || Problem::new(Code::Unavailable, "the headers of this endpoint cannot be opened");
+        let unreadable = || Problem::new(Code::Unavailable, "the headers of this endpoint cannot be decrypted");
         let mut headers: BTreeMap<String, String> =
-            self.endpoint_headers(&endpoint).ok_or_else(sealed)?.into_iter().collect();
-        headers.retain(|name, _| !remove.iter().any(|gone| gone.eq_ignore_ascii_case(name)));
+            self.endpoint_headers(&endpoint).ok_or_else(unreadable)?.into_iter().collect();
+        headers.retain(|name, _| !remove.iter().any(|removed| removed.eq_ignore_ascii_case(name)));
         headers.extend(set.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
-        let wish = NewEndpoint { headers: Some(headers), ..NewEndpoint::default() };
-        self.change_endpoint(caller, id, wish, Some(endpoint.rev)).await
+        let changes = NewEndpoint { headers: Some(headers), ..NewEndpoint::default() };
+        self.change_endpoint(caller, id, changes, Some(endpoint.rev)).await
     }
 
-    /// The custom headers, opened.
+    /// The custom headers, decrypted.
     pub(crate) fn endpoint_headers(&self, endpoint: &Endpoint) -> Option<Vec<(String, String)>> {
-        let place = secret_location(endpoint.team, endpoint.id, "endpoint-header");
+        let location = secret_location(endpoint.team, endpoint.id, "endpoint-header");
         let open = |(name, sealed): (&String, &String)| {
-            Some((name.clone(), String::from_utf8(self.ctx.open_secret(place, sealed)?).ok()?))
+            Some((name.clone(), String::from_utf8(self.ctx.open_secret(location, sealed)?).ok()?))
         };
         endpoint.config.headers.iter().map(open).collect()
     }
@@ -364,7 +361,7 @@ impl Events {
             .ok_or_else(|| endpoint_not_found(id))
     }
 
-    /// The caller's endpoints, newest first, and where to go on.
+    /// The caller's endpoints, newest first, and the id to continue from.
     pub async fn endpoints(
         &self,
         caller: &Caller,
@@ -380,12 +377,12 @@ impl Events {
         Ok((rows, next))
     }
 
-    /// Changes what an endpoint says. A `rev` that was seen must still be true.
+    /// Changes an endpoint. With a `rev`, the endpoint must still have that rev.
     pub async fn change_endpoint(
         &self,
         caller: &Caller,
         id: EndpointId,
-        wish: NewEndpoint,
+        changes: NewEndpoint,
         rev: Option<u32>,
     ) -> Result<Endpoint, Problem> {
         let change = |endpoint: &Endpoint| {
@@ -393,79 +390,81 @@ impl Events {
                 let detail = format!("the endpoint has rev {}, not {rev}", endpoint.rev);
                 return Err(Problem::new(Code::StaleRev, detail).with_extension("rev", endpoint.rev));
             }
-            let mut about = endpoint.config.clone();
-            self.apply_endpoint_changes(&mut about, wish.clone(), (endpoint.team, endpoint.id))?;
-            check_own_inboxes(caller, &about)?;
-            Ok((about, endpoint.state))
+            let mut config = endpoint.config.clone();
+            self.apply_endpoint_changes(&mut config, changes.clone(), (endpoint.team, endpoint.id))?;
+            check_own_inboxes(caller, &config)?;
+            Ok((config, endpoint.state))
         };
         Ok(self.edit_endpoint(caller, id, (None, Vec::new()), change).await?.0)
     }
 
-    /// Lets an endpoint rest, or be told of events again.
+    /// Pauses or resumes an endpoint.
     pub async fn set_endpoint_state(
         &self,
         caller: &Caller,
         id: EndpointId,
         state: EndpointState,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Endpoint, Problem> {
         let change = |endpoint: &Endpoint| Ok((endpoint.config.clone(), state));
-        let changed = self.edit_endpoint(caller, id, (asked, Vec::new()), change).await?.0;
+        let changed = self.edit_endpoint(caller, id, (keyed_call, Vec::new()), change).await?.0;
         self.notice_wakeup.notify_one();
         Ok(changed)
     }
 
-    /// Gives an endpoint another secret. Those before count for a while.
+    /// Gives an endpoint a new secret. The previous ones stay valid for `overlap_ms`.
     pub async fn rotate_endpoint(
         &self,
         caller: &Caller,
         id: EndpointId,
         (secret, overlap_ms): (Option<String>, i64),
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<EndpointWithSecret, Problem> {
         let now = self.ctx.now();
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
         let sealed = self.seal_webhook_secret(caller.team.id, id, &secret)?;
-        let kept = self.ctx.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
+        let answer = self.ctx.seal_answer(keyed_call.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
         let change = |endpoint: &Endpoint| {
-            let mut about = endpoint.config.clone();
-            about.rotate_secret(sealed.clone(), overlap_ms, now);
-            Ok((about, endpoint.state))
+            let mut config = endpoint.config.clone();
+            config.rotate_secret(sealed.clone(), overlap_ms, now);
+            Ok((config, endpoint.state))
         };
-        match self.edit_endpoint(caller, id, (asked.clone(), kept), change).await? {
+        match self.edit_endpoint(caller, id, (keyed_call.clone(), answer), change).await? {
             (endpoint, None) => Ok(EndpointWithSecret { endpoint, secret, is_new: true }),
-            (_, Some(sealed)) => self.replay_shown_secret(caller, asked.as_ref(), &sealed).await,
+            (_, Some(sealed)) => self.replay_shown_secret(caller, keyed_call.as_ref(), &sealed).await,
         }
     }
 
-    /// Changes an endpoint as it is now. With what was answered before when this was asked before.
+    /// Applies a change to the current endpoint and retries on conflict. A replay also returns the first answer.
     async fn edit_endpoint(
         &self,
         caller: &Caller,
         id: EndpointId,
-        (asked, answer): (Option<KeyedCall>, Vec<u8>),
+        (keyed_call, answer): (Option<KeyedCall>, Vec<u8>),
         change: impl Fn(&Endpoint) -> Result<(EndpointConfig, EndpointState), Problem>,
     ) -> Result<(Endpoint, Option<Vec<u8>>), Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
-        let mut seen = self.endpoint(caller, id).await?;
+        let mut current = self.endpoint(caller, id).await?;
         for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.ctx.now();
-            let (about, state) = change(&seen)?;
-            let about = EndpointConfig { changed_at: Some(now), ..about };
-            let edit = EndpointEdit { team: caller.team.id, id, rev: seen.rev, config: about, state };
-            let operation = operation(caller, asked.as_ref(), answer.clone(), now);
+            let (config, state) = change(&current)?;
+            let config = EndpointConfig { changed_at: Some(now), ..config };
+            let edit = EndpointEdit { team: caller.team.id, id, rev: current.rev, config, state };
+            let operation = operation(caller, keyed_call.as_ref(), answer.clone(), now);
             match self.ctx.store.change_endpoint(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)) => return Ok((endpoint, None)),
-                IdempotentResult::Done(EndpointChangeResult::Stale(now)) => seen = now,
+                IdempotentResult::Done(EndpointChangeResult::Stale(now)) => current = now,
                 IdempotentResult::Done(EndpointChangeResult::Missing) => return Err(endpoint_not_found(id)),
-                IdempotentResult::Replayed(before) => return Ok((self.endpoint(caller, id).await?, Some(before))),
+                IdempotentResult::Replayed(stored_answer) => {
+                    return Ok((self.endpoint(caller, id).await?, Some(stored_answer)));
+                }
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
         Err(Problem::new(Code::StaleRev, format!("the endpoint {id} changed meanwhile")))
     }
 
-    /// Removes an endpoint and everything that is owed to it.
+    /// Removes an endpoint and its notices.
     pub async fn remove_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
@@ -473,30 +472,31 @@ impl Events {
         removed.ok_or_else(|| endpoint_not_found(id))
     }
 
-    /// Tells an endpoint something harmless, now, whatever its state. Nothing of it is written down.
+    /// Sends a test event to an endpoint at once, whatever its state. Nothing is recorded.
     pub async fn test_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<(String, WebhookResult), Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
-        let busy = |_full| {
-            Problem::new(Code::RateLimited, "too many tests run at the moment").with_extension("retry_after", 5)
+        let too_many = |_full| {
+            Problem::new(Code::RateLimited, "too many endpoint tests are running; try again later")
+                .with_extension("retry_after", 5)
         };
-        let _place = self.endpoint_test_permits.try_acquire().map_err(busy)?;
+        let _permit = self.endpoint_test_permits.try_acquire().map_err(too_many)?;
         let now = self.ctx.now();
-        let name = self.ctx.new_id(now).to_string();
-        let about = serde_json::json!({ "kind": "endpoint", "id": id.to_string(), "rev": endpoint.rev });
+        let event_id = self.ctx.new_id(now).to_string();
+        let resource = serde_json::json!({ "kind": "endpoint", "id": id.to_string(), "rev": endpoint.rev });
         let body = serde_json::json!({
-            "seq": null, "cursor": null, "id": name, "type": "endpoint.test", "at": now.to_string(), "about": about,
-            "data": { "text": "This is a test. Nothing happened." },
+            "seq": null, "cursor": null, "id": event_id, "type": "endpoint.test", "at": now.to_string(),
+            "about": resource, "data": { "text": "This is a test. Nothing happened." },
         });
-        let post = self.signed_post(&endpoint, name.clone(), body.to_string(), now).ok_or_else(|| {
-            Problem::new(Code::Unavailable, "the secrets of this endpoint cannot be opened; an operator must look")
+        let post = self.signed_post(&endpoint, event_id.clone(), body.to_string(), now).ok_or_else(|| {
+            Problem::new(Code::Unavailable, "the secrets of this endpoint cannot be decrypted; ask an operator")
         })?;
-        Ok((name, self.ctx.deps.webhook_sender.post(post).await))
+        Ok((event_id, self.ctx.deps.webhook_sender.post(post).await))
     }
 }
 
 fn sealing_failed() -> Problem {
-    Problem::new(Code::Internal, "a secret could not be sealed")
+    Problem::new(Code::Internal, "a secret could not be encrypted")
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Telling endpoints in the words of another service: what is known of an event is gathered here, worded elsewhere.
+//! Webhooks in the format of another service, the dialect of an endpoint. This file collects the data about an event;
+//! the event formatter of the dialect builds the body.
 
 use crate::{
     events::Events,
@@ -18,51 +19,54 @@ use mailonce_core::{
     time::Time,
 };
 
-/// What is to be posted for a notice.
+/// The request to send for a notice.
 pub(crate) enum NoticeRequest {
-    /// This.
+    /// Send this webhook.
     Post(OutgoingWebhook),
-    /// Nothing: the dialect of the endpoint has no word for it.
+    /// Send nothing, for this reason: the dialect has no such event, or the endpoint doesn't want it.
     Skip(String),
-    /// The secrets of the endpoint cannot be opened.
+    /// The secrets of the endpoint cannot be decrypted.
     SecretsUnavailable,
-    /// The ledger could not tell what it is about.
+    /// The store failed to read the data of the event.
     Retry(StoreError),
 }
 
 impl Events {
-    /// What an endpoint is told, in its own words.
+    /// Builds the request for a notice, in the format of its endpoint.
     pub(crate) async fn build_notice_request(
         &self,
         endpoint: &Endpoint,
-        owed: &LeasedNotice,
+        leased: &LeasedNotice,
         at: Time,
     ) -> NoticeRequest {
-        let id = owed.notice.id.to_string();
-        let Some(tongue) = &endpoint.config.tongue else {
-            let body = self.to_event(endpoint, &owed.event).await;
+        let id = leased.notice.id.to_string();
+        let Some(dialect) = &endpoint.config.tongue else {
+            let body = self.to_event(endpoint, &leased.event).await;
             return self
                 .signed_post(endpoint, id, body, at)
                 .map_or(NoticeRequest::SecretsUnavailable, NoticeRequest::Post);
         };
-        let worded = match self.format_event(endpoint, (&owed.event, &owed.notice), at).await {
-            Ok(worded) => worded,
+        let formatted = match self.format_event(endpoint, (&leased.event, &leased.notice), at).await {
+            Ok(formatted) => formatted,
             Err(error) => return NoticeRequest::Retry(error),
         };
-        let Some(worded) = worded else {
-            let kind = owed.event.event.kind.as_str();
-            return NoticeRequest::Skip(format!("{} has no word for {kind}, or it is not wanted", tongue.dialect));
+        let Some(formatted) = formatted else {
+            let kind = leased.event.event.kind.as_str();
+            return NoticeRequest::Skip(format!(
+                "{} has no event for {kind}, or the endpoint does not want it",
+                dialect.dialect
+            ));
         };
-        match self.signed_post(endpoint, id, worded.body, at) {
+        match self.signed_post(endpoint, id, formatted.body, at) {
             Some(mut post) => {
-                post.headers.extend(worded.headers);
+                post.headers.extend(formatted.headers);
                 NoticeRequest::Post(post)
             }
             None => NoticeRequest::SecretsUnavailable,
         }
     }
 
-    /// An event in the words of an endpoint's dialect.
+    /// An event in the format of an endpoint's dialect. `None` when the dialect drops it.
     pub(crate) async fn format_event(
         &self,
         endpoint: &Endpoint,
@@ -70,11 +74,11 @@ impl Events {
         at: Time,
     ) -> Result<Option<FormattedEvent>, StoreError> {
         let secrets = self.endpoint_secrets(endpoint, at).unwrap_or_default();
-        let (team, about) = (endpoint.team, event.event.subject_id);
+        let (team, subject) = (endpoint.team, event.event.subject_id);
         let (mut email, mut message, mut inbox, mut thread, mut text) = (None, None, None, None, None);
         match event.event.kind.subject_type() {
             "email" => {
-                let detail = self.ctx.store.email_detail(team, EmailId(about)).await?;
+                let detail = self.ctx.store.email_detail(team, EmailId(subject)).await?;
                 if let Some(detail) = &detail {
                     let from = [detail.email.head.from.clone()];
                     inbox = self.ctx.store.inbox_by_address(&from).await?.filter(|inbox| inbox.team == team);
@@ -86,7 +90,7 @@ impl Events {
                 });
             }
             "message" => {
-                message = self.ctx.store.message(team, MessageId(about)).await?;
+                message = self.ctx.store.message(team, MessageId(subject)).await?;
                 if let Some(message) = &message {
                     inbox = self.ctx.store.inbox(team, message.inbox).await?;
                     thread = self.ctx.store.thread(team, message.thread).await?;
@@ -95,7 +99,7 @@ impl Events {
             }
             _ => {}
         }
-        let telling = NoticeContext {
+        let context = NoticeContext {
             event,
             notice,
             endpoint,
@@ -107,26 +111,27 @@ impl Events {
             secrets: &secrets,
             attempted_at: at,
         };
-        Ok(self.ctx.deps.event_formatter.format_event(&telling))
+        Ok(self.ctx.deps.event_formatter.format_event(&context))
     }
 }
 
 impl Events {
-    /// What a message says, its codes and links hidden. `None` when its bytes are gone or cannot be shown.
+    /// The text of a message, with codes and links hidden. `None` when its bytes are no longer stored or cannot be
+    /// rendered.
     pub(crate) async fn plain_text(&self, message: &Message) -> Result<Option<String>, StoreError> {
         let packed = self.ctx.store.raw_message(message.team, message.id).await?;
         let Some(raw) = packed.and_then(|packed| self.ctx.packer.unpack_raw(&packed)) else { return Ok(None) };
         let hidden = !message.head.artifacts.is_empty();
-        let drawn = run_blocking(move || render_body(&raw, MessageView::Plain, hidden, Vec::new(), "")).await;
-        Ok(match drawn {
+        let rendered = run_blocking(move || render_body(&raw, MessageView::Plain, hidden, Vec::new(), "")).await;
+        Ok(match rendered {
             Ok(RenderedBody::Plain { text }) => Some(text),
             _ => None,
         })
     }
 }
 
-/// An attempt at a notice that nobody is told of.
-pub(crate) fn skipped_attempt(owed: &LeasedNotice, why: String, at: Time) -> (NoticeAttempt, WebhookVerdict) {
-    let number = owed.notice.attempts;
+/// The attempt of a notice that is dropped without a request.
+pub(crate) fn skipped_attempt(leased: &LeasedNotice, why: String, at: Time) -> (NoticeAttempt, WebhookVerdict) {
+    let number = leased.notice.attempts;
     (NoticeAttempt { number, at, status: None, latency_ms: 0, response: why, error: None }, WebhookVerdict::Dropped)
 }

@@ -1,4 +1,4 @@
-//! Events as they are told outside: one form for lists, streams and webhooks.
+//! Events as clients see them: one JSON format for lists, streams and webhooks.
 
 use crate::events::Events;
 use mailonce_core::{
@@ -12,33 +12,33 @@ use mailonce_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-/// Characters of a message's text that a notice may carry.
+/// The most characters of a message's text that a webhook includes.
 const MAX_TEXT_CHARS: usize = 65_536;
 
-/// An event as it is told.
+/// An event as clients see it.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventView<'a> {
-    /// From 1, without gaps.
+    /// The number of the event within its team: from 1, without gaps.
     pub seq: u64,
-    /// `epoch-seq`.
+    /// The cursor of the event, as `epoch-seq`.
     pub cursor: String,
-    /// Its id.
+    /// The id of the event.
     pub id: String,
-    /// What happened.
+    /// The type of the event.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// When.
+    /// When it happened.
     pub at: String,
-    /// What it is about.
+    /// The resource that it is about.
     pub about: EventResource,
-    /// The facts.
+    /// Details that depend on the type.
     pub data: &'a Value,
 }
 
-/// What an event is about.
+/// The resource that an event is about.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventResource {
-    /// The kind of thing.
+    /// The kind of resource.
     pub kind: &'static str,
     /// Its id.
     pub id: String,
@@ -47,7 +47,7 @@ pub struct EventResource {
 }
 
 impl<'a> EventView<'a> {
-    /// An event of an installation's epoch.
+    /// The view of an event, with the epoch of its cursor.
     pub fn new(event: &'a Event, epoch: u32) -> Self {
         let new = &event.event;
         Self {
@@ -61,22 +61,22 @@ impl<'a> EventView<'a> {
         }
     }
 
-    /// As JSON. The facts are words and numbers, which JSON can always say.
+    /// The event as JSON. Serialization cannot fail, because the data is JSON already.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
 impl Events {
-    /// An event as an endpoint wants to be told of it: with the text of a message where it asked for that. What cannot
-    /// be read now is left out, so that the news itself is not held up by it.
+    /// An event as JSON for an endpoint, with the text of a received message if the endpoint is configured so. A text
+    /// that cannot be read now is left out, so that it doesn't delay the webhook.
     pub(crate) async fn to_event(&self, endpoint: &Endpoint, event: &Event) -> String {
         let mut view = EventView::new(event, self.ctx.epoch());
         if !endpoint.config.bodies || event.event.kind != EventKind::MessageReceived {
             return view.to_json();
         }
         let text = self.message_text(endpoint.team, MessageId(event.event.subject_id)).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, message = %event.event.subject_id, "a notice goes without the text of its message");
+            tracing::warn!(%error, message = %event.event.subject_id, "a webhook is sent without its message's text");
             None
         });
         let mut data = event.event.data.clone();
@@ -85,7 +85,7 @@ impl Events {
         view.to_json()
     }
 
-    /// The beginning of what a message says.
+    /// The text of a message, cut to the limit.
     async fn message_text(&self, team: TeamId, id: MessageId) -> Result<Option<String>, StoreError> {
         let Some(message) = self.ctx.store.message(team, id).await? else { return Ok(None) };
         let text = self.plain_text(&message).await?;

@@ -21,7 +21,7 @@ const MAX_ENDPOINT_TESTS: usize = 16;
 pub struct Events {
     ctx: Arc<Context>,
     access: Arc<Access>,
-    /// The ends of the event logs that clients stream.
+    /// The latest events of the teams that have live streams.
     event_tails: tail::EventTails,
     /// Wakes the worker that sends webhooks.
     notice_wakeup: Notify,

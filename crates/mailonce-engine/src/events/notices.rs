@@ -1,4 +1,4 @@
-//! Notices as teams see them: what is owed to an endpoint, how it went, and telling it again.
+//! Notices are webhook deliveries: one event for one endpoint. A team can list, inspect, replay and recover them.
 
 use crate::{
     access::caller::Caller,
@@ -24,8 +24,8 @@ fn notice_not_found(id: NoticeId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no notice {id}"))
 }
 
-/// Whether a caller may see a notice. An endpoint of a dialect looks at events of the whole team, and drops those of other
-/// inboxes when it puts them into the dialect's words. A key that is tied to inboxes sees what came through that.
+/// Whether a caller may see a notice. An endpoint with a dialect gets notices for events of the whole team. Events of
+/// other inboxes are dropped when they are formatted. So a restricted API key sees only notices that got past that.
 fn may_see_notice(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool {
     let sees_whole_team = endpoint.config.tongue.is_some() && endpoint.config.inboxes.is_empty();
     caller.inbox_restriction.is_none()
@@ -34,7 +34,7 @@ fn may_see_notice(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool
 }
 
 impl Events {
-    /// Notices of an endpoint, those of the latest events first, and where to go on.
+    /// Notices of an endpoint, those of the latest events first, and the sequence number to continue from.
     pub async fn notices(
         &self,
         caller: &Caller,
@@ -67,28 +67,28 @@ impl Events {
         }
     }
 
-    /// What a notice says in the words of its endpoint's dialect; `None` when that has no word for it, or the event is
-    /// no longer kept.
+    /// The body of a notice in the format of its endpoint's dialect. `None` when the dialect has no such event, or the
+    /// event is no longer stored.
     pub async fn notice_body(&self, caller: &Caller, notice: &Notice) -> Result<Option<String>, Problem> {
         let endpoint = self.endpoint(caller, notice.endpoint).await?;
         let events =
             self.ctx.store.events(caller.team.id, notice.seq.saturating_sub(1), 1).await.map_err(unavailable)?;
         let Some(event) = events.first().filter(|event| event.seq == notice.seq) else { return Ok(None) };
-        let worded = self.format_event(&endpoint, (event, notice), self.ctx.now()).await.map_err(unavailable)?;
-        Ok(worded.map(|worded| worded.body))
+        let formatted = self.format_event(&endpoint, (event, notice), self.ctx.now()).await.map_err(unavailable)?;
+        Ok(formatted.map(|formatted| formatted.body))
     }
 
-    /// Tells a notice again, at once and under its id.
+    /// Sends a notice again, at once and with the same id.
     pub async fn replay_notice(
         &self,
         caller: &Caller,
         id: NoticeId,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Notice, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let now = self.ctx.now();
         self.visible_notice(caller, id).await?;
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let replayed = self.ctx.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
         self.notice_wakeup.notify_one();
         match replayed {
@@ -98,23 +98,22 @@ impl Events {
         }
     }
 
-    /// Tells an endpoint again what failed, or everything, from some place on. `None` when this was asked before.
+    /// Sends failed notices, or all, to an endpoint again from some point on. `None` when the call is a replay.
     pub async fn recover_notices(
         &self,
         caller: &Caller,
         id: EndpointId,
         recovery: NoticeRecovery,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Option<NoticeRecoveryResult>, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
         let (team, now) = (caller.team.id, self.ctx.now());
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let recovering =
-            self.ctx.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
+        let result = self.ctx.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
         self.notice_wakeup.notify_one();
-        match recovering {
-            IdempotentResult::Done(recovering) => Ok(Some(recovering.ok_or_else(|| endpoint_not_found(id))?)),
+        match result {
+            IdempotentResult::Done(result) => Ok(Some(result.ok_or_else(|| endpoint_not_found(id))?)),
             IdempotentResult::Replayed(_) => Ok(None),
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }

@@ -1,7 +1,7 @@
-//! Telling applications: events become notices, and each endpoint gets its own at its own pace.
+//! The notifier: creates notices from events and sends them to endpoints as webhooks.
 //!
-//! Every endpoint has a desk of its own. How many requests it has under way depends on how it answers, so one that is
-//! slow or gone keeps a single connection busy and delays nobody else.
+//! Every endpoint has a worker of its own, whose concurrency depends on how the endpoint responds. So an endpoint that
+//! is slow or down uses a single connection and doesn't delay the others.
 
 use crate::{
     events::{
@@ -31,49 +31,51 @@ use tokio::{
     time::Instant,
 };
 
-/// Events looked at in one transaction.
+/// How many events one transaction fans out.
 const FAN_OUT_BATCH: usize = 512;
-/// Requests to one endpoint under way at a time: at first, and at the most.
+/// Concurrent requests to one endpoint at first.
 const INITIAL_CONCURRENCY: usize = 4;
+/// The most concurrent requests to one endpoint.
 const MAX_CONCURRENCY: usize = 32;
-/// Endpoints that are looked for beside those that are busy.
+/// How many due endpoints are queried in addition to the busy ones.
 const IDLE_ENDPOINTS: usize = 256;
-/// Desks that are remembered while nothing is due.
+/// How many idle workers are remembered.
 const WORKER_CACHE_CAPACITY: usize = 10_000;
-/// The longest sleep; wake-ups make it shorter.
+/// The longest sleep when the store pushes wake-ups.
 const MAX_SLEEP: Duration = Duration::from_secs(2);
-/// The same where others may leave work that nobody tells of.
+/// The longest sleep when other nodes may add work without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The shortest time between two looks that news ask for: a busy ledger has some a thousand times a second.
+/// The shortest time between two passes. A busy store sends a thousand wake-ups a second.
 const MIN_PASS_INTERVAL: Duration = Duration::from_millis(10);
-/// How long requests may take to end when we stop.
+/// How long running requests may take to finish when the server shuts down.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest pause before an outcome is written again.
+/// The longest delay before recording an outcome is retried.
 const RECORD_RETRY_MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// One endpoint's requests.
+/// The state of one endpoint's worker.
 pub(crate) struct EndpointWorker {
     endpoint: RwLock<Arc<Endpoint>>,
     throttle: Mutex<EndpointThrottle>,
-    /// More may be due.
+    /// Wakes the worker when more notices may be due.
     work_available: Notify,
 }
 
-/// How fast an endpoint is told.
+/// How fast an endpoint gets requests.
 struct EndpointThrottle {
-    /// Requests under way at a time.
+    /// The most concurrent requests.
     concurrency: usize,
-    /// Requests that its limit allows now, and when that was counted.
+    /// The tokens of its rate limit: one for each request.
     tokens: f64,
+    /// When the tokens were last refilled, by the boot clock.
     refilled_at: i64,
 }
 
 impl EndpointWorker {
-    fn new(endpoint: Endpoint, even: i64) -> Self {
+    fn new(endpoint: Endpoint, boot_ms: i64) -> Self {
         let tokens = f64::from(endpoint.config.rate_per_s.unwrap_or(1));
         Self {
             endpoint: RwLock::new(Arc::new(endpoint)),
-            throttle: Mutex::new(EndpointThrottle { concurrency: INITIAL_CONCURRENCY, tokens, refilled_at: even }),
+            throttle: Mutex::new(EndpointThrottle { concurrency: INITIAL_CONCURRENCY, tokens, refilled_at: boot_ms }),
             work_available: Notify::new(),
         }
     }
@@ -82,45 +84,49 @@ impl EndpointWorker {
         Arc::clone(&self.endpoint.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The endpoint as it is now.
+    /// Replaces the endpoint with its current state and wakes the worker.
     fn update_endpoint(&self, endpoint: Endpoint) {
         *self.endpoint.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(endpoint);
         self.work_available.notify_one();
     }
 
-    /// How many more requests may begin.
-    fn free_slots(&self, under_way: usize, even: i64) -> usize {
+    /// How many more requests may start now.
+    fn free_slots(&self, in_flight: usize, boot_ms: i64) -> usize {
         let rate = self.endpoint().config.rate_per_s.map(f64::from);
-        let mut pace = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        // A few at a time, so that not every answer costs a lease of its own.
-        let free = pace.concurrency.saturating_sub(under_way);
-        let room = if free < pace.concurrency / 4 { 0 } else { free };
-        let Some(rate) = rate else { return room };
-        pace.tokens = (pace.tokens + (even - pace.refilled_at).max(0) as f64 / 1_000.0 * rate).min(rate.max(1.0));
-        pace.refilled_at = even;
-        room.min(pace.tokens as usize)
+        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        // Starts several at once, so that not every response costs a lease of its own.
+        let free = throttle.concurrency.saturating_sub(in_flight);
+        let slots = if free < throttle.concurrency / 4 { 0 } else { free };
+        let Some(rate) = rate else { return slots };
+        throttle.tokens =
+            (throttle.tokens + (boot_ms - throttle.refilled_at).max(0) as f64 / 1_000.0 * rate).min(rate.max(1.0));
+        throttle.refilled_at = boot_ms;
+        slots.min(throttle.tokens as usize)
     }
 
-    /// Counts requests that begin.
+    /// Takes the tokens of requests that start.
     fn take_tokens(&self, count: usize) {
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner).tokens -= count as f64;
     }
 
-    /// Learns from an answer how much the endpoint takes.
-    fn adjust_concurrency(&self, well: bool) {
-        let mut pace = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        pace.concurrency =
-            if well { (pace.concurrency + 1).min(MAX_CONCURRENCY) } else { (pace.concurrency / 2).max(1) };
+    /// Raises the concurrency by one after a success and halves it after a failure.
+    fn adjust_concurrency(&self, is_success: bool) {
+        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.concurrency = if is_success {
+            (throttle.concurrency + 1).min(MAX_CONCURRENCY)
+        } else {
+            (throttle.concurrency / 2).max(1)
+        };
     }
 
-    /// How long to wait for the limit's next request.
+    /// How long the rate limit needs for the next token.
     fn token_delay(&self) -> Duration {
         let rate = self.endpoint().config.rate_per_s.unwrap_or(1).max(1);
         Duration::from_secs(1) / rate
     }
 }
 
-/// The desks of this process, and those of them that are busy.
+/// The endpoint workers of this process, and those of them that run.
 #[derive(Default)]
 struct EndpointWorkers {
     workers: HashMap<EndpointId, Arc<EndpointWorker>>,
@@ -129,26 +135,26 @@ struct EndpointWorkers {
 }
 
 impl Events {
-    /// Tells endpoints of events until `stop` changes.
+    /// Sends webhooks until `stop` changes.
     pub async fn run_notifier(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut desks = EndpointWorkers::default();
+        let mut workers = EndpointWorkers::default();
         while !*stop.borrow() {
-            let looked = Instant::now();
-            let more = self.fan_out().await;
-            self.spawn_endpoint_workers(&mut desks, &stop).await;
-            if more {
+            let pass_started = Instant::now();
+            let has_more = self.fan_out().await;
+            self.spawn_endpoint_workers(&mut workers, &stop).await;
+            if has_more {
                 continue;
             }
             let pause = self.time_until_next_notice().await;
             tokio::select! {
                 biased;
-                () = self.notice_wakeup.notified() => tokio::time::sleep_until(looked + MIN_PASS_INTERVAL).await,
-                Some(ended) = desks.tasks.join_next() => {
+                () = self.notice_wakeup.notified() => tokio::time::sleep_until(pass_started + MIN_PASS_INTERVAL).await,
+                Some(ended) = workers.tasks.join_next() => {
                     match ended {
-                        Ok(id) => drop(desks.running.remove(&id)),
+                        Ok(id) => drop(workers.running.remove(&id)),
                         Err(error) => {
-                            tracing::error!(%error, "a desk of an endpoint ended badly");
-                            desks.running.retain(|_, desk| Arc::strong_count(desk) > 2);
+                            tracing::error!(%error, "the worker of an endpoint panicked");
+                            workers.running.retain(|_, worker| Arc::strong_count(worker) > 2);
                         }
                     }
                 }
@@ -156,27 +162,28 @@ impl Events {
                 _ = stop.changed() => {}
             }
         }
-        let ended = async { while desks.tasks.join_next().await.is_some() {} };
+        let ended = async { while workers.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_TIMEOUT, ended).await.is_err() {
-            tracing::warn!("some webhooks did not end in time");
+            tracing::warn!("some webhook requests did not finish before shutdown");
         }
     }
 
-    /// Spreads what is new and tells everybody who is due, once. For those who drive time themselves.
+    /// Fans out new events and sends all due notices, once. For callers that control time themselves, such as
+    /// simulations.
     pub async fn deliver_due_notices(self: &Arc<Self>) {
         while self.fan_out().await {}
-        let (_going, stop) = watch::channel(false);
-        let mut desks = EndpointWorkers::default();
-        self.spawn_endpoint_workers(&mut desks, &stop).await;
-        while desks.tasks.join_next().await.is_some() {}
+        let (_stop_sender, stop) = watch::channel(false);
+        let mut workers = EndpointWorkers::default();
+        self.spawn_endpoint_workers(&mut workers, &stop).await;
+        while workers.tasks.join_next().await.is_some() {}
     }
 
-    /// Writes down who is owed what. True when there is more.
+    /// Creates notices for new events. Returns true when more events wait.
     async fn fan_out(&self) -> bool {
         match self.ctx.store.fan_out(FAN_OUT_BATCH, self.ctx.now()).await {
-            Ok(spread) => spread.has_more,
+            Ok(result) => result.has_more,
             Err(error) => {
-                tracing::warn!(%error, "spreading events");
+                tracing::warn!(%error, "fanning out events failed");
                 false
             }
         }
@@ -189,134 +196,137 @@ impl Events {
             Ok(None) => longest,
             Ok(Some(due)) => match u64::try_from(due.since(self.ctx.now())) {
                 Ok(ms) if ms > 0 => Duration::from_millis(ms).min(longest),
-                // What is due already waits at a desk, and we are woken when that has done its work.
+                // Its worker has the due notice already, and wakes us when it finishes.
                 _ => POLL_INTERVAL,
             },
             Err(error) => {
-                tracing::warn!(%error, "asking when the next notice is due");
+                tracing::warn!(%error, "querying when the next notice is due failed");
                 longest
             }
         }
     }
 
-    /// Puts every endpoint with something due to work.
-    async fn spawn_endpoint_workers(self: &Arc<Self>, desks: &mut EndpointWorkers, stop: &watch::Receiver<bool>) {
-        let most = desks.running.len() + IDLE_ENDPOINTS;
-        let due = match self.ctx.store.endpoints_with_due_notices(most, self.ctx.now()).await {
+    /// Starts or wakes the worker of every endpoint that has due notices.
+    async fn spawn_endpoint_workers(self: &Arc<Self>, workers: &mut EndpointWorkers, stop: &watch::Receiver<bool>) {
+        let limit = workers.running.len() + IDLE_ENDPOINTS;
+        let due = match self.ctx.store.endpoints_with_due_notices(limit, self.ctx.now()).await {
             Ok(due) => due,
-            Err(error) => return tracing::warn!(%error, "asking which endpoints are due"),
+            Err(error) => return tracing::warn!(%error, "querying which endpoints have due notices failed"),
         };
-        if desks.workers.len() > WORKER_CACHE_CAPACITY {
-            desks.workers.retain(|id, _| desks.running.contains_key(id));
+        if workers.workers.len() > WORKER_CACHE_CAPACITY {
+            workers.workers.retain(|id, _| workers.running.contains_key(id));
         }
         for endpoint in due {
             let id = endpoint.id;
-            if let Some(desk) = desks.running.get(&id) {
-                desk.update_endpoint(endpoint);
+            if let Some(worker) = workers.running.get(&id) {
+                worker.update_endpoint(endpoint);
                 continue;
             }
-            let desk = match desks.workers.get(&id) {
-                Some(desk) => {
-                    desk.update_endpoint(endpoint);
-                    Arc::clone(desk)
+            let worker = match workers.workers.get(&id) {
+                Some(worker) => {
+                    worker.update_endpoint(endpoint);
+                    Arc::clone(worker)
                 }
                 None => Arc::new(EndpointWorker::new(endpoint, self.ctx.time.boot_clock_ms())),
             };
-            desks.workers.insert(id, Arc::clone(&desk));
-            desks.running.insert(id, Arc::clone(&desk));
-            desks.tasks.spawn(Arc::clone(self).run_endpoint_worker(desk, stop.clone()));
+            workers.workers.insert(id, Arc::clone(&worker));
+            workers.running.insert(id, Arc::clone(&worker));
+            workers.tasks.spawn(Arc::clone(self).run_endpoint_worker(worker, stop.clone()));
         }
     }
 
-    /// Tells one endpoint until nothing is due there.
+    /// Sends the due notices of one endpoint until none is left.
     async fn run_endpoint_worker(
         self: Arc<Self>,
-        desk: Arc<EndpointWorker>,
+        worker: Arc<EndpointWorker>,
         mut stop: watch::Receiver<bool>,
     ) -> EndpointId {
-        let id = desk.endpoint().id;
-        let mut under_way = JoinSet::new();
+        let id = worker.endpoint().id;
+        let mut in_flight = JoinSet::new();
         loop {
-            let ending = *stop.borrow();
-            let room = if ending { 0 } else { desk.free_slots(under_way.len(), self.ctx.time.boot_clock_ms()) };
-            let took = if room > 0 { self.lease_notices(&desk, room, &mut under_way).await } else { 0 };
-            if took == room && room > 0 {
+            let is_stopping = *stop.borrow();
+            let slots = if is_stopping { 0 } else { worker.free_slots(in_flight.len(), self.ctx.time.boot_clock_ms()) };
+            let leased = if slots > 0 { self.lease_notices(&worker, slots, &mut in_flight).await } else { 0 };
+            if leased == slots && slots > 0 {
                 continue;
             }
-            if under_way.is_empty() && (ending || room > 0) {
+            if in_flight.is_empty() && (is_stopping || slots > 0) {
                 return id;
             }
             tokio::select! {
                 biased;
-                Some(_) = under_way.join_next() => while under_way.try_join_next().is_some() {},
-                () = desk.work_available.notified() => {}
-                () = tokio::time::sleep(desk.token_delay()), if room == 0 && !ending => {}
+                Some(_) = in_flight.join_next() => while in_flight.try_join_next().is_some() {},
+                () = worker.work_available.notified() => {}
+                () = tokio::time::sleep(worker.token_delay()), if slots == 0 && !is_stopping => {}
                 _ = stop.changed() => {}
             }
         }
     }
 
-    /// Leases what there is room for and sets it going. How many there were.
+    /// Leases as many notices as there are free slots and spawns an attempt for each. Returns how many there were.
     async fn lease_notices(
         self: &Arc<Self>,
-        desk: &Arc<EndpointWorker>,
-        room: usize,
-        under_way: &mut JoinSet<()>,
+        worker: &Arc<EndpointWorker>,
+        slots: usize,
+        in_flight: &mut JoinSet<()>,
     ) -> usize {
-        let Some(name) = self.ctx.ensure_heartbeat().await else { return 0 };
-        let endpoint = desk.endpoint();
-        let leased = self.ctx.store.lease_notices(endpoint.team, endpoint.id, name.id, room, self.ctx.now()).await;
+        let Some(identity) = self.ctx.ensure_heartbeat().await else { return 0 };
+        let endpoint = worker.endpoint();
+        let leased = self.ctx.store.lease_notices(endpoint.team, endpoint.id, identity.id, slots, self.ctx.now()).await;
         let leased = leased.unwrap_or_else(|error| {
-            tracing::warn!(%error, "leasing notices");
-            self.ctx.replace_identity_if_lease_lost(&error, &name);
+            tracing::warn!(%error, "leasing notices failed");
+            self.ctx.replace_identity_if_lease_lost(&error, &identity);
             Vec::new()
         });
-        let took = leased.len();
-        desk.take_tokens(took);
-        for owed in leased {
-            let (events, desk, name) = (Arc::clone(self), Arc::clone(desk), Arc::clone(&name));
-            under_way.spawn(async move { events.attempt_notice(&desk, owed, &name).await });
+        let count = leased.len();
+        worker.take_tokens(count);
+        for notice in leased {
+            let (events, worker, identity) = (Arc::clone(self), Arc::clone(worker), Arc::clone(&identity));
+            in_flight.spawn(async move { events.attempt_notice(&worker, notice, &identity).await });
         }
-        took
+        count
     }
 
-    /// One attempt, from lease to settled.
-    async fn attempt_notice(&self, desk: &EndpointWorker, owed: LeasedNotice, _at_work_under: &Arc<LeaseIdentity>) {
+    /// One attempt at a leased notice, up to its recorded outcome.
+    async fn attempt_notice(&self, worker: &EndpointWorker, leased: LeasedNotice, _identity: &Arc<LeaseIdentity>) {
         crate::failpoint!("notice-leased");
         let at = self.ctx.now();
-        let endpoint = desk.endpoint();
-        let refused = |trouble, why: &str| WebhookResult { response: Err((trouble, why.to_owned())), latency_ms: 0 };
-        let told = match self.build_notice_request(&endpoint, &owed, at).await {
+        let endpoint = worker.endpoint();
+        let failure =
+            |error_kind, why: &str| WebhookResult { response: Err((error_kind, why.to_owned())), latency_ms: 0 };
+        let response = match self.build_notice_request(&endpoint, &leased, at).await {
             NoticeRequest::Post(post) => {
                 crate::failpoint!("notice-posting");
                 Ok(self.ctx.deps.webhook_sender.post(post).await)
             }
-            NoticeRequest::SecretsUnavailable => Ok(refused(WebhookError::Blocked, "the secrets cannot be opened")),
+            NoticeRequest::SecretsUnavailable => {
+                Ok(failure(WebhookError::Blocked, "the endpoint's secrets cannot be decrypted"))
+            }
             NoticeRequest::Retry(error) => {
-                tracing::warn!(%error, "reading what a notice is about");
-                Ok(refused(WebhookError::Broken, "the ledger could not tell what it is about"))
+                tracing::warn!(%error, "reading the data of a notice's event failed");
+                Ok(failure(WebhookError::Broken, "the data of the event could not be read"))
             }
             NoticeRequest::Skip(why) => Err(why),
         };
         crate::failpoint!("notice-answered");
-        let (attempt, answer) = match told {
-            Ok(told) => self.interpret_answer(&owed, told, at),
-            Err(why) => skipped_attempt(&owed, why, at),
+        let (attempt, verdict) = match response {
+            Ok(response) => self.interpret_answer(&leased, response, at),
+            Err(why) => skipped_attempt(&leased, why, at),
         };
-        desk.adjust_concurrency(matches!(answer, WebhookVerdict::Delivered | WebhookVerdict::Dropped));
-        self.ctx.metrics.record_notice_attempt(answer, attempt.error);
-        let settle = NoticeOutcome {
-            team: owed.notice.team,
-            id: owed.notice.id,
+        worker.adjust_concurrency(matches!(verdict, WebhookVerdict::Delivered | WebhookVerdict::Dropped));
+        self.ctx.metrics.record_notice_attempt(verdict, attempt.error);
+        let outcome = NoticeOutcome {
+            team: leased.notice.team,
+            id: leased.notice.id,
             attempt,
-            verdict: answer,
+            verdict,
             jitter_seed: self.ctx.entropy.next_u64(),
         };
-        self.record_notice_outcome(settle).await;
+        self.record_notice_outcome(outcome).await;
         crate::failpoint!("notice-settled");
     }
 
-    /// A signed request to an endpoint. `None` when its secrets cannot be opened.
+    /// A signed request to an endpoint. `None` when its secrets cannot be decrypted.
     pub(crate) fn signed_post(
         &self,
         endpoint: &Endpoint,
@@ -327,7 +337,7 @@ impl Events {
         let secrets = self.endpoint_secrets(endpoint, at);
         let headers = self.endpoint_headers(endpoint);
         let (Some(secrets), Some(headers)) = (secrets, headers) else {
-            tracing::error!(endpoint = %endpoint.id, "the secrets of an endpoint cannot be opened");
+            tracing::error!(endpoint = %endpoint.id, "the secrets of an endpoint cannot be decrypted");
             return None;
         };
         let url = endpoint.config.url.clone();
@@ -341,37 +351,44 @@ impl Events {
         })
     }
 
-    /// What an attempt was, and what its answer means.
-    fn interpret_answer(&self, owed: &LeasedNotice, told: WebhookResult, at: Time) -> (NoticeAttempt, WebhookVerdict) {
-        let number = owed.notice.attempts;
-        match told.response {
+    /// The attempt to record for a response, and the verdict on it.
+    fn interpret_answer(
+        &self,
+        leased: &LeasedNotice,
+        result: WebhookResult,
+        at: Time,
+    ) -> (NoticeAttempt, WebhookVerdict) {
+        let number = leased.notice.attempts;
+        match result.response {
             Ok(reply) => {
-                let answer = classify_response(Some(reply.status), |name| reply.header(name), self.ctx.now());
-                let trouble = (answer != WebhookVerdict::Delivered).then_some(WebhookError::Status);
-                let (status, latency_ms) = (Some(reply.status), told.latency_ms);
-                (NoticeAttempt { number, at, status, latency_ms, response: reply.excerpt, error: trouble }, answer)
+                let verdict = classify_response(Some(reply.status), |name| reply.header(name), self.ctx.now());
+                let error = (verdict != WebhookVerdict::Delivered).then_some(WebhookError::Status);
+                let (status, latency_ms) = (Some(reply.status), result.latency_ms);
+                (NoticeAttempt { number, at, status, latency_ms, response: reply.excerpt, error }, verdict)
             }
-            Err((trouble, why)) => {
+            Err((error, why)) => {
                 let attempt = NoticeAttempt {
                     number,
                     at,
                     status: None,
-                    latency_ms: told.latency_ms,
+                    latency_ms: result.latency_ms,
                     response: why,
-                    error: Some(trouble),
+                    error: Some(error),
                 };
                 (attempt, classify_response(None, |_| None, self.ctx.now()))
             }
         }
     }
 
-    /// Writes an outcome down. After a while the lease is over and somebody else tells it again, under the same id.
-    async fn record_notice_outcome(&self, settle: NoticeOutcome) {
+    /// Records an outcome, and retries until the lease has expired. Then another attempt sends the notice again, with
+    /// the same id.
+    async fn record_notice_outcome(&self, outcome: NoticeOutcome) {
         let mut pause = Duration::from_millis(20);
-        let began = self.ctx.time.boot_clock_ms();
-        while let Err(error) = self.ctx.store.record_notice_outcome(settle.clone(), self.ctx.now()).await {
-            tracing::warn!(%error, "writing down what became of a notice");
-            if self.ctx.store.fatal_error().is_some() || self.ctx.time.boot_clock_ms() - began > limits::NOTICE_LEASE_MS
+        let started_at = self.ctx.time.boot_clock_ms();
+        while let Err(error) = self.ctx.store.record_notice_outcome(outcome.clone(), self.ctx.now()).await {
+            tracing::warn!(%error, "recording the outcome of a notice failed");
+            if self.ctx.store.fatal_error().is_some()
+                || self.ctx.time.boot_clock_ms() - started_at > limits::NOTICE_LEASE_MS
             {
                 return;
             }

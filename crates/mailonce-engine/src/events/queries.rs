@@ -10,6 +10,7 @@ use mailonce_core::{
     limits,
     problem::Problem,
 };
+
 impl Events {
     /// The selected events after a cursor, in order, and the cursor to continue from. It may lie past the last event
     /// returned.
@@ -18,27 +19,28 @@ impl Events {
         caller: &Caller,
         after: Option<EventCursor>,
         limit: usize,
-        wish: &EventSelection,
+        selection: &EventSelection,
     ) -> Result<(Vec<Event>, Option<EventCursor>), Problem> {
         let epoch = self.ctx.epoch();
         let (team, begin) = (caller.team.id, self.ctx.seq_of(after)?);
         let (mut after, mut found) = (begin, Vec::new());
         while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
-            let want = (limit - found.len()).max(if wish.matches_all() && caller.inbox_restriction.is_none() {
-                1
-            } else {
-                limits::EVENT_ROWS
-            });
-            let page = self.ctx.store.events(team, after, want).await.map_err(unavailable)?;
+            let page_size =
+                (limit - found.len()).max(if selection.matches_all() && caller.inbox_restriction.is_none() {
+                    1
+                } else {
+                    limits::EVENT_ROWS
+                });
+            let page = self.ctx.store.events(team, after, page_size).await.map_err(unavailable)?;
             let Some(last) = page.last() else { break };
-            let (page_end, whole) = (last.seq, page.len() == want);
-            for event in page.into_iter().filter(|event| wish.matches_event(event)) {
+            let (page_end, is_full) = (last.seq, page.len() == page_size);
+            for event in page.into_iter().filter(|event| selection.matches_event(event)) {
                 if found.len() < limit && self.access.may_see_event(caller, &event).await? {
                     found.push(event);
                 }
             }
             after = if found.len() == limit { found.last().map_or(page_end, |event| event.seq) } else { page_end };
-            if !whole {
+            if !is_full {
                 break;
             }
         }

@@ -1,8 +1,8 @@
-//! The end of a team's events, for those who follow them live.
+//! Live streams of a team's events.
 //!
-//! Readers of one team share a short piece of the log in memory, so that a commit costs one look at the ledger however
-//! many follow. Whoever is further behind reads the ledger itself. Nothing is kept for a reader: it asks for what it
-//! can take, and one that takes nothing costs nothing.
+//! All followers of a team share the latest events in memory, so that a commit costs one query, however many follow.
+//! A follower that is further behind reads from the store. Nothing is buffered per follower: it pulls events when it
+//! has room, so a slow follower costs no memory.
 
 use crate::{
     access::{
@@ -37,56 +37,56 @@ use tokio::{
 };
 use uuid::Uuid;
 
-/// Events that one look brings.
+/// How many events one query reads.
 const PAGE_SIZE: usize = 256;
-/// Events that readers share.
+/// How many events of a team are shared in memory.
 const SHARED_CAPACITY: usize = 1_024;
-/// How often the ledger is asked where no commit of others is told.
+/// How often the store is queried when it pushes no wake-ups.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often it is asked in any case, should a hint be lost.
+/// How often the store is queried when it pushes wake-ups, in case one is lost.
 const FALLBACK_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Which events somebody wants.
+/// A filter for events.
 #[derive(Clone, Debug, Default)]
 pub struct EventSelection {
-    /// Of these types; all when empty.
+    /// The event types; all when empty.
     pub types: Vec<EventTypeFilter>,
-    /// About this.
+    /// The id of the resource that the events are about.
     pub about: Option<Uuid>,
-    /// That happened at this inbox.
+    /// The inbox that the events belong to.
     pub inbox: Option<InboxId>,
 }
 
 impl EventSelection {
-    /// Whether an event is wanted.
+    /// Whether an event with these properties matches.
     pub fn matches(&self, kind: EventKind, about: Uuid, inbox: Option<InboxId>) -> bool {
         (self.types.is_empty() || self.types.iter().any(|filter| filter.matches(kind)))
             && self.about.is_none_or(|wanted| wanted == about)
             && self.inbox.is_none_or(|wanted| inbox == Some(wanted))
     }
 
-    /// Whether every event is wanted.
+    /// Whether every event matches.
     pub fn matches_all(&self) -> bool {
         self.types.is_empty() && self.about.is_none() && self.inbox.is_none()
     }
 
-    /// Whether an event is wanted.
+    /// Whether an event matches.
     pub fn matches_event(&self, event: &Event) -> bool {
         self.matches(event.event.kind, event.event.subject_id, event.event.inbox())
     }
 }
 
-/// An event, worded once for all who read it.
+/// An event, serialized once for all followers.
 #[derive(Debug)]
 pub struct EventLine {
-    /// Its number.
+    /// Its sequence number.
     pub seq: u64,
     kind: EventKind,
     about: Uuid,
     inbox: Option<InboxId>,
     /// The inbox and the email that it concerns.
     subject: (Option<InboxId>, Option<EmailId>),
-    /// As JSON.
+    /// The event as JSON.
     pub json: String,
 }
 
@@ -103,41 +103,41 @@ impl EventLine {
     }
 }
 
-/// The ends of all teams that somebody follows.
+/// The event tails of all teams that have followers.
 #[derive(Default)]
 pub(crate) struct EventTails {
     teams: Mutex<HashMap<TeamId, Weak<TeamTail>>>,
     closing: watch::Sender<bool>,
-    /// Whether the store tells of every commit.
+    /// Whether the store pushes a wake-up for every commit.
     pub(crate) has_push_wake_ups: AtomicBool,
 }
 
-/// The end of one team's events.
+/// The latest events of one team, and the wake-ups of its followers.
 struct TeamTail {
-    /// Counts what was told.
+    /// Counts the wake-ups.
     wakeups: watch::Sender<u64>,
     segment: tokio::sync::Mutex<LogSegment>,
 }
 
-/// A piece of the log without gaps.
+/// A part of the event log without gaps.
 #[derive(Default)]
 struct LogSegment {
     lines: VecDeque<Arc<EventLine>>,
-    /// The number up to which it goes, once it goes anywhere.
+    /// The sequence number of the last event read, also when it is not in `lines`. `None` before the first read.
     end: Option<u64>,
-    /// How much was told when the ledger was last asked, and when that was.
+    /// The wake-up count at the last read that reached the end of the log, and the time of that read.
     last_read: Option<(u64, Instant)>,
-    /// The epoch that its numbers belong to.
+    /// The epoch that the sequence numbers belong to.
     epoch: u32,
 }
 
 impl EventTails {
-    /// How long nobody looks when nobody tells.
+    /// How often followers query the store without a wake-up.
     pub(crate) fn poll_interval(&self) -> Duration {
         if self.has_push_wake_ups.load(Ordering::Relaxed) { FALLBACK_POLL_INTERVAL } else { POLL_INTERVAL }
     }
 
-    /// Tells who follows that there may be more: of this team, or of any.
+    /// Wakes the followers of one team, or of all.
     pub(crate) fn wake(&self, team: Option<TeamId>) {
         let known = self.teams.lock().unwrap_or_else(PoisonError::into_inner);
         let wake =
@@ -148,12 +148,12 @@ impl EventTails {
         }
     }
 
-    /// Lets every reader come to its end.
+    /// Ends all streams.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// The tail of a team, kept as long as somebody follows. `None` when too many do.
+    /// The tail of a team, which lives as long as it has followers. `None` when the team has too many.
     fn subscribe(&self, team: TeamId) -> Option<Arc<TeamTail>> {
         let mut known = self.teams.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tail) = known.get(&team).and_then(Weak::upgrade) {
@@ -167,50 +167,52 @@ impl EventTails {
 }
 
 impl TeamTail {
-    /// Events after a number: from the shared piece where it reaches, else from the ledger.
+    /// Events after a sequence number, from the shared segment if it reaches that far, otherwise from the store.
     async fn read_after(
         &self,
         store: &dyn Store,
         (team, after): (TeamId, u64),
-        (epoch, patience): (u32, Duration),
+        (epoch, poll_interval): (u32, Duration),
     ) -> Result<Vec<Arc<EventLine>>, StoreError> {
-        let mut piece = self.segment.lock().await;
-        if piece.epoch != epoch {
-            *piece = LogSegment { epoch, ..LogSegment::default() };
+        let mut segment = self.segment.lock().await;
+        if segment.epoch != epoch {
+            *segment = LogSegment { epoch, ..LogSegment::default() };
         }
-        let end = *piece.end.get_or_insert(after);
-        let begin = end - piece.lines.len() as u64;
+        let end = *segment.end.get_or_insert(after);
+        let begin = end - segment.lines.len() as u64;
         if (begin..end).contains(&after) {
-            return Ok(piece.lines.iter().skip((after - begin) as usize).take(PAGE_SIZE).cloned().collect());
+            return Ok(segment.lines.iter().skip((after - begin) as usize).take(PAGE_SIZE).cloned().collect());
         }
         if after < begin {
-            drop(piece);
+            drop(segment);
             let found = store.events(team, after, PAGE_SIZE).await?;
             return Ok(found.iter().map(|event| EventLine::of(event, epoch)).collect());
         }
-        let told = *self.wakeups.borrow();
-        if after == end && piece.last_read.is_some_and(|(known, at)| known == told && at.elapsed() < patience) {
+        let wakeup_count = *self.wakeups.borrow();
+        if after == end
+            && segment.last_read.is_some_and(|(known, at)| known == wakeup_count && at.elapsed() < poll_interval)
+        {
             return Ok(Vec::new());
         }
         let found = store.events(team, after, PAGE_SIZE).await?;
         if store.epoch().is_some_and(|now| now != epoch) {
-            // They may be of another history; whoever asked looks at the epoch.
+            // The events may belong to a new epoch. The caller checks the epoch afterwards.
             return Ok(Vec::new());
         }
         let found: Vec<_> = found.iter().map(|event| EventLine::of(event, epoch)).collect();
-        piece.last_read = (found.len() < PAGE_SIZE).then(|| (told, Instant::now()));
+        segment.last_read = (found.len() < PAGE_SIZE).then(|| (wakeup_count, Instant::now()));
         if after > end {
-            piece.lines.clear();
+            segment.lines.clear();
         }
-        piece.end = Some(found.last().map_or(after, |line| line.seq));
-        piece.lines.extend(found.iter().cloned());
-        let surplus = piece.lines.len().saturating_sub(SHARED_CAPACITY);
-        piece.lines.drain(..surplus);
+        segment.end = Some(found.last().map_or(after, |line| line.seq));
+        segment.lines.extend(found.iter().cloned());
+        let surplus = segment.lines.len().saturating_sub(SHARED_CAPACITY);
+        segment.lines.drain(..surplus);
         Ok(found)
     }
 }
 
-/// One who follows a team's events.
+/// One live stream of a team's events.
 pub struct EventFollower {
     events: Arc<Events>,
     tail: Arc<TeamTail>,
@@ -220,75 +222,76 @@ pub struct EventFollower {
     inbox_restriction: Option<Arc<InboxRestriction>>,
     key: KeyRevocation,
     selection: EventSelection,
-    /// The epoch that the stream began in.
+    /// The epoch that the stream started in.
     epoch: u32,
-    /// The last event that was looked at, wanted or not.
+    /// The sequence number of the last event read, whether it matched or not.
     pub after: u64,
 }
 
 impl EventFollower {
-    /// The next wanted events; none when `patience` ran out, `None` when the server closes, the API key no longer counts
-    /// or the numbers that the reader has seen are of another history.
-    pub async fn next_events(&mut self, patience: Duration) -> Result<Option<Vec<Arc<EventLine>>>, Problem> {
-        let deadline = Instant::now() + patience;
+    /// The next matching events. The list is empty when `timeout` passes without any. `None` ends the stream: the
+    /// server shuts down, the API key was revoked, or the epoch changed.
+    pub async fn next_events(&mut self, timeout: Duration) -> Result<Option<Vec<Arc<EventLine>>>, Problem> {
+        let deadline = Instant::now() + timeout;
         loop {
             if *self.closing.borrow() || self.key.check_valid().is_err() {
                 return Ok(None);
             }
             self.wakeups.borrow_and_update();
-            let place = (self.team, self.after);
-            let how = (self.epoch, self.events.event_tails.poll_interval());
-            let found = self.tail.read_after(&*self.events.ctx.store, place, how).await.map_err(unavailable)?;
+            let position = (self.team, self.after);
+            let freshness = (self.epoch, self.events.event_tails.poll_interval());
+            let found =
+                self.tail.read_after(&*self.events.ctx.store, position, freshness).await.map_err(unavailable)?;
             if self.events.ctx.epoch() != self.epoch {
                 return Ok(None);
             }
             if let Some(last) = found.last() {
                 self.after = last.seq;
-                let wanted = self.visible_lines(found).await.map_err(unavailable)?;
-                if !wanted.is_empty() {
-                    return Ok(Some(wanted));
+                let visible = self.visible_lines(found).await.map_err(unavailable)?;
+                if !visible.is_empty() {
+                    return Ok(Some(visible));
                 }
                 continue;
             }
             if Instant::now() >= deadline {
                 return Ok(Some(Vec::new()));
             }
-            let look = deadline.min(Instant::now() + self.events.event_tails.poll_interval());
+            let wake_at = deadline.min(Instant::now() + self.events.event_tails.poll_interval());
             tokio::select! {
-                // A sender that is gone cannot be: the tail is ours. A deadline is no news either.
-                _ = timeout_at(look, self.wakeups.changed()) => {}
+                // Neither result matters: we hold the tail, so its sender is alive, and after a timeout we query again.
+                _ = timeout_at(wake_at, self.wakeups.changed()) => {}
                 _ = self.closing.changed() => {}
                 () = self.key.wait_until_revoked() => {}
             }
         }
     }
 
-    /// Those that the reader asked for and may see.
+    /// The events that match the selection and that the caller may see.
     async fn visible_lines(&self, mut lines: Vec<Arc<EventLine>>) -> Result<Vec<Arc<EventLine>>, StoreError> {
         lines.retain(|line| self.selection.matches(line.kind, line.about, line.inbox));
-        let Some(ties) = &self.inbox_restriction else { return Ok(lines) };
-        let mut own = Vec::new();
+        let Some(restriction) = &self.inbox_restriction else { return Ok(lines) };
+        let mut visible = Vec::new();
         for line in lines {
-            if self.events.access.is_within_restriction(ties, self.team, line.subject).await? {
-                own.push(line);
+            if self.events.access.is_within_restriction(restriction, self.team, line.subject).await? {
+                visible.push(line);
             }
         }
-        Ok(own)
+        Ok(visible)
     }
 
-    /// From where another stream goes on.
+    /// The cursor to resume from.
     pub fn cursor(&self) -> EventCursor {
         EventCursor { epoch: self.epoch, seq: self.after }
     }
 }
 
 impl Events {
-    /// Follows the caller's events from a cursor; from the end without one.
+    /// Follows the events of the caller's team after a cursor, or from the end without one.
     pub async fn follow_events(
         self: &Arc<Self>,
         caller: &Caller,
         after: Option<Option<EventCursor>>,
-        wish: EventSelection,
+        selection: EventSelection,
     ) -> Result<EventFollower, Problem> {
         let (team, epoch) = (caller.team.id, self.ctx.epoch());
         let after = match after {
@@ -301,46 +304,52 @@ impl Events {
         };
         self.ctx.check_epoch(epoch)?;
         let tail = self.event_tails.subscribe(team).ok_or_else(|| {
-            Problem::new(Code::RateLimited, format!("{} streams of this team are open", limits::EVENT_STREAMS))
+            Problem::new(
+                Code::RateLimited,
+                format!("this team already has {} open streams, the most allowed", limits::EVENT_STREAMS),
+            )
         })?;
-        let (woken, closing) = (tail.wakeups.subscribe(), self.event_tails.closing.subscribe());
-        let (key, ties) = (self.access.subscribe_key_revocation(caller), caller.inbox_restriction.clone());
+        let (wakeups, closing) = (tail.wakeups.subscribe(), self.event_tails.closing.subscribe());
+        let (key, restriction) = (self.access.subscribe_key_revocation(caller), caller.inbox_restriction.clone());
         Ok(EventFollower {
             events: Arc::clone(self),
             tail,
-            wakeups: woken,
+            wakeups,
             closing,
             team,
-            inbox_restriction: ties,
+            inbox_restriction: restriction,
             key,
-            selection: wish,
+            selection,
             epoch,
             after,
         })
     }
 
-    /// Refuses a place that this log never reached.
+    /// Refuses a sequence number beyond the last event.
     pub(crate) async fn check_event_seq(&self, team: TeamId, seq: u64) -> Result<(), Problem> {
         if seq == 0 || !self.ctx.store.events(team, seq - 1, 1).await.map_err(unavailable)?.is_empty() {
             return Ok(());
         }
-        Err(Problem::new(Code::CursorReset, "this cursor is beyond the last event: it is not of this installation"))
+        Err(Problem::new(
+            Code::CursorReset,
+            "this cursor is beyond the last event, so it belongs to another installation",
+        ))
     }
 
-    /// The number of a team's last event, found by halving: the log has no gaps.
+    /// The sequence number of a team's last event, found by binary search, as the log has no gaps.
     async fn last_event_seq(&self, team: TeamId) -> Result<u64, Problem> {
-        let is_there = async |seq: u64| {
+        let exists = async |seq: u64| {
             let found = self.ctx.store.events(team, seq - 1, 1).await.map_err(unavailable)?;
             Ok::<_, Problem>(!found.is_empty())
         };
         let mut beyond = 1;
-        while is_there(beyond).await? {
+        while exists(beyond).await? {
             beyond *= 2;
         }
         let mut last = beyond / 2;
         while last + 1 < beyond {
             let middle = last.midpoint(beyond);
-            if is_there(middle).await? {
+            if exists(middle).await? {
                 last = middle;
             } else {
                 beyond = middle;
@@ -349,7 +358,7 @@ impl Events {
         Ok(last)
     }
 
-    /// Ends every stream, so that nobody waits for them when the server stops.
+    /// Ends every stream, so that open streams don't delay the shutdown.
     pub fn end_streams(&self) {
         self.event_tails.close();
     }

@@ -17,23 +17,24 @@ use mailonce_core::{
 impl Handoffs {
     /// Publishes a transport's breaker state to the teams whose record differs. If that fails, the next change
     /// publishes it; nothing else depends on it.
-    pub(crate) async fn publish_breaker_state(&self, way: &OutboundRoute) {
-        let view = way.status(self.ctx.time.boot_clock_ms());
-        if is_sandbox_internal(&view.name) {
+    pub(crate) async fn publish_breaker_state(&self, route: &OutboundRoute) {
+        let status = route.status(self.ctx.time.boot_clock_ms());
+        if is_sandbox_internal(&status.name) {
             return;
         }
-        let is = TransportState { rests: view.breaker != "closed", reason: view.why, ..TransportState::default() };
-        if is.rests {
-            tracing::warn!(transport = view.name, reason = is.reason, "the breaker opened");
+        let state =
+            TransportState { rests: status.breaker != "closed", reason: status.why, ..TransportState::default() };
+        if state.rests {
+            tracing::warn!(transport = status.name, reason = state.reason, "the circuit breaker opened");
         }
-        if let Err(error) = self.publish_breaker_state_to_teams(&view.name, &is).await {
-            tracing::warn!(%error, transport = view.name, "telling that a breaker moved");
+        if let Err(error) = self.publish_breaker_state_to_teams(&status.name, &state).await {
+            tracing::warn!(%error, transport = status.name, "cannot publish the state of a circuit breaker");
         }
     }
 
-    async fn publish_breaker_state_to_teams(&self, name: &str, is: &TransportState) -> Result<(), StoreError> {
+    async fn publish_breaker_state_to_teams(&self, name: &str, state: &TransportState) -> Result<(), StoreError> {
         for team in self.ctx.store.teams().await? {
-            self.publish_breaker_state_to_team(team.id, name, is).await?;
+            self.publish_breaker_state_to_team(team.id, name, state).await?;
         }
         Ok(())
     }
@@ -42,25 +43,25 @@ impl Handoffs {
         &self,
         team: TeamId,
         name: &str,
-        is: &TransportState,
+        state: &TransportState,
     ) -> Result<(), StoreError> {
         let (kind, now) = (RecordKind::Transport, self.ctx.now());
         let Some(record) = self.ctx.store.record_by_name(team, kind, name).await? else {
-            // Without a record the team never heard of an open breaker, so it needs no notice of a closed one.
-            if is.rests {
-                let about = transport_state_json(is)?;
+            // Without a record the team was never notified of an open breaker, so it needs no notice of a closed one.
+            if state.rests {
+                let json = transport_state_json(state)?;
                 let (id, name) = (self.ctx.new_id(now), name.to_owned());
-                let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
                 let _made_or_raced: IdempotentResult<CreateRecordResult> =
                     self.ctx.store.create_record(record, None).await?;
             }
             return Ok(());
         };
-        let was = serde_json::from_str::<TransportState>(&record.json).unwrap_or_default();
-        if was.rests != is.rests {
-            let is = TransportState { rests: is.rests, reason: is.reason.clone(), ..was };
+        let old_state = serde_json::from_str::<TransportState>(&record.json).unwrap_or_default();
+        if old_state.rests != state.rests {
+            let state = TransportState { rests: state.rests, reason: state.reason.clone(), ..old_state };
             let _changed_or_raced =
-                self.ctx.store.change_record(record.edit(transport_state_json(&is)?), None, now).await?;
+                self.ctx.store.change_record(record.edit(transport_state_json(&state)?), None, now).await?;
         }
         Ok(())
     }

@@ -45,20 +45,25 @@ impl Handoffs {
     /// The bytes for a handoff's transport, and whether they were created just now.
     pub(crate) async fn load_or_freeze(
         &self,
-        way: &OutboundRoute,
+        route: &OutboundRoute,
         leased: &LeasedHandoff,
     ) -> Result<(Arc<[u8]>, bool), FreezeError> {
-        let never = |why: &str| FreezeError::Permanent(why.to_owned());
-        if let Some(wire) = leased.frozen_bytes.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
-            let bytes = self.ctx.packer.unpack_frozen(wire).ok_or_else(|| never("the frozen mail cannot be opened"))?;
+        let permanent = |why: &str| FreezeError::Permanent(why.to_owned());
+        if let Some(frozen_bytes) = leased.frozen_bytes.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
+            let bytes = self
+                .ctx
+                .packer
+                .unpack_frozen(frozen_bytes)
+                .ok_or_else(|| permanent("the frozen bytes cannot be decrypted"))?;
             return Ok((bytes.into(), false));
         }
-        let packed = leased.body.as_deref().ok_or_else(|| never("the body is no longer kept"))?;
-        let mut content = self.ctx.packer.unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
+        let packed = leased.body.as_deref().ok_or_else(|| permanent("the body is no longer stored"))?;
+        let mut content =
+            self.ctx.packer.unpack(packed).ok_or_else(|| permanent("the stored body cannot be decoded"))?;
         let email = &leased.email;
         let message_id = self.ctx.message_id(email);
         let date = if mutant!("bytes-made-anew") { self.ctx.now() } else { email.head.created_at };
-        let mime = match way.capability().payload_format {
+        let mime = match route.capability().payload_format {
             // The provider composes the message, so it gets the loop marker as a header.
             PayloadFormat::Content => {
                 content.headers.push((LOOP_HEADER.to_owned(), self.ctx.loop_mark(email.team)));
@@ -66,7 +71,7 @@ impl Handoffs {
             }
             PayloadFormat::Mime => {
                 let plain = self.compose_mime(email, &mut content, date);
-                let plain = plain.map_err(|error| never(&format!("the mail cannot be composed: {error}")))?;
+                let plain = plain.map_err(|error| permanent(&format!("the email cannot be composed: {error}")))?;
                 Some(self.access.sign_email(email, plain).await?)
             }
         };
@@ -78,7 +83,7 @@ impl Handoffs {
             key: self.ctx.downstream_key(email, leased.handoff),
             mime: mime.as_deref(),
         };
-        let bytes = way.transport.freeze(&mail).map_err(|unfit| never(&unfit.to_string()))?;
+        let bytes = route.transport.freeze(&mail).map_err(|unfit| permanent(&unfit.to_string()))?;
         Ok((bytes.into(), true))
     }
 
@@ -89,15 +94,15 @@ impl Handoffs {
         content: &mut EmailContent,
         date: Time,
     ) -> Result<Vec<u8>, compose::ComposeError> {
-        let answer = take_reply_headers(email, content);
+        let reply_headers = take_reply_headers(email, content);
         compose::compose(&ComposeInput {
             content,
             message_id: &self.ctx.message_id(email),
             date,
             id: email.id,
-            in_reply_to: &answer.in_reply_to,
-            references: &answer.references,
-            auto_submitted: answer.automatic.then_some(AutoSubmitted::Replied),
+            in_reply_to: &reply_headers.in_reply_to,
+            references: &reply_headers.references,
+            auto_submitted: reply_headers.automatic.then_some(AutoSubmitted::Replied),
             loop_marker: Some(&self.ctx.loop_mark(email.team)),
         })
     }

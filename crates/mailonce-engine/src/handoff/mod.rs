@@ -1,4 +1,4 @@
-//! Handing accepted emails to transports, once each.
+//! The hand-off: gives each accepted email to a transport once, and recovers unknown outcomes.
 
 pub(crate) mod breaker;
 pub(crate) mod freeze;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::{access::Access, runtime::context::Context};
 
-/// Handing accepted emails to transports, once each.
+/// Hands accepted emails to transports, once each, and recovers unknown outcomes.
 pub struct Handoffs {
     ctx: Arc<Context>,
     access: Arc<Access>,

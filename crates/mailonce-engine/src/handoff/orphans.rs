@@ -56,49 +56,49 @@ impl OrphanTracker {
     }
 
     /// Records which transports are missing now. Returns the backlogs of those missing for at least `grace_ms`.
-    fn update(&self, missing: &[OrphanBacklog], grace_ms: i64, even: i64) -> Vec<OrphanBacklog> {
-        let mut seen = self.state();
+    fn update(&self, missing: &[OrphanBacklog], grace_ms: i64, boot_ms: i64) -> Vec<OrphanBacklog> {
+        let mut state = self.state();
         let names: BTreeSet<&String> = missing.iter().map(|orphans| &orphans.transport).collect();
-        seen.missing_since.retain(|name, _| names.contains(name));
-        seen.last_scans.retain(|name, _| names.contains(name));
+        state.missing_since.retain(|name, _| names.contains(name));
+        state.last_scans.retain(|name, _| names.contains(name));
         for name in names {
-            seen.missing_since.entry(name.clone()).or_insert(even);
+            state.missing_since.entry(name.clone()).or_insert(boot_ms);
         }
-        let long = |orphans: &&OrphanBacklog| {
-            seen.missing_since.get(&orphans.transport).is_some_and(|at| even - at >= grace_ms)
+        let is_orphaned = |orphans: &&OrphanBacklog| {
+            state.missing_since.get(&orphans.transport).is_some_and(|at| boot_ms - at >= grace_ms)
         };
-        let orphaned: Vec<OrphanBacklog> = missing.iter().filter(long).cloned().collect();
+        let orphaned: Vec<OrphanBacklog> = missing.iter().filter(is_orphaned).cloned().collect();
         let by_name = sum_by_transport(&orphaned);
-        for one in by_name.iter().filter(|one| !seen.orphaned.iter().any(|known| known.name == one.name)) {
-            let OrphanedTransport { name, waiting, unknown } = one;
-            tracing::warn!(transport = name, waiting, unknown, "mail waits for a transport that no node has");
+        for backlog in by_name.iter().filter(|backlog| !state.orphaned.iter().any(|known| known.name == backlog.name)) {
+            let OrphanedTransport { name, waiting, unknown } = backlog;
+            tracing::warn!(transport = name, waiting, unknown, "emails wait for a transport that no node has");
         }
-        for gone in seen.orphaned.iter().filter(|known| !by_name.iter().any(|one| one.name == known.name)) {
-            tracing::info!(transport = gone.name, "no mail waits for a missing transport of this name any more");
+        for gone in state.orphaned.iter().filter(|known| !by_name.iter().any(|backlog| backlog.name == known.name)) {
+            tracing::info!(transport = gone.name, "the transport is back, or no email waits for it any more");
         }
-        seen.orphaned = by_name;
+        state.orphaned = by_name;
         orphaned
     }
 
     /// Whether escalations must be reviewed: in the first round, when a team's backlog is gone, and periodically.
     fn should_close_escalations(&self, missing: &[OrphanBacklog]) -> bool {
-        let mut seen = self.state();
+        let mut state = self.state();
         let pairs = missing.iter().map(|orphans| (orphans.team, orphans.transport.clone())).collect();
-        let gone = seen.waiting_pairs.difference(&pairs).next().is_some();
-        let now_and_then = seen.rounds.is_multiple_of(CLOSE_EVERY_ROUNDS);
-        seen.rounds += 1;
-        seen.waiting_pairs = pairs;
-        gone || now_and_then
+        let gone = state.waiting_pairs.difference(&pairs).next().is_some();
+        let is_periodic = state.rounds.is_multiple_of(CLOSE_EVERY_ROUNDS);
+        state.rounds += 1;
+        state.waiting_pairs = pairs;
+        gone || is_periodic
     }
 
     /// Whether to scan the waiting handoffs of a transport now.
-    fn should_scan(&self, name: &str, count: u64, even: i64) -> bool {
-        let mut seen = self.state();
-        let same = |&(walked, at): &(u64, i64)| walked == count && even - at < RESCAN_INTERVAL_MS;
-        if seen.last_scans.get(name).is_some_and(same) {
+    fn should_scan(&self, name: &str, count: u64, boot_ms: i64) -> bool {
+        let mut state = self.state();
+        let is_recent = |&(scanned, at): &(u64, i64)| scanned == count && boot_ms - at < RESCAN_INTERVAL_MS;
+        if state.last_scans.get(name).is_some_and(is_recent) {
             return false;
         }
-        seen.last_scans.insert(name.to_owned(), (count, even));
+        state.last_scans.insert(name.to_owned(), (count, boot_ms));
         true
     }
 }
@@ -141,7 +141,7 @@ impl Handoffs {
     /// One round: reports orphans, gives up those that waited too long, and closes escalations that no longer apply.
     pub async fn run_orphan_round(&self) {
         if let Err(error) = self.try_orphan_round().await {
-            tracing::warn!(%error, "looking for missing transports");
+            tracing::warn!(%error, "cannot check for missing transports");
         }
     }
 
@@ -149,8 +149,8 @@ impl Handoffs {
         let missing = self.ctx.store.orphan_backlogs(&self.ctx.transports.all_names(), self.ctx.now()).await?;
         // On a single node no other process can have the transport.
         let grace = if self.ctx.is_single_node { 0 } else { limits::ORPHANED_AFTER_MS };
-        let even = self.ctx.time.boot_clock_ms();
-        let orphaned = self.orphan_tracker.update(&missing, grace, even);
+        let boot_ms = self.ctx.time.boot_clock_ms();
+        let orphaned = self.orphan_tracker.update(&missing, grace, boot_ms);
         if self.orphan_tracker.should_close_escalations(&missing) {
             self.close_orphan_escalations(&missing).await?;
         }
@@ -160,7 +160,7 @@ impl Handoffs {
             since.insert((orphans.team, orphans.transport.clone()), at);
         }
         for OrphanedTransport { name, waiting, unknown } in sum_by_transport(&orphaned) {
-            if self.orphan_tracker.should_scan(&name, waiting + unknown, even) {
+            if self.orphan_tracker.should_scan(&name, waiting + unknown, boot_ms) {
                 self.scan_orphaned_handoffs(&name, &since).await?;
             }
         }
@@ -170,9 +170,9 @@ impl Handoffs {
     /// Records for a team that a transport is missing, and opens an escalation once. Returns since when it is missing.
     async fn report_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
         let since = self.mark_orphaned(team, transport).await?;
-        let question = orphan_escalation(transport, since);
-        if self.ctx.store.record_by_name(team, RecordKind::Escalation, &question.dedup_name()).await?.is_none() {
-            self.ctx.ensure_open_escalation(team, question).await?;
+        let escalation = orphan_escalation(transport, since);
+        if self.ctx.store.record_by_name(team, RecordKind::Escalation, &escalation.dedup_name()).await?.is_none() {
+            self.ctx.ensure_open_escalation(team, escalation).await?;
         }
         Ok(since)
     }
@@ -182,17 +182,17 @@ impl Handoffs {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let (kind, now) = (RecordKind::Transport, self.ctx.now());
             let known = self.ctx.store.record_by_name(team, kind, transport).await?;
-            let was: TransportState = known.as_ref().map(transport_state).unwrap_or_default();
-            if let Some(since) = was.orphaned {
+            let old_state: TransportState = known.as_ref().map(transport_state).unwrap_or_default();
+            if let Some(since) = old_state.orphaned {
                 return Ok(since);
             }
-            let about = transport_state_json(&TransportState { orphaned: Some(now), ..was })?;
+            let json = transport_state_json(&TransportState { orphaned: Some(now), ..old_state })?;
             let written = if let Some(record) = known {
-                let changed = self.ctx.store.change_record(record.edit(about), None, now).await?;
+                let changed = self.ctx.store.change_record(record.edit(json), None, now).await?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
             } else {
                 let (id, name) = (self.ctx.new_id(now), transport.to_owned());
-                let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
                 matches!(
                     self.ctx.store.create_record(record, None).await?,
                     IdempotentResult::Done(CreateRecordResult::Created(_))
@@ -202,7 +202,9 @@ impl Handoffs {
                 return Ok(now);
             }
         }
-        Err(StoreError::Unreachable(format!("the record of the transport {transport} changes too fast")))
+        Err(StoreError::Unreachable(format!(
+            "the record of the transport {transport} kept changing while it was marked as missing"
+        )))
     }
 
     /// Since when a team's transport is missing; `None` when it is not.
@@ -222,9 +224,9 @@ impl Handoffs {
             let mut before = None;
             loop {
                 let page = self.ctx.store.records(team.id, RecordKind::Transport, before, limits::PAGE_ROWS).await?;
-                let still =
+                let is_missing =
                     |record: &Record| missing.iter().any(|one| one.team == team.id && one.transport == record.name);
-                for record in page.rows.iter().filter(|record| !still(record)) {
+                for record in page.rows.iter().filter(|record| !is_missing(record)) {
                     self.close_orphan_escalation(record).await?;
                 }
                 before = page.next;
@@ -237,13 +239,13 @@ impl Handoffs {
     }
 
     async fn close_orphan_escalation(&self, record: &Record) -> Result<(), StoreError> {
-        let was = transport_state(record);
-        let Some(since) = was.orphaned else { return Ok(()) };
-        let about = transport_state_json(&TransportState { orphaned: None, ..was })?;
-        let _changed_or_raced = self.ctx.store.change_record(record.edit(about), None, self.ctx.now()).await?;
+        let old_state = transport_state(record);
+        let Some(since) = old_state.orphaned else { return Ok(()) };
+        let json = transport_state_json(&TransportState { orphaned: None, ..old_state })?;
+        let _changed_or_raced = self.ctx.store.change_record(record.edit(json), None, self.ctx.now()).await?;
         let name = orphan_escalation(&record.name, since).dedup_name();
         match self.ctx.store.record_by_name(record.team, RecordKind::Escalation, &name).await? {
-            Some(question) => self.ctx.review_escalation(&question).await,
+            Some(escalation) => self.ctx.review_escalation(&escalation).await,
             None => Ok(()),
         }
     }
@@ -277,20 +279,20 @@ impl Handoffs {
         since: Time,
     ) -> Result<(), StoreError> {
         let Some(email) = self.ctx.store.email(team, id).await? else { return Ok(()) };
-        let here = |handoff: &&Handoff| {
+        let is_open_here = |handoff: &&Handoff| {
             handoff.transport == transport && (handoff.is_waiting() || handoff.state == HandoffState::Unknown)
         };
-        for handoff in email.handoffs.iter().filter(here) {
+        for handoff in email.handoffs.iter().filter(is_open_here) {
             let (number, transport) = (handoff.number, transport.to_owned());
             if handoff.progress.orphaned != Some(since) {
-                let act = HandoffAction::ReportOrphan { number, transport: transport.clone(), since };
-                let _reported = self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await?;
+                let action = HandoffAction::ReportOrphan { number, transport: transport.clone(), since };
+                let _reported = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
             }
             // Nothing is given up while the clock is not trusted or the hand-off is paused.
             let may_end = self.ctx.time.is_trusted() && !self.ctx.is_handoff_paused();
             if may_end && handoff.is_orphan_expired(self.ctx.deps.max_age_ms, self.ctx.now()) {
-                let act = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.max_age_ms };
-                let _given_up = self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await?;
+                let action = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.max_age_ms };
+                let _given_up = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
             }
         }
         Ok(())

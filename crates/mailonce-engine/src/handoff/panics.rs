@@ -44,16 +44,16 @@ impl Handoffs {
     /// Makes one attempt. If the worker panics, its handoff is requeued.
     pub(crate) async fn attempt_or_requeue(
         self: Arc<Self>,
-        way: Arc<OutboundRoute>,
+        route: Arc<OutboundRoute>,
         leased: LeasedHandoff,
-        under_way: InFlightGuard,
+        in_flight: InFlightGuard,
         holder: NodeId,
     ) {
         let held = HeldHandoff::of(&leased, holder);
-        let Err(why) = catch_panic(Box::pin(Arc::clone(&self).attempt_handoff(way, leased, under_way))).await else {
+        let Err(why) = catch_panic(Box::pin(Arc::clone(&self).attempt_handoff(route, leased, in_flight))).await else {
             return;
         };
-        tracing::error!(why, email = %held.email, handoff = held.number, "a worker panicked");
+        tracing::error!(why, email = %held.email, handoff = held.number, "the worker of a handoff panicked");
         self.ctx.metrics.record_panic("handoff");
         self.requeue_after_panic(&held).await;
     }
@@ -65,7 +65,7 @@ impl Handoffs {
             match self.ctx.store.email(held.team, held.email).await {
                 Ok(email) => break email.and_then(|email| email.handoffs.get(usize::from(held.number)).cloned()),
                 Err(error) => {
-                    tracing::warn!(%error, "looking at the handoff of a worker that panicked");
+                    tracing::warn!(%error, "cannot read the handoff of a worker that panicked");
                     if self.ctx.store.fatal_error().is_some() || matches!(error, StoreError::Corrupt(_)) {
                         return;
                     }

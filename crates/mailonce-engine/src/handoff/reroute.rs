@@ -55,40 +55,41 @@ impl Handoffs {
         caller: &Caller,
         from: &str,
         to: &str,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<RerouteSummary, Problem> {
         caller.require_scope(ApiKeyScope::Operator)?;
-        let mut answer = RerouteSummary { from: from.to_owned(), to: to.to_owned(), ..RerouteSummary::default() };
-        if !self.ctx.is_repeated_call(caller, asked.as_ref()).await? {
+        let mut summary = RerouteSummary { from: from.to_owned(), to: to.to_owned(), ..RerouteSummary::default() };
+        if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
             let names = self.ctx.transports.selectable_names();
             if !names.contains(&to) {
-                return Err(invalid_field("to", format!("names no transport; there is {}", names.join(", "))));
+                return Err(invalid_field("to", format!("must be a configured transport: {}", names.join(", "))));
             }
             if from == to {
-                return Err(invalid_field("to", "must be another transport than the one it is moved from"));
+                return Err(invalid_field("to", "must differ from the transport that the handoffs are moved from"));
             }
-            self.move_waiting_handoffs(&mut answer).await?;
+            self.move_waiting_handoffs(&mut summary).await?;
             self.ctx.transports.wake_all();
         }
-        self.record_reroute(caller, answer, asked.as_ref()).await
+        self.record_reroute(caller, summary, keyed_call.as_ref()).await
     }
 
-    async fn move_waiting_handoffs(&self, answer: &mut RerouteSummary) -> Result<(), Problem> {
+    async fn move_waiting_handoffs(&self, summary: &mut RerouteSummary) -> Result<(), Problem> {
         let mut after = None;
-        while answer.moved < MAX_MOVED_PER_CALL {
+        while summary.moved < MAX_MOVED_PER_CALL {
             let page =
-                self.ctx.store.emails_open_at_transport(&answer.from, after, PAGE_SIZE).await.map_err(unavailable)?;
+                self.ctx.store.emails_open_at_transport(&summary.from, after, PAGE_SIZE).await.map_err(unavailable)?;
             for (team, id) in &page {
-                let (moved, left) = self.move_email(*team, *id, &answer.from, &answer.to).await?;
-                (answer.moved, answer.left) = (answer.moved + moved, answer.left + left);
+                let (moved, left) = self.move_email(*team, *id, &summary.from, &summary.to).await?;
+                (summary.moved, summary.left) = (summary.moved + moved, summary.left + left);
             }
             after = page.last().copied();
-            answer.more = page.len() == PAGE_SIZE;
-            if !answer.more {
+            summary.more = page.len() == PAGE_SIZE;
+            if !summary.more {
                 break;
             }
         }
-        tracing::info!(from = answer.from, to = answer.to, answer.moved, answer.left, "rerouted by an operator");
+        let RerouteSummary { from, to, moved, left, .. } = &*summary;
+        tracing::info!(from, to, moved, left, "rerouted by an operator");
         Ok(())
     }
 
@@ -102,11 +103,11 @@ impl Handoffs {
         let Some(content) = found.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
             return Ok((0, open(&found.email)));
         };
-        let act = HandoffAction::RerouteByOperator {
+        let action = HandoffAction::RerouteByOperator {
             from: from.to_owned(),
             envelopes: self.ctx.transports.envelopes(to, &content),
         };
-        match self.ctx.store.apply_action(team, id, act, None, self.ctx.now()).await.map_err(unavailable)? {
+        match self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await.map_err(unavailable)? {
             IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email)) => {
                 Ok((waiting(&found.email).saturating_sub(waiting(&email)), open(&email)))
             }
@@ -120,34 +121,35 @@ impl Handoffs {
     async fn record_reroute(
         &self,
         caller: &Caller,
-        answer: RerouteSummary,
-        asked: Option<&KeyedCall>,
+        summary: RerouteSummary,
+        keyed_call: Option<&KeyedCall>,
     ) -> Result<RerouteSummary, Problem> {
         let (team, kind) = (caller.team.id, RecordKind::Transport);
         for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.ctx.now();
-            let operation = operation(caller, asked, self.ctx.seal_answer(asked, &answer), now);
-            let known = self.ctx.store.record_by_name(team, kind, &answer.from).await.map_err(unavailable)?;
-            let was: TransportState =
+            let operation = operation(caller, keyed_call, self.ctx.seal_answer(keyed_call, &summary), now);
+            let known = self.ctx.store.record_by_name(team, kind, &summary.from).await.map_err(unavailable)?;
+            let old_state: TransportState =
                 known.as_ref().and_then(|record| serde_json::from_str(&record.json).ok()).unwrap_or_default();
-            let about = transport_state_json(&TransportState { rerouted_at: Some(now), ..was }).map_err(unavailable)?;
+            let json =
+                transport_state_json(&TransportState { rerouted_at: Some(now), ..old_state }).map_err(unavailable)?;
             let written = if let Some(record) = known {
-                let changed = self.ctx.store.change_record(record.edit(about), operation, now).await;
+                let changed = self.ctx.store.change_record(record.edit(json), operation, now).await;
                 changed.map_err(unavailable)?.map(|changed| matches!(changed, RecordChangeResult::Changed(_)))
             } else {
-                let (id, name) = (self.ctx.new_id(now), answer.from.clone());
-                let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
-                let made = self.ctx.store.create_record(record, operation).await;
-                made.map_err(unavailable)?.map(|made| matches!(made, CreateRecordResult::Created(_)))
+                let (id, name) = (self.ctx.new_id(now), summary.from.clone());
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
+                let created = self.ctx.store.create_record(record, operation).await;
+                created.map_err(unavailable)?.map(|created| matches!(created, CreateRecordResult::Created(_)))
             };
             match written {
-                IdempotentResult::Done(true) => return Ok(answer),
+                IdempotentResult::Done(true) => return Ok(summary),
                 IdempotentResult::Done(false) => {}
-                IdempotentResult::Replayed(sealed) => return self.ctx.open_answer(asked, &sealed),
+                IdempotentResult::Replayed(sealed) => return self.ctx.open_answer(keyed_call, &sealed),
                 IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
-        Err(Problem::new(Code::Unavailable, "the record of this transport changes too fast; call again"))
+        Err(Problem::new(Code::Unavailable, "the record of this transport keeps changing; try again"))
     }
 }
 

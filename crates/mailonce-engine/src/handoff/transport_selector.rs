@@ -77,12 +77,12 @@ impl RoutingRule {
     }
 
     /// The transport to try first, drawn by weight if there are weights.
-    fn pick_first(&self, chance: u64) -> Option<&String> {
+    fn pick_first(&self, random: u64) -> Option<&String> {
         let total: u64 = self.weights.iter().map(|weight| u64::from(*weight)).sum();
-        let mut drawn = chance.checked_rem(total).unwrap_or(0);
-        for (way, weight) in self.to.iter().zip(&self.weights) {
+        let mut drawn = random.checked_rem(total).unwrap_or(0);
+        for (transport, weight) in self.to.iter().zip(&self.weights) {
             if drawn < u64::from(*weight) {
-                return Some(way);
+                return Some(transport);
             }
             drawn -= u64::from(*weight);
         }
@@ -151,12 +151,12 @@ impl OutboundRoute {
 
     /// How many attempts may start now: none while the breaker is open, one to probe the transport when it is half
     /// open.
-    pub(crate) fn free_slots(&self, most: usize, even: i64) -> usize {
-        let most = most.min(self.capability().max_concurrency.max(1));
-        let free = most.saturating_sub(self.in_flight.load(Ordering::Relaxed));
+    pub(crate) fn free_slots(&self, limit: usize, boot_ms: i64) -> usize {
+        let limit = limit.min(self.capability().max_concurrency.max(1));
+        let free = limit.saturating_sub(self.in_flight.load(Ordering::Relaxed));
         let breaker = self.breaker();
         match breaker.open_until {
-            Some(until) if even < until || breaker.probing => 0,
+            Some(until) if boot_ms < until || breaker.probing => 0,
             Some(_) if mutant!("breaker-never-tries") => 0,
             Some(_) => free.min(1),
             None => free,
@@ -164,9 +164,9 @@ impl OutboundRoute {
     }
 
     /// Whether the breaker is closed or lets a probe through.
-    pub(crate) fn is_available(&self, even: i64) -> bool {
+    pub(crate) fn is_available(&self, boot_ms: i64) -> bool {
         let breaker = self.breaker();
-        breaker.open_until.is_none_or(|until| even >= until && !breaker.probing)
+        breaker.open_until.is_none_or(|until| boot_ms >= until && !breaker.probing)
     }
 
     /// Counts an attempt as running until the guard is dropped.
@@ -187,24 +187,24 @@ impl OutboundRoute {
     }
 
     /// The domains that are at their limit, and how many more attempts may start even if all are for one other domain.
-    pub(crate) fn domain_limits(&self, most: usize) -> (Vec<String>, usize) {
+    pub(crate) fn domain_limits(&self, limit: usize) -> (Vec<String>, usize) {
         let domains = self.domains();
-        let full = domains.iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect();
-        let busiest = domains.values().copied().filter(|count| *count < most).max().unwrap_or(0);
-        (full, most - busiest)
+        let full = domains.iter().filter(|(_, count)| **count >= limit).map(|(domain, _)| domain.clone()).collect();
+        let busiest = domains.values().copied().filter(|count| *count < limit).max().unwrap_or(0);
+        (full, limit - busiest)
     }
 
     /// Updates the breaker from a reply. Returns true when it opened or closed, or when this is the first answer since
     /// the start.
-    pub(crate) fn record_reply(&self, reply: &TransportReply, even: i64) -> bool {
+    pub(crate) fn record_reply(&self, reply: &TransportReply, boot_ms: i64) -> bool {
         let mut breaker = self.breaker();
         breaker.probing = false;
         if reply.meaning != ReplyMeaning::Fault {
             // A missing answer after the point of no return proves nothing about the transport.
             if reply.meaning != ReplyMeaning::Unknown {
-                let news = breaker.open_until.is_some() || !breaker.has_worked;
+                let changed = breaker.open_until.is_some() || !breaker.has_worked;
                 *breaker = Breaker { has_worked: true, ..Breaker::default() };
-                return news;
+                return changed;
             }
             return false;
         }
@@ -213,14 +213,14 @@ impl OutboundRoute {
         let refused_log_in = matches!(reply.phase, AttemptPhase::Login) || matches!(reply.code, Some(401..=403));
         if breaker.open_until.is_some() || refused_log_in || breaker.faults >= FAULTS_TO_OPEN {
             let opened = breaker.open_until.is_none();
-            breaker.open_until = Some(even + BREAKER_OPEN_MS);
+            breaker.open_until = Some(boot_ms + BREAKER_OPEN_MS);
             return opened;
         }
         false
     }
 
     /// The current status.
-    pub fn status(&self, even: i64) -> TransportStatus {
+    pub fn status(&self, boot_ms: i64) -> TransportStatus {
         let breaker = self.breaker();
         TransportStatus {
             name: self.transport.name().to_owned(),
@@ -233,7 +233,7 @@ impl OutboundRoute {
             },
             breaker: match breaker.open_until {
                 None => "closed",
-                Some(until) if even < until => "open",
+                Some(until) if boot_ms < until => "open",
                 Some(_) => "half_open",
             },
             why: breaker.open_until.map(|_| breaker.why.clone()),
@@ -284,10 +284,10 @@ pub struct TransportSelector {
 
 impl TransportSelector {
     pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
-        let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(OutboundRoute::new(Arc::clone(t))));
+        let by_name = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(OutboundRoute::new(Arc::clone(t))));
         Self {
             is_paused: AtomicBool::new(false),
-            routes: transports.iter().map(named).collect(),
+            routes: transports.iter().map(by_name).collect(),
             routing,
             inbox_domains,
             sandbox: Wakeup::new(),
@@ -314,9 +314,9 @@ impl TransportSelector {
     /// All transports with their accounts, as they are published to the store. Without the sandbox, which every
     /// process has.
     pub(crate) fn accounts(&self) -> Vec<TransportAccount> {
-        let account = |(name, way): (&String, &Arc<OutboundRoute>)| TransportAccount {
+        let account = |(name, route): (&String, &Arc<OutboundRoute>)| TransportAccount {
             name: name.clone(),
-            account: way.transport.account().to_owned(),
+            account: route.transport.account().to_owned(),
         };
         self.routes.iter().map(account).collect()
     }
@@ -329,30 +329,30 @@ impl TransportSelector {
     /// Wakes the loops of all transports, because a handoff became due.
     pub(crate) fn wake_all(&self) {
         self.sandbox.notify_one();
-        self.routes.values().for_each(|way| way.wake.notify_one());
+        self.routes.values().for_each(|route| route.wake.notify_one());
     }
 
     /// Wakes the loop of one transport, because a handoff became due there.
     pub(crate) fn wake_one(&self, name: &str) {
         match self.get(name) {
-            Some(way) => way.wake.notify_one(),
+            Some(route) => route.wake.notify_one(),
             None => self.sandbox.notify_one(),
         }
     }
 
     /// The transport that an email tries first.
-    pub(crate) fn select(&self, content: &EmailContent, chance: u64) -> &str {
+    pub(crate) fn select(&self, content: &EmailContent, random: u64) -> &str {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
-        let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.pick_first(chance));
+        let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.pick_first(random));
         first.map_or(SANDBOX, String::as_str)
     }
 
     /// Whether some route has another transport than this one that is available now.
-    pub(crate) fn has_alternative(&self, name: &str, even: i64) -> bool {
+    pub(crate) fn has_alternative(&self, name: &str, boot_ms: i64) -> bool {
         let orders = self.routing.rules.iter().map(|rule| &rule.to).chain([&self.routing.default]);
         let with = orders.into_iter().filter(|order| order.iter().any(|one| one == name));
         let mut others = with.flatten().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
-        others.any(|way| way.is_available(even))
+        others.any(|route| route.is_available(boot_ms))
     }
 
     /// The next available transport for an email, in failover order.
@@ -360,27 +360,27 @@ impl TransportSelector {
         &self,
         name: &str,
         content: &EmailContent,
-        even: i64,
+        boot_ms: i64,
     ) -> Option<Arc<OutboundRoute>> {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
         let order = rule.map_or(&self.routing.default, |rule| &rule.to);
         let others = order.iter().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
-        others.into_iter().find(|way| way.is_available(even)).cloned()
+        others.into_iter().find(|route| route.is_available(boot_ms)).cloned()
     }
 
     /// The envelopes of an email for a transport.
     pub(crate) fn envelopes(&self, name: &str, content: &EmailContent) -> Vec<Envelope> {
         let all = content.recipients();
-        let envelope = |way: &str, to: &[&str]| Envelope {
-            transport: way.to_owned(),
+        let envelope = |transport: &str, to: &[&str]| Envelope {
+            transport: transport.to_owned(),
             recipients: to.iter().map(|to| (*to).to_owned()).collect(),
         };
-        let shape = self.get(name).map_or(HandoffSplit::PerRecipient, |way| way.capability().split);
-        if shape == HandoffSplit::PerEmail {
+        let split = self.get(name).map_or(HandoffSplit::PerRecipient, |route| route.capability().split);
+        if split == HandoffSplit::PerEmail {
             return vec![envelope(name, &all)];
         }
-        let way_of = |to: &str| if name == SANDBOX { self.sandbox_transport(to) } else { name };
-        all.into_iter().map(|to| envelope(way_of(to), &[to])).collect()
+        let transport_for = |to: &str| if name == SANDBOX { self.sandbox_transport(to) } else { name };
+        all.into_iter().map(|to| envelope(transport_for(to), &[to])).collect()
     }
 
     /// Which part of the sandbox takes mail for a recipient.
@@ -441,7 +441,7 @@ mod tests {
         }
 
         async fn prepare(&self, _: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
-            Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "nobody there"))
+            Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "connection refused"))
         }
 
         async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
@@ -491,7 +491,7 @@ mod tests {
         let drawn = (0..8).filter(|chance| ways.select(&bulk, *chance) == "api");
         assert_eq!(drawn.count(), 6, "three of four");
         assert_eq!(ways.select(&bulk, 3), "relay");
-        let other = |name| ways.select_alternative(name, &bulk, 0).map(|way| way.transport.name().to_owned());
+        let other = |name| ways.select_alternative(name, &bulk, 0).map(|route| route.transport.name().to_owned());
         assert_eq!(
             (other("api"), other("relay")),
             (Some("relay".into()), Some("api".into())),
@@ -518,26 +518,26 @@ mod tests {
     #[test]
     fn a_breaker_opens_rests_tries_one_and_closes() {
         let ways = ways();
-        let way = Arc::clone(ways.get("api").unwrap());
+        let route = Arc::clone(ways.get("api").unwrap());
         let fault = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "refused");
-        assert!(!way.record_reply(&fault, 0) && !way.record_reply(&fault, 0));
-        assert_eq!(way.free_slots(64, 0), 4, "two faults are not enough");
-        assert!(way.record_reply(&fault, 0), "the third opens it");
-        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS - 1), way.status(0).breaker), (0, "open"));
+        assert!(!route.record_reply(&fault, 0) && !route.record_reply(&fault, 0));
+        assert_eq!(route.free_slots(64, 0), 4, "two faults are not enough");
+        assert!(route.record_reply(&fault, 0), "the third opens it");
+        assert_eq!((route.free_slots(64, BREAKER_OPEN_MS - 1), route.status(0).breaker), (0, "open"));
         assert_eq!(ways.select_alternative("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
-        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS), way.status(BREAKER_OPEN_MS).breaker), (1, "half_open"));
-        let probe = way.begin_attempt(None);
-        assert_eq!(way.free_slots(64, BREAKER_OPEN_MS), 0, "one at a time");
+        assert_eq!((route.free_slots(64, BREAKER_OPEN_MS), route.status(BREAKER_OPEN_MS).breaker), (1, "half_open"));
+        let probe = route.begin_attempt(None);
+        assert_eq!(route.free_slots(64, BREAKER_OPEN_MS), 0, "one at a time");
         assert!(
-            way.record_reply(
+            route.record_reply(
                 &TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Final, Some(422), "no"),
                 BREAKER_OPEN_MS
             ),
             "any answer closes it"
         );
         drop(probe);
-        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS), way.status(BREAKER_OPEN_MS).why), (4, None));
+        assert_eq!((route.free_slots(64, BREAKER_OPEN_MS), route.status(BREAKER_OPEN_MS).why), (4, None));
         let revoked = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Final, Some(401), "revoked");
-        assert!(way.record_reply(&revoked, BREAKER_OPEN_MS), "a refused log-in opens it at once");
+        assert!(route.record_reply(&revoked, BREAKER_OPEN_MS), "a refused log-in opens it at once");
     }
 }

@@ -64,8 +64,8 @@ impl Handoffs {
         while !*stop.borrow() {
             match self.ctx.store.due_unknown_handoffs(&self.ctx.transports.accounts(), BATCH_SIZE, self.ctx.now()).await
             {
-                Ok(doubts) => {
-                    for (email, number) in doubts {
+                Ok(due) => {
+                    for (email, number) in due {
                         if !self.ctx.is_handoff_paused() && self.unknowns_in_progress.try_begin(email.id, number) {
                             let handoffs = Arc::clone(&self);
                             tokio::spawn(async move {
@@ -76,7 +76,7 @@ impl Handoffs {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "looking for unknown outcomes"),
+                Err(error) => tracing::warn!(%error, "cannot read due unknown outcomes"),
             }
             tokio::select! {
                 biased;
@@ -93,7 +93,7 @@ impl Handoffs {
     async fn recover_or_postpone(self: &Arc<Self>, email: Email, number: u16) {
         let worker = Box::pin(Arc::clone(self).recover_unknown(email.clone(), number));
         if let Err(why) = catch_panic(worker).await {
-            tracing::error!(why, email = %email.id, handoff = number, "looking after an unknown outcome panicked");
+            tracing::error!(why, email = %email.id, handoff = number, "the recovery of an unknown outcome panicked");
             self.ctx.metrics.record_panic("unknown_outcome");
             self.postpone_unknown(&email, number, None, Some(self.ctx.now().plus(PANIC_DELAY_MS))).await;
         }
@@ -102,17 +102,21 @@ impl Handoffs {
     async fn recover_unknown(self: Arc<Self>, email: Email, number: u16) {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
         // A process without the transport decides nothing, because it can't know what the next hop remembers.
-        let Some(way) = self.ctx.transports.get(&handoff.transport).cloned() else { return };
-        match unknown::next_recovery_action(handoff, email.head.on_unknown, self.recovery_context(&way), self.ctx.now())
-        {
-            RecoveryAction::RetryInWindow => self.repeat_idempotently(&way, &email, number).await,
+        let Some(route) = self.ctx.transports.get(&handoff.transport).cloned() else { return };
+        match unknown::next_recovery_action(
+            handoff,
+            email.head.on_unknown,
+            self.recovery_context(&route),
+            self.ctx.now(),
+        ) {
+            RecoveryAction::RetryInWindow => self.repeat_idempotently(&route, &email, number).await,
             RecoveryAction::LookUp => {
-                self.look_up_outcome(&way, &email, number).await;
+                self.look_up_outcome(&route, &email, number).await;
             }
             RecoveryAction::Resend => {
                 // The next hop may know the email by now, so look it up once more before sending it again.
-                let asks = matches!(way.capability().recovery, RecoveryMethod::LookUp { .. });
-                if asks && self.look_up_outcome(&way, &email, number).await {
+                let can_look_up = matches!(route.capability().recovery, RecoveryMethod::LookUp { .. });
+                if can_look_up && self.look_up_outcome(&route, &email, number).await {
                     return;
                 }
                 self.call_until_final(email.team, email.id, HandoffAction::ResendByPolicy { number }).await;
@@ -134,51 +138,53 @@ impl Handoffs {
 
     /// Repeats an attempt with the same bytes, key and account, while the provider's idempotency window is surely
     /// open.
-    async fn repeat_idempotently(self: &Arc<Self>, way: &Arc<OutboundRoute>, email: &Email, number: u16) {
-        if way.free_slots(self.ctx.deps.max_in_flight, self.ctx.time.boot_clock_ms()) == 0 {
+    async fn repeat_idempotently(self: &Arc<Self>, route: &Arc<OutboundRoute>, email: &Email, number: u16) {
+        if route.free_slots(self.ctx.deps.max_in_flight, self.ctx.time.boot_clock_ms()) == 0 {
             let next = self.ctx.now().plus(TRANSPORT_BUSY_DELAY_MS);
             return self.postpone_unknown(email, number, None, Some(next)).await;
         }
-        let under_way = way.begin_attempt(None);
-        let account = way.transport.account().to_owned();
-        let Some(name) = self.ctx.ensure_heartbeat().await else { return };
-        let act = HandoffAction::RetryInWindow { number, holder: name.id, account };
-        let held = match self.ctx.store.apply_action(email.team, email.id, act, None, self.ctx.now()).await {
-            Ok(IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, held))) => held,
+        let in_flight = route.begin_attempt(None);
+        let account = route.transport.account().to_owned();
+        let Some(identity) = self.ctx.ensure_heartbeat().await else { return };
+        let action = HandoffAction::RetryInWindow { number, holder: identity.id, account };
+        let leased_email = match self.ctx.store.apply_action(email.team, email.id, action, None, self.ctx.now()).await {
+            Ok(IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, leased_email))) => {
+                leased_email
+            }
             Ok(_) => return,
             Err(error) => {
-                tracing::warn!(%error, "repeating");
-                return self.ctx.replace_identity_if_lease_lost(&error, &name);
+                tracing::warn!(%error, email = %email.id, handoff = number, "cannot start an idempotent retry");
+                return self.ctx.replace_identity_if_lease_lost(&error, &identity);
             }
         };
         crate::failpoint!("repeat");
         let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
         match self.ctx.store.leased_handoff(email.team, email.id, number).await {
             // Another worker took the handoff over.
-            Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
+            Ok(Some(leased)) if fence(&leased.email) != fence(&leased_email) => {}
             Ok(Some(leased)) => {
                 let handoffs = Arc::clone(self);
-                Box::pin(handoffs.attempt_or_requeue(Arc::clone(way), leased, under_way, name.id)).await;
+                Box::pin(handoffs.attempt_or_requeue(Arc::clone(route), leased, in_flight, identity.id)).await;
             }
             // Without this release, no worker could try again until this process ends.
-            Ok(None) => self.release_handoff(email, number, name.id).await,
+            Ok(None) => self.release_handoff(email, number, identity.id).await,
             Err(error) => {
-                tracing::warn!(%error, email = %email.id, handoff = number, "a repeat was put off");
-                self.release_handoff(email, number, name.id).await;
+                tracing::warn!(%error, email = %email.id, handoff = number, "an idempotent retry is postponed");
+                self.release_handoff(email, number, identity.id).await;
             }
         }
     }
 
     async fn release_handoff(&self, email: &Email, number: u16, holder: NodeId) {
-        let act = HandoffAction::Crash { number, holder };
-        self.call_until_final(email.team, email.id, act).await;
+        let action = HandoffAction::Crash { number, holder };
+        self.call_until_final(email.team, email.id, action).await;
     }
 
     /// Looks the email up at the next hop and records the answer. Returns true when the next hop has it.
-    async fn look_up_outcome(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
+    async fn look_up_outcome(&self, route: &OutboundRoute, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let now = self.ctx.now();
-        let asked = LookUp {
+        let request = LookUp {
             email: email.id,
             handoff: number,
             recipients: handoff.recipients.clone(),
@@ -187,7 +193,7 @@ impl Handoffs {
             in_doubt_since: handoff.progress.doubt_since.unwrap_or(now),
             now,
         };
-        let fact = |says: EvidenceFinding, detail: String| Evidence {
+        let evidence_of = |says: EvidenceFinding, detail: String| Evidence {
             handoff: number,
             attempt: None,
             at: now,
@@ -198,22 +204,23 @@ impl Handoffs {
         };
         let next = Some(unknown::next_look_up_at(handoff, email.head.on_unknown, now));
         crate::failpoint!("before-look-up");
-        let found = way.transport.look_up(asked).await;
+        let found = route.transport.look_up(request).await;
         crate::failpoint!("after-look-up");
         match found {
             LookUpResult::Found { remote_id, text } => {
-                let name = remote_id.map(|id| format!(" ({id})")).unwrap_or_default();
+                let id_suffix = remote_id.map(|id| format!(" ({id})")).unwrap_or_default();
                 self.call_until_final(
                     email.team,
                     email.id,
-                    HandoffAction::AddEvidence(fact(EvidenceFinding::Accepted, format!("{text}{name}"))),
+                    HandoffAction::AddEvidence(evidence_of(EvidenceFinding::Accepted, format!("{text}{id_suffix}"))),
                 )
                 .await;
                 self.ctx.metrics.record_resolved("look_up");
                 return true;
             }
             LookUpResult::NotFound if mutant!("not-found-is-proof") => {
-                let mut proof = fact(EvidenceFinding::NotAccepted, "it knows of no such mail".into());
+                let mut proof =
+                    evidence_of(EvidenceFinding::NotAccepted, "the next hop does not know the email".into());
                 proof.attempt = handoff.progress.doubts.first().copied();
                 self.call_until_final(email.team, email.id, HandoffAction::AddEvidence(proof)).await;
             }
@@ -221,16 +228,19 @@ impl Handoffs {
                 self.call_until_final(
                     email.team,
                     email.id,
-                    HandoffAction::AddEvidence(fact(EvidenceFinding::Accepted, why)),
+                    HandoffAction::AddEvidence(evidence_of(EvidenceFinding::Accepted, why)),
                 )
                 .await;
             }
             LookUpResult::NotFound => {
-                let evidence = fact(EvidenceFinding::NotFound, "it knows of no such mail; that is no proof".into());
+                let evidence = evidence_of(
+                    EvidenceFinding::NotFound,
+                    "the next hop does not know the email, which proves nothing".into(),
+                );
                 self.postpone_unknown(email, number, Some(evidence), next).await;
             }
             LookUpResult::Unavailable(why) => {
-                self.postpone_unknown(email, number, Some(fact(EvidenceFinding::Silent, why)), next).await
+                self.postpone_unknown(email, number, Some(evidence_of(EvidenceFinding::Silent, why)), next).await
             }
         }
         false
@@ -241,20 +251,20 @@ impl Handoffs {
         &self,
         caller: &Caller,
         id: EmailId,
-        wish: ResolveRequest,
-        asked: Option<KeyedCall>,
+        request: ResolveRequest,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Email, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         self.access.check_email_visible(caller, id).await?;
         let now = self.ctx.now();
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        let act = HandoffAction::Resolve {
-            resolution: wish.choice,
-            rev: wish.rev,
-            handoff: wish.handoff,
-            reason: wish.reason.unwrap_or_else(|| "no reason given".into()),
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
+        let action = HandoffAction::Resolve {
+            resolution: request.choice,
+            rev: request.rev,
+            handoff: request.handoff,
+            reason: request.reason.unwrap_or_else(|| "no reason given".into()),
         };
-        match self.ctx.store.apply_action(caller.team.id, id, act, operation, now).await.map_err(unavailable)? {
+        match self.ctx.store.apply_action(caller.team.id, id, action, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Refused(refusal), email)) => {
                 Err(refusal_problem(refusal, &email))
             }
@@ -270,11 +280,11 @@ impl Handoffs {
     }
 
     /// Adds external evidence to a handoff of a team. Returns false when the team has no such email.
-    pub async fn record_evidence(&self, team: TeamId, id: EmailId, fact: Evidence) -> Result<bool, Problem> {
+    pub async fn record_evidence(&self, team: TeamId, id: EmailId, evidence: Evidence) -> Result<bool, Problem> {
         match self
             .ctx
             .store
-            .apply_action(team, id, HandoffAction::AddEvidence(fact), None, self.ctx.now())
+            .apply_action(team, id, HandoffAction::AddEvidence(evidence), None, self.ctx.now())
             .await
             .map_err(unavailable)?
         {
@@ -288,22 +298,22 @@ impl Handoffs {
         &self,
         caller: &Caller,
         id: EmailId,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<Email>, Problem> {
-        let key = self.access.subscribe_key_revocation(caller);
-        let deadline = tokio::time::Instant::now() + patience;
-        let mut pause = Duration::from_millis(5);
+        let key_revocation = self.access.subscribe_key_revocation(caller);
+        let deadline = tokio::time::Instant::now() + timeout;
+        let mut delay = Duration::from_millis(5);
         loop {
-            key.check_valid()?;
+            key_revocation.check_valid()?;
             let email = self.ctx.store.email(caller.team.id, id).await.map_err(unavailable)?;
-            let over = |email: &Email| {
+            let is_settled = |email: &Email| {
                 email.state().is_terminal() || matches!(email.state(), EmailState::Unknown | EmailState::Held)
             };
-            if email.as_ref().is_none_or(over) || tokio::time::Instant::now() + pause > deadline {
+            if email.as_ref().is_none_or(is_settled) || tokio::time::Instant::now() + delay > deadline {
                 return Ok(email);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(100));
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(Duration::from_millis(100));
         }
     }
 }
@@ -317,6 +327,6 @@ pub struct ResolveRequest {
     pub rev: u32,
     /// Which handoff; all unknown ones when `None`.
     pub handoff: Option<u16>,
-    /// Why.
+    /// Why the person decided so.
     pub reason: Option<String>,
 }

@@ -19,11 +19,11 @@ const RECOVERY_BATCH: usize = 256;
 impl Handoffs {
     /// Sends heartbeats and recovers the work of dead nodes. Must run before the first attempt of this process.
     pub async fn heartbeat_and_recover(&self) -> Result<RecoveryCounts, StoreError> {
-        let mut all = RecoveryCounts::default();
-        let even = self.ctx.time.boot_clock_ms();
-        for name in self.ctx.lease_identities.in_use() {
-            self.ctx.send_heartbeat(name.id).await?;
-            name.note_heartbeat(even);
+        let mut total = RecoveryCounts::default();
+        let boot_ms = self.ctx.time.boot_clock_ms();
+        for identity in self.ctx.lease_identities.in_use() {
+            self.ctx.send_heartbeat(identity.id).await?;
+            identity.note_heartbeat(boot_ms);
         }
         self.ctx
             .store
@@ -32,14 +32,14 @@ impl Handoffs {
         crate::failpoint!("heartbeat");
         loop {
             let node = self.ctx.lease_identities.current().id;
-            let some = self.ctx.store.recover_dead_nodes(node, RECOVERY_BATCH, self.ctx.now()).await?;
-            all.queued += some.queued;
-            all.unknown += some.unknown;
-            all.deliveries += some.deliveries;
-            all.notices += some.notices;
-            if some == RecoveryCounts::default() {
-                self.ctx.metrics.record_recovered(&all);
-                return Ok(all);
+            let recovered = self.ctx.store.recover_dead_nodes(node, RECOVERY_BATCH, self.ctx.now()).await?;
+            total.queued += recovered.queued;
+            total.unknown += recovered.unknown;
+            total.deliveries += recovered.deliveries;
+            total.notices += recovered.notices;
+            if recovered == RecoveryCounts::default() {
+                self.ctx.metrics.record_recovered(&total);
+                return Ok(total);
             }
             crate::failpoint!("recovered");
         }
@@ -72,14 +72,14 @@ impl Handoffs {
             Arc::clone(&self),
             Self::run_orphan_worker,
         ));
-        for way in self.ctx.transports.iter() {
-            let way = Arc::clone(way);
-            let work = move |handoffs: Arc<Self>, stop| handoffs.run_handoff_worker(Arc::clone(&way), stop);
+        for route in self.ctx.transports.iter() {
+            let route = Arc::clone(route);
+            let work = move |handoffs: Arc<Self>, stop| handoffs.run_handoff_worker(Arc::clone(&route), stop);
             loops.spawn(Arc::clone(&self.ctx).restart_on_panic("handoff_loop", stop.clone(), Arc::clone(&self), work));
         }
         while let Some(ended) = loops.join_next().await {
             if let Err(error) = ended {
-                tracing::error!(%error, "a loop of the hand-off ended badly");
+                tracing::error!(%error, "a background loop of the hand-off failed");
             }
         }
     }
@@ -90,12 +90,12 @@ impl Handoffs {
             match self.heartbeat_and_recover().await {
                 Ok(RecoveryCounts { queued: 0, unknown: 0, deliveries: 0, notices: 0 }) => {}
                 Ok(RecoveryCounts { queued, unknown, deliveries, notices }) => {
-                    tracing::warn!(queued, unknown, deliveries, notices, "took over from a process that ended");
+                    tracing::warn!(queued, unknown, deliveries, notices, "took over the work of dead nodes");
                     self.ctx.transports.wake_all();
                     self.ctx.unknown_wakeup.notify_one();
                     self.ctx.inbound.work_available.notify_one();
                 }
-                Err(error) => tracing::warn!(%error, "saying that this process lives"),
+                Err(error) => tracing::warn!(%error, "cannot send the heartbeat or recover dead nodes"),
             }
             tokio::select! {
                 biased;
@@ -120,7 +120,7 @@ impl Handoffs {
                             continue;
                         }
                     }
-                    Err(error) => tracing::warn!(%error, "handing over"),
+                    Err(error) => tracing::warn!(%error, "cannot capture emails for the sandbox"),
                 }
             }
             tokio::select! {

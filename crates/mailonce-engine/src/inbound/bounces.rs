@@ -1,4 +1,4 @@
-//! Bounces: mail that tells what became of our mail, as evidence for its handoff.
+//! Bounces: parses delivery reports about our emails and records them as evidence for their handoffs.
 
 use crate::{
     control::suppressions::SuppressionDetails,
@@ -34,17 +34,17 @@ struct BounceTarget {
     attempt: u32,
 }
 
-/// Whether a report is about one of these recipients. Servers write addresses in a case of their own. A report of delay
-/// that names our only recipient by another address comes from a server that forwards the mail, so it has it.
-fn is_about_recipients(fate: &RecipientResult, recipients: &[String]) -> bool {
-    let forwarded = fate.reported_status == hooks::ReportedStatus::Deferred && recipients.len() == 1;
-    let named = Address::parse(&fate.recipient).ok();
-    let same = |to: &String| *to == fate.recipient || (named.is_some() && Address::parse(to).ok() == named);
-    fate.recipient.is_empty() || forwarded || recipients.iter().any(same)
+/// Whether a report is about one of these recipients. Servers may change the case of an address. A delay report with
+/// another address than our only recipient comes from a server that forwards the mail, so that server has accepted it.
+fn is_about_recipients(result: &RecipientResult, recipients: &[String]) -> bool {
+    let forwarded = result.reported_status == hooks::ReportedStatus::Deferred && recipients.len() == 1;
+    let reported = Address::parse(&result.recipient).ok();
+    let is_same = |to: &String| *to == result.recipient || (reported.is_some() && Address::parse(to).ok() == reported);
+    result.recipient.is_empty() || forwarded || recipients.iter().any(is_same)
 }
 
 impl Inbound {
-    /// Reads a mail that came to one of our return paths, whose mark was checked when it came.
+    /// Processes a mail to one of our return paths. The tag in the return path was verified on receipt.
     pub(crate) async fn process_bounce(
         &self,
         delivery: &Delivery,
@@ -53,109 +53,111 @@ impl Inbound {
         let DeliveryTarget::Return { email, handoff, attempt } = delivery.target else {
             return Ok(Some(DeliveryOutcome::Done));
         };
-        let about = delivery.details.clone();
-        let read = run_blocking_if_large(raw.len(), move || {
-            let bounce = bounce::parse_bounce(&raw, &parse::parse(&raw), about.sender.as_deref(), &about.recipient);
+        let details = delivery.details.clone();
+        let parse_task = run_blocking_if_large(raw.len(), move || {
+            let bounce = bounce::parse_bounce(&raw, &parse::parse(&raw), details.sender.as_deref(), &details.recipient);
             bounce.map(|bounce| (bounce, Sha256::digest(raw.as_slice()).into()))
         });
-        match read.await {
-            Ok(Some((bounce, name))) => {
-                self.record_bounce(delivery, &bounce, BounceTarget { email, handoff, attempt }, name).await?;
+        match parse_task.await {
+            Ok(Some((bounce, report_hash))) => {
+                self.record_bounce(delivery, &bounce, BounceTarget { email, handoff, attempt }, report_hash).await?;
                 Ok(Some(DeliveryOutcome::Done))
             }
             Ok(None) => Ok(Some(DeliveryOutcome::Done)),
-            Err(_panic) => Ok(Some(self.retry_parse_or_dead(delivery, "the parser ended unexpectedly"))),
+            Err(_panic) => Ok(Some(self.retry_parse_or_dead(delivery, "the parser panicked"))),
         }
     }
 
-    /// Learns from a report that came to an inbox: where bounces go to the sender, the returned mark still proves
-    /// which attempt it is about.
+    /// Records a delivery report that arrived in an inbox. This happens where bounces go to the sender's own address.
+    /// The returned tag still proves which attempt the report is about.
     pub(crate) async fn record_returned_report(
         &self,
         delivery: &Delivery,
         raw: Arc<Vec<u8>>,
         parsed: ParsedMail,
-        name: Option<[u8; 32]>,
+        report_hash: Option<[u8; 32]>,
     ) -> Result<(), StoreError> {
-        let about = delivery.details.clone();
-        let read = run_blocking_if_large(raw.len(), move || {
-            let bounce = bounce::parse_bounce(&raw, &parsed, about.sender.as_deref(), &about.recipient)?;
-            Some((bounce, name.unwrap_or_else(|| Sha256::digest(raw.as_slice()).into())))
+        let details = delivery.details.clone();
+        let parse_task = run_blocking_if_large(raw.len(), move || {
+            let bounce = bounce::parse_bounce(&raw, &parsed, details.sender.as_deref(), &details.recipient)?;
+            Some((bounce, report_hash.unwrap_or_else(|| Sha256::digest(raw.as_slice()).into())))
         });
-        // The message is filed already; a report that panics the parser is not read again.
-        let Ok(Some((bounce, name))) = read.await else { return Ok(()) };
+        // The message is filed already, so a report that makes the parser panic is not retried.
+        let Ok(Some((bounce, report_hash))) = parse_task.await else { return Ok(()) };
         let Some(tag) = bounce.tag.filter(|tag| self.is_own_return_path_tag(tag)) else { return Ok(()) };
-        let about = BounceTarget { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
-        self.record_bounce(delivery, &bounce, about, name).await
+        let target = BounceTarget { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
+        self.record_bounce(delivery, &bounce, target, report_hash).await
     }
 
-    /// Whether we made a mark.
+    /// Whether the MAC of a return-path tag is ours.
     pub(crate) fn is_own_return_path_tag(&self, tag: &AttemptTag) -> bool {
         let mac = self.ctx.secret.mac("return-path", &[&AttemptTag::mac_payload(tag.email, tag.handoff, tag.attempt)]);
-        let ours = AttemptTag::new(tag.email, tag.handoff, tag.attempt, &mac);
-        bool::from(subtle::ConstantTimeEq::ct_eq(ours.mac.as_slice(), tag.mac.as_slice()))
+        let expected = AttemptTag::new(tag.email, tag.handoff, tag.attempt, &mac);
+        bool::from(subtle::ConstantTimeEq::ct_eq(expected.mac.as_slice(), tag.mac.as_slice()))
     }
 
     async fn record_bounce(
         &self,
         delivery: &Delivery,
         bounce: &Bounce,
-        about: BounceTarget,
-        name: [u8; 32],
+        target: BounceTarget,
+        report_hash: [u8; 32],
     ) -> Result<(), StoreError> {
         let team = delivery.team;
-        let Some(email) = self.ctx.store.email(team, about.email).await? else { return Ok(()) };
-        let Some(handoff) = email.handoffs.get(usize::from(about.handoff)) else { return Ok(()) };
-        for (at, fate) in
-            bounce.recipients.iter().enumerate().filter(|(_, fate)| is_about_recipients(fate, &handoff.recipients))
+        let Some(email) = self.ctx.store.email(team, target.email).await? else { return Ok(()) };
+        let Some(handoff) = email.handoffs.get(usize::from(target.handoff)) else { return Ok(()) };
+        for (index, result) in
+            bounce.recipients.iter().enumerate().filter(|(_, result)| is_about_recipients(result, &handoff.recipients))
         {
-            let Some(says) = to_evidence(fate.reported_status) else { continue };
-            let short = crate::runtime::hex::hex(&name[..12]);
-            let fact = Evidence {
-                handoff: about.handoff,
-                attempt: Some(about.attempt),
+            let Some(finding) = to_evidence(result.reported_status) else { continue };
+            let short_hash = crate::runtime::hex::hex(&report_hash[..12]);
+            let evidence = Evidence {
+                handoff: target.handoff,
+                attempt: Some(target.attempt),
                 at: self.ctx.now(),
                 source: EvidenceSource::Bounce,
-                says,
-                detail: format!("{} {}", fate.status.as_deref().unwrap_or_default(), fate.reason).trim().to_owned(),
-                once: Some(format!("bounce:{short}:{at}")),
+                says: finding,
+                detail: format!("{} {}", result.status.as_deref().unwrap_or_default(), result.reason).trim().to_owned(),
+                once: Some(format!("bounce:{short_hash}:{index}")),
             };
             let acted = self
                 .ctx
                 .store
-                .apply_action(team, about.email, HandoffAction::AddEvidence(fact), None, self.ctx.now())
+                .apply_action(team, target.email, HandoffAction::AddEvidence(evidence), None, self.ctx.now())
                 .await?;
             self.ctx.unknown_wakeup.notify_one();
-            let learnt =
+            let is_new =
                 matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _)));
-            self.ctx.metrics.record_provider_event("bounce", if learnt { "recorded" } else { "already_known" });
-            if learnt && says == EvidenceFinding::Bounced {
-                self.suppress_bounced(delivery, fate, about.email, &handoff.recipients).await;
+            self.ctx.metrics.record_provider_event("bounce", if is_new { "recorded" } else { "already_known" });
+            if is_new && finding == EvidenceFinding::Bounced {
+                self.suppress_bounced(delivery, result, target.email, &handoff.recipients).await;
             }
         }
         Ok(())
     }
 
-    /// Stops writing to an address whose mail came back for good.
+    /// Suppresses an address that bounced permanently.
     async fn suppress_bounced(
         &self,
         delivery: &Delivery,
-        fate: &RecipientResult,
+        result: &RecipientResult,
         email: EmailId,
         recipients: &[String],
     ) {
         let only = if let [only] = recipients { Some(only) } else { None };
-        let named = recipients.iter().find(|to| **to == fate.recipient).or(only);
-        let permanent = matches!(fate.reported_status, hooks::ReportedStatus::Bounced { permanent: true });
-        let Some(address) = named.filter(|_| permanent).and_then(|to| Address::parse(to).ok()) else { return };
-        let about = SuppressionDetails {
+        let address_as_sent = recipients.iter().find(|to| **to == result.recipient).or(only);
+        let permanent = matches!(result.reported_status, hooks::ReportedStatus::Bounced { permanent: true });
+        let Some(address) = address_as_sent.filter(|_| permanent).and_then(|to| Address::parse(to).ok()) else {
+            return;
+        };
+        let details = SuppressionDetails {
             reason: "bounced".into(),
             email: Some(email.0),
             source: None,
-            detail: Some(fate.reason.clone()),
+            detail: Some(result.reason.clone()),
         };
-        if let Err(problem) = self.control.suppress_by_report(delivery.team, &address, about).await {
-            tracing::warn!(?problem, "an address that bounced could not be put on the list");
+        if let Err(problem) = self.control.suppress_by_report(delivery.team, &address, details).await {
+            tracing::warn!(?problem, "a bounced address could not be suppressed");
         }
     }
 }

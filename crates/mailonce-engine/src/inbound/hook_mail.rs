@@ -31,10 +31,10 @@ impl Inbound {
             return Ok(None);
         }
         hooks::parse_mail(source.kind, request).map_err(|why| {
-            tracing::warn!(source = %source.id, kind = source.kind.as_str(), %why, "a mail from a provider's webhook cannot be parsed");
+            tracing::warn!(source = %source.id, kind = source.kind.as_str(), %why, "a webhook's mail cannot be parsed");
             self.ctx.metrics.record_provider_event(source.kind.as_str(), "unreadable");
-            // A provider drops a mail that gets a 4xx, so a mail that we cannot parse gets a 503 and is retried. A caller
-            // that uses our own format gets the error at once.
+            // A provider drops a mail that gets a 4xx. So a mail that we cannot parse gets a 503 and is retried.
+            // A caller that uses our own format gets the error at once.
             let code = if source.kind == Kind::Standard { Code::InvalidJson } else { Code::Unavailable };
             Problem::new(code, why.to_string())
         })

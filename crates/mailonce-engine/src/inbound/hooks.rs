@@ -68,8 +68,8 @@ pub struct ProviderHookSummary {
 /// The signing certificates of Amazon SNS, cached.
 #[derive(Default)]
 pub(crate) struct CertificateCache {
-    /// Certificates by URL, with the time of the fetch by the boot clock. The lock is held while a certificate is fetched,
-    /// so that unauthenticated requests cannot cause many fetches at once.
+    /// Certificates by URL, with the time of the fetch by the boot clock. The lock is held during a fetch, so that
+    /// unauthenticated requests cannot cause many fetches at once.
     entries: tokio::sync::Mutex<HashMap<String, (Arc<[u8]>, i64)>>,
 }
 
@@ -165,13 +165,13 @@ impl Inbound {
     }
 
     fn rejected(&self, source: &LiveSource, rejection: &HookRejection) -> Problem {
-        tracing::warn!(source = %source.id, kind = source.kind.as_str(), %rejection, "a provider's webhook request is rejected");
+        tracing::warn!(source = %source.id, kind = source.kind.as_str(), %rejection, "a webhook request was rejected");
         self.ctx.metrics.record_provider_event(source.kind.as_str(), "rejected");
         rejection_problem(rejection)
     }
 
-    /// Rejects a Mailgun token that was already used for another event. Mailgun signs only the token, not the body, so a
-    /// reused token with another body is a forgery. The store remembers each token, for all nodes and across restarts.
+    /// Rejects a Mailgun token that was already used for another event. Mailgun signs only the token, not the body, so
+    /// a reused token with another body is a forgery. The store remembers tokens, for all nodes and across restarts.
     async fn check_one_time_token(
         &self,
         source: &LiveSource,
@@ -361,8 +361,8 @@ impl Inbound {
         };
         let Some(address) = recipient_of(handoff, report).or_else(only) else { return Ok(false) };
         let detail = self.ctx.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
-        let dedup_key_of_report = dedup_key(source, report);
-        let is_same_report = |fact: &Evidence| fact.once.as_deref() == Some(dedup_key_of_report.as_str());
+        let report_key = dedup_key(source, report);
+        let is_same_report = |fact: &Evidence| fact.once.as_deref() == Some(report_key.as_str());
         if detail.is_none_or(|detail| detail.evidence.iter().any(is_same_report)) {
             return Ok(false);
         }

@@ -1,7 +1,8 @@
-//! Reading mail that was kept: parse it, ask who wrote it, find what agents wait for, and file it.
+//! The inbound worker: parses stored deliveries, authenticates their senders, extracts codes and links, and files
+//! messages.
 //!
-//! A delivery may be read twice, by two processes or after a crash; only the first filing counts. What can never be
-//! read is kept as it came, visible, and can be tried again.
+//! A delivery may be processed twice, by two nodes or after a crash; only the first filing counts. A delivery that
+//! cannot be processed becomes a dead letter. It keeps its bytes and can be replayed.
 
 use crate::{
     inbound::{Inbound, collect::MAX_FETCH_ATTEMPTS},
@@ -48,26 +49,26 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-/// Mails read at a time.
+/// How many deliveries are processed concurrently.
 const MAX_CONCURRENT_DELIVERIES: usize = 16;
-/// How often a mail that the parser cannot read is tried before its delivery counts as dead.
+/// How often parsing is attempted before a delivery becomes a dead letter, when the parser panics.
 const MAX_PARSE_ATTEMPTS: u32 = 5;
-/// How often a delivery is taken up before it counts as dead: one that brings its reader down must not do so for ever.
-/// Many, and with pauses (`Delivery::give_back`): a process may end over and over for reasons of its own, and its mail
-/// is not to blame.
+/// How often processing is started before a delivery becomes a dead letter, so that a mail that crashes the process
+/// does so only a limited number of times. The limit is high, with backoff (`Delivery::give_back`), because the process
+/// may also crash for reasons that have nothing to do with the mail.
 const MAX_PROCESS_ATTEMPTS: u32 = 14;
-/// Deliveries taken from the ledger at a time.
+/// How many deliveries are leased at once.
 const LEASE_BATCH: usize = 32;
-/// How often the ledger is asked when nobody says that something waits.
+/// How often the worker looks for due deliveries without a wake-up.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long senders may be asked about.
+/// How long sender authentication, which queries DNS, may take.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Characters of a preview.
+/// The length of a message's preview, in characters.
 const PREVIEW_CHARS: usize = 200;
-/// References kept.
+/// How many message ids of a References header are stored, the latest ones.
 const MAX_REFERENCES: usize = 50;
 
-/// What was found in a mail, before the ledger has a say.
+/// What was parsed from a mail, without anything that needs the store.
 struct ParsedDelivery {
     head: MessageHead,
     content_hash: [u8; 32],
@@ -80,19 +81,19 @@ fn message_id_hash(message_id: &str) -> [u8; 32] {
     Sha256::digest(message_id.as_bytes()).into()
 }
 
-/// Runs a future on another thread, because it computes for long between its awaits.
+/// Runs a future on a blocking thread, because it computes for long between its awaits.
 async fn block_on_worker_thread<T: Send + 'static>(
-    awaited: impl Future<Output = T> + Send + 'static,
+    future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, JoinError> {
     #[cfg(feature = "failpoints")]
     if crate::failpoint::is_simulated() {
-        return Ok(awaited.await);
+        return Ok(future.await);
     }
-    let here = tokio::runtime::Handle::current();
-    tokio::task::spawn_blocking(move || here.block_on(awaited)).await
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || runtime.block_on(future)).await
 }
 
-/// Everything that follows from the bytes alone.
+/// Parses a mail and extracts everything that depends on its bytes alone.
 fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDelivery {
     let parsed = parse::parse(raw);
     let page = parsed.html.as_deref().map(HtmlPage::parse);
@@ -102,13 +103,15 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
         page.as_ref(),
         &LinkPolicy { allowed_domains: inbox.settings.allowed_link_domains.clone(), sender_domain: sender },
     );
-    let found = artifact::extract(&parsed, page.as_ref(), &links);
+    let artifacts = artifact::extract(&parsed, page.as_ref(), &links);
     let envelope = delivery.details.sender.as_deref();
     let automatic =
         automatic::detect(&parsed, envelope).map(|reason| (reason.reason.as_str().to_owned(), reason.is_hard));
-    let own = minimise::split_quotes(&minimise::visible_text(&parsed, page.as_ref())).own_text;
-    let preview =
-        minimise::sanitize_line(&artifact::redact_text(&own, &found)).split_whitespace().collect::<Vec<_>>().join(" ");
+    let own_text = minimise::split_quotes(&minimise::visible_text(&parsed, page.as_ref())).own_text;
+    let preview = minimise::sanitize_line(&artifact::redact_text(&own_text, &artifacts))
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let head = MessageHead {
         message_id: parsed.message_id.clone(),
         from: parsed.from.first().map(party),
@@ -117,26 +120,26 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
         reply_to: parties(&parsed.reply_to),
         return_path: delivery.details.sender.clone(),
         recipient: delivery.details.recipient.clone(),
-        subject: minimise::sanitize_line(&artifact::redact_text(&parsed.subject, &found)),
+        subject: minimise::sanitize_line(&artifact::redact_text(&parsed.subject, &artifacts)),
         date: parsed.date,
         references: parsed.references.iter().rev().take(MAX_REFERENCES).rev().cloned().collect(),
         preview: preview.chars().take(PREVIEW_CHARS).collect(),
         size: raw.len() as u64,
         automatic,
-        flags: message_flags(&parsed, page.as_ref(), &found, delivery.details.form),
+        flags: message_flags(&parsed, page.as_ref(), &artifacts, delivery.details.form),
         attachments: parsed.attachments.iter().map(attachment_handle).collect(),
-        candidates: found.candidates.iter().map(masked_candidate).collect(),
+        candidates: artifacts.candidates.iter().map(masked_candidate).collect(),
         ..MessageHead::default()
     };
     let ancestors = thread::ancestors(&parsed);
-    let names = parsed.message_id.iter().chain(&ancestors).take(limits::THREAD_REFERENCES);
-    let names = names.map(|id| message_id_hash(id)).collect();
-    let content = if parsed.cut.unreadable { Sha256::digest(raw) } else { Sha256::digest(parse::digest(&parsed)) };
-    ParsedDelivery { head, content_hash: content.into(), thread_names: names, artifacts: found, parsed }
+    let thread_names = parsed.message_id.iter().chain(&ancestors).take(limits::THREAD_REFERENCES);
+    let thread_names = thread_names.map(|id| message_id_hash(id)).collect();
+    let content_hash = if parsed.cut.unreadable { Sha256::digest(raw) } else { Sha256::digest(parse::digest(&parsed)) };
+    ParsedDelivery { head, content_hash: content_hash.into(), thread_names, artifacts, parsed }
 }
 
-/// Header fields that a mail has once (RFC 5322 §3.6, RFC 2045 §3 and RFC 2183 §2). Those of MIME decide which text of a
-/// body is shown.
+/// Header fields that a mail may have only once (RFC 5322 §3.6, RFC 2045 §3 and RFC 2183 §2). The MIME fields are
+/// included because they decide which text of a body is shown.
 const SINGLE_VALUE_HEADERS: [&str; 17] = [
     "From",
     "Sender",
@@ -160,12 +163,12 @@ const SINGLE_VALUE_HEADERS: [&str; 17] = [
 /// What the authenticator reported about a mail.
 struct AuthReport {
     auth: SenderAuth,
-    /// Whether the authenticator read the mail and would have named the sender's domain.
+    /// Whether the authenticator examined the mail and would have reported the sender's domain.
     is_domain_checked: bool,
 }
 
 impl AuthReport {
-    /// Nobody looked at the sender.
+    /// A report without a check of the sender's domain.
     fn unchecked(auth: SenderAuth) -> Self {
         Self { auth, is_domain_checked: false }
     }
@@ -175,8 +178,9 @@ fn is_duplicate_header(parsed: &ParsedMail, name: &str) -> bool {
     parsed.headers.all(name).nth(1).is_some()
 }
 
-/// What authentication is worth for the fields that people see. A signature covers the lowest field of a name and a
-/// reader shows the highest, so that whoever forwards a signed mail can put a field of their own on top.
+/// Downgrades an authentication result that does not cover the header fields that people see. DKIM signs the last of
+/// several fields with the same name, while mail clients show the first. So a forwarder of a signed mail could add a
+/// forged field on top.
 fn downgrade_unshown_auth(report: AuthReport, parsed: &ParsedMail) -> SenderAuth {
     let is_shown = is_checked_sender_shown(&report, parsed);
     let mut auth = report.auth;
@@ -188,8 +192,8 @@ fn downgrade_unshown_auth(report: AuthReport, parsed: &ParsedMail) -> SenderAuth
     auth
 }
 
-/// Whether the sender that we show is the one that the authenticator looked at. The two read the header by different code,
-/// and whoever writes a header that they read differently must not get the verdict of one for the sender of the other.
+/// Whether the sender that we show is the one that the authenticator checked. Parser and authenticator read the header
+/// with different code. A header that they read differently must not get the verdict for another sender.
 fn is_checked_sender_shown(report: &AuthReport, parsed: &ParsedMail) -> bool {
     if parsed.cut.sender || is_duplicate_header(parsed, "From") {
         return false;
@@ -199,7 +203,7 @@ fn is_checked_sender_shown(report: &AuthReport, parsed: &ParsedMail) -> bool {
         (Some(checked), Some(_)) => domains.all(|domain| domain == checked),
         // The authenticator found no sender where the parser found one.
         (None, Some(_)) if report.is_domain_checked => domains.all(str::is_empty),
-        // Without a check there is still only one domain that somebody may ask for.
+        // Without a check, all senders must still share one domain.
         (None, Some(first)) => domains.all(|domain| domain == first),
         // The authenticator found a sender where the parser found none.
         (Some(_), None) => false,
@@ -210,22 +214,22 @@ fn is_checked_sender_shown(report: &AuthReport, parsed: &ParsedMail) -> bool {
 fn message_flags(
     parsed: &ParsedMail,
     page: Option<&HtmlPage>,
-    found: &artifact::ExtractedArtifacts,
+    artifacts: &artifact::ExtractedArtifacts,
     form: DeliveryFormat,
 ) -> Vec<MessageFlag> {
     // A page that is too complex to evaluate counts as hidden, so that its reader may get an empty text.
     let is_page_cut = page.is_some_and(|page| page.is_truncated);
-    let missing = form == DeliveryFormat::Rebuilt && parsed.headers.has(MISSING_FILE_HEADER);
-    let ambiguous = found.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
+    let has_missing_file = form == DeliveryFormat::Rebuilt && parsed.headers.has(MISSING_FILE_HEADER);
+    let is_ambiguous = artifacts.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
     [
         (parsed.message_id.is_none(), MessageFlag::NoMessageId),
         (parsed.cut.unreadable, MessageFlag::Unreadable),
-        ((parsed.cut.is_truncated() || is_page_cut || missing) && !parsed.cut.unreadable, MessageFlag::Cut),
-        (ambiguous, MessageFlag::Ambiguous),
+        ((parsed.cut.is_truncated() || is_page_cut || has_missing_file) && !parsed.cut.unreadable, MessageFlag::Cut),
+        (is_ambiguous, MessageFlag::Ambiguous),
         (SINGLE_VALUE_HEADERS.iter().any(|name| is_duplicate_header(parsed, name)), MessageFlag::DuplicateHeader),
     ]
     .into_iter()
-    .filter_map(|(is, flag)| is.then_some(flag))
+    .filter_map(|(is_set, flag)| is_set.then_some(flag))
     .collect()
 }
 
@@ -239,7 +243,7 @@ fn attachment_handle(attachment: &parse::ParsedAttachment) -> AttachmentInfo {
     }
 }
 
-/// What a mail might hold, its value hidden.
+/// A possible code or link as JSON, with its value masked.
 fn masked_candidate(candidate: &artifact::ExtractedArtifact) -> serde_json::Value {
     serde_json::json!({
         "type": candidate.kind,
@@ -257,125 +261,126 @@ fn artifact_kind(kind: Kind) -> ArtifactKind {
 }
 
 impl Inbound {
-    /// Reads mail that was kept until `stop` changes.
+    /// Processes stored deliveries until `stop` changes.
     pub async fn run_inbound_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut at_work = JoinSet::new();
-        let mut way_out = self.ctx.inbound.fast_path_rx.lock().await;
+        let mut tasks = JoinSet::new();
+        let mut fast_path = self.ctx.inbound.fast_path_rx.lock().await;
         while !*stop.borrow() {
-            // Whoever waits for a provider takes nobody's place.
-            let has_room = at_work.len() < MAX_CONCURRENT_DELIVERIES + self.ctx.inbound.fetch_limiter.waiting_workers();
-            // In this order, so that a world is the same again: who is done makes room, what waits longest goes first.
+            // Tasks that wait for a provider don't count against the limit.
+            let has_room = tasks.len() < MAX_CONCURRENT_DELIVERIES + self.ctx.inbound.fetch_limiter.waiting_workers();
+            // The order is fixed, so that simulations are reproducible. Finished tasks make room first, then leased
+            // deliveries go before new ones.
             tokio::select! {
                 biased;
-                Some(ended) = at_work.join_next() => {
+                Some(ended) = tasks.join_next() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "a reader of mail ended badly");
+                        tracing::error!(%error, "a task that processes a delivery panicked");
                     }
                 }
-                () = self.ctx.inbound.work_available.notified(), if has_room => self.lease_deliveries(&mut at_work).await,
-                fresh = way_out.recv(), if has_room => {
-                    let Some(FastPathMail { delivery, raw }) = fresh else { break };
+                () = self.ctx.inbound.work_available.notified(), if has_room => self.lease_deliveries(&mut tasks).await,
+                received = fast_path.recv(), if has_room => {
+                    let Some(FastPathMail { delivery, raw }) = received else { break };
                     let inbound = Arc::clone(&self);
-                    at_work.spawn(async move { inbound.process_delivery(&delivery, raw).await });
+                    tasks.spawn(async move { inbound.process_delivery(&delivery, raw).await });
                 }
-                // Without room it is only looked whether there is some now.
+                // Wakes up even without room, because the number of waiting tasks may have changed.
                 () = tokio::time::sleep(POLL_INTERVAL) => {
                     if has_room {
-                        self.lease_deliveries(&mut at_work).await;
+                        self.lease_deliveries(&mut tasks).await;
                     }
                 }
                 _ = stop.changed() => {}
             }
         }
-        while at_work.join_next().await.is_some() {}
+        while tasks.join_next().await.is_some() {}
     }
 
-    /// Takes due deliveries from the ledger.
-    async fn lease_deliveries(self: &Arc<Self>, at_work: &mut JoinSet<()>) {
-        let read = match self
+    /// Leases due deliveries and spawns a task for each.
+    async fn lease_deliveries(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+        let leased = match self
             .ctx
             .store
             .lease_deliveries(self.ctx.lease_identities.current().id, LEASE_BATCH, self.ctx.now())
             .await
         {
-            Ok(read) => read,
-            Err(error) => return tracing::warn!(%error, "looking for mail to read"),
+            Ok(leased) => leased,
+            Err(error) => return tracing::warn!(%error, "leasing due deliveries failed"),
         };
-        if read.len() == LEASE_BATCH {
+        if leased.len() == LEASE_BATCH {
             self.ctx.inbound.work_available.notify_one();
         }
-        if !read.is_empty() {
+        if !leased.is_empty() {
             crate::failpoint!("mail-leased");
         }
-        for reading in read {
+        for delivery in leased {
             let inbound = Arc::clone(self);
-            at_work.spawn(async move { inbound.unpack_and_process(reading).await });
+            tasks.spawn(async move { inbound.unpack_and_process(delivery).await });
         }
     }
 
-    /// Reads everything that waits now, one after the other. How many deliveries that were.
+    /// Processes all waiting deliveries, one after the other. Returns how many there were.
     pub async fn process_waiting_deliveries(&self) -> Result<usize, StoreError> {
         let mut count = 0;
         loop {
-            let fresh = self.ctx.inbound.fast_path_rx.lock().await.try_recv().ok();
-            if let Some(FastPathMail { delivery, raw }) = fresh {
+            let received = self.ctx.inbound.fast_path_rx.lock().await.try_recv().ok();
+            if let Some(FastPathMail { delivery, raw }) = received {
                 self.process_delivery(&delivery, raw).await;
                 count += 1;
                 continue;
             }
-            let read = self
+            let leased = self
                 .ctx
                 .store
                 .lease_deliveries(self.ctx.lease_identities.current().id, LEASE_BATCH, self.ctx.now())
                 .await?;
-            if read.is_empty() {
+            if leased.is_empty() {
                 return Ok(count);
             }
-            for reading in read {
-                self.unpack_and_process(reading).await;
+            for delivery in leased {
+                self.unpack_and_process(delivery).await;
                 count += 1;
             }
         }
     }
 
     async fn unpack_and_process(&self, LeasedDelivery { delivery, raw }: LeasedDelivery) {
-        let octets = usize::try_from(delivery.details.size).unwrap_or(usize::MAX);
-        let bodies = Arc::clone(&self.ctx.packer);
-        let unpacked = match run_blocking_if_large(octets, move || bodies.unpack_raw(&raw)).await {
+        let bytes = usize::try_from(delivery.details.size).unwrap_or(usize::MAX);
+        let packer = Arc::clone(&self.ctx.packer);
+        let unpacked = match run_blocking_if_large(bytes, move || packer.unpack_raw(&raw)).await {
             Ok(unpacked) => unpacked,
-            // It stays waiting, and is taken up again when its time has passed.
+            // The delivery stays leased and is retried when the lease expires.
             Err(error) => return tracing::error!(%error, delivery = %delivery.id, "a mail could not be unpacked"),
         };
         match unpacked {
             Some(raw) => self.process_delivery(&delivery, Arc::new(raw)).await,
             None => {
-                self.record_delivery_outcome(&delivery, DeliveryOutcome::Dead("the kept bytes are damaged".into()))
+                self.record_delivery_outcome(&delivery, DeliveryOutcome::Dead("the stored bytes are damaged".into()))
                     .await
             }
         }
     }
 
     async fn process_delivery(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
-        let told = delivery.details.form == DeliveryFormat::Notice;
-        let most = if told { MAX_FETCH_ATTEMPTS } else { MAX_PROCESS_ATTEMPTS };
-        if delivery.attempts > most {
-            let why = format!("taken up {most} times and never finished");
+        let is_notice = delivery.details.form == DeliveryFormat::Notice;
+        let max_attempts = if is_notice { MAX_FETCH_ATTEMPTS } else { MAX_PROCESS_ATTEMPTS };
+        if delivery.attempts > max_attempts {
+            let why = format!("processing started {max_attempts} times and never finished");
             return self.record_delivery_outcome(delivery, DeliveryOutcome::Dead(why)).await;
         }
-        let done = if told {
+        let result = if is_notice {
             self.process_notified_delivery(delivery, &raw).await
         } else {
             self.process_mail(delivery, raw).await
         };
-        match done {
+        match result {
             Ok(None) => {}
-            Ok(Some(settle)) => self.record_delivery_outcome(delivery, settle).await,
-            // It stays waiting, and is taken up again when its time has passed.
+            Ok(Some(outcome)) => self.record_delivery_outcome(delivery, outcome).await,
+            // The delivery stays leased and is retried when the lease expires.
             Err(error) => tracing::warn!(%error, delivery = %delivery.id, "a mail could not be filed yet"),
         }
     }
 
-    /// Fetches a mail that was only told of, and reads it.
+    /// Fetches the mail of a notice and processes it.
     async fn process_notified_delivery(
         &self,
         delivery: &Delivery,
@@ -383,7 +388,7 @@ impl Inbound {
     ) -> Result<Option<DeliveryOutcome>, StoreError> {
         match self.fetch_notified_mail(delivery, notice).await? {
             Ok((delivery, raw)) => self.process_mail(&delivery, raw).await,
-            Err(settle) => Ok(settle),
+            Err(outcome) => Ok(outcome),
         }
     }
 
@@ -399,19 +404,19 @@ impl Inbound {
         }
     }
 
-    async fn record_delivery_outcome(&self, delivery: &Delivery, settle: DeliveryOutcome) {
-        if let DeliveryOutcome::Dead(why) | DeliveryOutcome::Retry(_, why) = &settle {
-            tracing::warn!(delivery = %delivery.id, why, "a delivery could not be read");
+    async fn record_delivery_outcome(&self, delivery: &Delivery, outcome: DeliveryOutcome) {
+        if let DeliveryOutcome::Dead(why) | DeliveryOutcome::Retry(_, why) = &outcome {
+            tracing::warn!(delivery = %delivery.id, why, "a delivery could not be processed");
         }
-        self.ctx.metrics.record_delivery_outcome(delivery.details.intake, &settle);
+        self.ctx.metrics.record_delivery_outcome(delivery.details.intake, &outcome);
         if let Err(error) =
-            self.ctx.store.record_delivery_outcome(delivery.team, delivery.id, settle, self.ctx.now()).await
+            self.ctx.store.record_delivery_outcome(delivery.team, delivery.id, outcome, self.ctx.now()).await
         {
-            tracing::warn!(%error, delivery = %delivery.id, "a delivery could not be settled yet");
+            tracing::warn!(%error, delivery = %delivery.id, "the outcome of a delivery could not be recorded yet");
         }
     }
 
-    /// Reads and files. `Some` when it makes no message.
+    /// Parses a delivery and files its message. Returns `Some` when it makes no message.
     async fn parse_and_file(
         &self,
         delivery: &Delivery,
@@ -422,52 +427,52 @@ impl Inbound {
             return Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox)));
         };
         let bytes = Arc::clone(&raw);
-        let (copy, of) = (delivery.clone(), inbox.clone());
-        let (drafted, auth) = tokio::join!(
-            // Apart from the requests: a large mail takes its time, and one that brings the parser down brings down
-            // nothing else.
-            run_blocking(move || parse_delivery(&bytes, &copy, &of)),
+        let (delivery_copy, inbox_copy) = (delivery.clone(), inbox.clone());
+        let (parsed_delivery, auth) = tokio::join!(
+            // On a blocking thread: a large mail takes long, and a panic of the parser affects only this delivery.
+            run_blocking(move || parse_delivery(&bytes, &delivery_copy, &inbox_copy)),
             self.authenticate_mail(delivery, Arc::clone(&raw)),
         );
-        let Ok(mut drafted) = drafted else {
-            return Ok(Some(self.retry_parse_or_dead(delivery, "the parser ended unexpectedly")));
+        let Ok(mut parsed_delivery) = parsed_delivery else {
+            return Ok(Some(self.retry_parse_or_dead(delivery, "the parser panicked")));
         };
         crate::failpoint!("mail-parsed");
-        let parsed = std::mem::take(&mut drafted.parsed);
-        drafted.head.auth = downgrade_unshown_auth(auth, &parsed);
-        drafted.head.own = self.loop_reason(&inbox, &parsed).await?.map(str::to_owned);
+        let parsed = std::mem::take(&mut parsed_delivery.parsed);
+        parsed_delivery.head.auth = downgrade_unshown_auth(auth, &parsed);
+        parsed_delivery.head.own = self.loop_reason(&inbox, &parsed).await?.map(str::to_owned);
         let answered = self.find_answered_email(&inbox, &parsed).await?;
         if let Some(email) = &answered {
-            self.add_thread_name(email, &mut drafted.thread_names).await?;
+            self.add_thread_name(email, &mut parsed_delivery.thread_names).await?;
         }
-        let mut message = self.build_message(&inbox, drafted, answered.as_ref()).await?;
-        if let Some(settle) = self.control.apply_inbound_rules(&inbox, &parsed, &mut message).await? {
-            return Ok(Some(settle));
+        let mut message = self.build_message(&inbox, parsed_delivery, answered.as_ref()).await?;
+        if let Some(outcome) = self.control.apply_inbound_rules(&inbox, &parsed, &mut message).await? {
+            return Ok(Some(outcome));
         }
-        let name = message.message_id_hash;
+        let message_id_hash = message.message_id_hash;
         crate::failpoint!("before-filing");
         let filed = self.ctx.store.file_message(delivery.team, delivery.id, message, self.ctx.now()).await?;
         crate::failpoint!("after-filing");
         self.ctx.metrics.record_filed(delivery.details.intake, &filed);
         if let FileMessageResult::New(..) = filed {
-            self.record_returned_report(delivery, raw, parsed, name).await?;
+            self.record_returned_report(delivery, raw, parsed, message_id_hash).await?;
         }
         Ok(None)
     }
 
-    /// A mail that answers our answer belongs where that is, even when its writer's program names nothing older.
-    async fn add_thread_name(&self, email: &Email, names: &mut Vec<[u8; 32]>) -> Result<(), StoreError> {
-        let name = match email.head.answers {
+    /// Adds the Message-ID hash by which a reply to our email joins the right thread: that of the message our email
+    /// answered, or of our email itself. Some mail programs list only the latest Message-ID in their replies.
+    async fn add_thread_name(&self, email: &Email, thread_names: &mut Vec<[u8; 32]>) -> Result<(), StoreError> {
+        let hash = match email.head.answers {
             None => Some(message_id_hash(&self.ctx.message_id(email))),
             Some(message) => {
                 let found = self.ctx.store.message(email.team, message).await?;
                 found.and_then(|message| message.head.message_id.as_deref().map(message_id_hash))
             }
         };
-        if let Some(name) = name.filter(|name| !names.contains(name)) {
-            // In place of the oldest, which is the least likely to decide.
-            names.truncate(limits::THREAD_REFERENCES - 1);
-            names.push(name);
+        if let Some(hash) = hash.filter(|hash| !thread_names.contains(hash)) {
+            // When the list is full, this replaces the oldest id, which is the least likely to match.
+            thread_names.truncate(limits::THREAD_REFERENCES - 1);
+            thread_names.push(hash);
         }
         Ok(())
     }
@@ -475,22 +480,22 @@ impl Inbound {
     async fn build_message(
         &self,
         inbox: &Inbox,
-        drafted: ParsedDelivery,
+        parsed_delivery: ParsedDelivery,
         answered: Option<&Email>,
     ) -> Result<NewMessage, StoreError> {
         let now = self.ctx.now();
-        // A conversation that a mail of this inbox began is known by that mail, so that it has a name before the first
-        // answer. Every answer names the mail, so the second finds the thread of the first.
-        let began = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
-        let thread = answered.filter(began).map_or_else(|| self.ctx.new_id(now), |email| email.id.0);
+        // A thread that an email of this inbox started has the id of that email, so that the id exists before the first
+        // reply. Every reply refers to the email, so later replies find the same thread.
+        let started_thread = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
+        let thread = answered.filter(started_thread).map_or_else(|| self.ctx.new_id(now), |email| email.id.0);
         let team = inbox.team;
-        let ParsedDelivery { mut head, content_hash: content, thread_names: names, artifacts: found, .. } = drafted;
+        let ParsedDelivery { mut head, content_hash, thread_names, artifacts: extracted, .. } = parsed_delivery;
         head.preview = self.ctx.packer.storable_preview(head.preview);
-        let stopped = |(_, hard): &(String, bool)| *hard || !inbox.settings.reply_to_likely_automatic;
-        let no_answer = head.own.is_some()
-            || head.automatic.as_ref().is_some_and(stopped)
+        let is_unanswerable = |(_, hard): &(String, bool)| *hard || !inbox.settings.reply_to_likely_automatic;
+        let is_skipped = head.own.is_some()
+            || head.automatic.as_ref().is_some_and(is_unanswerable)
             || !self.inboxes.has_reply_recipient(inbox, &head).await?;
-        let artifacts = found.decided.iter().map(|value| NewArtifact {
+        let artifacts = extracted.decided.iter().map(|value| NewArtifact {
             id: ArtifactId(self.ctx.new_id(now)),
             kind: artifact_kind(value.kind),
             hash: self
@@ -508,42 +513,43 @@ impl Inbound {
             id: MessageId(self.ctx.new_id(now)),
             thread: ThreadId(thread),
             message_id_hash: head.message_id.as_deref().map(message_id_hash),
-            content_hash: content,
-            thread_hashes: names,
+            content_hash,
+            thread_hashes: thread_names,
             answers_email: answered.map(|email| email.id),
             artifacts: artifacts.collect(),
             annotations: MessageAnnotations::default(),
-            state: if no_answer { MessageState::Skipped } else { MessageState::Unanswered },
+            state: if is_skipped { MessageState::Skipped } else { MessageState::Unanswered },
             head,
         })
     }
 
-    /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
+    /// Authenticates the sender of a mail. Local, simulated and rebuilt mail is not checked, because its bytes are not
+    /// those that a sender's server signed.
     async fn authenticate_mail(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> AuthReport {
-        let about = delivery.details.clone();
-        if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == DeliveryFormat::Rebuilt {
+        let details = delivery.details.clone();
+        if matches!(details.intake, Intake::Local | Intake::Simulated) || details.form == DeliveryFormat::Rebuilt {
             return AuthReport::unchecked(SenderAuth::default());
         }
-        let (octets, authenticator) = (raw.len(), Arc::clone(&self.ctx.inbound.authenticator));
+        let (bytes, authenticator) = (raw.len(), Arc::clone(&self.ctx.inbound.authenticator));
         let is_domain_checked = authenticator.checks_domain();
-        let asked = async move {
+        let check = async move {
             let mail = UnauthenticatedMail {
                 raw: &raw,
-                ip: about.ip,
-                helo: about.helo.as_deref(),
-                sender: about.sender.as_deref(),
+                ip: details.ip,
+                helo: details.helo.as_deref(),
+                sender: details.sender.as_deref(),
             };
             tokio::time::timeout(AUTHENTICATION_TIMEOUT, authenticator.authenticate(mail)).await
         };
         // Verifying a signature hashes the whole mail.
-        let asked = if octets > BLOCKING_ABOVE_BYTES { block_on_worker_thread(asked).await } else { Ok(asked.await) };
-        match asked.ok().and_then(Result::ok) {
+        let check = if bytes > BLOCKING_ABOVE_BYTES { block_on_worker_thread(check).await } else { Ok(check.await) };
+        match check.ok().and_then(Result::ok) {
             Some(auth) => AuthReport { auth, is_domain_checked },
             None => AuthReport::unchecked(SenderAuth::timed_out()),
         }
     }
 
-    /// Once more after a pause, or never.
+    /// Retry with backoff, or dead letter after too many attempts.
     pub(crate) fn retry_parse_or_dead(&self, delivery: &Delivery, why: &str) -> DeliveryOutcome {
         if delivery.attempts >= MAX_PARSE_ATTEMPTS {
             return DeliveryOutcome::Dead(why.to_owned());

@@ -1,4 +1,4 @@
-//! Codes and links: each is taken once. Watches: one run of an agent that waits for one.
+//! Artifacts are codes and links in messages; each is consumed once. A watch is one run of an agent that waits for one.
 
 use crate::{
     access::caller::Caller,
@@ -24,17 +24,17 @@ use mailonce_core::{
 use std::borrow::Cow;
 use uuid::Uuid;
 
-/// Artifacts of an inbox that are looked through for a match.
+/// How many artifacts of an inbox are searched for a match.
 const SCAN_LIMIT: usize = 100;
 
-/// Which artifact of an inbox is wanted.
+/// Which artifact of an inbox to consume.
 #[derive(Clone, Debug)]
 pub struct ArtifactQuery {
-    /// What it is.
+    /// Code or link.
     pub kind: ArtifactKind,
-    /// From this address, or `@domain`.
+    /// The sender's address, or `@domain`.
     pub from: Option<String>,
-    /// With this in the subject of its message.
+    /// Text that the subject of its message contains.
     pub subject: Option<String>,
 }
 
@@ -44,23 +44,24 @@ fn artifact_not_found(id: ArtifactId) -> Problem {
 
 fn already_consumed(artifact: &Artifact) -> Problem {
     let (at, purpose) = artifact.consumption.as_ref().map_or((Time(0), ""), |by| (by.at, by.purpose.as_str()));
-    Problem::new(Code::AlreadyConsumed, format!("this {} was taken at {at} for {purpose}", artifact.kind.as_str()))
+    Problem::new(Code::AlreadyConsumed, format!("this {} was consumed at {at} for {purpose}", artifact.kind.as_str()))
         .with_extension("artifact", artifact.id.to_string())
         .with_extension("consumed_at", at.to_string())
         .with_extension("consumed_for", purpose)
 }
 
-/// Whether a caller may see the value: whoever took it, or a credential for secrets.
+/// Whether a caller may see the value: the API key that consumed it, or any with the scope `secrets`.
 pub fn may_see_value(caller: &Caller, artifact: &Artifact) -> bool {
-    let took = artifact.consumption.as_ref().is_some_and(|consumed| consumed.by == caller.key.id);
-    took || caller.key.has_scope(ApiKeyScope::Secrets)
+    let is_consumer = artifact.consumption.as_ref().is_some_and(|consumed| consumed.by == caller.key.id);
+    is_consumer || caller.key.has_scope(ApiKeyScope::Secrets)
 }
 
 impl Inboxes {
-    /// An artifact with its value opened.
+    /// Decrypts the value of an artifact.
     fn decrypt_artifact(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
         let value = self.ctx.packer.unpack_text(&artifact.extracted.value).map(Cow::into_owned);
-        artifact.extracted.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
+        artifact.extracted.value =
+            value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be decrypted"))?;
         Ok(artifact)
     }
 
@@ -73,7 +74,7 @@ impl Inboxes {
         self.decrypt_artifact(artifact)
     }
 
-    /// What was found in a message, best first.
+    /// The artifacts of a message, best first.
     pub async fn artifacts_of(&self, caller: &Caller, id: MessageId) -> Result<Vec<Artifact>, Problem> {
         let message = self.message(caller, id).await?;
         let mut artifacts = Vec::with_capacity(message.head.artifacts.len());
@@ -84,14 +85,14 @@ impl Inboxes {
         Ok(artifacts)
     }
 
-    /// Takes an artifact, once.
+    /// Consumes an artifact. Only the first purpose gets it; a repeat for the same purpose gets it again.
     pub async fn consume(
         &self,
         caller: &Caller,
         id: ArtifactId,
         purpose: String,
         watch: Option<WatchId>,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
         let artifact = self.artifact(caller, id).await?;
         if let Some(watch) = watch {
@@ -105,13 +106,13 @@ impl Inboxes {
             }
         }
         let now = self.ctx.now();
-        let taking = ConsumeRequest { purpose, watch, by: caller.key.id };
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let request = ConsumeRequest { purpose, watch, by: caller.key.id };
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         crate::failpoint!("before-consume");
-        let taken_now =
-            self.ctx.store.consume_artifact(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
+        let result =
+            self.ctx.store.consume_artifact(caller.team.id, id, request, operation, now).await.map_err(unavailable)?;
         crate::failpoint!("after-consume");
-        let (outcome, answer) = match taken_now {
+        let (outcome, answer) = match result {
             IdempotentResult::Done(ConsumeResult::First(artifact)) => ("first", self.decrypt_artifact(artifact)),
             IdempotentResult::Done(ConsumeResult::Replayed(artifact)) => ("again", self.decrypt_artifact(artifact)),
             IdempotentResult::Done(ConsumeResult::ConsumedByOther(artifact)) => {
@@ -125,14 +126,14 @@ impl Inboxes {
         answer
     }
 
-    /// Takes the latest match of an inbox, consumed or not: an older one is never given out in its place.
+    /// Consumes the latest match of an inbox. When that is already consumed, an older match is never used in its place.
     pub async fn consume_latest_match(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: &ArtifactQuery,
+        query: &ArtifactQuery,
         (purpose, watch): (String, Option<WatchId>),
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
         self.inbox(caller, inbox).await?;
         let (after, require_auth) = match watch {
@@ -142,43 +143,43 @@ impl Inboxes {
             }
             None => (0, false),
         };
-        let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, SCAN_LIMIT).await;
+        let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(query.kind), after, SCAN_LIMIT).await;
         let mut matches = Vec::new();
         for artifact in all.map_err(unavailable)? {
             if (artifact.authenticated || !require_auth)
-                && self.matches_artifact_query(caller, &artifact, wanted).await?
+                && self.matches_artifact_query(caller, &artifact, query).await?
             {
                 matches.push(artifact);
             }
         }
-        // Inside a watch a sender that proved itself beats one that did not.
-        let proven = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
-        let best = proven.or_else(|| matches.first()).ok_or_else(|| {
-            let detail = format!("no {} in this inbox matches", wanted.kind.as_str());
+        // Within a watch, an authenticated sender is preferred.
+        let authenticated = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
+        let best = authenticated.or_else(|| matches.first()).ok_or_else(|| {
+            let detail = format!("no {} in this inbox matches", query.kind.as_str());
             Problem::new(Code::NotFound, detail)
         })?;
-        self.consume(caller, best.id, purpose, watch, asked).await
+        self.consume(caller, best.id, purpose, watch, keyed_call).await
     }
 
     async fn matches_artifact_query(
         &self,
         caller: &Caller,
         artifact: &Artifact,
-        wanted: &ArtifactQuery,
+        artifact_query: &ArtifactQuery,
     ) -> Result<bool, Problem> {
-        let from = wanted.from.as_ref().map(|from| from.to_ascii_lowercase());
+        let from = artifact_query.from.as_ref().map(|from| from.to_ascii_lowercase());
         let is_from = |from: &String| {
             artifact.sender == *from || (from.starts_with('@') && artifact.sender.ends_with(from.as_str()))
         };
         if !from.as_ref().is_none_or(is_from) {
             return Ok(false);
         }
-        // A sender that proved itself, and no other condition: nothing more is looked at.
-        let proven = from.is_none() || artifact.authenticated;
-        if proven && wanted.subject.is_none() {
+        // Without a condition on an unauthenticated sender or the subject, the message need not be read.
+        let is_sender_proven = from.is_none() || artifact.authenticated;
+        if is_sender_proven && artifact_query.subject.is_none() {
             return Ok(true);
         }
-        // The latest message that holds it is the one whose subject people mean.
+        // The subject of the latest message that contains the artifact decides.
         let query = MessageQuery {
             position: MessagePosition::After(artifact.seq.saturating_sub(1)),
             limit: 1,
@@ -186,11 +187,11 @@ impl Inboxes {
         };
         let page = self.ctx.store.messages(caller.team.id, artifact.inbox, query).await.map_err(unavailable)?;
         let Some(message) = page.rows.first().filter(|message| message.seq == artifact.seq) else { return Ok(false) };
-        let holds = |subject: &String| message.head.subject.to_lowercase().contains(&subject.to_lowercase());
-        Ok((proven || !message.head.auth.is_fail()) && wanted.subject.as_ref().is_none_or(holds))
+        let contains = |subject: &String| message.head.subject.to_lowercase().contains(&subject.to_lowercase());
+        Ok((is_sender_proven || !message.head.auth.is_fail()) && artifact_query.subject.as_ref().is_none_or(contains))
     }
 
-    /// Notes that whoever took an artifact has used it.
+    /// Records that the consumer of an artifact has used it.
     pub async fn mark_applied(&self, caller: &Caller, id: ArtifactId, purpose: &str) -> Result<Artifact, Problem> {
         self.artifact(caller, id).await?;
         match self
@@ -205,20 +206,20 @@ impl Inboxes {
                 self.decrypt_artifact(artifact)
             }
             MarkAppliedResult::NotYours(artifact) if artifact.consumption.is_none() => {
-                Err(Problem::new(Code::NotConsumed, "nobody has taken this artifact: consume it first"))
+                Err(Problem::new(Code::NotConsumed, "this artifact has not been consumed yet; consume it first"))
             }
             MarkAppliedResult::NotYours(artifact) => Err(already_consumed(&artifact)),
             MarkAppliedResult::Missing => Err(artifact_not_found(id)),
         }
     }
 
-    /// Begins a watch.
+    /// Starts a watch.
     pub async fn create_watch(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        (budget, lasts_ms, require_auth): (u32, i64, bool),
-        asked: Option<KeyedCall>,
+        (budget, duration_ms, require_auth): (u32, i64, bool),
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Watch>, Problem> {
         self.inbox(caller, inbox).await?;
         let now = self.ctx.now();
@@ -229,12 +230,12 @@ impl Inboxes {
             rev: 1,
             started_at: now,
             after_seq: 0,
-            deadline: now.plus(lasts_ms),
+            deadline: now.plus(duration_ms),
             resend_budget: budget,
             resends_used: 0,
             require_auth,
         };
-        let operation = operation(caller, asked.as_ref(), watch.id.0.as_bytes().to_vec(), now);
+        let operation = operation(caller, keyed_call.as_ref(), watch.id.0.as_bytes().to_vec(), now);
         match self.ctx.store.create_watch(watch, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(Some(watch)) => Ok(CreateOutcome { value: watch, is_new: true }),
             IdempotentResult::Done(None) => Err(crate::inbox::inboxes::inbox_not_found(inbox)),
@@ -255,21 +256,26 @@ impl Inboxes {
         Ok(watch)
     }
 
-    /// A watch that must be at this inbox.
+    /// A watch, which must belong to this inbox.
     pub(crate) async fn watch_of_inbox(&self, caller: &Caller, id: WatchId, inbox: InboxId) -> Result<Watch, Problem> {
         let watch = self.watch(caller, id).await?;
         if watch.inbox == inbox { Ok(watch) } else { Err(watch_not_found(id)) }
     }
 
     /// Spends one of a watch's resends.
-    pub async fn spend_resend(&self, caller: &Caller, id: WatchId, asked: Option<KeyedCall>) -> Result<Watch, Problem> {
+    pub async fn spend_resend(
+        &self,
+        caller: &Caller,
+        id: WatchId,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<Watch, Problem> {
         self.watch(caller, id).await?;
         let now = self.ctx.now();
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         match self.ctx.store.spend_resend(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(SpendResendResult::Spent(watch)) => Ok(watch),
             IdempotentResult::Done(SpendResendResult::BudgetSpent(watch)) => {
-                let detail = format!("this watch may ask for the mail again {} times, and did", watch.resend_budget);
+                let detail = format!("this watch has used all of its {} resends", watch.resend_budget);
                 Err(Problem::new(Code::BudgetSpent, detail))
             }
             IdempotentResult::Done(SpendResendResult::WatchEnded(watch)) => {

@@ -1,4 +1,4 @@
-//! Inboxes: making, finding, changing and removing the addresses that agents read.
+//! Inboxes: create, find, change and remove the addresses that agents read.
 
 use crate::{
     access::{caller::Caller, domains::DomainDetails},
@@ -24,50 +24,51 @@ use mailonce_core::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Letters of a random address, without those that people mix up.
+/// The characters of a random address, without those that people confuse.
 const ADDRESS_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-/// Letters in a random address.
+/// The length of a random local part.
 const RANDOM_NAME_LENGTH: usize = 12;
-/// How often a random address, or a change that raced with another, is tried anew.
+/// How often a random address, or a change that conflicts with a concurrent change, is tried.
 const MAX_CONFLICT_RETRIES: usize = 4;
-/// Inboxes that are looked at when domains are learnt: so many pages of so many for each team.
+/// How many pages of inboxes are read per team to find the domains of inboxes.
 const MAX_PAGES: usize = 100;
+/// How many inboxes are read per page.
 const PAGE_SIZE: usize = 1_000;
 
-/// An inbox to make.
+/// An inbox to create.
 #[derive(Clone, Debug, Default)]
 pub struct NewInbox {
-    /// The whole address; or a name and a domain; or nothing, for a random one.
+    /// The whole address, in place of `username` and `domain`. Without any of them the address is random.
     pub address: Option<String>,
-    /// What stands before the `@`.
+    /// The local part, before the `@`; random by default.
     pub username: Option<String>,
-    /// What stands behind it; the first domain of this installation by default.
+    /// The domain; the first domain of this installation by default.
     pub domain: Option<String>,
-    /// How long it takes mail, in milliseconds.
+    /// How long the inbox accepts mail, in milliseconds.
     pub ttl_ms: Option<i64>,
-    /// Makes its creation repeatable.
+    /// The caller's id for the inbox. Creating it again with the same id returns the existing inbox.
     pub client_id: Option<String>,
-    /// What may change later.
+    /// The settings, which can be changed later.
     pub about: InboxSettings,
 }
 
-/// A change of an inbox's limits. What is `None` stays; an inner `None` takes it away.
+/// A change of an inbox's reply limits. `None` leaves a limit unchanged; an inner `None` removes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CapsPatch {
-    /// Answers in a thread within the window.
+    /// Replies per thread within the window.
     pub per_window: Option<u32>,
     /// The window, in milliseconds.
     pub window_ms: Option<i64>,
-    /// Answers in a thread within a day.
+    /// Replies per thread within a day.
     pub per_day: Option<u32>,
-    /// Answers to one person within a day.
+    /// Replies to one person within a day.
     pub per_person: Option<u32>,
-    /// Answers in a thread in all.
+    /// Replies per thread in total.
     pub per_thread: Option<Option<u32>>,
 }
 
 impl CapsPatch {
-    /// The limits with this change.
+    /// Applies the change to limits.
     pub fn apply_to(self, old: ReplyCaps) -> ReplyCaps {
         ReplyCaps {
             per_window: self.per_window.unwrap_or(old.per_window),
@@ -79,32 +80,32 @@ impl CapsPatch {
     }
 }
 
-/// A change of an inbox. What is `None` stays; an inner `None` takes it away.
+/// A change of an inbox. `None` leaves a setting unchanged; an inner `None` removes it.
 #[derive(Clone, Debug, Default)]
 pub struct InboxPatch {
-    /// The agent it is for.
+    /// The agent that uses the inbox.
     pub agent: Option<Option<String>>,
-    /// The name beside its address.
+    /// The display name of its address.
     pub name: Option<Option<String>>,
-    /// From then on it refuses mail.
+    /// When the inbox stops accepting mail.
     pub expires_at: Option<Option<Time>>,
-    /// Whether it takes the rest of its domain.
+    /// Whether the inbox receives all mail of its domain that has no other inbox.
     pub catch_all: Option<bool>,
     /// Domains whose links are allowed.
     pub allowed_link_domains: Option<Vec<String>>,
-    /// How many answers are too many.
+    /// The limits on replies.
     pub caps: Option<Option<CapsPatch>>,
-    /// Whether mail that only looks automatic may be answered.
+    /// Whether mail that is likely, but not certainly, automatic may be answered.
     pub reply_to_likely_automatic: Option<bool>,
-    /// Whether its answers say that a machine wrote them.
+    /// Whether replies are marked as automatic (`Auto-Submitted`).
     pub mark_auto_submitted: Option<bool>,
-    /// The caller's own words.
+    /// The caller's own key-value data.
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
 impl InboxPatch {
-    fn apply_to(self, about: &InboxSettings) -> InboxSettings {
-        let old = about.clone();
+    fn apply_to(self, settings: &InboxSettings) -> InboxSettings {
+        let old = settings.clone();
         InboxSettings {
             agent: self.agent.unwrap_or(old.agent),
             name: self.name.unwrap_or(old.name),
@@ -125,26 +126,26 @@ pub(crate) fn inbox_not_found(id: impl std::fmt::Display) -> Problem {
 }
 
 fn address_taken() -> Problem {
-    Problem::for_field(Code::NameTaken, "address", "this address is, or was, somebody's; take another")
+    Problem::for_field(Code::NameTaken, "address", "this address is or was in use; choose another")
 }
 
-/// Whether a credential may use an inbox.
+/// Whether the caller's API key may use an inbox.
 pub(crate) fn may_use(caller: &Caller, inbox: &Inbox) -> bool {
-    let tied = &caller.key.details.inboxes;
-    tied.is_empty() || tied.iter().any(|one| *one == inbox.address || *one == inbox.id.to_string())
+    let allowed = &caller.key.details.inboxes;
+    allowed.is_empty() || allowed.iter().any(|name| *name == inbox.address || *name == inbox.id.to_string())
 }
 
-/// Who may make inboxes and change what they are: not a credential that is tied to some.
+/// Refuses API keys that are restricted to some inboxes. They cannot create or change inboxes.
 fn require_unrestricted(caller: &Caller) -> Result<(), Problem> {
     if caller.key.details.inboxes.is_empty() {
         return Ok(());
     }
-    Err(Problem::new(Code::WrongScope, "this key is tied to its inboxes and cannot make others"))
+    Err(Problem::new(Code::WrongScope, "this API key is restricted to its inboxes and cannot create or change inboxes"))
 }
 
 impl Inboxes {
-    /// Learns at which domains there are inboxes, for the sandbox's way to them: those of a team's own are known to the
-    /// ledger alone. Before the first hand-over.
+    /// Loads the domains that have inboxes, for the transport that delivers to them. Domains of teams are known only to
+    /// the store. Must be called before the first hand-off.
     pub async fn load_inbox_domains(&self) -> Result<(), StoreError> {
         if !self.ctx.deps.delivers_to_inboxes() {
             return Ok(());
@@ -160,58 +161,58 @@ impl Inboxes {
                 }
             }
             if before.is_some() {
-                tracing::warn!(team = %team.id, "a team has more inboxes than are looked at; older domains are learnt when mail comes to them");
+                tracing::warn!(team = %team.id, "a team has too many inboxes to load all their domains");
             }
         }
         Ok(())
     }
 
-    /// Makes an inbox. With the same `client_id` the same one again.
+    /// Creates an inbox. With the `client_id` of an existing inbox, returns that inbox.
     pub async fn create_inbox(
         &self,
         caller: &Caller,
         new: NewInbox,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Inbox>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         require_unrestricted(caller)?;
-        // An agent that could loosen its own guards would have none.
-        let about = &new.about;
-        if about.catch_all
-            || about.caps.is_some()
-            || about.reply_to_likely_automatic
-            || !about.allowed_link_domains.is_empty()
+        // Only admins may set these, so that an agent cannot loosen its own guards.
+        let settings = &new.about;
+        if settings.catch_all
+            || settings.caps.is_some()
+            || settings.reply_to_likely_automatic
+            || !settings.allowed_link_domains.is_empty()
         {
             caller.require_scope(ApiKeyScope::Admin)?;
         }
-        let again = self.ctx.is_repeated_call(caller, asked.as_ref()).await?;
-        let chosen = new.address.is_some() || new.username.is_some();
+        let is_repeat = self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
+        let is_address_chosen = new.address.is_some() || new.username.is_some();
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let address = self.new_inbox_address(caller, &new, again).await?;
+            let address = self.new_inbox_address(caller, &new, is_repeat).await?;
             if new.about.catch_all {
                 self.check_catch_all(caller, address.domain())?;
             }
-            match self.try_create_inbox(caller, &new, address, asked.as_ref()).await? {
-                Some(made) => return Ok(made),
-                None if chosen => return Err(address_taken()),
+            match self.try_create_inbox(caller, &new, address, keyed_call.as_ref()).await? {
+                Some(created) => return Ok(created),
+                None if is_address_chosen => return Err(address_taken()),
                 None => {}
             }
         }
         Err(address_taken())
     }
 
-    /// One try. `None` when the address is taken.
+    /// Tries to create an inbox at an address. `None` when the address is taken.
     async fn try_create_inbox(
         &self,
         caller: &Caller,
         new: &NewInbox,
         address: Address,
-        asked: Option<&KeyedCall>,
+        keyed_call: Option<&KeyedCall>,
     ) -> Result<Option<CreateOutcome<Inbox>>, Problem> {
         let now = self.ctx.now();
         let id = InboxId(self.ctx.new_id(now));
-        let mut about = new.about.clone();
-        about.expires_at = new.ttl_ms.map(|ttl| now.plus(ttl)).or(about.expires_at);
+        let mut settings = new.about.clone();
+        settings.expires_at = new.ttl_ms.map(|ttl| now.plus(ttl)).or(settings.expires_at);
         let inbox = Inbox {
             id,
             team: caller.team.id,
@@ -220,9 +221,9 @@ impl Inboxes {
             client_id: new.client_id.clone(),
             created_at: now,
             latest_seq: 0,
-            settings: about,
+            settings,
         };
-        let operation = operation(caller, asked, id.0.as_bytes().to_vec(), now);
+        let operation = operation(caller, keyed_call, id.0.as_bytes().to_vec(), now);
         match self.ctx.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateInboxResult::Created(inbox)) => {
                 self.ctx.inbound.inbox_domains.add(inbox.domain());
@@ -241,19 +242,22 @@ impl Inboxes {
         }
     }
 
-    /// The address that an inbox is to have.
-    async fn new_inbox_address(&self, caller: &Caller, new: &NewInbox, again: bool) -> Result<Address, Problem> {
+    /// The address of a new inbox, checked.
+    async fn new_inbox_address(&self, caller: &Caller, new: &NewInbox, is_repeat: bool) -> Result<Address, Problem> {
         let (field, text) = match (&new.address, &new.username) {
-            (Some(_), Some(_)) => return Err(invalid_field("address", "and username are not given together")),
+            (Some(_), Some(_)) => return Err(invalid_field("address", "and username cannot be used together")),
             (Some(_), None) if new.domain.is_some() => {
-                return Err(invalid_field("address", "and domain are not given together"));
+                return Err(invalid_field("address", "and domain cannot be used together"));
             }
             (Some(address), None) => ("address", address.clone()),
             (None, username) => {
                 let name = username.clone().unwrap_or_else(|| self.random_name());
-                let ours = || self.ctx.inbound.local_domains.first().cloned();
-                let domain = new.domain.clone().or_else(ours).ok_or_else(|| {
-                    invalid_field("domain", "is missing, and this installation has none of its own (smtp.domains)")
+                let default_domain = || self.ctx.inbound.local_domains.first().cloned();
+                let domain = new.domain.clone().or_else(default_domain).ok_or_else(|| {
+                    invalid_field(
+                        "domain",
+                        "is missing, and this installation has no domain of its own; set smtp.domains",
+                    )
                 })?;
                 ("username", format!("{name}@{domain}"))
             }
@@ -263,16 +267,16 @@ impl Inboxes {
         if local.contains('+') || local.contains('*') {
             return Err(invalid_field(
                 field,
-                "has a + or * before the @, which inboxes do not have: mail to name+tag@ reaches name@",
+                "must not have a + or * before the @; mail to name+tag@ reaches the inbox name@",
             ));
         }
-        let shared = self.is_shared_domain(address.domain());
-        if shared {
+        let is_shared = self.is_shared_domain(address.domain());
+        if is_shared {
             self.check_reserved(caller, field, &address)?;
         }
-        if !shared && !again && !self.may_have_inbox_at(caller, address.domain()).await? {
+        if !is_shared && !is_repeat && !self.may_have_inbox_at(caller, address.domain()).await? {
             let detail = format!(
-                "{} is no domain of this installation and not a verified one of this team; known are {}",
+                "{} is not a verified domain of this team, nor one of this installation's domains: {}",
                 address.domain(),
                 self.ctx.inbound.local_domains.join(", ")
             );
@@ -286,21 +290,21 @@ impl Inboxes {
         self.ctx.inbound.local_domains.iter().any(|own| own == domain)
     }
 
-    /// Refuses an address that stands for a shared domain itself to all but operators. Whoever reads its mail can obtain
-    /// a certificate for the domain, and whoever writes from one that looks like it is taken for the operator.
+    /// Refuses addresses such as postmaster at a shared domain, and lookalikes, to all but operators. Mail to such an
+    /// address can be used to obtain a certificate for the domain, and mail from it appears to come from the operator.
     fn check_reserved(&self, caller: &Caller, field: &str, address: &Address) -> Result<(), Problem> {
         let local = address.as_str().split('@').next().unwrap_or_default();
         let is_return_path = mailonce_mail::return_path::AttemptTag::from_return_path(address.as_str()).is_some();
-        let reserved = is_return_path
+        let is_reserved = is_return_path
             || self.ctx.deps.reserved_names.iter().any(|name| mailonce_mail::link::is_lookalike(name, local));
-        if !reserved || caller.require_scope(ApiKeyScope::Operator).is_ok() {
+        if !is_reserved || caller.require_scope(ApiKeyScope::Operator).is_ok() {
             return Ok(());
         }
         let detail = format!("{local} is reserved at {}, a domain that all teams share", address.domain());
         Err(Problem::for_field(Code::AddressReserved, field, detail))
     }
 
-    /// Refuses an inbox that would get all other mail of a shared domain to all but operators.
+    /// Refuses a catch-all at a shared domain to all but operators.
     fn check_catch_all(&self, caller: &Caller, domain: &str) -> Result<(), Problem> {
         if !self.is_shared_domain(domain) || caller.require_scope(ApiKeyScope::Operator).is_ok() {
             return Ok(());
@@ -337,8 +341,8 @@ impl Inboxes {
     pub async fn inbox_by_address(&self, caller: &Caller, address: &str) -> Result<Inbox, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         let address = Address::parse(address).map_err(|_not_one| inbox_not_found(address))?;
-        let place = [address.as_str().to_owned()];
-        let found = self.ctx.store.inbox_by_address(&place).await.map_err(unavailable)?;
+        let addresses = [address.as_str().to_owned()];
+        let found = self.ctx.store.inbox_by_address(&addresses).await.map_err(unavailable)?;
         let found = found.filter(|inbox| inbox.team == caller.team.id && may_use(caller, inbox));
         found.ok_or_else(|| inbox_not_found(address.as_str()))
     }
@@ -369,11 +373,11 @@ impl Inboxes {
         rev: Option<u32>,
     ) -> Result<Inbox, Problem> {
         require_unrestricted(caller)?;
-        let loosens = patch.caps.is_some()
+        let needs_admin = patch.caps.is_some()
             || patch.reply_to_likely_automatic.is_some()
             || patch.mark_auto_submitted.is_some()
             || patch.allowed_link_domains.is_some();
-        if loosens || patch.catch_all == Some(true) {
+        if needs_admin || patch.catch_all == Some(true) {
             caller.require_scope(ApiKeyScope::Admin)?;
         }
         let change = |inbox: &Inbox| {
@@ -385,12 +389,17 @@ impl Inboxes {
         self.edit_inbox(caller, id, rev, None, change).await
     }
 
-    /// Gives an inbox a new random address at its domain. The old one reaches nobody any more.
-    pub async fn rotate_inbox(&self, caller: &Caller, id: InboxId, asked: Option<KeyedCall>) -> Result<Inbox, Problem> {
+    /// Gives an inbox a new random address at its domain. The old address stops accepting mail.
+    pub async fn rotate_inbox(
+        &self,
+        caller: &Caller,
+        id: InboxId,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<Inbox, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         require_unrestricted(caller)?;
         let address = |inbox: &Inbox| format!("{}@{}", self.random_name(), inbox.domain());
-        self.edit_inbox(caller, id, None, asked, |inbox| Ok((address(inbox), inbox.settings.clone()))).await
+        self.edit_inbox(caller, id, None, keyed_call, |inbox| Ok((address(inbox), inbox.settings.clone()))).await
     }
 
     async fn edit_inbox(
@@ -398,7 +407,7 @@ impl Inboxes {
         caller: &Caller,
         id: InboxId,
         rev: Option<u32>,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
         change: impl Fn(&Inbox) -> Result<(String, InboxSettings), Problem>,
     ) -> Result<Inbox, Problem> {
         let mut inbox = self.inbox(caller, id).await?;
@@ -407,10 +416,10 @@ impl Inboxes {
                 break;
             }
             let now = self.ctx.now();
-            let (address, about) = change(&inbox)?;
-            let about = InboxSettings { changed_at: Some(now), ..about };
-            let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, settings: about };
-            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+            let (address, settings) = change(&inbox)?;
+            let settings = InboxSettings { changed_at: Some(now), ..settings };
+            let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, settings };
+            let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
             match self.ctx.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {
                 IdempotentResult::Done(InboxChangeResult::Changed(inbox)) => {
                     self.access.clear_credentials();
@@ -427,7 +436,7 @@ impl Inboxes {
             .with_extension("rev", inbox.rev))
     }
 
-    /// Removes an inbox with everything in it.
+    /// Removes an inbox with its messages.
     pub async fn remove_inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         require_unrestricted(caller)?;

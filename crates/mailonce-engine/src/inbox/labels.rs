@@ -1,6 +1,6 @@
-//! Labels that callers put on messages and emails, beside those that rules gave when a message was filed.
+//! Labels that callers add to messages and emails, in addition to the labels that rules set when a message was filed.
 //!
-//! They lie beside the mail and not in it, so that a mail that left and one that came are labelled alike.
+//! They are stored in a record of their own, so that sent and received mail is labelled in the same way.
 
 use crate::{
     access::caller::Caller,
@@ -18,32 +18,32 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// How often a change that raced with another is tried anew.
+/// How often a change that conflicts with a concurrent change is tried.
 const MAX_CONFLICT_RETRIES: usize = 8;
-/// Characters of a label.
+/// The longest label, in characters.
 const MAX_LABEL_CHARS: usize = 128;
 
-/// What callers made of the labels of one mail.
+/// The changes that callers made to the labels of one mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelOverrides {
-    /// Labels it got.
+    /// Labels that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<String>,
-    /// Labels that it had by itself and has no more.
+    /// Labels that were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<String>,
-    /// Whether it is not to be shown any more.
+    /// Whether the mail is no longer shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// When that was last.
+    /// When the labels were last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
 }
 
 impl LabelOverrides {
-    /// The labels of a mail that has these by itself.
-    pub fn apply_to(&self, own: Vec<String>) -> Vec<String> {
-        let mut all: Vec<String> = own.into_iter().filter(|label| !self.removed.contains(label)).collect();
+    /// Applies the changes to the mail's original labels.
+    pub fn apply_to(&self, original: Vec<String>) -> Vec<String> {
+        let mut all: Vec<String> = original.into_iter().filter(|label| !self.removed.contains(label)).collect();
         all.extend(self.added.iter().filter(|label| !all.contains(label)).cloned().collect::<Vec<_>>());
         all
     }
@@ -64,16 +64,16 @@ impl LabelOverrides {
     }
 }
 
-/// Refuses labels that nobody could read.
+/// Refuses labels that are empty, too long, too many, or contain control characters.
 pub fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
     let fault = |text: String| Problem::from(vec![FieldError::new(field, text)]);
     if labels.len() > limits::MESSAGE_LABELS {
         return Err(fault(format!("has more than {} labels", limits::MESSAGE_LABELS)));
     }
-    let wrong = |label: &String| {
+    let is_invalid = |label: &String| {
         label.trim().is_empty() || label.chars().count() > MAX_LABEL_CHARS || label.chars().any(char::is_control)
     };
-    if labels.iter().any(wrong) {
+    if labels.iter().any(is_invalid) {
         return Err(fault(format!(
             "holds a label that is empty, longer than {MAX_LABEL_CHARS} characters or not on one line"
         )));
@@ -82,13 +82,13 @@ pub fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
 }
 
 impl Inboxes {
-    /// What callers made of the labels of a message or an email.
+    /// The changes that callers made to the labels of a message or an email.
     pub async fn label_overrides(&self, caller: &Caller, mail: Uuid) -> Result<LabelOverrides, Problem> {
         let found = self.ctx.store.record_by_name(caller.team.id, RecordKind::Labels, &mail.to_string()).await;
         found.map_err(unavailable)?.map_or_else(|| Ok(LabelOverrides::default()), |record| records::decode(&record))
     }
 
-    /// Adds and removes labels; what is removed counts more.
+    /// Adds and removes labels. A label in both lists is removed.
     pub async fn change_labels(
         &self,
         caller: &Caller,
@@ -101,7 +101,7 @@ impl Inboxes {
         self.edit_labels(caller, mail, |labels| labels.update(add, remove)).await
     }
 
-    /// Lets a mail be shown no more. The ledger keeps it.
+    /// Hides a mail from callers. It stays stored.
     pub async fn hide_mail(&self, caller: &Caller, mail: Uuid) -> Result<LabelOverrides, Problem> {
         self.edit_labels(caller, mail, |labels| labels.hidden = true).await
     }
@@ -119,35 +119,38 @@ impl Inboxes {
             let mut labels = found.as_ref().map_or_else(|| Ok(LabelOverrides::default()), records::decode)?;
             let before = labels.clone();
             change(&mut labels);
-            // Of several who want the same, only the first has something to write.
+            // Of several callers that make the same change, only the first has to write it.
             if labels == before {
                 return Ok(labels);
             }
             if labels.added.len() + labels.removed.len() > 2 * limits::MESSAGE_LABELS {
-                let text = format!("makes more than {} labels", limits::MESSAGE_LABELS);
+                let text = format!("would make more than {} labels", limits::MESSAGE_LABELS);
                 return Err(Problem::from(vec![FieldError::new("add_labels", text)]));
             }
             let now = self.ctx.now();
             labels.changed_at = Some(now);
-            let about = records::encode(&labels)?;
-            let done = match found {
+            let json = records::encode(&labels)?;
+            let is_saved = match found {
                 None => {
                     let id = self.ctx.new_id(now);
-                    let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, json: about };
-                    let made = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
-                    matches!(made, IdempotentResult::Done(CreateRecordResult::Created(_)))
+                    let record = Record { team, kind, id, name: name.clone(), rev: 1, created_at: now, json };
+                    let created = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
+                    matches!(created, IdempotentResult::Done(CreateRecordResult::Created(_)))
                 }
                 Some(record) => {
-                    let edit = record.edit(about);
+                    let edit = record.edit(json);
                     let changed = self.ctx.store.change_record(edit, None, now).await.map_err(unavailable)?;
                     matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
                 }
             };
-            if done {
+            if is_saved {
                 return Ok(labels);
             }
         }
-        Err(Problem::new(Code::StaleRev, "the labels of this mail change all the time; try again"))
+        Err(Problem::new(
+            Code::StaleRev,
+            "the labels of this mail were changed by other calls at the same time; try again",
+        ))
     }
 }
 

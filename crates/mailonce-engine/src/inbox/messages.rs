@@ -1,4 +1,5 @@
-//! Looking at mail that came in: lists, views for models and for people, bytes, and every delivery with its reason.
+//! Reading received mail: message lists, views for models and for people, raw bytes, attachments, and deliveries with
+//! their outcome.
 
 use crate::{
     access::caller::Caller,
@@ -36,25 +37,26 @@ pub(crate) fn thread_not_found(id: ThreadId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no thread {id}"))
 }
 
-/// How a message is shown.
+/// How a message is rendered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageView {
-    /// For models: only what a person would have read, fenced, secrets hidden.
+    /// For models: only the text that a person would see, fenced. Codes and links are hidden unless the caller may see
+    /// them.
     #[default]
     Min,
-    /// The same for a model that has the credential of somebody else: secrets are hidden whoever asks, since several
-    /// models may share one credential, and only taking a code gives it to one of them.
+    /// The same, but codes and links are always hidden. Several models may share one API key, and a code must only go
+    /// to the model that consumes it.
     Model,
-    /// The text as it is, secrets hidden.
+    /// The visible text. Codes and links are hidden unless the caller may see them.
     Plain,
-    /// Everything, HTML made harmless. Needs the scope `secrets`.
+    /// Text, sanitized HTML and headers. Needs the scope `secrets`.
     Full,
 }
 
 impl MessageView {
-    /// Reads the word.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
+    /// Parses the name of a view.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
             "min" => Some(Self::Min),
             "plain" => Some(Self::Plain),
             "full" => Some(Self::Full),
@@ -63,43 +65,43 @@ impl MessageView {
     }
 }
 
-/// A message as somebody may see it.
+/// A message as the caller may see it.
 #[derive(Clone, Debug)]
 pub struct RenderedMessage {
     /// The message.
     pub message: Message,
-    /// What was found in it, best first.
+    /// The codes and links found in it, best first.
     pub artifacts: Vec<Artifact>,
-    /// What it says.
+    /// Its content in the requested view.
     pub body: RenderedBody,
 }
 
-/// What a message says, in one of its views.
+/// The content of a message in one of its views.
 #[derive(Clone, Debug)]
 pub enum RenderedBody {
-    /// Its bytes are gone.
+    /// The bytes of the message are no longer stored.
     Gone,
-    /// For models.
+    /// The view for models.
     Min {
-        /// Fenced text, what was taken out, and signs of trickery.
+        /// The fenced text, what was removed from it, and signs of manipulation.
         view: minimise::MinimisedView,
-        /// Its links with their verdicts.
+        /// The links with their verdicts.
         links: Vec<CheckedLink>,
     },
-    /// The text.
+    /// The view of the text alone.
     Plain {
         /// The visible text.
         text: String,
     },
-    /// Everything.
+    /// The full view.
     Full {
-        /// The text.
+        /// The text part.
         text: Option<String>,
-        /// HTML without anything that acts or loads.
+        /// The HTML part without scripts, forms and remote content.
         html: Option<String>,
         /// The header fields in order.
         headers: Vec<(String, String)>,
-        /// Its links with their verdicts.
+        /// The links with their verdicts.
         links: Vec<CheckedLink>,
     },
 }
@@ -107,15 +109,15 @@ pub enum RenderedBody {
 /// The bytes of one attachment.
 #[derive(Clone, Debug)]
 pub struct AttachmentBytes {
-    /// A name without any path.
+    /// The file name, without any path.
     pub filename: Option<String>,
-    /// What it says it is.
+    /// The content type that the mail declares.
     pub content_type: String,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What of a text its writer wrote, without older mails and a signature below it.
+/// The part of a text that its sender wrote, without quoted mails and the signature.
 pub fn strip_quoted(text: &str) -> String {
     minimise::split_quotes(text).own_text
 }
@@ -149,7 +151,7 @@ impl Inboxes {
     ) -> Result<MessagePage, Problem> {
         self.inbox(caller, inbox).await?;
         let wanted = query.state;
-        // Whether somebody works on a message is written in its thread.
+        // Whether a message is leased is stored in its thread.
         query.state = wanted.map(|state| if state == MessageState::Leased { MessageState::Unanswered } else { state });
         let mut page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         self.mark_leased_messages(caller.team.id, &mut page.rows).await.map_err(unavailable)?;
@@ -157,7 +159,7 @@ impl Inboxes {
         Ok(page)
     }
 
-    /// A message in a view.
+    /// Renders a message in a view.
     pub async fn render_message(
         &self,
         caller: &Caller,
@@ -172,21 +174,23 @@ impl Inboxes {
         let body = match self.raw_bytes(&message).await? {
             None => RenderedBody::Gone,
             Some(raw) => {
-                let unseen = || {
+                let has_unseen_value = || {
                     !caller.key.has_scope(ApiKeyScope::Secrets)
                         && !artifacts.iter().all(|one| may_see_value(caller, one))
                 };
-                let hidden = view == MessageView::Model || unseen();
+                let hidden = view == MessageView::Model || has_unseen_value();
                 let domains = self.inbox(caller, message.inbox).await?.settings.allowed_link_domains;
                 let nonce = self.new_nonce();
-                let drawn = tokio::task::spawn_blocking(move || render_body(&raw, view, hidden, domains, &nonce)).await;
-                drawn.map_err(|_panicked| Problem::new(Code::Internal, "this message cannot be shown; read it raw"))?
+                let rendered =
+                    tokio::task::spawn_blocking(move || render_body(&raw, view, hidden, domains, &nonce)).await;
+                rendered
+                    .map_err(|_panicked| Problem::new(Code::Internal, "this message cannot be shown; read it raw"))?
             }
         };
         Ok(RenderedMessage { message, artifacts, body })
     }
 
-    /// Words of strangers as a model may be shown them: between lines that nobody outside can forge.
+    /// Wraps untrusted text for a model between delimiter lines that a sender cannot forge.
     pub fn fence_untrusted(&self, lines: &[String]) -> String {
         let lines: Vec<String> = lines.iter().map(|text| minimise::sanitize_line(text)).collect();
         minimise::wrap_untrusted(&lines.join("\n"), &self.new_nonce())
@@ -203,7 +207,7 @@ impl Inboxes {
         Ok(packed.and_then(|packed| self.ctx.packer.unpack_raw(&packed)))
     }
 
-    /// A message as it travelled. Needs the scope `secrets`.
+    /// The raw bytes of a message. Needs the scope `secrets`.
     pub async fn raw_message(&self, caller: &Caller, id: MessageId) -> Result<Vec<u8>, Problem> {
         let message = self.message(caller, id).await?;
         caller.require_scope(ApiKeyScope::Secrets)?;
@@ -217,7 +221,10 @@ impl Inboxes {
         let parsed = parse::parse(&raw);
         let found = parsed.attachments.get(number);
         let attachment = found.ok_or_else(|| {
-            Problem::new(Code::NotFound, format!("the message has {} attachments, from 0", parsed.attachments.len()))
+            Problem::new(
+                Code::NotFound,
+                format!("the message has {} attachments, numbered from 0", parsed.attachments.len()),
+            )
         })?;
         Ok(AttachmentBytes {
             filename: attachment.filename.clone(),
@@ -226,7 +233,7 @@ impl Inboxes {
         })
     }
 
-    /// Deliveries, newest first: what arrived, how often, and what became of each.
+    /// Deliveries with their outcome, newest first. Without an inbox in the query, only admins may list them.
     pub async fn deliveries(&self, caller: &Caller, query: DeliveryQuery) -> Result<Vec<Delivery>, Problem> {
         if let Some(inbox) = query.inbox {
             self.inbox(caller, inbox).await?;
@@ -252,12 +259,12 @@ impl Inboxes {
         Ok(delivery)
     }
 
-    /// Lets a delivery that could not be read be tried again.
+    /// Replays a dead delivery: the worker processes it again.
     pub async fn replay_delivery(&self, caller: &Caller, id: DeliveryId) -> Result<Delivery, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         let delivery = self.delivery(caller, id).await?;
         if delivery.state != mailonce_core::inbound::delivery::DeliveryState::Dead {
-            let detail = format!("this delivery is {}; only dead ones are read again", delivery.state.as_str());
+            let detail = format!("this delivery is {}; only dead deliveries can be replayed", delivery.state.as_str());
             return Err(Problem::new(Code::NotDead, detail));
         }
         let replayed = self.ctx.store.replay_delivery(caller.team.id, id, self.ctx.now()).await.map_err(unavailable)?;
@@ -265,7 +272,7 @@ impl Inboxes {
     }
 }
 
-/// Draws a view of the bytes. `hidden`: the reader may not see what was found.
+/// Renders the bytes of a mail in a view. With `hidden`, codes and links are redacted.
 pub(crate) fn render_body(
     raw: &[u8],
     view: MessageView,
@@ -306,17 +313,17 @@ impl Inboxes {
         Ok((thread, inbox))
     }
 
-    /// Says which unanswered messages somebody works on: those of threads that are leased.
+    /// Sets the state `leased` on unanswered messages whose thread has an active lease for them.
     pub(crate) async fn mark_leased_messages(&self, team: TeamId, messages: &mut [Message]) -> Result<(), StoreError> {
         let now = self.ctx.now();
         let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
         for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
             let thread = match threads.entry(message.thread) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => place.insert(self.ctx.store.thread(team, message.thread).await?),
+                Entry::Vacant(vacant) => vacant.insert(self.ctx.store.thread(team, message.thread).await?),
             };
             let lease = thread.as_ref().and_then(|thread| thread.active_lease(now));
-            if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {
+            if lease.is_some_and(|lease| lease.message.is_none_or(|leased| leased == message.id)) {
                 message.state = MessageState::Leased;
             }
         }

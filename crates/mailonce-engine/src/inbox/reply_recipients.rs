@@ -1,4 +1,4 @@
-//! Who receives a reply to a message. Our own addresses never do.
+//! The recipients of a reply to a message. Our own addresses are never among them.
 
 use crate::{
     inbox::{Inboxes, parties::party},
@@ -17,20 +17,21 @@ use mailonce_core::{
 };
 use mailonce_mail::parse;
 use std::collections::BTreeSet;
+
 /// The longest subject or display name that is copied from a message, in characters.
 const MAX_LINE_CHARS: usize = 900;
 
-/// Who gets an answer.
+/// The recipients of a reply.
 pub(crate) struct ReplyRecipients {
     pub(crate) to: Vec<String>,
     pub(crate) cc: Vec<String>,
-    /// Those of them whom the message asks to answer, by bare address.
+    /// Those from the Reply-To or From field, as bare addresses.
     pub(crate) requested: Vec<String>,
-    /// Nobody but ourselves: it must not go.
+    /// Whether all recipients are our own addresses. Such a reply is refused.
     pub(crate) is_to_self: bool,
 }
 
-/// Somebody as a caller would write them.
+/// Formats a name and an address as `"name" <address>`.
 pub(crate) fn format_party(name: Option<&str>, address: &str) -> String {
     let name = name.map(sanitize_name).unwrap_or_default();
     if name.is_empty() {
@@ -39,17 +40,17 @@ pub(crate) fn format_party(name: Option<&str>, address: &str) -> String {
     format!("\"{}\" <{address}>", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A name that fits beside an address.
+/// Makes a display name safe for a header and cuts it to the limit.
 pub(crate) fn sanitize_name(name: &str) -> String {
     sanitize_line(name).trim().chars().take(limits::NAME_CHARS).collect()
 }
 
-/// Words of a stranger on one line.
+/// Replaces control characters with spaces and cuts the text to the longest line.
 pub(crate) fn sanitize_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LINE_CHARS).collect()
 }
 
-/// Who is answered: where answers are wanted, else who wrote it. Whoever cannot be written to is left out.
+/// The parties to reply to: those in Reply-To, or else in From. Invalid addresses are left out.
 pub(crate) fn addressees(head: &MessageHead) -> Vec<&Party> {
     let wanted = if head.reply_to.is_empty() { head.from.as_slice() } else { head.reply_to.as_slice() };
     wanted.iter().filter(|party| is_valid_recipient(party)).collect()
@@ -59,17 +60,17 @@ fn is_valid_recipient(party: &Party) -> bool {
     NamedAddress::parse(&party.address).is_ok()
 }
 
-/// Addresses of a message that are the inbox itself, whoever names them.
+/// The addresses that stand for the inbox itself.
 fn own_addresses(inbox: &Inbox, head: &MessageHead) -> Vec<String> {
     vec![inbox.address.clone(), head.recipient.to_ascii_lowercase()]
 }
 
-/// More people than fit one email: how many the mail names, and what is possible instead.
+/// The problem when a reply to all would have too many recipients.
 fn too_many_recipients(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
     let people = addressees(head).into_iter().chain(to).chain(cc).filter(|party| is_valid_recipient(party));
     let people: BTreeSet<String> = people.map(|party| party.address.to_ascii_lowercase()).collect();
     let text = format!(
-        "is too much here: the mail names {} people, and at most {} fit one email; an answer without reply_all is possible",
+        "is not possible: the message names {} people, and an email can have at most {} recipients; reply without it",
         people.len(),
         limits::RECIPIENTS
     );
@@ -77,21 +78,21 @@ fn too_many_recipients(head: &MessageHead, to: &[Party], cc: &[Party]) -> Proble
 }
 
 impl Inboxes {
-    /// Whether an address is or was that of an inbox of a team, its plus tag apart.
+    /// Whether an address, without its plus tag, is or was that of an inbox of a team.
     pub(crate) async fn is_inbox_address(&self, team: TeamId, address: &str) -> Result<bool, StoreError> {
         let Ok(address) = Address::parse(address) else { return Ok(false) };
-        let mut places = mailonce_core::inbox::candidate_addresses(address.as_str());
-        // A catch-all takes mail for addresses that are nobody's; that makes them not ours.
-        places.pop();
-        Ok(self.ctx.store.team_by_address(&places).await? == Some(team))
+        let mut candidates = mailonce_core::inbox::candidate_addresses(address.as_str());
+        // The last candidate is the catch-all. An address that only a catch-all matches doesn't count as ours.
+        candidates.pop();
+        Ok(self.ctx.store.team_by_address(&candidates).await? == Some(team))
     }
 
-    /// Whether an answer has somebody to go to, besides ourselves.
+    /// Whether a reply would have a recipient other than ourselves.
     pub(crate) async fn has_reply_recipient(&self, inbox: &Inbox, head: &MessageHead) -> Result<bool, StoreError> {
         let mut known = own_addresses(inbox, head);
-        // Who wrote it is not ours, or it would be our own mail; so most mails need no look into the ledger.
-        let wrote = head.own.is_none() && head.reply_to.is_empty();
-        if wrote && addressees(head).iter().any(|party| !known.contains(&party.address)) {
+        // The sender is not ours, otherwise `own` would be set. So most mails need no query.
+        let goes_to_sender = head.own.is_none() && head.reply_to.is_empty();
+        if goes_to_sender && addressees(head).iter().any(|party| !known.contains(&party.address)) {
             return Ok(true);
         }
         let others = head.to.iter().chain(&head.cc).filter(|party| is_valid_recipient(party));
@@ -103,8 +104,8 @@ impl Inboxes {
         Ok(false)
     }
 
-    /// Who gets a reply, and who gets copies of it. Our own addresses do not, whoever names them: a stranger must not
-    /// make us write to ourselves.
+    /// The recipients of a reply, with all recipients of the message when `all` is set. Our own addresses are left out,
+    /// so that a sender cannot make us write to ourselves.
     pub(crate) async fn reply_recipients(
         &self,
         message: &Message,
@@ -112,22 +113,22 @@ impl Inboxes {
         all: bool,
     ) -> Result<ReplyRecipients, Problem> {
         let (team, head) = (message.team, &message.head);
-        let first = addressees(head);
+        let primary = addressees(head);
         let mut known = own_addresses(inbox, head);
-        let (mut to, mut cc, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-        for party in &first {
+        let (mut to, mut cc, mut requested) = (Vec::new(), Vec::new(), Vec::new());
+        for party in &primary {
             if self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
                 to.push(format_party(party.name.as_deref(), &party.address));
-                asked.extend(NamedAddress::parse(&party.address).map(|mailbox| mailbox.to_address().into()));
+                requested.extend(NamedAddress::parse(&party.address).map(|mailbox| mailbox.to_address().into()));
             }
         }
         let (others, copies) = if all { self.all_recipients(message).await? } else { (Vec::new(), Vec::new()) };
-        let named = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
-        for (party, direct) in named.filter(|(party, _)| is_valid_recipient(party)) {
+        let candidates = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
+        for (party, is_to) in candidates.filter(|(party, _)| is_valid_recipient(party)) {
             if !self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
                 continue;
             }
-            let list = if direct { &mut to } else { &mut cc };
+            let list = if is_to { &mut to } else { &mut cc };
             list.push(format_party(party.name.as_deref(), &party.address));
             if to.len() + cc.len() > limits::RECIPIENTS {
                 return Err(too_many_recipients(head, &others, &copies));
@@ -136,18 +137,18 @@ impl Inboxes {
         if to.is_empty() {
             to = std::mem::take(&mut cc);
         }
-        let itself = to.is_empty();
-        if itself && first.is_empty() {
-            return Err(Problem::from(vec![FieldError::new("message", "names nobody to answer")]));
+        let is_to_self = to.is_empty();
+        if is_to_self && primary.is_empty() {
+            return Err(Problem::from(vec![FieldError::new("message", "has no address to reply to")]));
         }
-        if itself {
-            // It is refused, with a word; until then it is an answer like others.
-            to = first.iter().map(|party| format_party(party.name.as_deref(), &party.address)).collect();
+        if is_to_self {
+            // The caller refuses a reply to ourselves. Until then it needs recipients like any other reply.
+            to = primary.iter().map(|party| format_party(party.name.as_deref(), &party.address)).collect();
         }
-        Ok(ReplyRecipients { to, cc, requested: asked, is_to_self: itself })
+        Ok(ReplyRecipients { to, cc, requested, is_to_self })
     }
 
-    /// Everybody in To and in Cc. A message keeps so many of each; of longer lists the mail itself tells.
+    /// All parties in To and in Cc. The stored lists are limited, so longer ones are parsed from the raw mail.
     pub(crate) async fn all_recipients(&self, message: &Message) -> Result<(Vec<Party>, Vec<Party>), Problem> {
         let head = &message.head;
         let full = |list: &[Party]| list.len() >= limits::RECIPIENTS;
@@ -160,7 +161,7 @@ impl Inboxes {
         Ok((head.to.clone(), head.cc.clone()))
     }
 
-    /// Whether somebody is neither ours nor named before.
+    /// Whether a party is neither ours nor in `known` already. Adds it to `known`.
     pub(crate) async fn is_new_recipient(
         &self,
         team: TeamId,

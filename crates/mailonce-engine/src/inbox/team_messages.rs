@@ -1,4 +1,4 @@
-//! Everything that came in at a team's inboxes as one list, the latest first.
+//! The received messages of all inboxes of a team as one list, the latest first.
 
 use crate::{access::caller::Caller, inbox::Inboxes, runtime::problems::unavailable};
 use mailonce_core::{
@@ -12,7 +12,7 @@ use mailonce_core::{
 use std::collections::HashMap;
 
 impl Inboxes {
-    /// Messages of all inboxes that the caller may use: those that arrived before one of them, or the latest.
+    /// Messages of all inboxes that the caller may use, the latest first, starting after `before`.
     pub async fn team_messages(
         &self,
         caller: &Caller,
@@ -20,16 +20,17 @@ impl Inboxes {
         limit: usize,
     ) -> Result<Vec<Message>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
-        let mut place = match before {
+        let mut before_delivery = match before {
             Some(id) => Some(self.message(caller, id).await?.delivery),
             None => None,
         };
-        let (mut usable, mut found, mut looked) = (HashMap::new(), Vec::new(), 0);
-        while looked < limits::SCAN_ROWS {
+        let (mut usable, mut found, mut scanned) = (HashMap::new(), Vec::new(), 0);
+        while scanned < limits::SCAN_ROWS {
             let state = Some(DeliveryState::Done);
-            let query = DeliveryQuery { state, before: place, limit: limits::PAGE_ROWS, ..DeliveryQuery::default() };
+            let query =
+                DeliveryQuery { state, before: before_delivery, limit: limits::PAGE_ROWS, ..DeliveryQuery::default() };
             let page = self.ctx.store.deliveries(caller.team.id, query).await.map_err(unavailable)?;
-            looked += page.len();
+            scanned += page.len();
             for delivery in &page {
                 let (DeliveryTarget::Inbox(inbox), Some(id)) = (delivery.target, delivery.message) else { continue };
                 if !self.may_use_inbox(caller, inbox, &mut usable).await {
@@ -40,7 +41,7 @@ impl Inboxes {
                     return Ok(found);
                 }
             }
-            place = page.last().map(|delivery| delivery.id);
+            before_delivery = page.last().map(|delivery| delivery.id);
             if page.len() < limits::PAGE_ROWS {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Waiting for a message: answered at once when one is there, and by the commit that brings one.
+//! Long polling for a message: returns at once when a match exists, otherwise when a matching message is committed.
 
 use crate::{
     access::{active_keys::invalid_api_key, caller::Caller},
@@ -19,65 +19,65 @@ use mailonce_core::{
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
-/// How often the ledger is asked where no commit of others is told.
+/// How often the store is queried when it pushes no wake-ups.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often it is asked in any case, should a hint be lost.
+/// How often the store is queried when it pushes wake-ups, in case one is lost.
 const FALLBACK_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is waited for.
+/// Which message to wait for.
 #[derive(Clone, Debug, Default)]
 pub struct WaitFilter {
-    /// After this place. Without one the latest match that is there already will do.
+    /// Only messages after this cursor. Without one, the latest match that exists already is returned.
     pub after: Option<EventCursor>,
-    /// From this address, or `@domain`.
+    /// The sender's address, or `@domain`.
     pub from: Option<String>,
-    /// With this in its subject.
+    /// Text that the subject contains.
     pub subject: Option<String>,
-    /// With this in it.
+    /// The kind of artifact that the message contains.
     pub has: Option<ArtifactKind>,
-    /// In this watch: only mail after its start, authenticated mail before other, the latest first.
+    /// Only messages after the start of this watch. Authenticated messages are preferred, then the latest.
     pub watch: Option<WatchId>,
 }
 
 impl WaitFilter {
-    fn query(&self, place: MessagePosition) -> MessageQuery {
+    fn query(&self, position: MessagePosition) -> MessageQuery {
         MessageQuery {
             from: self.from.clone(),
             subject: self.subject.clone(),
             has: self.has,
             exclude_forged: true,
-            position: place,
+            position,
             limit: 1,
             ..MessageQuery::default()
         }
     }
 }
 
-/// A message, and the place from which to go on.
+/// A message with the cursor to continue from.
 #[derive(Clone, Debug)]
 pub struct ArrivedMessage {
-    /// What arrived.
+    /// The message.
     pub message: Message,
-    /// Where to go on.
+    /// The cursor after it.
     pub cursor: EventCursor,
 }
 
 impl Inboxes {
-    /// Waits for a message until the deadline. `None` when none came.
+    /// Waits for a matching message. `None` when the timeout passes without one.
     pub async fn wait_for_message(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: WaitFilter,
-        patience: Duration,
+        filter: WaitFilter,
+        timeout: Duration,
     ) -> Result<Option<ArrivedMessage>, Problem> {
-        let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::MAX_WAIT_MS as u64));
-        let waiting = self.ctx.inbound.waiters.register(inbox);
+        let mut deadline = Instant::now() + timeout.min(Duration::from_millis(limits::MAX_WAIT_MS as u64));
+        let waiter = self.ctx.inbound.waiters.register(inbox);
         let mut key = self.access.subscribe_key_revocation(caller);
         let mut epoch = self.ctx.epoch();
-        // Read before the first look: what is filed after it is seen by its number.
+        // Read before the first query, so that a message filed in between has a higher number and is found later.
         let mut seen = self.inbox(caller, inbox).await?.latest_seq;
-        let watch = match wanted.watch {
+        let watch = match filter.watch {
             Some(id) => Some(self.watch_of_inbox(caller, id, inbox).await?),
             None => None,
         };
@@ -85,19 +85,19 @@ impl Inboxes {
             let left = watch.deadline.since(self.ctx.now()).max(0);
             deadline = deadline.min(Instant::now() + Duration::from_millis(left as u64));
         }
-        let after = wanted.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
+        let after = filter.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
         let mut first = true;
         loop {
-            let woken = waiting.notify.notified();
+            let woken = waiter.notify.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             let found = match (&watch, after) {
-                (Some(watch), _) => self.best_in_watch(caller, watch, &wanted, after).await?,
-                (None, Some(after)) if first => self.first_match(caller, inbox, &wanted, after, &mut seen).await?,
-                (None, None) if first => self.latest_match(caller, inbox, &wanted).await?,
+                (Some(watch), _) => self.best_in_watch(caller, watch, &filter, after).await?,
+                (None, Some(after)) if first => self.first_match(caller, inbox, &filter, after, &mut seen).await?,
+                (None, None) if first => self.latest_match(caller, inbox, &filter).await?,
                 (None, _) => {
                     let from = seen;
-                    self.first_match(caller, inbox, &wanted, from, &mut seen).await?
+                    self.first_match(caller, inbox, &filter, from, &mut seen).await?
                 }
             };
             first = false;
@@ -105,7 +105,7 @@ impl Inboxes {
                 if after.is_some() {
                     return Err(cursor_reset());
                 }
-                // The numbers that were seen are of another history.
+                // The sequence numbers belong to an earlier epoch.
                 epoch = self.ctx.epoch();
                 (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
                 continue;
@@ -137,17 +137,17 @@ impl Inboxes {
         }
     }
 
-    /// The oldest match after a place; `seen` becomes the place up to which there is none.
+    /// The oldest match after a sequence number. Without a match, `seen` advances to the last number that was searched.
     async fn first_match(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: &WaitFilter,
+        filter: &WaitFilter,
         mut after: u64,
         seen: &mut u64,
     ) -> Result<Option<Message>, Problem> {
         loop {
-            let query = wanted.query(MessagePosition::After(after));
+            let query = filter.query(MessagePosition::After(after));
             let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next() {
                 return Ok(Some(message));
@@ -164,26 +164,27 @@ impl Inboxes {
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: &WaitFilter,
+        filter: &WaitFilter,
     ) -> Result<Option<Message>, Problem> {
-        let query = wanted.query(MessagePosition::Before(u64::MAX));
+        let query = filter.query(MessagePosition::Before(u64::MAX));
         let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         Ok(page.rows.into_iter().next())
     }
 
-    /// The latest authenticated match since the watch began, else the latest.
+    /// The latest authenticated match since the watch started, or else the latest match. A watch that requires
+    /// authentication accepts only the former.
     async fn best_in_watch(
         &self,
         caller: &Caller,
         watch: &Watch,
-        wanted: &WaitFilter,
+        filter: &WaitFilter,
         after: Option<u64>,
     ) -> Result<Option<Message>, Problem> {
         let from = after.unwrap_or(0).max(watch.after_seq);
         let kinds: &[bool] = if watch.require_auth { &[true] } else { &[true, false] };
         for authenticated in kinds.iter().copied() {
             let query =
-                MessageQuery { only_authenticated: authenticated, ..wanted.query(MessagePosition::Before(u64::MAX)) };
+                MessageQuery { only_authenticated: authenticated, ..filter.query(MessagePosition::Before(u64::MAX)) };
             let page = self.ctx.store.messages(caller.team.id, watch.inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next().filter(|message| message.seq > from) {
                 return Ok(Some(message));

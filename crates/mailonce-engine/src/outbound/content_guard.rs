@@ -87,16 +87,16 @@ impl RecentSendWindow {
         self.hasher.hash_one((team, of(&content.from), to))
     }
 
-    fn with_shard<T>(&self, pair: u64, act: impl FnOnce(&mut RecentSendShard) -> T) -> T {
+    fn with_shard<T>(&self, pair: u64, action: impl FnOnce(&mut RecentSendShard) -> T) -> T {
         let at = (pair % SHARDS as u64) as usize;
-        act(&mut self.shards[at].lock().unwrap_or_else(PoisonError::into_inner))
+        action(&mut self.shards[at].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The recent emails between the same people.
     fn latest(&self, team: TeamId, content: &EmailContent, now: Time) -> Vec<RecentSend> {
         let pair = self.pair_hash(team, content);
         let found = self.with_shard(pair, |shard| shard.young.get(&pair).or_else(|| shard.old.get(&pair)).cloned());
-        let recent = |said: &RecentSend| now.since(said.at) < content_guard::COMPARE_WINDOW_MS;
+        let recent = |send: &RecentSend| now.since(send.at) < content_guard::COMPARE_WINDOW_MS;
         found.unwrap_or_default().into_iter().filter(recent).collect()
     }
 
@@ -104,38 +104,34 @@ impl RecentSendWindow {
     fn has_look_alike(&self, team: TeamId, content: &EmailContent, digest: &Digest, now: Time) -> bool {
         let latest = self.latest(team, content, now);
         // Most look-alikes are retries. An equal digest proves the match without comparing texts.
-        if latest.is_empty() || latest.iter().any(|said| said.digest == *digest) {
+        if latest.is_empty() || latest.iter().any(|send| send.digest == *digest) {
             return !latest.is_empty();
         }
-        let likeness = content_fingerprint(team, content);
-        latest.iter().any(|said| said.fingerprint(team).is_some_and(|other| likeness.is_similar_to(other)))
+        let fingerprint = content_fingerprint(team, content);
+        latest.iter().any(|send| send.fingerprint(team).is_some_and(|other| fingerprint.is_similar_to(other)))
     }
 
     /// Remembers an accepted email.
     pub(crate) fn record(&self, team: TeamId, content: &EmailContent, digest: &Digest, body: &Arc<[u8]>, now: Time) {
         let pair = self.pair_hash(team, content);
         // A sealed body would have to be decrypted for each comparison.
-        let small = body.len() <= MAX_CACHED_BODY_BYTES && !pack::is_sealed(body);
-        let likeness = Arc::new(OnceLock::new());
-        if !small {
-            likeness.get_or_init(|| Some(content_fingerprint(team, content)));
+        let keeps_body = body.len() <= MAX_CACHED_BODY_BYTES && !pack::is_sealed(body);
+        let fingerprint = Arc::new(OnceLock::new());
+        if !keeps_body {
+            fingerprint.get_or_init(|| Some(content_fingerprint(team, content)));
         }
-        let said = RecentSend {
-            at: now,
-            digest: digest.clone(),
-            body: small.then(|| Arc::clone(body)),
-            fingerprint: likeness,
-        };
+        let send =
+            RecentSend { at: now, digest: digest.clone(), body: keeps_body.then(|| Arc::clone(body)), fingerprint };
         self.with_shard(pair, |shard| {
             let known = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair));
             // Most pairs send one email, so the first entry allocates only one slot.
             let all = match known {
-                None => vec![said],
+                None => vec![send],
                 Some(mut all) => {
-                    all.retain(|said| now.since(said.at) < content_guard::COMPARE_WINDOW_MS);
+                    all.retain(|send| now.since(send.at) < content_guard::COMPARE_WINDOW_MS);
                     let over = (all.len() + 1).saturating_sub(content_guard::MAX_COMPARED);
                     all.drain(..over);
-                    all.push(said);
+                    all.push(send);
                     all
                 }
             };
@@ -176,17 +172,17 @@ impl FingerprintCache {
             return Ok(Some(known));
         }
         let Some(computed) = compute.await? else { return Ok(None) };
-        let likeness = Arc::new(computed);
-        self.put(id, Arc::clone(&likeness));
-        Ok(Some(likeness))
+        let fingerprint = Arc::new(computed);
+        self.put(id, Arc::clone(&fingerprint));
+        Ok(Some(fingerprint))
     }
 
-    fn put(&self, id: EmailId, likeness: Arc<ContentFingerprint>) {
+    fn put(&self, id: EmailId, fingerprint: Arc<ContentFingerprint>) {
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.young.len() >= FINGERPRINTS_PER_GENERATION {
             cache.old = std::mem::take(&mut cache.young);
         }
-        cache.young.insert(id, likeness);
+        cache.young.insert(id, fingerprint);
     }
 }
 
@@ -210,9 +206,9 @@ impl ComparisonSet {
     }
 
     /// Remembers an item of the batch for the items after it.
-    pub(crate) fn record_item(&self, team: TeamId, named: &KeyedSend, body: &Arc<[u8]>, now: Time) {
-        if let Some(beside) = &self.batch_items {
-            beside.record(team, &named.request.content, &named.digest, body, now);
+    pub(crate) fn record_item(&self, team: TeamId, keyed: &KeyedSend, body: &Arc<[u8]>, now: Time) {
+        if let Some(window) = &self.batch_items {
+            window.record(team, &keyed.request.content, &keyed.digest, body, now);
         }
     }
 }
@@ -237,37 +233,38 @@ impl Outbound {
     pub(crate) async fn evaluate_content_guard(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         (hold, compared): (Option<Guard>, &ComparisonSet),
         now: Time,
     ) -> Result<GuardInput, Problem> {
-        let (team, content) = (caller.team.id, &named.request.content);
+        let (team, content) = (caller.team.id, &keyed.request.content);
         let settings = self.access.settings_of(team).await.map_err(unavailable)?;
-        let mode = match &named.request.intent {
+        let mode = match &keyed.request.intent {
             Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
             // A model that retries may choose another intent for the same email.
             Some(_) if caller.channel == Channel::Mcp => settings.mcp,
             // Clients of another provider's API don't know held emails, so dialects get the mode for keyed sends.
-            _ if named.is_keyed() || caller.channel.is_dialect() => settings.keyed,
+            _ if keyed.is_keyed() || caller.channel.is_dialect() => settings.keyed,
             _ => settings.keyless,
         };
         match mode {
             ContentGuardMode::Off => Ok(GuardInput { held_by: hold, ..GuardInput::default() }),
             ContentGuardMode::Flag => {
-                let mut said = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
-                let alike = said.any(|window| window.has_look_alike(team, content, &named.digest, now));
+                let mut windows = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
+                let look_alike = windows.any(|window| window.has_look_alike(team, content, &keyed.digest, now));
                 Ok(GuardInput {
                     held_by: hold,
-                    flagged_by: alike.then_some(Guard::LooksDuplicate),
+                    flagged_by: look_alike.then_some(Guard::LooksDuplicate),
                     ..GuardInput::default()
                 })
             }
             ContentGuardMode::Hold => {
-                let likeness = content_fingerprint(team, content);
+                let fingerprint = content_fingerprint(team, content);
                 let latest = compared.latest(self.latest_emails(team, None, now)).await.map_err(unavailable)?;
-                let alike = Box::pin(self.find_look_alike(&likeness, content, latest)).await.map_err(unavailable)?;
-                let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
-                Ok(GuardInput { held_by: hold, fingerprint: Some(likeness), ..GuardInput::default() })
+                let look_alike =
+                    Box::pin(self.find_look_alike(&fingerprint, content, latest)).await.map_err(unavailable)?;
+                let hold = hold.or(look_alike.map(|_| Guard::LooksDuplicate));
+                Ok(GuardInput { held_by: hold, fingerprint: Some(fingerprint), ..GuardInput::default() })
             }
         }
     }
@@ -287,16 +284,17 @@ impl Outbound {
     /// The latest of these emails that is between the same people and has similar content.
     pub(crate) async fn find_look_alike<'a>(
         &self,
-        likeness: &ContentFingerprint,
+        fingerprint: &ContentFingerprint,
         content: &EmailContent,
         latest: &'a [Email],
     ) -> Result<Option<&'a Email>, StoreError> {
         let from = content.from.to_address();
-        let people: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
-        let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-        let same = |email: &&Email| email.head.from == from.as_str() && email.head.to == people && stands(email);
-        for email in latest.iter().filter(same).take(content_guard::MAX_COMPARED) {
-            if self.stored_fingerprint(email).await?.is_some_and(|other| other.is_similar_to(likeness)) {
+        let recipients: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
+        let counts = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        let is_comparable =
+            |email: &&Email| email.head.from == from.as_str() && email.head.to == recipients && counts(email);
+        for email in latest.iter().filter(is_comparable).take(content_guard::MAX_COMPARED) {
+            if self.stored_fingerprint(email).await?.is_some_and(|other| other.is_similar_to(fingerprint)) {
                 return Ok(Some(email));
             }
         }
@@ -340,9 +338,9 @@ impl Outbound {
 
     /// Releases a held email and returns it. `None` when the team has no such email.
     pub(crate) async fn release_held(&self, team: TeamId, id: EmailId) -> Result<Option<Email>, StoreError> {
-        let acted = self.ctx.store.apply_action(team, id, HandoffAction::Release, None, self.ctx.now()).await?;
+        let result = self.ctx.store.apply_action(team, id, HandoffAction::Release, None, self.ctx.now()).await?;
         self.ctx.transports.wake_all();
-        match acted {
+        match result {
             IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok(Some(email)),
             // Replays and mismatches cannot happen, because the call has no key.
             IdempotentResult::Done(HandoffActionResult::Missing)
@@ -354,7 +352,7 @@ impl Outbound {
     /// Checks that the API key may send from an address.
     pub(crate) fn check_may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
         if !caller.may_see_sender(address) {
-            let detail = format!("this API key is tied to inboxes, and {address} is the address of none of them");
+            let detail = format!("this API key is restricted to inboxes, and none of them has the address {address}");
             let next = "Send from the address of one of the key's `inboxes`.";
             let problem = Problem::for_field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail);
             return Err(problem
@@ -402,7 +400,11 @@ mod tests {
         let latest = window.latest(TEAM, &one, Time(1));
         assert_eq!(latest.len(), 1);
         assert!(latest[0].fingerprint.get().is_none());
-        assert!(latest[0].fingerprint(TEAM).is_some_and(|said| said.is_similar_to(&content_fingerprint(TEAM, &one))));
+        assert!(
+            latest[0]
+                .fingerprint(TEAM)
+                .is_some_and(|fingerprint| fingerprint.is_similar_to(&content_fingerprint(TEAM, &one)))
+        );
         assert!(window.latest(TEAM, &one, Time(content_guard::COMPARE_WINDOW_MS)).is_empty());
     }
 

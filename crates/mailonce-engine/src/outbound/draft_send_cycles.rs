@@ -7,8 +7,8 @@
 //! - The idempotency key of a cycle decides whether the cycle creates an email. A caller that ends a cycle without
 //!   knowing its outcome binds that key itself, so that a late sender finds it taken.
 //! - The email's state decides whether it is sent. An email that must not be sent is recorded in `owed` before it is
-//!   cancelled. Until that cancel is settled, nothing else is made of the draft; the next caller completes it. If the
-//!   email has already left, the draft counts as sent.
+//!   cancelled. The next caller completes that cancel before it does anything else with the draft. If the email can no
+//!   longer be cancelled, the draft counts as sent.
 
 use crate::{
     access::caller::Caller,
@@ -61,21 +61,21 @@ impl DraftDetails {
 
 /// The problem for a draft that keeps changing under the call.
 pub fn draft_changes_too_fast() -> Problem {
-    Problem::new(Code::StaleRev, "the draft changes all the time; try again")
+    Problem::new(Code::StaleRev, "the draft keeps changing; try again")
 }
 
 impl Drafts {
-    /// Completes a pending cancel and returns the draft. If the owed email has already left, the draft is marked as
-    /// sent.
+    /// Completes a pending cancel and returns the draft. If the email can no longer be cancelled, the draft is marked
+    /// as sent.
     pub async fn finish_pending_cancel(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let draft = self.draft(caller, id).await?;
             let Some(owed) = draft.details.owed else { return Ok(draft) };
-            let mut about = DraftDetails { owed: None, ..draft.details.clone() };
+            let mut details = DraftDetails { owed: None, ..draft.details.clone() };
             if !self.try_cancel(caller, owed).await? {
-                (about.email, about.sent, about.removed) = (Some(owed), true, false);
+                (details.email, details.sent, details.removed) = (Some(owed), true, false);
             }
-            match self.change_draft(caller, &draft, &about, None).await {
+            match self.change_draft(caller, &draft, &details, None).await {
                 Ok((draft, _)) => return Ok(draft),
                 Err(problem) if problem.code == Code::StaleRev => {}
                 Err(problem) => return Err(problem),
@@ -104,14 +104,14 @@ impl Drafts {
         &self,
         caller: &Caller,
         seen: &Draft,
-        about: &DraftDetails,
+        details: &DraftDetails,
     ) -> Result<SendCycleEnd, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
         let (now, team, kind) = (self.ctx.now(), caller.team.id, RecordKind::Draft);
         let key = self.send_cycle_key(caller, seen)?;
         let digest = digest::operation_digest("draft turn ended", &seen.id.to_string(), &[]);
         let operation = operation(caller, Some(&KeyedCall { key: EmailKey::Given(key), digest }), Vec::new(), now);
-        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(about)? };
+        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(details)? };
         Ok(match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
                 SendCycleEnd::Ended(Box::new(self.unpack_draft(&record)?))
@@ -132,8 +132,8 @@ impl Drafts {
         seen: &Draft,
         email: EmailId,
     ) -> Result<Option<Draft>, Problem> {
-        let about = DraftDetails { email: Some(email), ..seen.details.clone() };
-        match self.change_draft(caller, seen, &about, None).await {
+        let details = DraftDetails { email: Some(email), ..seen.details.clone() };
+        match self.change_draft(caller, seen, &details, None).await {
             Ok((draft, _)) => Ok(Some(draft)),
             Err(problem) if problem.code == Code::StaleRev => Ok(None),
             Err(problem) => Err(problem),
@@ -153,14 +153,14 @@ impl Drafts {
                 self.ctx.store.remove_record(caller.team.id, RecordKind::Draft, id).await.map_err(unavailable)?;
                 return Ok(draft);
             }
-            let about = DraftDetails { removed: true, ..draft.details.clone().next_send_cycle() };
+            let details = DraftDetails { removed: true, ..draft.details.clone().next_send_cycle() };
             if draft.details.email.is_none() {
-                if let SendCycleEnd::AlreadySent(email) = self.end_send_cycle(caller, &draft, &about).await? {
+                if let SendCycleEnd::AlreadySent(email) = self.end_send_cycle(caller, &draft, &details).await? {
                     self.record_draft_email(caller, &draft, email).await?;
                 }
                 continue;
             }
-            match self.change_draft(caller, &draft, &about, None).await {
+            match self.change_draft(caller, &draft, &details, None).await {
                 Err(problem) if problem.code != Code::StaleRev => return Err(problem),
                 _ => {}
             }

@@ -100,7 +100,7 @@ pub struct DraftDetails {
     /// Whether it was sent. A sent draft can no longer change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sent: bool,
-    /// The email of the previous cycle. Its cancel must be settled before anything else is made of the draft.
+    /// The email of the previous cycle. Its cancel must be completed before anything else is done with the draft.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<EmailId>,
     /// Whether it was removed. No email is created from a removed draft.
@@ -152,18 +152,21 @@ impl DraftDetails {
     fn check(&self) -> Result<(), Problem> {
         let fault = |path: &str, text: String| Err(Problem::from(vec![FieldError::new(path, text)]));
         if self.files.len() > limits::ATTACHMENTS {
-            return fault("attachments", format!("has more than {} files", limits::ATTACHMENTS));
+            return fault("attachments", format!("must have at most {} files", limits::ATTACHMENTS));
         }
-        let octets: usize = self.files.iter().map(|file| file.content.len() / 4 * 3).sum();
-        if octets > limits::ATTACHMENT_BYTES {
-            return fault("attachments", format!("has more than {} octets", limits::ATTACHMENT_BYTES));
+        let bytes: usize = self.files.iter().map(|file| file.content.len() / 4 * 3).sum();
+        if bytes > limits::ATTACHMENT_BYTES {
+            return fault("attachments", format!("must have at most {} bytes in total", limits::ATTACHMENT_BYTES));
         }
-        let people = self.to.len() + self.cc.len() + self.bcc.len();
-        if people > limits::RECIPIENTS {
-            return fault("to", format!("names {people} recipients with cc and bcc; {} fit", limits::RECIPIENTS));
+        let recipients = self.to.len() + self.cc.len() + self.bcc.len();
+        if recipients > limits::RECIPIENTS {
+            return fault(
+                "to",
+                format!("names {recipients} recipients with cc and bcc; at most {} fit one email", limits::RECIPIENTS),
+            );
         }
         if self.labels.len() > limits::MESSAGE_LABELS {
-            return fault("labels", format!("has more than {} labels", limits::MESSAGE_LABELS));
+            return fault("labels", format!("must have at most {} labels", limits::MESSAGE_LABELS));
         }
         Ok(())
     }
@@ -176,27 +179,27 @@ pub(crate) fn draft_not_found(id: impl std::fmt::Display) -> Problem {
 impl Drafts {
     /// Decodes the record of a draft.
     pub(crate) fn unpack_draft(&self, record: &Record) -> Result<Draft, Problem> {
-        let about = self.ctx.packer.unpack_text(&record.json).map(Cow::into_owned);
-        let about = about.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be opened"))?;
-        let about = records::decode(&Record { json: about, ..record.clone() })?;
-        Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, details: about })
+        let json = self.ctx.packer.unpack_text(&record.json).map(Cow::into_owned);
+        let json = json.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be decrypted"))?;
+        let details = records::decode(&Record { json, ..record.clone() })?;
+        Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, details })
     }
 
     /// Encodes the record of a draft.
-    pub(crate) fn pack_draft(&self, about: &DraftDetails) -> Result<String, Problem> {
-        Ok(self.ctx.packer.pack_text(records::encode(about)?))
+    pub(crate) fn pack_draft(&self, details: &DraftDetails) -> Result<String, Problem> {
+        Ok(self.ctx.packer.pack_text(records::encode(details)?))
     }
 
     /// Creates a draft. The same `client_id` again returns the first draft.
-    pub async fn create_draft(&self, caller: &Caller, about: &DraftDetails) -> Result<CreateOutcome<Draft>, Problem> {
+    pub async fn create_draft(&self, caller: &Caller, details: &DraftDetails) -> Result<CreateOutcome<Draft>, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
-        about.check()?;
-        self.inboxes.inbox(caller, about.inbox).await?;
+        details.check()?;
+        self.inboxes.inbox(caller, details.inbox).await?;
         let (now, kind) = (self.ctx.now(), RecordKind::Draft);
         let id = self.ctx.new_id(now);
-        let name = about.client_id.as_ref().map_or_else(|| id.to_string(), |client_id| format!("client {client_id}"));
-        let about = self.pack_draft(about)?;
-        let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, json: about };
+        let name = details.client_id.as_ref().map_or_else(|| id.to_string(), |client_id| format!("client {client_id}"));
+        let json = self.pack_draft(details)?;
+        let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, json };
         match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: true })
@@ -237,18 +240,18 @@ impl Drafts {
         &self,
         caller: &Caller,
         seen: &Draft,
-        about: &DraftDetails,
-        asked: Option<KeyedCall>,
+        details: &DraftDetails,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<(Draft, bool), Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
-        about.check()?;
+        details.check()?;
         let (now, team, kind) = (self.ctx.now(), caller.team.id, RecordKind::Draft);
-        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(about)? };
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(details)? };
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         match self.ctx.store.change_record(edit, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(RecordChangeResult::Changed(record)) => Ok((self.unpack_draft(&record)?, false)),
             IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
-                let detail = format!("the draft {} changed meanwhile", seen.id);
+                let detail = format!("the draft {} has changed since it was read", seen.id);
                 Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
             }
             IdempotentResult::Done(RecordChangeResult::Missing) => Err(draft_not_found(seen.id)),

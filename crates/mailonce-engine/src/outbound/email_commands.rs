@@ -37,19 +37,19 @@ impl Outbound {
         &self,
         caller: &Caller,
         id: EmailId,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Email>, Problem> {
         self.access.check_email_visible(caller, id).await?;
         let now = self.ctx.now();
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         match self.ctx.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(change) => {
-                let thing = self.email_or_problem(caller.team.id, change).await?;
+                let email = self.email_or_problem(caller.team.id, change).await?;
                 // A cancelled email needs no decision, so its escalation is closed.
-                if thing.guard.is_some() {
-                    self.ctx.close_moot_escalation(&thing).await;
+                if email.guard.is_some() {
+                    self.ctx.close_moot_escalation(&email).await;
                 }
-                Ok(CreateOutcome { value: thing, is_new: true })
+                Ok(CreateOutcome { value: email, is_new: true })
             }
             IdempotentResult::Replayed(_) => Ok(CreateOutcome { value: self.email(caller, id).await?, is_new: false }),
             IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
@@ -85,7 +85,7 @@ impl Outbound {
         caller: &Caller,
         id: EmailId,
         reason: Option<String>,
-        asked: Option<KeyedCall>,
+        keyed_call: Option<KeyedCall>,
     ) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();
         let detail = self.ctx.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
@@ -98,23 +98,26 @@ impl Outbound {
                 self.control.check_recipient_addresses(caller.team.id, field, all).await?;
             }
         }
-        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
             return self.replay_resend(caller, &detail.email).await;
         };
         let envelopes = self.rebuild_envelopes(&detail.email, &body);
         if envelopes.is_empty() && detail.email.resent_as.is_none() {
-            return Err(Problem::new(Code::NotFound, "the body of this email cannot be read; send it anew"));
+            return Err(Problem::new(
+                Code::NotFound,
+                "the stored body of this email cannot be decoded; send a new email",
+            ));
         }
         let (rule, hold) = self.check_resend(caller, &detail.email, &body).await?;
         let by = (Some(caller.key.id), caller.channel);
-        let mut wish = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
-        wish.guard_input.held_by = hold;
-        wish.head.held_by = rule;
-        wish.head.reason = reason;
-        wish.head.call = caller.call.clone();
-        wish.guard_input.charges = self.control.charges(caller, &wish).await?;
-        match self.ctx.store.resend(wish, operation, now).await.map_err(unavailable)? {
+        let mut new_email = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
+        new_email.guard_input.held_by = hold;
+        new_email.head.held_by = rule;
+        new_email.head.reason = reason;
+        new_email.head.call = caller.call.clone();
+        new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
+        match self.ctx.store.resend(new_email, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
                 self.ctx.transports.wake_all();
                 self.ctx.escalate_if_stuck(&email).await;
@@ -149,7 +152,7 @@ impl Outbound {
         }
         let unsent = matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
         if email.head.answers.is_some() && !unsent && email.state().is_terminal() {
-            let detail = format!("the message was answered by email {}, which left", email.id);
+            let detail = format!("the message was already answered by email {}, which was sent", email.id);
             return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string()));
         }
         // An email that was held and then cancelled never passed its guard. A key that may not release it may not send
@@ -164,7 +167,9 @@ impl Outbound {
             Some(id) => Ok(self.resend_receipt(caller, &self.email(caller, id).await?, false)),
             None => match email.may_resend(self.ctx.now()) {
                 Err(refusal) => Err(refusal_problem(refusal, email)),
-                Ok(()) => Err(Problem::new(Code::NotFound, "the body of this email is no longer kept; send it anew")),
+                Ok(()) => {
+                    Err(Problem::new(Code::NotFound, "the body of this email is no longer stored; send a new email"))
+                }
             },
         }
     }
@@ -186,8 +191,8 @@ impl Outbound {
             .map(|handoff| handoff.transport.as_str())
             .filter(|name| !transport_selector::is_sandbox_internal(name));
         let known = last.filter(|name| self.ctx.transports.selectable_names().contains(name));
-        let way = known.unwrap_or_else(|| self.ctx.transports.select(&content, self.ctx.entropy.next_u64()));
-        self.ctx.transports.envelopes(way, &content)
+        let transport = known.unwrap_or_else(|| self.ctx.transports.select(&content, self.ctx.entropy.next_u64()));
+        self.ctx.transports.envelopes(transport, &content)
     }
 
     /// Builds version n+1 of an email. An intent gets its next version and the key derived from it. Any other email
@@ -208,27 +213,27 @@ impl Outbound {
         head.channel = channel;
         // The call trace belongs to the previous version.
         head.call = None;
-        let counted_on = head.intent.as_mut().and_then(|intent| {
+        let derived_key = head.intent.as_mut().and_then(|intent| {
             intent.version += 1;
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();
             Key::parse(&intent.derive_key(&to)).ok()
         });
         // A keyless send of the same content is a duplicate of this version, so the guard needs its fingerprint.
-        let likeness = self.ctx.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
-        let name = counted_on.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
-        head.key = Some(name.clone());
+        let fingerprint = self.ctx.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
+        let key = derived_key.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
+        head.key = Some(key.clone());
         NewEmail {
             id: EmailId(self.ctx.new_id(now)),
             team: email.team,
             shadow_keys: head.shadow_keys(email.team),
             first_wins: false,
-            key: Some(name.hash(email.team)),
+            key: Some(key.hash(email.team)),
             head,
             digest: email.digest.clone(),
             ttl: email.ttl,
             envelopes,
             due_at: None,
-            guard_input: GuardInput { fingerprint: likeness, ..GuardInput::default() },
+            guard_input: GuardInput { fingerprint, ..GuardInput::default() },
             body,
         }
     }

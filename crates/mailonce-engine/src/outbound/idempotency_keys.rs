@@ -26,7 +26,7 @@ impl Outbound {
             && ttl.0 < email.ttl.0
         {
             let fault =
-                FieldError::new("ttl", "is shorter than the memory that the key has; forgetting it is a DELETE");
+                FieldError::new("ttl", "is shorter than the current ttl of the key; to forget the key now, use DELETE");
             return Err(Problem::from(vec![fault]));
         }
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);

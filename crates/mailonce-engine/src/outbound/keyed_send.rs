@@ -14,6 +14,7 @@ use mailonce_core::{
     problem::Problem,
     ttl::Ttl,
 };
+
 /// What to do when a key is used again with a different email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMismatch {
@@ -92,30 +93,34 @@ impl KeyedSend {
 }
 
 /// The fields that differ from the first email, compared in the digest version of the first.
-pub(crate) fn differences(named: &KeyedSend, glimpse: &CachedEmail) -> Vec<DigestField> {
-    let version = glimpse.digest.version();
-    let whole = || glimpse.digest.differences(&Digest::in_version(version, &named.request.content));
-    if version != named.digest.version() {
-        return whole();
+pub(crate) fn differences(keyed: &KeyedSend, cached: &CachedEmail) -> Vec<DigestField> {
+    let version = cached.digest.version();
+    let full_comparison = || cached.digest.differences(&Digest::in_version(version, &keyed.request.content));
+    if version != keyed.digest.version() {
+        return full_comparison();
     }
-    let mut fields = glimpse.digest.differences(&named.digest);
-    if let Some(said) = named.compared_fields {
-        fields.retain(|field| said.contains(field));
+    let mut fields = cached.digest.differences(&keyed.digest);
+    if let Some(compared) = keyed.compared_fields {
+        fields.retain(|field| compared.contains(field));
     }
     // The stored digest may include the sender's name: the first caller sent the name, or an older release added it.
-    if fields == [DigestField::Names] && named.request.sender_name.is_some() && whole().is_empty() {
+    if fields == [DigestField::Names] && keyed.request.sender_name.is_some() && full_comparison().is_empty() {
         return Vec::new();
     }
     fields
 }
 
 /// Derives the key of a send request: from its header, its intent or its position in a batch.
-pub(crate) fn identify_send(caller: &Caller, mut request: SendRequest, place: Option<(Key, u32)>) -> KeyedSend {
+pub(crate) fn identify_send(
+    caller: &Caller,
+    mut request: SendRequest,
+    batch_position: Option<(Key, u32)>,
+) -> KeyedSend {
     let derive = |intent: &Intent| Key::parse(&intent.derive_key(&request.content.to_addresses())).ok();
     let derived = request.intent.as_ref().and_then(derive);
     // A header equal to the derived key counts as the intent.
     let by_intent = derived.is_some() && (request.key.is_none() || request.key == derived);
-    let name = match (&request.key, derived, place) {
+    let name = match (&request.key, derived, batch_position) {
         (Some(key), _, _) => Some(EmailKey::Given(key.clone())),
         (None, Some(derived), _) => Some(EmailKey::Given(derived)),
         (None, None, Some(_)) if mutant!("batch-items-keyless") => None,

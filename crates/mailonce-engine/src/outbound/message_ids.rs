@@ -12,52 +12,53 @@ use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
-/// Message-IDs of emails that are kept at hand.
+
+/// Most Message-IDs in the cache. A full cache is cleared.
 const CACHE_CAPACITY: usize = 65_536;
 
-/// Emails by their Message-IDs, as far as this process has seen them: those follow from a secret and cannot be read
-/// backwards.
+/// The emails of recently used Message-IDs. A Message-ID is an HMAC, so the email cannot be derived from it.
 #[derive(Default)]
 pub(crate) struct MessageIdCache(Mutex<HashMap<(TeamId, String), EmailId>>);
 
 impl MessageIdCache {
     pub(crate) fn get(&self, team: TeamId, message_id: &str) -> Option<EmailId> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(&(team, message_id.to_owned())).copied()
+        let ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.get(&(team, message_id.to_owned())).copied()
     }
 
     fn insert(&self, team: TeamId, message_id: &str, id: EmailId) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= CACHE_CAPACITY {
-            names.clear();
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if ids.len() >= CACHE_CAPACITY {
+            ids.clear();
         }
-        names.insert((team, message_id.to_owned()), id);
+        ids.insert((team, message_id.to_owned()), id);
     }
 }
 
-/// The latest emails of a team that are looked through for a Message-ID, and how many at a time.
+/// How many of a team's latest emails are scanned for a Message-ID.
 const TEAM_SCAN_LIMIT: usize = 10_000;
-/// Emails read at a time.
+/// Emails per page of that scan.
 const PAGE_SIZE: usize = 500;
 
-/// Letters of a Message-ID of ours before its `@`.
+/// Characters before the `@` in a Message-ID that mailonce generates.
 const OWN_ID_LENGTH: usize = 28;
 
-/// Whether a Message-ID has the form of ours, so that it is worth to look for it.
+/// Whether mailonce may have generated a Message-ID. Others need no scan.
 pub(crate) fn has_own_message_id_form(message_id: &str) -> bool {
     let local = message_id.trim_start_matches('<').split('@').next().unwrap_or_default();
     local.len() == OWN_ID_LENGTH && local.bytes().all(|byte| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte))
 }
 
-/// Whether a Message-ID can be that of an email from this address: it ends with the same domain.
+/// Whether a Message-ID can belong to an email from this address, because both have the same domain.
 pub(crate) fn is_same_domain(message_id: &str, from: &str) -> bool {
     let domain = |text: &str| text.rsplit_once('@').map(|(_, domain)| domain.trim_end_matches('>').to_owned());
-    domain(from).is_none_or(|of| domain(message_id).is_some_and(|named| named == of))
+    domain(from)
+        .is_none_or(|domain_of_sender| domain(message_id).is_some_and(|domain_of_id| domain_of_id == domain_of_sender))
 }
 
 impl Outbound {
-    /// The email of a team that has this Message-ID, whoever it went to. It follows from a secret and cannot be read
-    /// backwards, so the latest are looked through; for one that has not the form of ours, none.
+    /// The email of a team with this Message-ID, from the cache or by a scan of the latest emails. `None` for a
+    /// Message-ID that mailonce cannot have generated.
     pub(crate) async fn email_by_message_id(
         &self,
         team: TeamId,
@@ -71,14 +72,14 @@ impl Outbound {
         {
             return Ok(Some(email));
         }
-        let named =
+        let has_id =
             |email: &Email| is_same_domain(message_id, &email.head.from) && self.cache_message_id(email) == message_id;
         let mut before = None;
         for _ in 0..TEAM_SCAN_LIMIT / PAGE_SIZE {
             let query = EmailQuery { before, limit: PAGE_SIZE, ..EmailQuery::default() };
             let page = self.ctx.store.emails(team, query).await?;
             before = page.next;
-            if let Some(email) = page.rows.into_iter().find(named) {
+            if let Some(email) = page.rows.into_iter().find(has_id) {
                 return Ok(Some(email));
             }
             if before.is_none() {
@@ -88,14 +89,14 @@ impl Outbound {
         Ok(None)
     }
 
-    /// The Message-ID of an email, kept at hand so that the email is found by it again.
+    /// The Message-ID of an email. Caches it, so that the email is found by it later.
     pub fn cache_message_id(&self, email: &Email) -> String {
         let message_id = self.ctx.message_id(email);
         self.message_ids.insert(email.team, &message_id, email.id);
         message_id
     }
 
-    /// Keeps at hand which email has a Message-ID.
+    /// Caches which email has a Message-ID.
     pub fn remember_message_id(&self, team: TeamId, message_id: &str, id: EmailId) {
         self.message_ids.insert(team, message_id, id);
     }
@@ -104,9 +105,9 @@ impl Outbound {
         &self,
         caller: &Caller,
         inbox: &Inbox,
-        name: &str,
+        message_id: &str,
     ) -> Result<Option<Email>, Problem> {
-        let Some(id) = self.message_ids.get(caller.team.id, name) else { return Ok(None) };
+        let Some(id) = self.message_ids.get(caller.team.id, message_id) else { return Ok(None) };
         let email = self.ctx.store.email(caller.team.id, id).await.map_err(unavailable)?;
         Ok(email.filter(|email| email.head.from == inbox.address))
     }

@@ -1,4 +1,4 @@
-//! Sending: accepting emails under idempotency keys.
+//! Sending: accepts emails under idempotency keys, and holds drafts.
 
 pub(crate) mod content_guard;
 pub mod draft_send_cycles;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::{access::Access, control::Control, inbox::Inboxes, runtime::context::Context};
 
-/// Accepting emails under idempotency keys.
+/// Accepts emails, once for each idempotency key, and answers retries and queries about them.
 pub struct Outbound {
     ctx: Arc<Context>,
     access: Arc<Access>,

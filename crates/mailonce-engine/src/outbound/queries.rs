@@ -1,4 +1,4 @@
-//! Queries of emails and events.
+//! Queries of emails.
 
 use crate::{
     access::caller::Caller,
@@ -47,7 +47,7 @@ impl Outbound {
 
     /// Emails, newest first.
     pub async fn emails(&self, caller: &Caller, query: EmailQuery) -> Result<ResultPage<Email>, Problem> {
-        let from = caller.inbox_restriction.as_ref().map(|ties| ties.addresses());
+        let from = caller.inbox_restriction.as_ref().map(|restriction| restriction.addresses());
         self.ctx.store.emails(caller.team.id, EmailQuery { from, ..query }).await.map_err(unavailable)
     }
 

@@ -97,11 +97,11 @@ impl ReplayCache {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, key: KeyHash, glimpse: Arc<CachedEmail>) {
+    fn put(&self, key: KeyHash, cached: Arc<CachedEmail>) {
         let mut shard = self.shard(key);
         // An older binding of the key may still change, and an older state may arrive late. Neither replaces a newer
         // entry.
-        let newer = |known: &Arc<CachedEmail>| (known.bind_number, known.rev) > (glimpse.bind_number, glimpse.rev);
+        let newer = |known: &Arc<CachedEmail>| (known.bind_number, known.rev) > (cached.bind_number, cached.rev);
         if shard.young.get(&key).is_some_and(newer) || shard.old.get(&key).is_some_and(newer) {
             return;
         }
@@ -111,7 +111,7 @@ impl ReplayCache {
             std::mem::swap(young, old);
             young.clear();
         }
-        shard.young.insert(key, glimpse);
+        shard.young.insert(key, cached);
     }
 
     /// Drops an email that is about to change. An entry for another binding of the key stays.
@@ -128,13 +128,13 @@ impl ReplayCache {
     pub(crate) fn get(&self, key: KeyHash, now: Time) -> Option<Arc<CachedEmail>> {
         let mut shard = self.shard(key);
         if let Some(found) = shard.young.get(&key) {
-            return Some(Arc::clone(found)).filter(|glimpse| glimpse.is_remembered(now));
+            return Some(Arc::clone(found)).filter(|cached| cached.is_remembered(now));
         }
         let found = shard.old.remove(&key)?;
         if shard.young.len() < PER_GENERATION {
             shard.young.insert(key, Arc::clone(&found));
         }
-        Some(found).filter(|glimpse| glimpse.is_remembered(now))
+        Some(found).filter(|cached| cached.is_remembered(now))
     }
 }
 

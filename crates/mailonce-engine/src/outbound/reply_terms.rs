@@ -10,28 +10,29 @@ use mailonce_core::{
     time::Time,
 };
 use sha2::{Digest as _, Sha256};
-/// What an answer needs beside its content.
+
+/// The conditions of a reply: its slot, its lease and the messages that its author has seen.
 pub(crate) struct ReplyTerms {
     pub(crate) slot: ReplySlot,
     pub(crate) lease: Option<String>,
     pub(crate) seen: Vec<MessageId>,
     pub(crate) is_to_self: bool,
     pub(crate) person_hash: Option<[u8; 16]>,
-    /// What is said about it although it goes.
+    /// The guard that flags the reply without holding it.
     pub(crate) flag: Option<Guard>,
 }
 
-/// The hash under which a lease's token is kept.
+/// The hash of a lease token. Only the hash is stored.
 pub(crate) fn lease_token_hash(token: &str) -> String {
     crate::runtime::hex::hex(&Sha256::digest(token.as_bytes()))
 }
 
-/// The problem of a thread that another agent holds, or took.
+/// The problem for a caller without the current lease of a thread.
 pub(crate) fn leased_problem(thread: &Thread, now: Time) -> Problem {
     let lease = thread.active_lease(now);
     let detail = match lease {
         Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
-        None => "this token is not of the latest lease of the thread, or that was given back; take it anew".to_owned(),
+        None => "this token does not belong to the current lease of the thread; lease the thread again".to_owned(),
     };
     Problem::new(Code::Leased, detail)
         .with_extension("holder", lease.map(|lease| lease.holder.clone()))
@@ -51,9 +52,7 @@ pub(crate) fn guard_problem(
         Guard::Itself => {
             let (why, detail) = match &message.head.own {
                 Some(why) => (why.as_str(), format!("the message {} is your own ({why})", message.id)),
-                None => {
-                    ("recipients", format!("an answer to the message {} would go to nobody but yourself", message.id))
-                }
+                None => ("recipients", format!("a reply to the message {} would go only to your own team", message.id)),
             };
             Problem::new(Code::Itself, detail).with_extension("reason", why)
         }
@@ -76,15 +75,15 @@ pub(crate) fn guard_problem(
 }
 
 impl Outbound {
-    /// Refuses to let a held answer go when somebody else works on its thread by now, or people wrote again.
+    /// Refuses to release a held reply when another agent holds its thread, or newer messages arrived.
     pub(crate) async fn check_thread_unchanged(&self, message: &Message, terms: &ReplyTerms) -> Result<(), Problem> {
         let Some(thread) = self.ctx.store.thread(message.team, message.thread).await.map_err(unavailable)? else {
             return Ok(());
         };
         let (lease, now) = (terms.lease.as_deref().map(lease_token_hash), self.ctx.now());
-        let replies = matches!(terms.slot, ReplySlot::Reply(_));
-        let reader = ReplyAuthor { lease_token_hash: lease.as_deref(), seen: &terms.seen, is_reply: replies };
-        match reader.find_conflict(message, &thread, now) {
+        let is_reply = matches!(terms.slot, ReplySlot::Reply(_));
+        let author = ReplyAuthor { lease_token_hash: lease.as_deref(), seen: &terms.seen, is_reply };
+        match author.find_conflict(message, &thread, now) {
             Some((guard, newer)) => Err(guard_problem(guard, newer, message, &thread, now)),
             None => Ok(()),
         }

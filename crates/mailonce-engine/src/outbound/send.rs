@@ -57,30 +57,30 @@ impl Outbound {
         self.send_keyed(caller, identify_send(caller, request, None))
     }
 
-    async fn send_keyed(&self, caller: &Caller, named: KeyedSend) -> Result<SendReceipt, Problem> {
+    async fn send_keyed(&self, caller: &Caller, keyed: KeyedSend) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();
-        if let Some(token) = &named.request.distinct_token
-            && let Some(sent) = Box::pin(self.release_by_distinct_token(caller, &named, token, None)).await?
+        if let Some(token) = &keyed.request.distinct_token
+            && let Some(sent) = Box::pin(self.release_by_distinct_token(caller, &keyed, token, None)).await?
         {
             return Ok(sent);
         }
         // The key is looked up before any check, so that a retry is never refused. The cache answers most retries and
         // `accept` the others. Only a request that fails a check needs an extra lookup.
-        if let Some(glimpse) = named.key_hash.and_then(|hash| self.cached_email(hash, now)) {
-            return self.replay(caller, &named, &glimpse, now);
+        if let Some(cached) = keyed.key_hash.and_then(|hash| self.cached_email(hash, now)) {
+            return self.replay(caller, &keyed, &cached, now);
         }
-        let wish = match self.guarded_email(caller, &named, now).await {
-            Ok(wish) => wish,
-            Err(problem) => return self.replay_or(caller, &named, problem, now).await,
+        let new_email = match self.guarded_email(caller, &keyed, now).await {
+            Ok(new_email) => new_email,
+            Err(problem) => return self.replay_or(caller, &keyed, problem, now).await,
         };
-        let body = Arc::clone(&wish.body);
-        match self.ctx.store.accept(*wish, now).await.map_err(unavailable)? {
+        let body = Arc::clone(&new_email.body);
+        match self.ctx.store.accept(*new_email, now).await.map_err(unavailable)? {
             AcceptResult::First(email) => {
-                self.record_recent_send(caller, &named, &body, now);
+                self.record_recent_send(caller, &keyed, &body, now);
                 self.ctx.escalate_if_stuck(&email).await;
                 Ok(self.first_receipt(caller, &email))
             }
-            AcceptResult::KeyBound(bound) => self.replay_bound(caller, &named, bound, now),
+            AcceptResult::KeyBound(bound) => self.replay_bound(caller, &keyed, bound, now),
             AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
         }
     }
@@ -89,28 +89,29 @@ impl Outbound {
     pub(crate) async fn guarded_email(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         now: Time,
     ) -> Result<Box<NewEmail>, Problem> {
-        let rule = self.check_policy(caller, named, now).await?;
+        let rule = self.check_policy(caller, keyed, now).await?;
         let hold = rule.as_ref().map(|_| Guard::Approval);
-        let mut wish = Box::new(self.build_email(caller, named, now));
-        wish.head.held_by = rule;
-        wish.guard_input = self.evaluate_content_guard(caller, named, (hold, &ComparisonSet::default()), now).await?;
-        wish.guard_input.charges = self.control.charges(caller, &wish).await?;
-        Ok(wish)
+        let mut new_email = Box::new(self.build_email(caller, keyed, now));
+        new_email.head.held_by = rule;
+        new_email.guard_input =
+            self.evaluate_content_guard(caller, keyed, (hold, &ComparisonSet::default()), now).await?;
+        new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
+        Ok(new_email)
     }
 
     /// The receipt of the email that the key is bound to, or the problem when it is unbound.
     pub(crate) async fn replay_or(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         problem: Problem,
         now: Time,
     ) -> Result<SendReceipt, Problem> {
-        match self.bound_email(caller, named, now).await? {
-            Some(glimpse) => self.replay(caller, named, &glimpse, now),
+        match self.bound_email(caller, keyed, now).await? {
+            Some(cached) => self.replay(caller, keyed, &cached, now),
             None => Err(problem),
         }
     }
@@ -125,10 +126,10 @@ impl Outbound {
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();
-        let named = KeyedSend { answers, compared_fields: Some(fields), ..identify_send(caller, request, None) };
-        match self.bound_email(caller, &named, now).await? {
+        let keyed = KeyedSend { answers, compared_fields: Some(fields), ..identify_send(caller, request, None) };
+        match self.bound_email(caller, &keyed, now).await? {
             Some(first) if caller.may_see_sender(&first.from) && (answers.is_none() || first.answers == answers) => {
-                self.replay(caller, &named, &first, now)
+                self.replay(caller, &keyed, &first, now)
             }
             _ => Err(problem),
         }
@@ -140,7 +141,7 @@ impl Outbound {
     pub(crate) async fn release_by_distinct_token(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         token: &str,
         answers: Option<(&Message, &ReplyTerms)>,
     ) -> Result<Option<SendReceipt>, Problem> {
@@ -149,21 +150,21 @@ impl Outbound {
         let found = self.ctx.store.email(team, id).await.map_err(unavailable)?;
         let own = found.filter(|email| caller.may_see_sender(&email.head.from));
         let Some(email) = own.filter(Email::may_sender_confirm) else { return Ok(None) };
-        Self::check_may_send_from(caller, named.request.content.from.to_address().as_str())?;
-        let glimpse = CachedEmail::from(&email);
-        let fields = differences(named, &glimpse);
+        Self::check_may_send_from(caller, keyed.request.content.from.to_address().as_str())?;
+        let cached = CachedEmail::from(&email);
+        let fields = differences(keyed, &cached);
         let own = email.head.key.as_ref().map(|name| name.hash(team));
-        if named.key_hash.is_some() && named.key_hash != own {
-            let detail = format!("the token belongs to email {id}, which has another key or none");
+        if keyed.key_hash.is_some() && keyed.key_hash != own {
+            let detail = format!("the token belongs to email {id}, which has a different key or none");
             return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original_email", id.to_string()));
         }
-        if email.head.answers != named.answers {
+        if email.head.answers != keyed.answers {
             let detail = format!("the token belongs to email {id}, which does not answer the same message");
             return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original_email", id.to_string()));
         }
         // Without a key, different content means a different email, and releasing would send the held content instead.
-        if !fields.is_empty() && (named.email_key.is_none() || !named.may_differ_in(&fields)) {
-            return Err(token_mismatch(&glimpse, &fields));
+        if !fields.is_empty() && (keyed.email_key.is_none() || !keyed.may_differ_in(&fields)) {
+            return Err(token_mismatch(&cached, &fields));
         }
         if let Some((message, terms)) = answers.filter(|_| email.state() == EmailState::Held) {
             self.check_thread_unchanged(message, terms).await?;
@@ -177,11 +178,11 @@ impl Outbound {
         if self.ctx.is_single_node { self.replay_cache.get(hash, now) } else { None }
     }
 
-    async fn bound_email(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<Option<CachedEmail>, Problem> {
-        let Some(hash) = named.key_hash else { return Ok(None) };
+    async fn bound_email(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<Option<CachedEmail>, Problem> {
+        let Some(hash) = keyed.key_hash else { return Ok(None) };
         match self.ctx.store.key_binding(caller.team.id, hash, now).await.map_err(unavailable)? {
             Some(KeyBinding::Email(email)) => Ok(Some(CachedEmail::from(&email))),
-            Some(KeyBinding::Operation { .. }) => Err(key_used_elsewhere(named.email_key.as_ref())),
+            Some(KeyBinding::Operation { .. }) => Err(key_used_elsewhere(keyed.email_key.as_ref())),
             None => Ok(None),
         }
     }
@@ -189,13 +190,13 @@ impl Outbound {
     pub(crate) fn replay_bound(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
+        keyed: &KeyedSend,
         bound: KeyBinding,
         now: Time,
     ) -> Result<SendReceipt, Problem> {
         match bound {
-            KeyBinding::Email(email) => self.replay(caller, named, &CachedEmail::from(&email), now),
-            KeyBinding::Operation { .. } => Err(key_used_elsewhere(named.email_key.as_ref())),
+            KeyBinding::Email(email) => self.replay(caller, keyed, &CachedEmail::from(&email), now),
+            KeyBinding::Operation { .. } => Err(key_used_elsewhere(keyed.email_key.as_ref())),
         }
     }
 
@@ -205,100 +206,100 @@ impl Outbound {
         if !self.ctx.is_handoff_paused() {
             email.handoffs.iter().for_each(|handoff| self.ctx.transports.wake_one(&handoff.transport));
         }
-        let glimpse = &CachedEmail::from(email);
-        self.ctx.metrics.record_accepted(glimpse.ttl_ms, glimpse.key.is_some());
-        self.receipt(caller, glimpse, true, false, 0)
+        let cached = &CachedEmail::from(email);
+        self.ctx.metrics.record_accepted(cached.ttl_ms, cached.key.is_some());
+        self.receipt(caller, cached, true, false, 0)
     }
 
     /// The receipt for a call whose key was already bound.
     pub(crate) fn replay(
         &self,
         caller: &Caller,
-        named: &KeyedSend,
-        glimpse: &CachedEmail,
+        keyed: &KeyedSend,
+        cached: &CachedEmail,
         now: Time,
     ) -> Result<SendReceipt, Problem> {
-        if !caller.may_see_sender(&glimpse.from) {
-            let detail = "this key names an email of an inbox that the API key is not tied to";
+        if !caller.may_see_sender(&cached.from) {
+            let detail = "this idempotency key belongs to an email of an inbox that the API key may not use";
             return Err(Problem::new(Code::SenderNotAllowed, detail));
         }
-        let fields = differences(named, glimpse);
-        let reason = match (fields.is_empty(), named.may_differ_in(&fields)) {
+        let fields = differences(keyed, cached);
+        let reason = match (fields.is_empty(), keyed.may_differ_in(&fields)) {
             (true, _) => SuppressedReason::KeyReplay,
             (false, true) => SuppressedReason::PayloadDiffers,
             (false, false) => SuppressedReason::Mismatch,
         };
         self.ctx.metrics.record_deduplicated(caller.channel, reason);
-        self.ctx.metrics.record_key_hit(now.since(glimpse.created_at), glimpse.ttl_ms);
-        let waiting = self.suppressed_calls.record(caller.team.id, glimpse.id, caller.suppressed_call(reason, now));
+        self.ctx.metrics.record_key_hit(now.since(cached.created_at), cached.ttl_ms);
+        let waiting = self.suppressed_calls.record(caller.team.id, cached.id, caller.suppressed_call(reason, now));
         if reason == SuppressedReason::Mismatch {
-            return Err(payload_mismatch(named.email_key.as_ref(), glimpse, &fields));
+            return Err(payload_mismatch(keyed.email_key.as_ref(), cached, &fields));
         }
-        Ok(self.receipt(caller, glimpse, false, !fields.is_empty(), waiting))
+        Ok(self.receipt(caller, cached, false, !fields.is_empty(), waiting))
     }
 
     pub(crate) fn receipt(
         &self,
         caller: &Caller,
-        glimpse: &CachedEmail,
+        cached: &CachedEmail,
         first: bool,
         payload_differs: bool,
         waiting: u64,
     ) -> SendReceipt {
         SendReceipt {
-            id: glimpse.id,
-            state: glimpse.state,
-            rev: glimpse.rev,
-            message_id: message_id(&self.ctx.secret, caller.team.id, glimpse),
-            created_at: glimpse.created_at,
-            guard: glimpse.guard,
+            id: cached.id,
+            state: cached.state,
+            rev: cached.rev,
+            message_id: message_id(&self.ctx.secret, caller.team.id, cached),
+            created_at: cached.created_at,
+            guard: cached.guard,
             first,
-            key: glimpse.key.as_ref().map(EmailKey::display_name),
-            expires_at: glimpse.expires_at,
-            suppressed: glimpse.suppressed + waiting,
+            key: cached.key.as_ref().map(EmailKey::display_name),
+            expires_at: cached.expires_at,
+            suppressed: cached.suppressed + waiting,
             payload_differs,
-            distinct_token: glimpse.is_held_look_alike().then(|| self.distinct_token(caller.team.id, glimpse.id)),
-            thread: glimpse.thread,
+            distinct_token: cached.is_held_look_alike().then(|| self.distinct_token(caller.team.id, cached.id)),
+            thread: cached.thread,
             fence: None,
-            resent_as: glimpse.resent_as,
+            resent_as: cached.resent_as,
         }
     }
 
-    pub(crate) fn build_email(&self, caller: &Caller, named: &KeyedSend, now: Time) -> NewEmail {
-        let content = &named.request.content;
-        let bare = |list: &[NamedAddress]| list.iter().map(|mailbox| mailbox.to_address().into()).collect();
+    pub(crate) fn build_email(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> NewEmail {
+        let content = &keyed.request.content;
+        let addresses = |list: &[NamedAddress]| list.iter().map(|mailbox| mailbox.to_address().into()).collect();
         let head = EmailHead {
             from: content.from.to_address().into(),
             to: content.to_addresses().into_iter().map(String::from).collect(),
-            cc: bare(&content.cc),
-            bcc: bare(&content.bcc),
+            cc: addresses(&content.cc),
+            bcc: addresses(&content.bcc),
             subject: content.subject.clone(),
-            key: named.email_key.clone(),
-            intent: named.request.intent.clone(),
+            key: keyed.email_key.clone(),
+            intent: keyed.request.intent.clone(),
             created_at: now,
-            on_unknown: named.request.on_unknown.unwrap_or(self.ctx.deps.on_unknown),
+            on_unknown: keyed.request.on_unknown.unwrap_or(self.ctx.deps.on_unknown),
             caller: Some(caller.key.id),
             channel: caller.channel,
-            version: named.request.intent.as_ref().map_or(1, |intent| intent.version),
-            transport: named.request.transport.clone(),
+            version: keyed.request.intent.as_ref().map_or(1, |intent| intent.version),
+            transport: keyed.request.transport.clone(),
             resend_of: None,
             reason: None,
-            answers: named.answers,
+            answers: keyed.answers,
             thread: None,
             call: caller.call.clone(),
             held_by: None,
         };
-        let usual = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
-        let transport = named.request.transport.as_deref().unwrap_or_else(usual);
+        let routed = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
+        let transport = keyed.request.transport.as_deref().unwrap_or_else(routed);
         NewEmail {
             id: EmailId(self.ctx.new_id(now)),
             team: caller.team.id,
             shadow_keys: head.shadow_keys(caller.team.id),
             head,
-            digest: named.digest.clone(),
-            key: named.key_hash,
-            first_wins: named.on_mismatch == OnMismatch::FirstWins,
-            ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
+            digest: keyed.digest.clone(),
+            key: keyed.key_hash,
+            first_wins: keyed.on_mismatch == OnMismatch::FirstWins,
+            ttl: keyed.request.ttl.unwrap_or(ttl::DEFAULT),
             envelopes: self.ctx.transports.envelopes(transport, content),
             due_at: content
                 .scheduled_at
@@ -312,12 +313,12 @@ impl Outbound {
 
     /// Checks that depend on the time, the caller, the configuration or the team's records. A retry of an accepted
     /// email skips them. Returns the rule that requires approval, if one does.
-    async fn check_policy(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<Option<RuleRef>, Problem> {
-        self.check_request(caller, named, now)?;
-        let content = &named.request.content;
+    async fn check_policy(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<Option<RuleRef>, Problem> {
+        self.check_request(caller, keyed, now)?;
+        let content = &keyed.request.content;
         let from = content.from.lowercased();
         // A reply comes from an inbox of the team, which may be at a domain of the installation.
-        let own = named.answers.is_some()
+        let own = keyed.answers.is_some()
             && self.ctx.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
         if !own {
             self.access.check_sender(caller.team.id, &from).await?;
@@ -326,32 +327,35 @@ impl Outbound {
         self.control.check_outbound_rules(caller.team.id, content).await
     }
 
-    fn check_request(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<(), Problem> {
-        let request = &named.request;
+    fn check_request(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<(), Problem> {
+        let request = &keyed.request;
         if let Some(problem) = &request.refusal {
             return Err(problem.clone());
         }
-        if !named.is_keyed() && caller.team.require_keys {
-            return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
+        if !keyed.is_keyed() && caller.team.require_keys {
+            return Err(Problem::new(
+                Code::KeyRequired,
+                "this team requires an idempotency key or an intent for every send",
+            ));
         }
         Self::check_may_send_from(caller, &request.content.from.lowercased())?;
         let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
         if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.is_within_limit(now)) {
             return fault(
                 "scheduled_at",
-                &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000),
+                &format!("must be at most {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000),
             );
         }
         // Most requests name no transport and skip this lookup.
-        if let Some(wanted) = &request.transport {
+        if let Some(requested) = &request.transport {
             let names = self.ctx.transports.selectable_names();
-            if !names.contains(&wanted.as_str()) {
+            if !names.contains(&requested.as_str()) {
                 let known = names.join(", ");
-                return fault("transport", &format!("names no transport that is configured; known are {known}"));
+                return fault("transport", &format!("must be a configured transport: {known}"));
             }
         }
         if request.distinct_token.is_some() {
-            return fault("distinct_token", "belongs to no held email");
+            return fault("distinct_token", "does not belong to a held email");
         }
         Ok(())
     }
@@ -370,53 +374,54 @@ impl Outbound {
         let caller = &Caller { channel, ..caller.clone() };
         let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
-        let (mut named, mut held) = (BTreeMap::new(), BTreeMap::new());
+        let (mut keyed_items, mut held) = (BTreeMap::new(), BTreeMap::new());
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             self.ctx.metrics.record_send_attempt(channel);
             match self.prepare_item(caller, key.as_ref(), index, item, now).await {
                 Ok((item, rule)) => {
                     held.extend(rule.map(|rule| (index, rule)));
-                    named.insert(index, item);
+                    keyed_items.insert(index, item);
                 }
                 Err(problem) if strict => return Err(with_item_index(index, problem)),
                 Err(problem) => faults.push((index, problem)),
             }
         }
-        if let Some((index, problem)) = find_batch_conflict(&named) {
+        if let Some((index, problem)) = find_batch_conflict(&keyed_items) {
             if strict {
                 return Err(with_item_index(index, problem));
             }
-            named.remove(&index);
+            keyed_items.remove(&index);
             faults.push((index, problem));
         }
         // The batch key lives as long as the longest key of its items.
-        let memory = named.values().map(|item| item.request.ttl.unwrap_or(ttl::DEFAULT).0).max().unwrap_or_default();
+        let longest_ttl =
+            keyed_items.values().map(|item| item.request.ttl.unwrap_or(ttl::DEFAULT).0).max().unwrap_or_default();
         // A batch without a valid item is a validation error, and validation errors don't bind the key.
-        let operation = key.filter(|_| !named.is_empty()).map(|key| KeyedOperation {
+        let operation = key.filter(|_| !keyed_items.is_empty()).map(|key| KeyedOperation {
             team: caller.team.id,
             key: EmailKey::Given(key).hash(caller.team.id),
             digest,
             response: Vec::new(),
-            expires_at: now.plus(memory),
+            expires_at: now.plus(longest_ttl),
         });
-        let wishes = self.guarded_batch(caller, &named, held, now).await?;
-        let bodies: Vec<Arc<[u8]>> = wishes.iter().map(|wish| Arc::clone(&wish.body)).collect();
-        let batch = NewBatch { team: caller.team.id, operation, items: wishes, strict };
+        let new_emails = self.guarded_batch(caller, &keyed_items, held, now).await?;
+        let bodies: Vec<Arc<[u8]>> = new_emails.iter().map(|new_email| Arc::clone(&new_email.body)).collect();
+        let batch = NewBatch { team: caller.team.id, operation, items: new_emails, strict };
         match self.ctx.store.accept_batch(batch, now).await.map_err(unavailable)? {
             BatchAcceptResult::Items(answers) => {
-                for ((item, body), answer) in named.values().zip(&bodies).zip(&answers) {
+                for ((item, body), answer) in keyed_items.values().zip(&bodies).zip(&answers) {
                     if let AcceptResult::First(_) = answer {
                         self.record_recent_send(caller, item, body, now);
                     }
                 }
-                Ok(self.batch_receipt(caller, (count, named), answers, faults, now).await)
+                Ok(self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await)
             }
             BatchAcceptResult::BatchKeyMismatch(bound) => Err(batch_mismatch(&bound)),
-            BatchAcceptResult::ItemKeyMismatch(place, bound) => Err(batch_conflict(&named, place, &bound)),
-            BatchAcceptResult::OverBudget(place, exceeded) => {
+            BatchAcceptResult::ItemKeyMismatch(position, bound) => Err(batch_conflict(&keyed_items, position, &bound)),
+            BatchAcceptResult::OverBudget(position, exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
-                Err(with_item_index(named.keys().nth(place).copied().unwrap_or(place), problem))
+                Err(with_item_index(keyed_items.keys().nth(position).copied().unwrap_or(position), problem))
             }
         }
     }
@@ -425,23 +430,23 @@ impl Outbound {
     async fn guarded_batch(
         &self,
         caller: &Caller,
-        named: &BTreeMap<usize, KeyedSend>,
+        keyed_items: &BTreeMap<usize, KeyedSend>,
         mut held: BTreeMap<usize, RuleRef>,
         now: Time,
     ) -> Result<Vec<NewEmail>, Problem> {
-        let mut wishes = Vec::with_capacity(named.len());
+        let mut new_emails = Vec::with_capacity(keyed_items.len());
         // A set of its own: items that are not accepted in the end must not be remembered.
         let compared = ComparisonSet::for_batch();
-        for (index, item) in named {
-            let mut wish = self.build_email(caller, item, now);
-            wish.head.held_by = held.remove(index);
-            let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
-            wish.guard_input = self.evaluate_content_guard(caller, item, (hold, &compared), now).await?;
-            wish.guard_input.charges = self.control.charges(caller, &wish).await?;
-            compared.record_item(caller.team.id, item, &wish.body, now);
-            wishes.push(wish);
+        for (index, item) in keyed_items {
+            let mut new_email = self.build_email(caller, item, now);
+            new_email.head.held_by = held.remove(index);
+            let hold = new_email.head.held_by.as_ref().map(|_| Guard::Approval);
+            new_email.guard_input = self.evaluate_content_guard(caller, item, (hold, &compared), now).await?;
+            new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
+            compared.record_item(caller.team.id, item, &new_email.body, now);
+            new_emails.push(new_email);
         }
-        Ok(wishes)
+        Ok(new_emails)
     }
 
     /// Derives an item's key and checks the item. A bound key is looked up before the item is refused.
@@ -453,35 +458,35 @@ impl Outbound {
         item: Result<SendRequest, Problem>,
         now: Time,
     ) -> Result<(KeyedSend, Option<RuleRef>), Problem> {
-        let named = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
-        let checked = self.check_policy(caller, &named, now).await;
-        if checked.is_ok() && named.request.intent.is_none() {
-            return checked.map(|rule| (named, rule));
+        let keyed = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
+        let checked = self.check_policy(caller, &keyed, now).await;
+        if checked.is_ok() && keyed.request.intent.is_none() {
+            return checked.map(|rule| (keyed, rule));
         }
-        match self.bound_email(caller, &named, now).await? {
-            Some(glimpse) => {
-                let fields = differences(&named, &glimpse);
-                if fields.is_empty() || named.may_differ_in(&fields) {
-                    Ok((named, None))
+        match self.bound_email(caller, &keyed, now).await? {
+            Some(cached) => {
+                let fields = differences(&keyed, &cached);
+                if fields.is_empty() || keyed.may_differ_in(&fields) {
+                    Ok((keyed, None))
                 } else {
-                    Err(payload_mismatch(named.email_key.as_ref(), &glimpse, &fields))
+                    Err(payload_mismatch(keyed.email_key.as_ref(), &cached, &fields))
                 }
             }
-            None => checked.map(|rule| (named, rule)),
+            None => checked.map(|rule| (keyed, rule)),
         }
     }
 
     async fn batch_receipt(
         &self,
         caller: &Caller,
-        (count, named): (usize, BTreeMap<usize, KeyedSend>),
+        (count, keyed_items): (usize, BTreeMap<usize, KeyedSend>),
         answers: Vec<AcceptResult>,
         mut faults: Vec<(usize, Problem)>,
         now: Time,
     ) -> BatchReceipt {
         let mut items: BTreeMap<usize, SendReceipt> = BTreeMap::new();
         let mut replayed = !answers.is_empty();
-        for ((index, item), answer) in named.iter().zip(answers) {
+        for ((index, item), answer) in keyed_items.iter().zip(answers) {
             let answer = match answer {
                 AcceptResult::First(email) => {
                     replayed = false;
@@ -503,9 +508,9 @@ impl Outbound {
 }
 
 /// The first item that has the same key as an earlier item but differs from it.
-fn find_batch_conflict(named: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Problem)> {
+fn find_batch_conflict(keyed_items: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Problem)> {
     let mut firsts: BTreeMap<KeyHash, &KeyedSend> = BTreeMap::new();
-    for (index, item) in named {
+    for (index, item) in keyed_items {
         let Some(hash) = item.key_hash else { continue };
         let first = firsts.entry(hash).or_insert(item);
         let fields = first.digest.differences(&item.digest);
@@ -542,8 +547,7 @@ fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[D
 /// The problem for a distinct token that came with a different email.
 fn token_mismatch(held: &CachedEmail, fields: &[DigestField]) -> Problem {
     let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-    let detail =
-        format!("the token belongs to another mail: email {}, which differs in: {}", held.id, fields.join(", "));
+    let detail = format!("the token belongs to a different email: {} differs in: {}", held.id, fields.join(", "));
     Problem::new(Code::KeyMismatch, detail)
         .with_extension("differing_fields", fields)
         .with_extension("original_email", held.id.to_string())
@@ -557,13 +561,14 @@ fn key_used_elsewhere(name: Option<&EmailKey>) -> Problem {
         .with_extension("key", key)
 }
 
-/// The problem for a batch item whose key was meanwhile bound to something else. `place` counts only the valid items.
-fn batch_conflict(named: &BTreeMap<usize, KeyedSend>, place: usize, bound: &KeyBinding) -> Problem {
-    let Some((index, item)) = named.iter().nth(place) else { return batch_mismatch(bound) };
+/// The problem for a batch item whose key was bound to another email in the meantime. `position` counts only valid
+/// items.
+fn batch_conflict(keyed_items: &BTreeMap<usize, KeyedSend>, position: usize, bound: &KeyBinding) -> Problem {
+    let Some((index, item)) = keyed_items.iter().nth(position) else { return batch_mismatch(bound) };
     let problem = match bound {
         KeyBinding::Email(email) => {
-            let glimpse = CachedEmail::from(email);
-            payload_mismatch(item.email_key.as_ref(), &glimpse, &differences(item, &glimpse))
+            let cached = CachedEmail::from(email);
+            payload_mismatch(item.email_key.as_ref(), &cached, &differences(item, &cached))
         }
         KeyBinding::Operation { .. } => key_used_elsewhere(item.email_key.as_ref()),
     };

@@ -45,10 +45,10 @@ pub struct SendReceipt {
 }
 
 /// The Message-ID of an email.
-pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &CachedEmail) -> String {
-    let domain = glimpse.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
-    let key = glimpse.key.as_ref().map(|name| (name, glimpse.bind_number));
-    secret.message_id(team, glimpse.id, key, domain)
+pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, cached: &CachedEmail) -> String {
+    let domain = cached.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
+    let key = cached.key.as_ref().map(|name| (name, cached.bind_number));
+    secret.message_id(team, cached.id, key, domain)
 }
 
 impl SendReceipt {
@@ -66,10 +66,10 @@ impl SendReceipt {
         match (self.first, self.state) {
             _ if self.guard == Some(Guard::AlreadyAnswered) => next_of_answered(self.state),
             _ if self.payload_differs => {
-                "This wish was already accepted with other words; the first version stands, so do not send again."
+                "Already accepted with different content; the first version counts, so do not send again."
             }
             (_, EmailState::Held) if self.distinct_token.is_some() => {
-                "Accepted but held: it looks like a mail that was just sent. If it is meant, post it again with the \
+                "Accepted but held: it looks like a recently sent email. If it is intended, send it again with the \
                  distinct_token; otherwise do nothing."
             }
             (true, EmailState::Held) => next_of_held(self.guard),
@@ -82,10 +82,10 @@ impl SendReceipt {
             }
             (true, EmailState::Scheduled) => "Accepted and scheduled; it will be sent once, so do not send it again.",
             (false, EmailState::Cancelled | EmailState::Failed) if self.resent_as.is_some() => {
-                "Already accepted, and made anew as the email in resent_as; look at that one, and do not send it again."
+                "Already accepted, and resent as the email in resent_as; check that email, and do not send it again."
             }
             (false, EmailState::Cancelled) if self.guard.is_some() => {
-                "Already accepted, held and then taken back; do not send it again unless a person says so."
+                "Already accepted, held and then cancelled; do not send it again unless a person says so."
             }
             (true, _) => "Accepted; it will be sent once, so do not send it again.",
             (false, state) => next_of_replay(state),
@@ -99,21 +99,19 @@ fn next_of_answered(state: EmailState) -> &'static str {
             "This message already has an answer, which is held until a person decides; do not answer it again."
         }
         EmailState::Unknown => {
-            "This message was already answered, but nobody can tell whether that arrived; do not answer it again, \
-             resolve it."
+            "This message was already answered, but it is unknown whether the reply was sent; do not answer it again, \
+             resolve the reply."
         }
-        _ => "This message was already answered or passed on like this, by this email; do not do it again.",
+        _ => "This message was already answered or forwarded by this email; do not do it again.",
     }
 }
 
 fn next_of_held(guard: Option<Guard>) -> &'static str {
     match guard {
         Some(Guard::LooksDuplicate) => {
-            "Accepted but held: it looks like a mail that was just sent, so a person must decide; do not send again."
+            "Accepted but held: it looks like a recently sent email, so a person must decide; do not send again."
         }
-        Some(Guard::Cap) => {
-            "Accepted but held: this thread or person was answered too often, so a person must decide; do not send again."
-        }
+        Some(Guard::Cap) => "Accepted but held: a reply limit is reached, so a person must decide; do not send again.",
         Some(Guard::Approval) => "Accepted but held: a person must approve it first; do not send again.",
         _ => "Accepted but held: the same intent already goes to some of these recipients, so a person must decide.",
     }
@@ -130,12 +128,12 @@ fn next_of_replay(state: EmailState) -> &'static str {
             "Already accepted but the next hop refused it; use POST /v1/emails/{id}/resend to try again on purpose."
         }
         EmailState::Unknown => {
-            "Already accepted but nobody can tell whether it arrived; do not send again, resolve it."
+            "Already accepted, but it is unknown whether it was sent; do not send again, resolve it."
         }
-        EmailState::Abandoned => "Already accepted and given up by a person; ask before you send again.",
+        EmailState::Abandoned => "Already accepted and then abandoned by a person; ask before you send again.",
         EmailState::Held => "Already accepted but held until a person decides; do not send again.",
         EmailState::Cancelled => {
-            "Already accepted and then cancelled; use POST /v1/emails/{id}/resend if it should go after all."
+            "Already accepted and then cancelled; use POST /v1/emails/{id}/resend to send it after all."
         }
     }
 }

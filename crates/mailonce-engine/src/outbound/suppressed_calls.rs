@@ -44,22 +44,22 @@ impl SuppressedCallBuffer {
     /// Takes all unwritten calls.
     pub(crate) fn drain(&self) -> Vec<SuppressedCalls> {
         let waiting = std::mem::take(&mut *self.lock());
-        let written = |((team, email), pending): ((TeamId, EmailId), PendingSuppressedCalls)| SuppressedCalls {
+        let to_calls = |((team, email), pending): ((TeamId, EmailId), PendingSuppressedCalls)| SuppressedCalls {
             team,
             email,
             count: pending.count,
             latest: pending.latest.into(),
         };
-        waiting.into_iter().map(written).collect()
+        waiting.into_iter().map(to_calls).collect()
     }
 
     /// Puts back calls that could not be written.
-    pub(crate) fn restore(&self, notes: Vec<SuppressedCalls>) {
+    pub(crate) fn restore(&self, unwritten: Vec<SuppressedCalls>) {
         let mut waiting = self.lock();
-        for note in notes {
-            let pending = waiting.entry((note.team, note.email)).or_default();
-            pending.count += note.count;
-            for call in note.latest.into_iter().rev() {
+        for calls in unwritten {
+            let pending = waiting.entry((calls.team, calls.email)).or_default();
+            pending.count += calls.count;
+            for call in calls.latest.into_iter().rev() {
                 if pending.latest.len() < limits::SUPPRESSED_CALLS_KEPT {
                     pending.latest.push_front(call);
                 }
@@ -82,13 +82,13 @@ impl Outbound {
 
     /// Writes the suppressed calls counted since the last flush.
     pub async fn flush_suppressed_calls(&self) {
-        let notes = self.suppressed_calls.drain();
-        if notes.is_empty() {
+        let calls = self.suppressed_calls.drain();
+        if calls.is_empty() {
             return;
         }
-        if let Err(error) = self.ctx.store.record_suppressed_calls(notes.clone(), self.ctx.now()).await {
-            tracing::warn!(%error, "writing suppressed calls");
-            self.suppressed_calls.restore(notes);
+        if let Err(error) = self.ctx.store.record_suppressed_calls(calls.clone(), self.ctx.now()).await {
+            tracing::warn!(%error, "cannot write suppressed calls; retrying with the next flush");
+            self.suppressed_calls.restore(calls);
         }
     }
 }

@@ -16,8 +16,8 @@ pub(crate) const BLOCKING_ABOVE_BYTES: usize = 256 * 1024;
 
 /// Runs work over this many bytes: on the blocking thread pool if they are many, else in place.
 pub(crate) async fn run_blocking_if_large<T: Send + 'static>(
-    octets: usize,
+    bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    if octets > BLOCKING_ABOVE_BYTES { run_blocking(work).await } else { Ok(work()) }
+    if bytes > BLOCKING_ABOVE_BYTES { run_blocking(work).await } else { Ok(work()) }
 }

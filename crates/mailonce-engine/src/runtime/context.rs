@@ -1,4 +1,4 @@
-//! What all domains of the engine share: store, time, ids, transports, metrics.
+//! The context that all services of the engine share: store, time, ids, transports and metrics.
 
 use crate::{
     deps::EngineDeps,
@@ -27,7 +27,8 @@ use mailonce_core::{
 use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering};
 use tokio::sync::Notify;
 use uuid::Uuid;
-/// What all domains of the engine share.
+
+/// What all services of the engine share: store, time, ids, transports and metrics.
 pub struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) entropy: Arc<dyn Entropy>,
@@ -48,7 +49,7 @@ pub struct Context {
     /// current.
     pub(crate) is_single_node: bool,
     pub(crate) inbound: InboundRuntime,
-    /// Opens escalations for domains below the conversations.
+    /// Opens and closes escalations for the services that escalations depend on.
     pub(crate) escalation_hook: EscalationHook,
     /// Metrics for operators.
     pub metrics: Metrics,
@@ -90,7 +91,7 @@ impl Context {
 
     /// The status of every transport except the sandbox.
     pub fn transport_statuses(&self) -> Vec<crate::handoff::transport_selector::TransportStatus> {
-        self.transports.iter().map(|way| way.status(self.time.boot_clock_ms())).collect()
+        self.transports.iter().map(|route| route.status(self.time.boot_clock_ms())).collect()
     }
 
     /// The store, for health checks and shutdown.
@@ -99,13 +100,13 @@ impl Context {
     }
 
     pub(crate) fn new_id(&self, now: Time) -> Uuid {
-        let chance = self.entropy.next_u64();
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id(now, chance)
+        let random = self.entropy.next_u64();
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id(now, random)
     }
 }
 
 impl Context {
-    /// Asks a person about an email that is held or unknown. Does nothing for any other email.
+    /// Opens an escalation for an email that is held or unknown. Does nothing for any other email.
     pub(crate) async fn escalate_if_stuck(&self, email: &Email) {
         if let Some(escalations) = self.escalation_hook.get() {
             escalations.escalate_if_stuck(email).await;

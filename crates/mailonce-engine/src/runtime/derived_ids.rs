@@ -14,23 +14,24 @@ use mailonce_core::{
 };
 use mailonce_mail::return_path::AttemptTag;
 use uuid::Uuid;
+
 impl Context {
     /// An idempotency key that is derived from an object, such as a draft. Without the install secret it can't be
     /// guessed.
-    pub fn derived_key(&self, caller: &Caller, purpose: &str, of: Uuid, turn: u32) -> Result<Key, Problem> {
-        let parts: [&[u8]; 4] = [caller.team.id.0.as_bytes(), purpose.as_bytes(), of.as_bytes(), &turn.to_be_bytes()];
+    pub fn derived_key(&self, caller: &Caller, purpose: &str, id: Uuid, cycle: u32) -> Result<Key, Problem> {
+        let parts: [&[u8]; 4] = [caller.team.id.0.as_bytes(), purpose.as_bytes(), id.as_bytes(), &cycle.to_be_bytes()];
         let mac = self.secret.mac("own-key", &parts);
-        let text = format!("{purpose}_{of}_{}", crate::runtime::hex::hex(&mac[..16]));
+        let text = format!("{purpose}_{id}_{}", crate::runtime::hex::hex(&mac[..16]));
         Key::parse(&text).map_err(|error| Problem::new(Code::Internal, error.to_string()))
     }
 
     /// The Message-ID of an email, with angle brackets.
     pub fn message_id(&self, email: &Email) -> String {
-        let mut glimpse = CachedEmail::from(email);
+        let mut cached = CachedEmail::from(email);
         if mutant!("message-id-anew") {
-            glimpse.bind_number += email.rev;
+            cached.bind_number += email.rev;
         }
-        send_receipt::message_id(&self.secret, email.team, &glimpse)
+        send_receipt::message_id(&self.secret, email.team, &cached)
     }
 
     /// The marker by which a team's own mail is recognized when it comes back. It is the same for all emails of a
@@ -47,10 +48,10 @@ impl Context {
         let number = number.to_be_bytes();
         let team = email.team.0.as_bytes();
         let mac = match &email.head.key {
-            Some(name) => {
+            Some(key) => {
                 let bind = if mutant!("bind-ignored") { 1 } else { email.bind_number };
                 let bind = if mutant!("downstream-key-anew") { email.rev } else { bind };
-                let (hash, bind) = (name.hash(email.team), bind.to_be_bytes());
+                let (hash, bind) = (key.hash(email.team), bind.to_be_bytes());
                 self.secret.mac("downstream-key", &[team, &hash.0, &bind, &number])
             }
             None => self.secret.mac("downstream-key", &[team, email.id.0.as_bytes(), &number]),

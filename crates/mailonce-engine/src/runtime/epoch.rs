@@ -5,28 +5,33 @@ use mailonce_core::{
     events::event::EventCursor,
     problem::{Code, Problem},
 };
+
+/// The problem for a cursor of an earlier epoch.
 pub(crate) fn cursor_reset() -> Problem {
-    Problem::new(Code::CursorReset, "this cursor is from before a restore or a failover of the database: begin anew")
+    Problem::new(
+        Code::CursorReset,
+        "this cursor was issued before a restore or failover of the database; read again from the start",
+    )
 }
 
 impl Context {
-    /// The epoch of the history that is read now. A restore or a failover of the database renews it.
+    /// The current epoch of the store's history.
     pub fn epoch(&self) -> u32 {
         self.store.epoch().unwrap_or(self.initial_epoch)
     }
 
-    /// Refuses to go on with places from before a restore or a failover. Asked after a read, because the read may have
-    /// been the first to reach another history.
+    /// Refuses cursors of an earlier epoch. Call it after a read, because the read may be the first to reach the new
+    /// history.
     pub(crate) fn check_epoch(&self, epoch: u32) -> Result<(), Problem> {
         if self.epoch() == epoch { Ok(()) } else { Err(cursor_reset()) }
     }
 
-    /// A place in an inbox.
+    /// The cursor for a sequence number in the current epoch.
     pub fn cursor(&self, seq: u64) -> EventCursor {
         EventCursor { epoch: self.epoch(), seq }
     }
 
-    /// The number behind a cursor of this installation. `None` is the very start.
+    /// The sequence number of a cursor; 0 without a cursor. Refuses a cursor of an earlier epoch.
     pub fn seq_of(&self, cursor: Option<EventCursor>) -> Result<u64, Problem> {
         match cursor {
             None => Ok(0),

@@ -1,7 +1,7 @@
 //! Lets sending and the hand-off open and close escalations.
 //!
-//! An escalation may send an email itself, so escalations are built on top of sending. This hook is the way back. It
-//! is attached once, when the engine is complete.
+//! The service of escalations sends emails, so it depends on sending. This hook breaks the cycle: it refers back to
+//! that service, and is attached once all services are built.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -9,10 +9,10 @@ use mailonce_core::{
 };
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What lower domains ask of escalations.
+/// What sending and the hand-off need from the service of escalations.
 #[async_trait]
 pub(crate) trait EscalateToPeople: Send + Sync {
-    /// Asks a person about an email that is held or unknown. Does nothing for any other email.
+    /// Opens an escalation for an email that is held or unknown. Does nothing for any other email.
     async fn escalate_if_stuck(&self, email: &Email);
 
     /// Closes the escalation about an email that needs no decision any more.
@@ -25,7 +25,7 @@ pub(crate) trait EscalateToPeople: Send + Sync {
     async fn review_escalation(&self, record: &Record) -> Result<(), StoreError>;
 }
 
-/// The late-bound reference to the escalations.
+/// The late-bound reference to the service of escalations.
 #[derive(Default)]
 pub(crate) struct EscalationHook(OnceLock<Weak<dyn EscalateToPeople>>);
 

@@ -9,25 +9,26 @@ use std::{
     },
 };
 use tokio::sync::Semaphore;
-/// Mails fetched at a time: each may be large.
+
+/// How many mails are fetched concurrently. Each may be large.
 const MAX_CONCURRENT_FETCHES: usize = 4;
 
-/// Readers that may wait for providers besides those that read.
+/// How many tasks may wait for providers in addition to the tasks that process mail.
 const MAX_WAITING_WORKERS: usize = 64;
 
-/// Sources at rest that are remembered.
+/// How many sources in backoff are remembered.
 const BACKOFF_CAPACITY: usize = 10_000;
 
-/// What this process knows about providers that are asked.
+/// The fetch limits and the backoff state of this process.
 pub(crate) struct FetchLimiter {
-    /// Room for mails under way.
+    /// One permit for each concurrent fetch.
     pub(crate) permits: Semaphore,
-    /// Sources whose provider gives nothing for now, and until when by the even counter: those who wait behind one that
-    /// failed need not find out for themselves.
+    /// Sources in backoff, with its end by the boot clock. After one failed fetch, the others that wait for the same
+    /// source don't have to fail themselves.
     backoff_until: Mutex<HashMap<SourceId, i64>>,
-    /// Readers that wait for a provider: they hold back nobody who has something to read.
+    /// Tasks that wait for a provider. They don't count against the worker's concurrency.
     waiting_workers: AtomicUsize,
-    /// Wakes whoever asks for lists.
+    /// Wakes the poller when sources have changed.
     pub(crate) sources_changed: tokio::sync::Notify,
 }
 
@@ -42,7 +43,7 @@ impl Default for FetchLimiter {
     }
 }
 
-/// A reader that waits for a provider, until it is dropped.
+/// Counts a task as waiting for a provider until it is dropped.
 pub(crate) struct FetchWaitGuard<'a>(&'a AtomicUsize);
 
 impl Drop for FetchWaitGuard<'_> {
@@ -52,7 +53,7 @@ impl Drop for FetchWaitGuard<'_> {
 }
 
 impl FetchLimiter {
-    /// Readers that wait for a provider now, as far as they may be added to those that read.
+    /// How many tasks wait for a provider now, at most `MAX_WAITING_WORKERS`.
     pub(crate) fn waiting_workers(&self) -> usize {
         self.waiting_workers.load(Ordering::Relaxed).min(MAX_WAITING_WORKERS)
     }
@@ -62,16 +63,16 @@ impl FetchLimiter {
         FetchWaitGuard(&self.waiting_workers)
     }
 
-    pub(crate) fn backoff_deadline(&self, source: SourceId, even: i64) -> Option<i64> {
-        let resting = self.backoff_until.lock().unwrap_or_else(PoisonError::into_inner);
-        resting.get(&source).copied().filter(|until| *until > even)
+    pub(crate) fn backoff_deadline(&self, source: SourceId, boot_ms: i64) -> Option<i64> {
+        let deadlines = self.backoff_until.lock().unwrap_or_else(PoisonError::into_inner);
+        deadlines.get(&source).copied().filter(|until| *until > boot_ms)
     }
 
-    pub(crate) fn back_off(&self, source: SourceId, until: i64, even: i64) {
-        let mut resting = self.backoff_until.lock().unwrap_or_else(PoisonError::into_inner);
-        resting.retain(|_, until| *until > even);
-        if resting.len() < BACKOFF_CAPACITY {
-            resting.insert(source, until);
+    pub(crate) fn back_off(&self, source: SourceId, until: i64, boot_ms: i64) {
+        let mut deadlines = self.backoff_until.lock().unwrap_or_else(PoisonError::into_inner);
+        deadlines.retain(|_, until| *until > boot_ms);
+        if deadlines.len() < BACKOFF_CAPACITY {
+            deadlines.insert(source, until);
         }
     }
 

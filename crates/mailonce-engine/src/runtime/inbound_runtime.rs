@@ -1,5 +1,5 @@
-//! What this process knows about mail that comes in: the domains that are ours, who waits for messages, and the short
-//! way from an arrival to its reader.
+//! The in-memory state of receiving: the domains of our inboxes, the calls that wait for messages, and the fast path
+//! that passes a received mail to the inbound worker without reading it from the store.
 
 use crate::runtime::fetch_limiter::FetchLimiter;
 use mailonce_core::{
@@ -17,47 +17,47 @@ use std::{
 };
 use tokio::sync::{Notify, mpsc};
 
-/// Mails that go from their arrival to their reader without a way through the ledger.
+/// How many mails the fast path to the worker holds.
 const FAST_PATH_CAPACITY: usize = 512;
-/// The largest of them, in octets. Larger ones are read from the ledger, so that memory stays bounded.
+/// The largest mail on the fast path. The worker reads larger ones from the store, so that memory stays bounded.
 const FAST_PATH_MAX_BYTES: usize = 256 * 1024;
 
-/// A mail on the short way.
+/// A mail on the fast path.
 pub(crate) struct FastPathMail {
     pub(crate) delivery: Delivery,
     pub(crate) raw: Arc<Vec<u8>>,
 }
 
-/// Room on the short way for the mails of one arrival.
+/// Reserved capacity on the fast path, one permit for each delivery of a mail.
 pub(crate) type FastPathPermits = Vec<mpsc::OwnedPermit<FastPathMail>>;
 
-/// Mail that comes in, as this process sees it.
+/// The state that receiving shares within this process.
 pub(crate) struct InboundRuntime {
-    /// Domains whose inboxes anybody of this installation may make.
+    /// The installation's own domains, where every team may create inboxes.
     pub(crate) local_domains: Vec<String>,
-    /// Those, and the others at which there are inboxes.
+    /// The local domains and all other domains that have inboxes.
     pub(crate) inbox_domains: Arc<InboxDomains>,
     pub(crate) authenticator: Arc<dyn Authenticator>,
     fast_path_tx: mpsc::Sender<FastPathMail>,
-    /// Whoever reads takes it.
+    /// Locked by the worker while it runs.
     pub(crate) fast_path_rx: tokio::sync::Mutex<mpsc::Receiver<FastPathMail>>,
-    /// Wakes readers when the ledger has something for them.
+    /// Wakes the worker when the store has a waiting delivery.
     pub(crate) work_available: Notify,
     pub(crate) waiters: InboxWaiters,
     pub(crate) fetch_limiter: FetchLimiter,
-    /// Whether the store tells of every message, so that waiting needs no polling.
+    /// Whether the store pushes a wake-up for every message. Otherwise waiting calls poll.
     pub(crate) has_push_wake_ups: std::sync::atomic::AtomicBool,
 }
 
 impl InboundRuntime {
     pub(crate) fn new(domains: Vec<String>, authenticator: Option<Arc<dyn Authenticator>>) -> Self {
-        let (way_in, way_out) = mpsc::channel(FAST_PATH_CAPACITY);
+        let (sender, receiver) = mpsc::channel(FAST_PATH_CAPACITY);
         Self {
             inbox_domains: Arc::new(InboxDomains(RwLock::new(domains.iter().cloned().collect()))),
             local_domains: domains,
             authenticator: authenticator.unwrap_or_else(|| Arc::new(NoSenderCheck)),
-            fast_path_tx: way_in,
-            fast_path_rx: tokio::sync::Mutex::new(way_out),
+            fast_path_tx: sender,
+            fast_path_rx: tokio::sync::Mutex::new(receiver),
             work_available: Notify::new(),
             waiters: InboxWaiters::default(),
             fetch_limiter: FetchLimiter::default(),
@@ -65,63 +65,64 @@ impl InboundRuntime {
         }
     }
 
-    /// Room on the short way for every parcel, or `None`: then the ledger is read.
-    pub(crate) fn reserve_fast_path(&self, parcels: &[NewDelivery], bytes: usize) -> Option<FastPathPermits> {
+    /// Reserves fast-path capacity for all deliveries of a mail. `None` when there is not enough: then the worker reads
+    /// them from the store.
+    pub(crate) fn reserve_fast_path(&self, deliveries: &[NewDelivery], bytes: usize) -> Option<FastPathPermits> {
         if bytes > FAST_PATH_MAX_BYTES {
             return None;
         }
-        parcels.iter().map(|_| self.fast_path_tx.clone().try_reserve_owned().ok()).collect()
+        deliveries.iter().map(|_| self.fast_path_tx.clone().try_reserve_owned().ok()).collect()
     }
 
-    /// Sends what was kept to its reader.
+    /// Passes the stored deliveries to the worker.
     pub(crate) fn send_to_worker(
         &self,
         permits: Option<FastPathPermits>,
-        parcels: Vec<NewDelivery>,
+        deliveries: Vec<NewDelivery>,
         received: &[ReceiveResult],
         raw: &Arc<Vec<u8>>,
         now: Time,
     ) {
-        for ((permit, parcel), received) in permits.into_iter().flatten().zip(parcels).zip(received) {
+        for ((permit, delivery), received) in permits.into_iter().flatten().zip(deliveries).zip(received) {
             if let ReceiveResult::Stored(_) = received {
-                permit.send(FastPathMail { delivery: Delivery::new(parcel, true, now), raw: Arc::clone(raw) });
+                permit.send(FastPathMail { delivery: Delivery::new(delivery, true, now), raw: Arc::clone(raw) });
             }
         }
     }
 
-    /// Passes on what the store tells.
-    pub(crate) fn on_wake_up(&self, hint: InboundWakeUp) {
-        match hint {
+    /// Wakes the waiting calls or the worker that a wake-up of the store concerns.
+    pub(crate) fn on_wake_up(&self, wake_up: InboundWakeUp) {
+        match wake_up {
             InboundWakeUp::MessageFiled(inbox) => self.waiters.wake(inbox),
             InboundWakeUp::DeliveryWaiting => self.work_available.notify_one(),
         }
     }
 }
 
-/// Domains at which there may be inboxes, as far as this process knows.
+/// The domains that may have inboxes, as far as this process knows.
 #[derive(Default)]
 pub(crate) struct InboxDomains(RwLock<HashSet<String>>);
 
 impl InboxDomains {
-    /// Notes that there are inboxes at a domain.
+    /// Adds a domain that has inboxes.
     pub(crate) fn add(&self, domain: &str) {
         if !self.contains(domain) {
             self.0.write().unwrap_or_else(PoisonError::into_inner).insert(domain.to_owned());
         }
     }
 
-    /// Whether there may be inboxes at a domain.
+    /// Whether a domain may have inboxes.
     pub(crate) fn contains(&self, domain: &str) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains(domain)
     }
 }
 
-/// Those who wait for messages, by inbox.
+/// The calls that wait for messages, by inbox.
 #[derive(Default)]
 pub(crate) struct InboxWaiters(Mutex<HashMap<InboxId, Weak<Notify>>>);
 
 impl InboxWaiters {
-    /// What wakes a waiter at this inbox. Kept only as long as somebody waits.
+    /// Registers a call that waits for messages of an inbox, until the returned guard is dropped.
     pub(crate) fn register(&self, inbox: InboxId) -> InboxWaiter<'_> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get(&inbox).and_then(Weak::upgrade);
@@ -146,7 +147,7 @@ impl InboxWaiters {
     }
 }
 
-/// One who waits at an inbox.
+/// The registration of one waiting call.
 pub(crate) struct InboxWaiter<'a> {
     waiters: &'a InboxWaiters,
     inbox: InboxId,
@@ -156,7 +157,7 @@ pub(crate) struct InboxWaiter<'a> {
 impl Drop for InboxWaiter<'_> {
     fn drop(&mut self) {
         let mut all = self.waiters.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Ours is the last but the map's weak one: nobody else can come in while we hold the lock.
+        // Ours is the last strong reference. No other call can register while we hold the lock.
         if Arc::strong_count(&self.notify) == 1 {
             all.remove(&self.inbox);
         }

@@ -2,6 +2,7 @@
 
 use crate::access::caller::Caller;
 use mailonce_core::{limits, operation::KeyedOperation, time::Time};
+
 /// A call other than a send that has an idempotency key.
 #[derive(Clone, Debug)]
 pub struct KeyedCall {
@@ -14,15 +15,15 @@ pub struct KeyedCall {
 /// The operation to bind to the caller's key, with the response for replays. `None` without a key.
 pub(crate) fn operation(
     caller: &Caller,
-    asked: Option<&KeyedCall>,
+    keyed_call: Option<&KeyedCall>,
     answer: Vec<u8>,
     now: Time,
 ) -> Option<KeyedOperation> {
-    let asked = asked?;
+    let keyed_call = keyed_call?;
     Some(KeyedOperation {
         team: caller.team.id,
-        key: asked.key.hash(caller.team.id),
-        digest: asked.digest,
+        key: keyed_call.key.hash(caller.team.id),
+        digest: keyed_call.digest,
         response: answer,
         expires_at: now.plus(limits::OPERATION_RETENTION_MS),
     })

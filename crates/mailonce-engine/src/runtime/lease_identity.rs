@@ -22,21 +22,21 @@ pub(crate) struct LeaseIdentity {
 const HEARTBEAT_FRESH_MS: i64 = limits::HEARTBEAT_TIMEOUT_MS / 2;
 
 impl LeaseIdentity {
-    fn generate(chance: &dyn Entropy) -> Arc<Self> {
+    fn generate(entropy: &dyn Entropy) -> Arc<Self> {
         let mut bytes = [0; 16];
-        chance.fill(&mut bytes);
+        entropy.fill(&mut bytes);
         let id = NodeId(uuid::Builder::from_random_bytes(bytes).into_uuid());
         Arc::new(Self { id, heartbeat_at: AtomicI64::new(i64::MIN) })
     }
 
     /// Records that the store got a heartbeat.
-    pub(crate) fn note_heartbeat(&self, even: i64) {
-        self.heartbeat_at.store(even, Ordering::Release);
+    pub(crate) fn note_heartbeat(&self, boot_ms: i64) {
+        self.heartbeat_at.store(boot_ms, Ordering::Release);
     }
 
     /// Whether the store got a heartbeat recently. False for a new id and after a suspend.
-    pub(crate) fn has_recent_heartbeat(&self, even: i64) -> bool {
-        even.saturating_sub(self.heartbeat_at.load(Ordering::Acquire)) < HEARTBEAT_FRESH_MS
+    pub(crate) fn has_recent_heartbeat(&self, boot_ms: i64) -> bool {
+        boot_ms.saturating_sub(self.heartbeat_at.load(Ordering::Acquire)) < HEARTBEAT_FRESH_MS
     }
 }
 
@@ -50,8 +50,8 @@ struct IdentityState {
 }
 
 impl LeaseIdentities {
-    pub(crate) fn new(chance: &dyn Entropy) -> Self {
-        Self(Mutex::new(IdentityState { current: LeaseIdentity::generate(chance), former: Vec::new() }))
+    pub(crate) fn new(entropy: &dyn Entropy) -> Self {
+        Self(Mutex::new(IdentityState { current: LeaseIdentity::generate(entropy), former: Vec::new() }))
     }
 
     fn state(&self) -> MutexGuard<'_, IdentityState> {
@@ -64,19 +64,19 @@ impl LeaseIdentities {
     }
 
     /// Switches to a new node id, unless `lost` is no longer the current one.
-    pub(crate) fn replace(&self, lost: &Arc<LeaseIdentity>, chance: &dyn Entropy) {
-        let mut names = self.state();
-        if Arc::ptr_eq(&names.current, lost) {
-            let former = std::mem::replace(&mut names.current, LeaseIdentity::generate(chance));
-            names.former.push(former);
+    pub(crate) fn replace(&self, lost: &Arc<LeaseIdentity>, entropy: &dyn Entropy) {
+        let mut state = self.state();
+        if Arc::ptr_eq(&state.current, lost) {
+            let former = std::mem::replace(&mut state.current, LeaseIdentity::generate(entropy));
+            state.former.push(former);
         }
     }
 
     /// The ids that have or may have running work, the current one first.
     pub(crate) fn in_use(&self) -> Vec<Arc<LeaseIdentity>> {
-        let mut names = self.state();
-        names.former.retain(|name| Arc::strong_count(name) > 1);
-        std::iter::once(&names.current).chain(&names.former).map(Arc::clone).collect()
+        let mut state = self.state();
+        state.former.retain(|identity| Arc::strong_count(identity) > 1);
+        std::iter::once(&state.current).chain(&state.former).map(Arc::clone).collect()
     }
 }
 
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn a_lost_name_is_heard_of_while_something_is_under_way() {
-        let chance = CounterEntropy::default();
-        let holder = LeaseIdentities::new(&chance);
-        let (first, at_work) = (holder.current(), holder.current());
-        holder.replace(&first, &chance);
-        holder.replace(&first, &chance);
-        let second = holder.current();
+        let entropy = CounterEntropy::default();
+        let identities = LeaseIdentities::new(&entropy);
+        let (first, at_work) = (identities.current(), identities.current());
+        identities.replace(&first, &entropy);
+        identities.replace(&first, &entropy);
+        let second = identities.current();
         assert!(first.id != second.id && !second.has_recent_heartbeat(0));
-        let alive = || holder.in_use().iter().map(|name| name.id).collect::<Vec<_>>();
+        let alive = || identities.in_use().iter().map(|identity| identity.id).collect::<Vec<_>>();
         drop(first);
         assert_eq!(alive(), [second.id, at_work.id], "renewed once for one loss");
         drop(at_work);
@@ -112,9 +112,11 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_counts_for_a_while() {
-        let name = LeaseIdentity::generate(&CounterEntropy::default());
-        assert!(!name.has_recent_heartbeat(0));
-        name.note_heartbeat(0);
-        assert!(name.has_recent_heartbeat(HEARTBEAT_FRESH_MS - 1) && !name.has_recent_heartbeat(HEARTBEAT_FRESH_MS));
+        let identity = LeaseIdentity::generate(&CounterEntropy::default());
+        assert!(!identity.has_recent_heartbeat(0));
+        identity.note_heartbeat(0);
+        assert!(
+            identity.has_recent_heartbeat(HEARTBEAT_FRESH_MS - 1) && !identity.has_recent_heartbeat(HEARTBEAT_FRESH_MS)
+        );
     }
 }

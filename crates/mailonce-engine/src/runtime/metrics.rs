@@ -68,8 +68,8 @@ struct CollectLabels {
     outcome: &'static str,
 }
 
-fn withheld_label(why: &FetchError) -> &'static str {
-    match why {
+fn withheld_label(error: &FetchError) -> &'static str {
+    match error {
         FetchError::Temporary { .. } => "retry",
         FetchError::NotFound(_) => "gone",
         FetchError::Permanent(_) => "failed",
@@ -177,59 +177,55 @@ impl Metrics {
         registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
         registry.register(
             "key_mismatches",
-            "Sends refused because their key means something else",
+            "Sends refused because their key is bound to a different email",
             metrics.mismatches.clone(),
         );
         registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
         registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
         registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
         registry.register("handoff_attempts", "Attempts by transport and result", metrics.handoff_attempts.clone());
-        registry.register("handoff_resolved", "Unknown outcomes that were settled, by how", metrics.resolved.clone());
+        registry.register(
+            "handoff_resolved",
+            "Unknown outcomes that were resolved, by method",
+            metrics.resolved.clone(),
+        );
         registry.register(
             "handoff_stale_markers",
-            "Hand-overs that stopped at the marker because the handoff was taken back or over",
+            "Attempts that stopped at the marker because the handoff was cancelled or taken over",
             metrics.stale_markers.clone(),
         );
-        registry.register("hook_reports", "Provider events by what came of them", metrics.provider_events.clone());
+        registry.register("hook_reports", "Provider events by provider and outcome", metrics.provider_events.clone());
         registry.register(
             "provider_deduplicated",
-            "Repeats under the same key that a next hop answered without a second mail, beside send_deduplicated of our own",
+            "Retries with the same key that the next hop recognized as duplicates",
             metrics.provider_deduplicated.clone(),
         );
         registry.register(
             "provider_fetches",
-            "Questions to providers that hold mail, by what came of them",
+            "Requests to providers that hold received mail, by outcome",
             metrics.collected.clone(),
         );
         registry.register(
             "inbound_deliveries",
-            "Arrivals by way in, what became of them and why",
+            "Received deliveries by intake, outcome and reason",
             metrics.deliveries.clone(),
         );
         registry.register(
             "inbound_messages",
-            "Deliveries that were read, by way in, layer and reason",
+            "Processed deliveries by intake, layer and reason",
             metrics.filed.clone(),
         );
-        registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
-        registry.register(
-            "notice_attempts",
-            "Attempts to tell an endpoint, by outcome",
-            metrics.notice_attempts.clone(),
-        );
+        registry.register("artifacts", "Codes and links by outcome", metrics.artifacts.clone());
+        registry.register("notice_attempts", "Webhook attempts by outcome", metrics.notice_attempts.clone());
         registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
-        registry.register(
-            "recovered_work",
-            "Work taken over from processes that ended, by what became of it",
-            metrics.recovered.clone(),
-        );
+        registry.register("recovered_work", "Work taken over from dead nodes, by kind", metrics.recovered.clone());
         registry.register(
             "key_concurrent_replays",
-            "Replays within 100 ms of the first call: callers that raced",
+            "Replays within 100 ms of the first call, from concurrent callers",
             metrics.key_races.clone(),
         );
         registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.hit_age.clone());
-        registry.register_with_unit("key_ttl", "Memory asked for", Unit::Seconds, metrics.ttl.clone());
+        registry.register_with_unit("key_ttl", "Requested ttl of keys", Unit::Seconds, metrics.ttl.clone());
         registry
     }
 
@@ -251,26 +247,26 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn record_fetch(&self, provider: &'static str, given: &Result<FetchedMail, FetchError>) {
-        let outcome = given.as_ref().map_or_else(withheld_label, |_| "fetched");
+    pub(crate) fn record_fetch(&self, provider: &'static str, result: &Result<FetchedMail, FetchError>) {
+        let outcome = result.as_ref().map_or_else(withheld_label, |_| "fetched");
         self.collected.get_or_create(&CollectLabels { provider, operation: "fetch", outcome }).inc();
     }
 
-    pub(crate) fn record_poll(&self, provider: &'static str, page: &Result<MailListPage, FetchError>) {
-        let outcome = page.as_ref().map_or_else(withheld_label, |_| "fetched");
+    pub(crate) fn record_poll(&self, provider: &'static str, result: &Result<MailListPage, FetchError>) {
+        let outcome = result.as_ref().map_or_else(withheld_label, |_| "fetched");
         self.collected.get_or_create(&CollectLabels { provider, operation: "list", outcome }).inc();
     }
 
     /// Counts the results of one arrival's deliveries. Both slices have the same order.
-    pub(crate) fn record_deliveries(&self, intake: Intake, parcels: &[NewDelivery], received: &[ReceiveResult]) {
-        for (parcel, received) in parcels.iter().zip(received) {
+    pub(crate) fn record_deliveries(&self, intake: Intake, deliveries: &[NewDelivery], received: &[ReceiveResult]) {
+        for (delivery, received) in deliveries.iter().zip(received) {
             let (outcome, reason) = match received {
                 ReceiveResult::Stored(_) => ("accepted", "new"),
                 ReceiveResult::Duplicate { .. } => ("duplicate", DeliverySuppression::SameDelivery.as_str()),
                 // Only the store refuses a delivery that passed the earlier checks: its inbox was removed before the
                 // commit.
                 ReceiveResult::Refused(_) => {
-                    ("refused", parcel.suppression.unwrap_or(DeliverySuppression::UnknownInbox).as_str())
+                    ("refused", delivery.suppression.unwrap_or(DeliverySuppression::UnknownInbox).as_str())
                 }
             };
             self.deliveries.get_or_create(&DeliveryLabels { intake: intake.as_str(), outcome, reason }).inc();
@@ -286,8 +282,8 @@ impl Metrics {
         self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer, reason }).inc();
     }
 
-    pub(crate) fn record_delivery_outcome(&self, intake: Intake, settle: &DeliveryOutcome) {
-        let reason = match settle {
+    pub(crate) fn record_delivery_outcome(&self, intake: Intake, outcome: &DeliveryOutcome) {
+        let reason = match outcome {
             DeliveryOutcome::Done => "done",
             DeliveryOutcome::Refused(why) => why.as_str(),
             DeliveryOutcome::Retry(..) => "retry",
@@ -351,12 +347,12 @@ impl Metrics {
         self.stale_markers.inc();
     }
 
-    pub(crate) fn record_notice_attempt(&self, answer: WebhookVerdict, trouble: Option<WebhookError>) {
-        let outcome = match answer {
+    pub(crate) fn record_notice_attempt(&self, verdict: WebhookVerdict, error: Option<WebhookError>) {
+        let outcome = match verdict {
             WebhookVerdict::Delivered => "delivered",
             WebhookVerdict::Dropped => "dropped",
             WebhookVerdict::Gone => "gone",
-            WebhookVerdict::Retry(_) => trouble.map_or("status", WebhookError::as_str),
+            WebhookVerdict::Retry(_) => error.map_or("status", WebhookError::as_str),
         };
         self.notice_attempts.get_or_create(&NoticeLabels { outcome }).inc();
     }
@@ -366,17 +362,17 @@ impl Metrics {
         &self,
         gauges: &Gauges,
         backlog: &Backlog,
-        (ways, orphaned): (&[TransportStatus], &[OrphanedTransport]),
+        (transports, orphaned): (&[TransportStatus], &[OrphanedTransport]),
         now: Time,
     ) -> String {
         let mut text = String::new();
         // Writing to a `String` can't fail.
         encode(&mut text, &self.registry).ok();
-        let tail = text.trim_end().trim_end_matches("# EOF").len();
-        text.truncate(tail);
+        let end = text.trim_end().trim_end_matches("# EOF").len();
+        text.truncate(end);
         render_store_metrics(&mut text, gauges);
         render_queue_metrics(&mut text, backlog, now);
-        render_transport_metrics(&mut text, ways);
+        render_transport_metrics(&mut text, transports);
         render_orphan_metrics(&mut text, orphaned);
         text
     }
@@ -391,7 +387,7 @@ fn render_store_metrics(text: &mut String, gauges: &Gauges) {
         )
         .ok();
     };
-    single("keys", "gauge", "Keys remembered, about", "", gauges.keys as f64);
+    single("keys", "gauge", "Keys in the store, approximately", "", gauges.keys as f64);
     single(
         "key_contention",
         "counter",
@@ -402,7 +398,7 @@ fn render_store_metrics(text: &mut String, gauges: &Gauges) {
     render_histogram(
         text,
         "commit_batch_size",
-        "Verbs in one commit",
+        "Operations in one commit",
         &gauges.batch_sizes,
         gauges.operations as f64,
         1.0,
@@ -410,7 +406,7 @@ fn render_store_metrics(text: &mut String, gauges: &Gauges) {
     render_histogram(
         text,
         "commit_seconds",
-        "Time of one commit",
+        "Duration of one commit",
         &gauges.commit_ms,
         gauges.commit_us as f64 / 1e6,
         0.001,
@@ -429,7 +425,7 @@ fn render_queue_metrics(text: &mut String, backlog: &Backlog, now: Time) {
     }
     let age = backlog.oldest_due_at.map_or(0, |oldest| now.since(oldest).max(0)) as f64 / 1000.0;
     for (name, help, value) in [
-        ("handoff_queue_oldest_seconds", "How long the handoff has been due that waits longest", age),
+        ("handoff_queue_oldest_seconds", "How long the oldest waiting handoff has been due", age),
         ("handoff_unknown", "Handoffs whose outcome is unknown", backlog.unknown as f64),
     ] {
         writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
@@ -442,12 +438,12 @@ pub(crate) fn render_clock_metrics(text: &mut String, clock: ClockState) {
     for (name, help, value) in [
         (
             "clock_trusted",
-            "Whether dates may decide anything on this node",
+            "Whether schedules, policies and expiries may be decided by this node's clock",
             Some(f64::from(u8::from(clock.is_trusted))),
         ),
         (
             "clock_confirmed",
-            "Whether this node may forget keys",
+            "Whether this node may delete expired keys",
             Some(f64::from(u8::from(clock.is_trusted && clock.confirmed_by.is_some()))),
         ),
         ("clock_ahead_of_database_seconds", "How far this node's clock is ahead of the database's", ahead),
@@ -458,16 +454,23 @@ pub(crate) fn render_clock_metrics(text: &mut String, clock: ClockState) {
 }
 
 /// The circuit breakers and running attempts of transports. Their names come from the configuration.
-fn render_transport_metrics(text: &mut String, ways: &[TransportStatus]) {
-    writeln!(text, "# HELP mailonce_breaker_open Whether a way out rests.\n# TYPE mailonce_breaker_open gauge").ok();
-    for way in ways {
-        let open = u8::from(way.breaker != "closed");
-        writeln!(text, "mailonce_breaker_open{{transport=\"{}\"}} {open}", way.name).ok();
+fn render_transport_metrics(text: &mut String, transports: &[TransportStatus]) {
+    writeln!(
+        text,
+        "# HELP mailonce_breaker_open Whether the circuit breaker is not closed.\n# TYPE mailonce_breaker_open gauge"
+    )
+    .ok();
+    for transport in transports {
+        let open = u8::from(transport.breaker != "closed");
+        writeln!(text, "mailonce_breaker_open{{transport=\"{}\"}} {open}", transport.name).ok();
     }
-    writeln!(text, "# HELP mailonce_handoff_in_flight Hand-overs under way.\n# TYPE mailonce_handoff_in_flight gauge")
-        .ok();
-    for way in ways {
-        writeln!(text, "mailonce_handoff_in_flight{{transport=\"{}\"}} {}", way.name, way.in_flight).ok();
+    writeln!(
+        text,
+        "# HELP mailonce_handoff_in_flight Running attempts, by transport.\n# TYPE mailonce_handoff_in_flight gauge"
+    )
+    .ok();
+    for transport in transports {
+        writeln!(text, "mailonce_handoff_in_flight{{transport=\"{}\"}} {}", transport.name, transport.in_flight).ok();
     }
 }
 
@@ -479,23 +482,29 @@ fn render_orphan_metrics(text: &mut String, orphaned: &[OrphanedTransport]) {
          # TYPE mailonce_handoff_orphaned gauge"
     )
     .ok();
-    for one in orphaned {
-        writeln!(text, "mailonce_handoff_orphaned{{transport=\"{}\"}} {}", one.name, one.waiting + one.unknown).ok();
+    for transport in orphaned {
+        writeln!(
+            text,
+            "mailonce_handoff_orphaned{{transport=\"{}\"}} {}",
+            transport.name,
+            transport.waiting + transport.unknown
+        )
+        .ok();
     }
 }
 
 /// Webhook endpoints and their notices, over all teams.
 pub(crate) fn render_endpoint_metrics(text: &mut String, gauges: &[EndpointGauge]) {
-    let sum = |figure: fn(&EndpointGauge) -> u64| gauges.iter().map(figure).sum::<u64>();
+    let sum = |value_of: fn(&EndpointGauge) -> u64| gauges.iter().map(value_of).sum::<u64>();
     let live = gauges.iter().filter(|gauge| gauge.state == EndpointState::Enabled);
     for (name, help, value) in [
         (
             "notice_lag_events",
-            "Events that the endpoint furthest behind was not looked at for",
+            "Events that the slowest enabled endpoint has not processed yet",
             live.map(|g| g.lag).max(),
         ),
-        ("notice_pending", "Notices that are owed", Some(sum(|gauge| gauge.pending))),
-        ("notice_dead", "Notices that were given up", Some(sum(|gauge| gauge.dead))),
+        ("notice_pending", "Pending notices", Some(sum(|gauge| gauge.pending))),
+        ("notice_dead", "Dead notices", Some(sum(|gauge| gauge.dead))),
     ] {
         let value = value.unwrap_or(0);
         writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
@@ -509,11 +518,11 @@ pub(crate) fn render_endpoint_metrics(text: &mut String, gauges: &[EndpointGauge
 
 fn render_histogram(text: &mut String, name: &str, help: &str, buckets: &[u64; 12], sum: f64, unit: f64) {
     writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} histogram").ok();
-    let mut below = 0;
+    let mut cumulative = 0;
     for (power, count) in buckets.iter().enumerate() {
-        below += count;
+        cumulative += count;
         let bound = if power == 11 { "+Inf".to_owned() } else { ((1_u64 << power) as f64 * unit).to_string() };
-        writeln!(text, "mailonce_{name}_bucket{{le=\"{bound}\"}} {below}").ok();
+        writeln!(text, "mailonce_{name}_bucket{{le=\"{bound}\"}} {cumulative}").ok();
     }
-    writeln!(text, "mailonce_{name}_sum {sum}\nmailonce_{name}_count {below}").ok();
+    writeln!(text, "mailonce_{name}_sum {sum}\nmailonce_{name}_count {cumulative}").ok();
 }

@@ -1,4 +1,4 @@
-//! What the other folders share: background loops, clocks, metrics, and the encoding of stored data.
+//! What the services share: the context, clocks, node ids, metrics, and the encoding and encryption of stored data.
 
 pub(crate) mod blocking;
 pub mod context;

@@ -50,8 +50,8 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    pub(crate) fn new(secret: &InstallSecret, chance: Arc<dyn Entropy>, seals: bool) -> Self {
-        Self { cipher: XChaCha20Poly1305::new(&secret.mac("bodies", &[]).into()), entropy: chance, is_sealing: seals }
+    pub(crate) fn new(secret: &InstallSecret, entropy: Arc<dyn Entropy>, is_sealing: bool) -> Self {
+        Self { cipher: XChaCha20Poly1305::new(&secret.mac("bodies", &[]).into()), entropy, is_sealing }
     }
 
     /// Packs the content of an email.
@@ -80,8 +80,8 @@ impl Packer {
     }
 
     /// Unpacks frozen bytes. `None` when they are damaged.
-    pub(crate) fn unpack_frozen<'a>(&self, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        self.open(SealPurpose::Frozen, kept)
+    pub(crate) fn unpack_frozen<'a>(&self, stored: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        self.open(SealPurpose::Frozen, stored)
     }
 
     /// Packs text that has a row of its own: a draft, a code or a link.
@@ -93,10 +93,10 @@ impl Packer {
     }
 
     /// Unpacks such text. `None` when it is damaged.
-    pub(crate) fn unpack_text<'a>(&self, kept: &'a str) -> Option<Cow<'a, str>> {
-        let Some(sealed) = kept.strip_prefix(SEALED_TEXT_PREFIX) else { return Some(Cow::Borrowed(kept)) };
-        let open = self.open(SealPurpose::Text, &STANDARD.decode(sealed).ok()?)?.into_owned();
-        String::from_utf8(open).ok().map(Cow::Owned)
+    pub(crate) fn unpack_text<'a>(&self, stored: &'a str) -> Option<Cow<'a, str>> {
+        let Some(sealed) = stored.strip_prefix(SEALED_TEXT_PREFIX) else { return Some(Cow::Borrowed(stored)) };
+        let plain = self.open(SealPurpose::Text, &STANDARD.decode(sealed).ok()?)?.into_owned();
+        String::from_utf8(plain).ok().map(Cow::Owned)
     }
 
     /// The preview of a received text as it may be stored beside the mail. Empty when bodies are sealed.
@@ -106,22 +106,22 @@ impl Packer {
 
     /// Seals bytes if sealing is on. If encryption failed, the bytes would be lost rather than stored in the clear; it
     /// can't fail for bodies within our limits.
-    fn seal(&self, what: SealPurpose, open: Vec<u8>) -> Vec<u8> {
+    fn seal(&self, purpose: SealPurpose, plain: Vec<u8>) -> Vec<u8> {
         if !self.is_sealing {
-            return open;
+            return plain;
         }
         let mut nonce = [0; NONCE_BYTES];
         self.entropy.fill(&mut nonce);
-        let payload = Payload { msg: &open, aad: what.associated_data() };
+        let payload = Payload { msg: &plain, aad: purpose.associated_data() };
         let sealed = self.cipher.encrypt(&nonce.into(), payload).unwrap_or_default();
         [SEALED_PREFIX.as_slice(), &nonce, &sealed].concat()
     }
 
     /// Opens sealed bytes. Unsealed bytes are returned as they are.
-    fn open<'a>(&self, what: SealPurpose, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let Some(sealed) = kept.strip_prefix(&SEALED_PREFIX) else { return Some(Cow::Borrowed(kept)) };
+    fn open<'a>(&self, purpose: SealPurpose, stored: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let Some(sealed) = stored.strip_prefix(&SEALED_PREFIX) else { return Some(Cow::Borrowed(stored)) };
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
-        let payload = Payload { msg: sealed, aad: what.associated_data() };
+        let payload = Payload { msg: sealed, aad: purpose.associated_data() };
         self.cipher.decrypt(&(*nonce).into(), payload).ok().map(Cow::Owned)
     }
 }
@@ -153,9 +153,9 @@ pub(crate) fn pack(content: &EmailContent) -> Vec<u8> {
 
 /// An estimate of the JSON size. High enough for most emails, so that the buffer doesn't grow.
 fn estimated_size(content: &EmailContent) -> usize {
-    let words = [&content.text, &content.html].into_iter().flatten().map(String::len).sum::<usize>();
+    let text = [&content.text, &content.html].into_iter().flatten().map(String::len).sum::<usize>();
     let files = content.attachments.iter().map(|file| file.bytes.len() / 3 * 4).sum::<usize>();
-    words + words / 16 + files + content.subject.len() + 64 * content.to.len() + 256
+    text + text / 16 + files + content.subject.len() + 64 * content.to.len() + 256
 }
 
 /// Unpacks content that is not sealed.
@@ -176,10 +176,10 @@ const PLAIN: u8 = 2;
 const LZ4: u8 = 3;
 
 fn pack_raw(raw: &[u8]) -> Vec<u8> {
-    let small = lz4_flex::block::compress_prepend_size(raw);
-    let (how, bytes) = if small.len() < raw.len() { (LZ4, small.as_slice()) } else { (PLAIN, raw) };
+    let compressed = lz4_flex::block::compress_prepend_size(raw);
+    let (format, bytes) = if compressed.len() < raw.len() { (LZ4, compressed.as_slice()) } else { (PLAIN, raw) };
     let mut packed = Vec::with_capacity(bytes.len() + 1);
-    packed.push(how);
+    packed.push(format);
     packed.extend_from_slice(bytes);
     packed
 }

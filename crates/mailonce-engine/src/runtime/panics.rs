@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+
 /// The delay before a panicked loop restarts.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
@@ -40,7 +41,7 @@ impl Context {
         begin: impl Fn(Arc<T>, watch::Receiver<bool>) -> F,
     ) {
         while let Err(why) = catch_panic(Box::pin(begin(Arc::clone(&service), stop.clone()))).await {
-            tracing::error!(why, what, "a loop panicked and is started again");
+            tracing::error!(why, what, "a background loop panicked and restarts");
             self.metrics.record_panic(what);
             self.lease_identities.replace(&self.lease_identities.current(), &*self.entropy);
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Error answers that several domains share.
+//! Problems that several domains return.
 
 use mailonce_core::{
     id::EmailId,
@@ -26,7 +26,7 @@ pub fn unavailable(error: StoreError) -> Problem {
             tracing::error!(why, "the ledger cannot be trusted");
             Problem::new(
                 Code::Unavailable,
-                "the ledger has stopped because it cannot be trusted; an operator must look",
+                "the ledger has stopped because it cannot be trusted; ask an operator to check the server's log",
             )
         }
     }
@@ -39,14 +39,16 @@ pub(crate) fn email_not_found(id: EmailId) -> Problem {
 
 pub(crate) fn refusal_problem(refusal: EmailChangeRefusal, email: &Email) -> Problem {
     let (code, why) = match refusal {
-        EmailChangeRefusal::TooLate => (Code::TooLate, "it can no longer be taken back"),
-        EmailChangeRefusal::NotScheduled => (Code::NotScheduled, "it has no time to change"),
+        EmailChangeRefusal::TooLate => (Code::TooLate, "it can no longer be cancelled"),
+        EmailChangeRefusal::NotScheduled => (Code::NotScheduled, "it is not scheduled"),
         EmailChangeRefusal::NotTerminal => (Code::NotTerminal, "it is not finished"),
-        EmailChangeRefusal::UseResolve => (Code::UseResolve, "nobody can tell whether it arrived"),
-        EmailChangeRefusal::ResendBudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
-        EmailChangeRefusal::StaleRev => (Code::StaleRev, "it changed since you looked"),
-        EmailChangeRefusal::NotUnknown => (Code::NotUnknown, "nothing about it is unknown"),
-        EmailChangeRefusal::AnsweredByAnother => (Code::AlreadyAnswered, "another email answered its message since"),
+        EmailChangeRefusal::UseResolve => (Code::UseResolve, "it may or may not have been sent"),
+        EmailChangeRefusal::ResendBudgetSpent => (Code::BudgetSpent, "it was already resent today"),
+        EmailChangeRefusal::StaleRev => (Code::StaleRev, "it has changed since `rev` was read"),
+        EmailChangeRefusal::NotUnknown => (Code::NotUnknown, "its outcome is not unknown"),
+        EmailChangeRefusal::AnsweredByAnother => {
+            (Code::AlreadyAnswered, "another email has answered the message since")
+        }
     };
     let state = email.state().as_str();
     Problem::new(code, format!("email {} is {state}: {why}", email.id))

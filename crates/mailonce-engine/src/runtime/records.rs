@@ -39,14 +39,14 @@ pub struct CreateOutcome<T> {
 /// Decodes a record.
 pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, Problem> {
     serde_json::from_str(&record.json).map_err(|error| {
-        tracing::error!(%error, kind = record.kind.as_str(), id = %record.id, "a record cannot be read");
-        Problem::new(Code::Internal, format!("the {} {} cannot be read", record.kind.as_str(), record.name))
+        tracing::error!(%error, kind = record.kind.as_str(), id = %record.id, "a record cannot be decoded");
+        Problem::new(Code::Internal, format!("the {} {} cannot be decoded", record.kind.as_str(), record.name))
     })
 }
 
 /// Encodes the JSON of a record.
-pub(crate) fn encode<T: Serialize>(about: &T) -> Result<String, Problem> {
-    serde_json::to_string(about).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+pub(crate) fn encode<T: Serialize>(details: &T) -> Result<String, Problem> {
+    serde_json::to_string(details).map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }
 
 /// The problem for a missing record.
@@ -65,12 +65,16 @@ fn require_team_access(caller: &Caller, kind: RecordKind) -> Result<(), Problem>
 impl Context {
     /// Whether an earlier call used this key with the same digest. A repeat then skips checks against the current
     /// state. Returns a problem when the key is bound to something else.
-    pub(crate) async fn is_repeated_call(&self, caller: &Caller, asked: Option<&KeyedCall>) -> Result<bool, Problem> {
-        let Some(asked) = asked else { return Ok(false) };
-        let key = asked.key.hash(caller.team.id);
+    pub(crate) async fn is_repeated_call(
+        &self,
+        caller: &Caller,
+        keyed_call: Option<&KeyedCall>,
+    ) -> Result<bool, Problem> {
+        let Some(keyed_call) = keyed_call else { return Ok(false) };
+        let key = keyed_call.key.hash(caller.team.id);
         match self.store.key_binding(caller.team.id, key, self.now()).await.map_err(unavailable)? {
             None => Ok(false),
-            Some(KeyBinding::Operation { digest }) if digest == asked.digest => Ok(true),
+            Some(KeyBinding::Operation { digest }) if digest == keyed_call.digest => Ok(true),
             Some(other) => Err(key_mismatch(&other)),
         }
     }
@@ -80,21 +84,20 @@ impl Context {
     pub(crate) async fn create_named(
         &self,
         caller: &Caller,
-        (kind, name, about): (RecordKind, String, String),
-        asked: Option<&KeyedCall>,
+        (kind, name, json): (RecordKind, String, String),
+        keyed_call: Option<&KeyedCall>,
         changed: impl FnOnce(TeamId),
     ) -> Result<CreateOutcome<Record>, Problem> {
         let (team, now) = (caller.team.id, self.now());
-        let record =
-            Record { team, kind, id: self.new_id(now), name: name.clone(), rev: 1, created_at: now, json: about };
-        let created = self.store.create_record(record, operation(caller, asked, Vec::new(), now)).await;
+        let record = Record { team, kind, id: self.new_id(now), name: name.clone(), rev: 1, created_at: now, json };
+        let created = self.store.create_record(record, operation(caller, keyed_call, Vec::new(), now)).await;
         changed(team);
         match created.map_err(unavailable)? {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => {
                 Ok(CreateOutcome { value: record, is_new: true })
             }
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
-                let detail = format!("there is a {} named {} already", kind.as_str(), record.name);
+                let detail = format!("the {} {} already exists", kind.as_str(), record.name);
                 Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
             }
             IdempotentResult::Replayed(_) => {

@@ -13,42 +13,42 @@ use serde::{Serialize, de::DeserializeOwned};
 
 const NONCE_BYTES: usize = 12;
 
-fn cipher(secret: &InstallSecret, name: &EmailKey) -> ChaCha20Poly1305 {
-    let key = secret.mac("sealed-answer", &[name.display_name().as_bytes()]);
+fn cipher(secret: &InstallSecret, idempotency_key: &EmailKey) -> ChaCha20Poly1305 {
+    let key = secret.mac("sealed-answer", &[idempotency_key.display_name().as_bytes()]);
     ChaCha20Poly1305::new(&key.into())
 }
 
 /// Encrypts an answer.
-fn seal(secret: &InstallSecret, name: &EmailKey, nonce: [u8; NONCE_BYTES], answer: &[u8]) -> Vec<u8> {
+fn seal(secret: &InstallSecret, idempotency_key: &EmailKey, nonce: [u8; NONCE_BYTES], answer: &[u8]) -> Vec<u8> {
     // Encryption of a short text can't fail. If it did, a repeat would be refused.
-    let sealed = cipher(secret, name).encrypt(&nonce.into(), answer).unwrap_or_default();
+    let sealed = cipher(secret, idempotency_key).encrypt(&nonce.into(), answer).unwrap_or_default();
     [nonce.as_slice(), &sealed].concat()
 }
 
 /// Decrypts an answer. `None` when it was sealed under another key, or is damaged.
-fn open(secret: &InstallSecret, name: &EmailKey, sealed: &[u8]) -> Option<Vec<u8>> {
+fn open(secret: &InstallSecret, idempotency_key: &EmailKey, sealed: &[u8]) -> Option<Vec<u8>> {
     let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>()?;
-    cipher(secret, name).decrypt(&(*nonce).into(), rest).ok()
+    cipher(secret, idempotency_key).decrypt(&(*nonce).into(), rest).ok()
 }
 
 impl Context {
     /// Encrypts an answer for replays of the call. Empty without a key.
-    pub(crate) fn seal_answer<T: Serialize>(&self, asked: Option<&KeyedCall>, answer: &T) -> Vec<u8> {
-        let Some(asked) = asked else { return Vec::new() };
+    pub(crate) fn seal_answer<T: Serialize>(&self, keyed_call: Option<&KeyedCall>, answer: &T) -> Vec<u8> {
+        let Some(keyed_call) = keyed_call else { return Vec::new() };
         let mut nonce = [0; NONCE_BYTES];
         self.entropy.fill(&mut nonce);
-        seal(&self.secret, &asked.key, nonce, &serde_json::to_vec(answer).unwrap_or_default())
+        seal(&self.secret, &keyed_call.key, nonce, &serde_json::to_vec(answer).unwrap_or_default())
     }
 
     /// Decrypts the answer of the first call.
     pub(crate) fn open_answer<T: DeserializeOwned>(
         &self,
-        asked: Option<&KeyedCall>,
+        keyed_call: Option<&KeyedCall>,
         sealed: &[u8],
     ) -> Result<T, Problem> {
-        let opened = asked.and_then(|asked| open(&self.secret, &asked.key, sealed));
+        let opened = keyed_call.and_then(|keyed_call| open(&self.secret, &keyed_call.key, sealed));
         let first = opened.and_then(|json| serde_json::from_slice(&json).ok());
-        first.ok_or_else(|| Problem::new(Code::Internal, "the first answer can no longer be read"))
+        first.ok_or_else(|| Problem::new(Code::Internal, "the stored answer to the first call cannot be decrypted"))
     }
 }
 

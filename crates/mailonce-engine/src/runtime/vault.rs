@@ -29,8 +29,8 @@ impl SecretLocation {
         ChaCha20Poly1305::new(&secret.mac("vault", &parts).into())
     }
 
-    fn seal(&self, secret: &InstallSecret, nonce: [u8; NONCE_BYTES], open: &[u8]) -> Option<String> {
-        let sealed = self.cipher(secret).encrypt(&nonce.into(), open).ok()?;
+    fn seal(&self, secret: &InstallSecret, nonce: [u8; NONCE_BYTES], plain: &[u8]) -> Option<String> {
+        let sealed = self.cipher(secret).encrypt(&nonce.into(), plain).ok()?;
         Some(STANDARD.encode([nonce.as_slice(), &sealed].concat()))
     }
 
@@ -43,15 +43,15 @@ impl SecretLocation {
 
 impl Context {
     /// Encrypts a secret. `None`, which can't happen for texts of this size, means that nothing may be stored.
-    pub(crate) fn seal_secret(&self, place: SecretLocation, open: &[u8]) -> Option<String> {
+    pub(crate) fn seal_secret(&self, location: SecretLocation, plain: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_BYTES];
         self.entropy.fill(&mut nonce);
-        place.seal(&self.secret, nonce, open)
+        location.seal(&self.secret, nonce, plain)
     }
 
     /// Decrypts a secret. `None` when it was sealed for another location, or is damaged.
-    pub(crate) fn open_secret(&self, place: SecretLocation, sealed: &str) -> Option<Vec<u8>> {
-        place.open(&self.secret, sealed)
+    pub(crate) fn open_secret(&self, location: SecretLocation, sealed: &str) -> Option<Vec<u8>> {
+        location.open(&self.secret, sealed)
     }
 }
 
@@ -62,15 +62,15 @@ mod tests {
     #[test]
     fn a_secret_opens_only_where_it_was_sealed() {
         let secret = InstallSecret([3; 32]);
-        let place = |team, record, purpose| SecretLocation {
+        let location = |team, record, purpose| SecretLocation {
             team: TeamId(Uuid::from_u128(team)),
             record: Uuid::from_u128(record),
             purpose,
         };
-        let here = place(1, 2, "dkim");
+        let here = location(1, 2, "dkim");
         let sealed = here.seal(&secret, [9; NONCE_BYTES], b"private").unwrap();
         assert_eq!(here.open(&secret, &sealed).as_deref(), Some(b"private".as_slice()));
-        for elsewhere in [place(7, 2, "dkim"), place(1, 7, "dkim"), place(1, 2, "source")] {
+        for elsewhere in [location(7, 2, "dkim"), location(1, 7, "dkim"), location(1, 2, "source")] {
             assert_eq!(elsewhere.open(&secret, &sealed), None);
         }
         assert_eq!(here.open(&InstallSecret([4; 32]), &sealed), None);

@@ -229,3 +229,208 @@ fn text_for_screen_readers_alone_is_kept_and_counted() {
     let page = HtmlPage::parse("<p>ok <span aria-hidden=true>1234</span></p>");
     assert_eq!((page.text.as_str(), page.hidden.aria_hidden_chars, page.hidden.chars), ("ok 1234", 4, 0));
 }
+
+#[test]
+fn a_selector_is_searched_once_for_each_element() {
+    let value = "a".repeat(6_000);
+    let elements = format!("<p x={value}>x</p>").repeat(15);
+    let steps = |rules: &str| visibility::count_steps(&format!("<style>{rules}</style>{elements}"));
+    let nested = format!("[x*=\"{}b\" i]{{{}}}", &value[..3_000], "&{color:red}".repeat(1_000));
+    let plain = steps(&"p{color:red}".repeat(1_000));
+    assert!(steps(&nested) < plain + 15 * 1_000 * 10, "{}", steps(&nested));
+    let page = HtmlPage::parse(&format!("<style>{nested}</style>{elements}"));
+    assert!(page.text.starts_with('x') && !page.is_truncated);
+}
+
+#[test]
+fn searches_in_attributes_find_the_same_as_browsers() {
+    let long = "z".repeat(200);
+    for (selector, hides) in [
+        ("[x*=\"Bc\"]", true),
+        ("[x*=\"bc\"]", false),
+        ("[x*=\"bC\" i]", true),
+        ("[x*=\"bc\" i][x*=\"zz\"]", true),
+        ("[x*=\"bd\" i]", false),
+        ("[x*=\"\"]", false),
+        ("[y*=\"Bc\"]", false),
+    ] {
+        let html = format!("<style>{selector}{{&{{color:red}}&{{display:none}}}}</style><p x='aBcd{long}'>1234</p>ok");
+        assert_eq!(HtmlPage::parse(&html).text, if hides { "ok" } else { "1234\nok" }, "{selector}");
+    }
+}
+
+#[test]
+fn the_cost_of_selectors_is_charged() {
+    let numbered = |count: usize, text: fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().concat();
+    let elements = "<b>x</b>".repeat(100);
+    let attributes = format!("<p {}>x</p>", numbered(1_000, |n| format!("a{n} ")));
+    for (css, html, least) in [
+        (format!(":is({}i){{color:red}}", "a,".repeat(4_000)), elements.clone(), 100 * 1_000),
+        (
+            format!(":not(*){{:is({}a){{:is({}a){{color:red}}}}}}", "&,".repeat(30), "&,".repeat(30)),
+            elements,
+            100 * 600,
+        ),
+        (format!(":lang({}x){{color:red}}", "aa,".repeat(4_000)), "<b lang=en>x</b>".repeat(100), 100 * 4_000),
+        (numbered(500, |n| format!("[b{n}]{{color:red}}")), attributes.clone(), 500 * 250),
+        (numbered(500, |n| format!("p#b{n}{{color:red}}p:link{{color:red}}")), attributes, 100),
+    ] {
+        let steps = visibility::count_steps(&format!("<style>{css}</style>{html}"));
+        assert!(steps >= least, "{}: {steps}", &css[..40]);
+    }
+}
+
+#[test]
+fn floods_of_selectors_end_and_hide() {
+    let elements = "<b>1234</b>".repeat(5_000);
+    for css in [
+        format!(":is({}i){{color:red}}", "a,".repeat(100_000)),
+        format!("{}b{{{}}}", "a,".repeat(5_000), "&{color:red}".repeat(1_000)),
+        format!("{}b{{:is({}b){{color:red}}}}", "a,".repeat(5_000), "&,".repeat(1_000)),
+        format!(":not(*){{:is({0}a){{:is({0}a){{:is({0}a){{color:red}}}}}}}}", "&,".repeat(1_000)),
+        format!("b:lang({}x){{color:red}}", "aa,".repeat(60_000)),
+    ] {
+        let page = HtmlPage::parse(&format!("<style>{css}</style><html lang=en>{elements}"));
+        assert!(page.text.is_empty() && page.is_truncated, "{} … {}", &css[..60], page.text.len());
+    }
+}
+
+#[test]
+fn two_evaluations_share_one_budget() {
+    let rules = "p:not(.x):not(.y){color:red}".repeat(400);
+    let page = |more: &str| HtmlPage::parse(&format!("<style>{more}{rules}</style>{}", "<p>1234".repeat(2_500)));
+    assert!(!page("").is_truncated);
+    assert!(page("@supports(x:y){p{color:red}}").is_truncated);
+}
+
+#[test]
+fn the_colour_of_links_is_that_of_the_body() {
+    check("<body link=white><div><a href=x>1234</a></div>ok", "ok", 4);
+    check("<body link=red><div><a href=x>1234</a></div>ok", "1234\nok", 0);
+}
+
+#[test]
+fn a_hidden_first_letter_hides_the_text() {
+    for css in ["font-size:0", "color:#fff", "background:#000", "float:right", "margin-left:-30px", "opacity:0"] {
+        check(&format!("<style>p::first-letter{{{css}}}</style><p>1234</p>ok"), "ok", 4);
+        check(&format!("<style>p:first-letter{{{css}}}</style><p>1234</p>ok"), "ok", 4);
+    }
+    let drop_cap = "font-size:3em;float:left;color:#c00;margin:0 4px 0 0;line-height:1";
+    check(&format!("<style>p::first-letter{{{drop_cap}}}</style><p>1234</p>ok"), "1234\nok", 0);
+}
+
+#[test]
+fn style_sheets_in_broken_data_urls_apply() {
+    for url in [
+        "data:text/css,p{display:none}",
+        "da&#9;ta:text/css,p{dis&#10;play:none}",
+        " &#1;DATA:text/css,p{display:none}",
+    ] {
+        check(&format!("<link rel=stylesheet href='{url}'><p>1234</p>ok"), "ok", 4);
+    }
+}
+
+#[test]
+fn the_style_of_an_image_decides_its_size() {
+    for (attributes, text, pixels) in [
+        ("width=1 height=1", "ok", 1),
+        ("width=1.5px", "ok", 1),
+        ("height=' 0'", "ok", 1),
+        ("width=600 style='width:1px'", "ok", 1),
+        ("width=1 height=1 style='width:600px;height:90px'", "Pay BOB ok", 0),
+        ("width=1 style='min-width:600px'", "Pay BOB ok", 0),
+        ("width=1%", "Pay BOB ok", 0),
+    ] {
+        let page = HtmlPage::parse(&format!("<img src=x alt='Pay BOB' {attributes}>ok"));
+        assert_eq!((page.text.trim(), page.hidden.tracking_pixels), (text, pixels), "{attributes}");
+        assert_eq!(page.hidden_text.contains("BOB"), pixels == 1, "{attributes}");
+    }
+}
+
+#[track_caller]
+fn check_unrendered(html: &str, part: &str) {
+    let (_, names) = HtmlPage::parse_for_approval(html);
+    assert!(names.iter().any(|name| name.contains(part)), "{html}: {names:?}");
+}
+
+#[test]
+fn content_that_the_page_leaves_out_is_named() {
+    for (html, part) in [
+        ("<input type='hidden ' value=EVIL>", "form field"),
+        ("<input type='hidden&#10;' value=EVIL>", "form field"),
+        ("<img src='da&#9;ta:image/svg+xml,EVIL'>", "image inside"),
+        ("<p style=\"background:url('da\\9ta:image/svg+xml,EVIL')\">x</p>", "image inside"),
+        ("<table><tfoot><tr><td>10<tbody><tr><td>1000</table>", "order"),
+        ("<table><tbody><tr><td>10<thead><tr><td>1000</table>", "order"),
+        ("<table><tr><td>10</td></tr><caption>1000</caption></table>", "order"),
+        ("<fieldset>10 <legend>1000</legend></fieldset>", "order"),
+        ("<div><table align=right><tr><td>10</table>1000</div>", "order"),
+        ("<div style='display:flex;flex-wrap:wrap-reverse'><b>10</b><b>1000</b></div>", "order"),
+        ("<ul style='list-style-type:decimal'><li value=1000>x</ul>", "lists"),
+        ("<ul><li style='list-style:decimal' value=1000>x</ul>", "lists"),
+        ("<style>menu{list-style:inside decimal}</style><menu><li value=1000>x</menu>", "lists"),
+        ("<ol type=a start=5><li>x</ol>", "lists"),
+        ("<ol type=I><li value=1000>x</ol>", "lists"),
+        ("<ul><li type=1 value=1000>x</ul>", "lists"),
+        ("<ol style='list-style:upper-roman'><li>x</ol>", "lists"),
+        ("<ol start=1000 style='list-style:none'><li>euros</ol>", "lists"),
+        ("<a href='https://good.example@evil.example/'>x</a>", "user name"),
+        ("<a href='java&#9;script:alert(1)'>x</a>", "runs a script"),
+        ("<p>Pay <s>10</s> 1000", "struck through"),
+        ("<p>Pay <b style='text-decoration:line-through'>10</b> 1000", "struck through"),
+        ("<p>Pay 10<sup>3</sup>", "small digits"),
+        ("<v:shape><v:textpath string='Pay BOB'></v:shape>", "Outlook"),
+    ] {
+        check_unrendered(html, part);
+    }
+    for html in [
+        "<input type=HIDDEN value=token>",
+        "<table><caption>x<thead><tr><td>1<tbody><tr><td>2<tfoot><tr><td>3</table>",
+        "<div><table align=left><tr><td>1</table><table align=right><tr><td>2</table></div>",
+        "<fieldset><legend>1</legend> 2</fieldset>",
+        "<ul style='list-style:none'><li>x</ul><ol style='list-style-type:decimal'><li>x</ol>",
+        "<ol type=a><li>x</ol>",
+        "<a href='https://good.example/@name'>x</a><a href='mailto:a@good.example'>y</a>",
+        "<p>Note<sup>1</sup> of 2<sup>nd</sup> June",
+    ] {
+        let expected: &[&str] = if html.starts_with("<ul") { &["lists with other numbers or signs"] } else { &[] };
+        assert_eq!(HtmlPage::parse_for_approval(html).1, expected, "{html}");
+    }
+}
+
+#[test]
+fn text_that_is_hidden_from_some_readers_is_named() {
+    for css in [
+        "@media (prefers-color-scheme:dark){p{display:none}}",
+        "@media (prefers-color-scheme:dark){p{color:#fff}}",
+        "@media (max-width:600px){p{font-size:0}}",
+        "@media print{p{visibility:hidden}}",
+        "@media print{@media (max-width:600px){p{display:none}}}",
+        "@media print{p{opacity:.2}} @media  print{body{opacity:.2}}",
+        "@media print{p{display:none}} @media only print{p{display:block!important}}",
+        "@media screen{p:hover{display:none}}",
+        "body:focus-within p{display:none}",
+        "[data-ogsc] p{display:none}",
+        "p[data-ogsb]{color:#fff}",
+        "@keyframes k{50%{opacity:0}}p{animation:k 1s}",
+        "@keyframes k{from{opacity:0}to{opacity:1}}p{animation:k 1s infinite}",
+        "@keyframes k{from{opacity:0}to{opacity:1}}p{animation:k 1s;animation-direction:reverse}",
+    ] {
+        check_unrendered(&format!("<style>{css}</style><p>1234</p>"), "hidden from some readers");
+        check(&format!("<style>{css}</style><p>1234</p>"), "1234", 0);
+    }
+    check_unrendered("<style media=print>p{display:none}</style><p>1234</p>", "hidden from some readers");
+    for css in [
+        "@media (prefers-color-scheme:dark){body{background:#111}p{color:#eee}}",
+        "@media (max-width:600px){p{font-size:20px;width:100%!important}.gone{display:none}}",
+        "a:hover{color:#06c} p:hover{text-decoration:underline}",
+        "[data-ogsc] p{color:#333}",
+        "@keyframes k{from{opacity:0}to{opacity:1}}p{animation:k 1s}",
+    ] {
+        let html = format!("<style>{css}</style><p>1234 <a href='https://good.example/'>x</a></p>");
+        assert_eq!(HtmlPage::parse_for_approval(&html).1, Vec::<String>::new(), "{css}");
+    }
+    let rules = (0..40).map(|n| format!("@media print and (max-width:{n}px){{p{{color:red}}}}"));
+    let many = rules.collect::<Vec<_>>().concat();
+    check_unrendered(&format!("<style>{many}</style><p>1234</p>"), "hidden from some readers");
+}

@@ -77,9 +77,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
         css_bytes: 0,
         css: BTreeSet::new(),
         runs_right_to_left: false,
-        has_bullets: false,
-        has_set_numbers: false,
-        has_letters: false,
+        lists: ListFacts::default(),
         found: Unrendered::default(),
     };
     let mut at = Some(ROOT);
@@ -96,7 +94,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
     if is_moved || search.runs_right_to_left && !is_right_to_left(&page.text) {
         search.add(REORDERED);
     }
-    search.lists();
+    search.report_lists();
     let repeats = search.css.contains(&CssFinding::RepeatedAnimation);
     match visibility::is_hidden_from_some(tree, hidden, repeats) {
         Some(true) => search.add(CONDITIONAL_TEXT),
@@ -116,13 +114,19 @@ struct Search<'a> {
     css: BTreeSet<CssFinding>,
     /// Whether text is set to run right to left, which is normal in some languages.
     runs_right_to_left: bool,
+    lists: ListFacts,
+    found: Unrendered,
+}
+
+/// What the lists of a page have.
+#[derive(Default)]
+struct ListFacts {
     /// Whether there is a list with bullets, unless CSS says otherwise.
     has_bullets: bool,
     /// Whether the numbers of a list are set by attributes.
     has_set_numbers: bool,
     /// Whether a list has letters or Roman numbers.
     has_letters: bool,
-    found: Unrendered,
 }
 
 impl Search<'_> {
@@ -158,11 +162,7 @@ impl Search<'_> {
             "ol" | "ul" | "menu" | "dir" | "li" => self.list(id, name),
             "s" | "strike" | "del" => self.add(STRUCK_THROUGH),
             "sup" | "sub" if self.extends_number(id) => self.add("small digits directly after a number"),
-            "table" if self.attribute(id, "align").eq_ignore_ascii_case("right") => {
-                if moves_text(self.tree, self.hidden, id, Displacement::FloatsRight) {
-                    self.add(REORDERED);
-                }
-            }
+            "table" if self.is_moved_table(id) => self.add(REORDERED),
             "tfoot" | "thead" | "caption" | "legend" | "summary" if self.is_out_of_place(id, name) => {
                 self.add(REORDERED);
             }
@@ -190,12 +190,20 @@ impl Search<'_> {
         }
     }
 
+    /// Whether a table floats right of text that follows it.
+    fn is_moved_table(&self, id: NodeId) -> bool {
+        self.attribute(id, "align").eq_ignore_ascii_case("right")
+            && moves_text(self.tree, self.hidden, id, Displacement::FloatsRight)
+    }
+
     /// Whether a part of a table, a form or a `details` element is displayed before or after its place in the source.
     fn is_out_of_place(&self, id: NodeId, name: &str) -> bool {
         let node = self.tree.node(id);
         let has_content = |id: &NodeId| match &self.tree.node(*id).content {
             NodeContent::Text(text) => !text.trim().is_empty(),
-            NodeContent::Element(..) => !matches!(self.tree.name(*id), "col" | "colgroup" | "caption" | "script" | "style"),
+            NodeContent::Element(..) => {
+                !matches!(self.tree.name(*id), "col" | "colgroup" | "caption" | "script" | "style")
+            }
             _ => false,
         };
         let follows = |id: NodeId| self.tree.node(id).next;
@@ -225,19 +233,19 @@ impl Search<'_> {
         let is_lettered = matches!(self.attribute(id, "type"), "a" | "A" | "i" | "I");
         let is_numbered = self.attribute(id, "type") == "1";
         let sets_number = has("value") && name == "li" || (has("start") || has("reversed")) && name == "ol";
-        self.has_bullets |= matches!(name, "ul" | "menu" | "dir");
-        self.has_set_numbers |= sets_number;
-        self.has_letters |= is_lettered;
+        self.lists.has_bullets |= matches!(name, "ul" | "menu" | "dir");
+        self.lists.has_set_numbers |= sets_number;
+        self.lists.has_letters |= is_lettered;
         if (is_lettered || is_numbered) && name != "ol" {
             self.add(LIST_NUMBERS);
         }
     }
 
     /// Reports lists whose CSS shows other numbers than the page.
-    fn lists(&mut self) {
-        let adds_numbers = self.has_bullets && self.css.contains(&CssFinding::ListNumbers);
-        let drops_numbers = self.has_set_numbers && self.css.contains(&CssFinding::NoListNumbers);
-        let has_other_letters = self.has_letters && self.has_set_numbers;
+    fn report_lists(&mut self) {
+        let adds_numbers = self.lists.has_bullets && self.css.contains(&CssFinding::ListNumbers);
+        let drops_numbers = self.lists.has_set_numbers && self.css.contains(&CssFinding::NoListNumbers);
+        let has_other_letters = self.lists.has_letters && self.lists.has_set_numbers;
         if adds_numbers || drops_numbers || has_other_letters || self.css.contains(&CssFinding::OtherListNumbers) {
             self.add(LIST_NUMBERS);
         }

@@ -138,7 +138,7 @@ pub(super) fn is_hidden_from_some(tree: &HtmlTree, hidden: &HiddenNodes, repeats
         let mut readers: Vec<Reader<'_>> = conditions.iter().map(|condition| Reader::Condition(condition)).collect();
         readers.extend(all.budget.met_interaction.get().then_some(Reader::Interacting));
         readers.extend(all.budget.met_outlook.get().then_some(Reader::OutlookDark));
-        if all.uncertain {
+        if all.is_animated {
             readers.extend([AnimationStep::Middle, AnimationStep::End].map(Reader::Animated));
             readers.extend(repeats.then_some(Reader::Animated(AnimationStep::Start)));
         }
@@ -156,6 +156,17 @@ fn hides_more(tree: &HtmlTree, shown: &HiddenNodes, other: &HiddenNodes) -> bool
         NodeContent::Element(..) => tree.name(id) == "img" && !shown.images[id] && other.images[id],
         _ => false,
     })
+}
+
+/// The steps that the first evaluation of a page costs.
+#[cfg(test)]
+pub(super) fn count_steps(html: &str) -> usize {
+    let tree = HtmlTree::parse(html);
+    let browser = browser_sheet(&tree);
+    let sheet = author_sheet(&tree, StyleSheet::new(tree.quirks));
+    let mut pass = VisibilityPass::new(&tree, &browser, &sheet, WorkBudget::new(usize::MAX, false), Reader::Usual);
+    pass.run();
+    usize::MAX - pass.budget.remaining_steps()
 }
 
 /// Collects all style sheets in the mail.
@@ -220,6 +231,8 @@ struct VisibilityPass<'a> {
     verdict: HiddenNodes,
     /// Whether an element is animated, so that a second pass is needed.
     uncertain: bool,
+    /// Whether an element has an animation.
+    is_animated: bool,
     /// The colour of links that `<body link>` sets.
     link_colour: Option<Colour>,
     reader: Reader<'a>,
@@ -243,6 +256,7 @@ impl<'a> VisibilityPass<'a> {
             surroundings: PageState::default(),
             verdict: HiddenNodes::nothing(tree),
             uncertain: false,
+            is_animated: false,
             link_colour: defaults::link_colour(tree),
             reader,
         }
@@ -340,6 +354,7 @@ impl<'a> VisibilityPass<'a> {
         }
         let frames = self.animation_declarations(&style);
         self.uncertain |= !frames.is_empty();
+        self.is_animated |= matches!(style.get(P::AnimationName), CssValue::Names(names) if !names.is_empty());
         if self.budget.assume_match && !frames.is_empty() {
             cascade.add(&frames, DeclarationOrigin::Animation);
             style = ComputedStyle::compute(&cascade, &inherited, quirks, is_root);

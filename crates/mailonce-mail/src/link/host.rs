@@ -182,7 +182,7 @@ enum Sign {
 /// names of other scripts have these letters.
 fn local_part_lookalike(c: char, sign: Sign) -> char {
     match c {
-        'ʌ' | 'λ' | 'ɐ' | '@' => 'a',
+        'ʌ' | 'λ' | 'ɐ' => 'a',
         'п' | 'и' | 'π' => 'n',
         '€' | 'є' | 'э' | 'ǝ' | 'ə' | 'ɘ' => 'e',
         '§' => 's',
@@ -200,11 +200,8 @@ fn visible_letters(name: &str, sign: Sign) -> String {
     let visible = name.chars().filter(is_visible).map(enclosed_letter);
     // The table above comes first: the Unicode confusables map some letters of other scripts to prototypes outside
     // ASCII.
-    let plain: String = visible
-        .nfkd()
-        .flat_map(char::to_lowercase)
-        .map(|c| ascii_lookalike(local_part_lookalike(c, sign)))
-        .collect();
+    let plain: String =
+        visible.nfkd().flat_map(char::to_lowercase).map(|c| ascii_lookalike(local_part_lookalike(c, sign))).collect();
     let letters = confusable_skeleton(&plain).nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase);
     let letters = letters.map(|c| match c {
         '3' => 'e',

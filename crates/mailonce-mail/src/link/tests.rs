@@ -66,3 +66,11 @@ fn links_of_text_and_html_are_found_once() {
     assert_eq!((found.len(), found[0].purpose), (4, Some(Purpose::Confirm)));
     assert!(found[0].confidence >= 70);
 }
+
+#[test]
+fn full_stops_of_other_scripts_are_dots() {
+    for text in ["www。good。com", "www．good．com", "www｡good｡com"] {
+        let (_, _, reasons) = check_link("https://evil.example/", Some(text), &LinkPolicy::default());
+        assert!(reasons.contains(&Reason::TextMismatch), "{text}: {reasons:?}");
+    }
+}

@@ -139,8 +139,13 @@ fn fold_dot(c: char) -> char {
 
 /// Whether the link text shows another registrable domain than the link's target.
 fn shows_other_domain(text: &str, name: &str) -> bool {
-    let folded: String =
-        text.chars().filter(|c| !unicode::is_invisible(*c)).map(fold_dot).map(unicode::fold_to_ascii).take(500).collect();
+    let folded: String = text
+        .chars()
+        .filter(|c| !unicode::is_invisible(*c))
+        .map(fold_dot)
+        .map(unicode::fold_to_ascii)
+        .take(500)
+        .collect();
     folded.split(|c: char| c.is_whitespace() || "()<>[]\"',;".contains(c)).any(|word| {
         let (has_scheme, rest) = word.split_once("://").map_or((false, word), |(_, rest)| (true, rest));
         let shown_host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();

@@ -18,6 +18,10 @@ struct Fixture {
     html: String,
 }
 
+/// Ordinary mails with text that is not on paper, on small screens or with dark colours.
+const HIDDEN_FROM_SOME: &[&str] =
+    &["honest media mobile", "honest media print", "honest dark mode", "honest newsletter"];
+
 type Verdicts = BTreeMap<String, BTreeMap<String, bool>>;
 
 fn read() -> serde_json::Result<(Vec<Fixture>, Verdicts)> {
@@ -57,6 +61,8 @@ fn ordinary_mails_stay_complete() {
         }
         assert!(!page.is_truncated, "{}", fixture.name);
         let (_, unrendered) = HtmlPage::parse_for_approval(&fixture.html);
-        assert!(unrendered.is_empty(), "{}: {unrendered:?}", fixture.name);
+        let expected: &[&str] =
+            if HIDDEN_FROM_SOME.contains(&&*fixture.name) { &["text that is hidden from some readers"] } else { &[] };
+        assert_eq!(unrendered, expected, "{}", fixture.name);
     }
 }

@@ -98,7 +98,7 @@ async fn build_router_with_mail() -> Result<(Router, String), String> {
     let outside = EngineDeps { local_domains, ..EngineDeps::default() };
     let engine = Engine::new(store, Arc::new(FuzzClock), rng, outside).await.map_err(|error| error.to_string())?;
     let about = mailonce::wiring::unrestricted_key("fuzz", ApiKeyScope::ALL.to_vec());
-    let made = engine.ensure_api_key("default", about, None).await.map_err(|problem| problem.detail)?;
+    let made = engine.access.ensure_api_key("default", about, None).await.map_err(|problem| problem.detail)?;
     let router = mailonce::api::router(Arc::clone(&engine), false);
     for (path, body) in [
         ("/v1/inboxes", r#"{"username":"agent"}"#),
@@ -109,8 +109,8 @@ async fn build_router_with_mail() -> Result<(Router, String), String> {
         let answer = router.clone().oneshot(request).await.map_err(|never| never.to_string())?;
         ensure_holds(answer.status().is_success(), "a world that cannot be peopled")?;
     }
-    let _received = engine.receive_mail(sample_mail()).await.map_err(|error| error.to_string())?;
-    engine.process_waiting_deliveries().await.map_err(|error| error.to_string())?;
+    let _received = engine.inbound.receive_mail(sample_mail()).await.map_err(|error| error.to_string())?;
+    engine.inbound.process_waiting_deliveries().await.map_err(|error| error.to_string())?;
     Ok((router, made.secret))
 }
 

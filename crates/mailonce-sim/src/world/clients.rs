@@ -122,11 +122,11 @@ impl SimulatedClients {
         let (caller, mut requests) = (&self.callers[send.team], send.to_requests(variant, turn));
         if let SendIdentity::Batch(key) = &send.identity {
             let items = requests.into_iter().map(Ok).collect();
-            let answer = engine.send_batch(caller, Key::parse(key).ok(), items, true).await?;
+            let answer = engine.outbound.send_batch(caller, Key::parse(key).ok(), items, true).await?;
             return Ok((!answer.replayed, answer.items.iter().flatten().map(|sent| sent.id).collect()));
         }
         let request = requests.pop().ok_or_else(|| Problem::new(Code::InvalidField, "the wish cannot be worded"))?;
-        let sent = engine.send(caller, request).await?;
+        let sent = engine.outbound.send(caller, request).await?;
         Ok((sent.first, vec![sent.id]))
     }
 
@@ -175,21 +175,23 @@ impl SimulatedClients {
         let caller = self.callers[team].clone();
         let call = self.shared.begin_call(self.call_for(&target, operation, team));
         let done = match operation {
-            EmailOperation::Cancel => engine.cancel(&caller, target.id, None).await.map(|email| vec![email.value.id]),
-            EmailOperation::Resend => engine.resend(&caller, target.id, None, None).await.map(|sent| {
+            EmailOperation::Cancel => {
+                engine.outbound.cancel(&caller, target.id, None).await.map(|email| vec![email.value.id])
+            }
+            EmailOperation::Resend => engine.outbound.resend(&caller, target.id, None, None).await.map(|sent| {
                 self.remember_email(KnownEmail { id: sent.id, team, key: None });
                 vec![sent.id]
             }),
             EmailOperation::Resolve(choice) | EmailOperation::ResolveStale(choice) => {
                 let stale = u32::from(matches!(operation, EmailOperation::ResolveStale(_)));
                 let send = ResolveRequest { choice, rev: before.rev - stale, handoff: None, reason: None };
-                engine.resolve(&caller, target.id, send, None).await.map(|email| vec![email.id])
+                engine.handoffs.resolve(&caller, target.id, send, None).await.map(|email| vec![email.id])
             }
             EmailOperation::Forget => match target.key.as_deref().and_then(|key| Key::parse(key).ok()) {
-                Some(key) => engine.forget_key(&caller, &key).await.map(|_| Vec::new()),
+                Some(key) => engine.outbound.forget_key(&caller, &key).await.map(|_| Vec::new()),
                 None => return,
             },
-            EmailOperation::Read => engine.email(&caller, target.id).await.map(|email| vec![email.id]),
+            EmailOperation::Read => engine.outbound.email(&caller, target.id).await.map(|email| vec![email.id]),
         };
         let end = match done {
             Ok(ids) => CallOutcome::Ok { first: false, ids: ids.iter().map(ToString::to_string).collect() },
@@ -245,13 +247,13 @@ impl SimulatedClients {
         let fact = Evidence {
             handoff: report.handoff,
             attempt: None,
-            at: engine.now(),
+            at: engine.ctx.now(),
             source: EvidenceSource::ProviderEvent,
             says: report.fact,
             detail: "the provider says so".into(),
             once: Some(report.event_id.clone()),
         };
-        let end = match engine.record_evidence(team, report.email, fact).await {
+        let end = match engine.handoffs.record_evidence(team, report.email, fact).await {
             Ok(true) => CallOutcome::Ok { first: false, ids: Vec::new() },
             Ok(false) => CallOutcome::Fail { status: 404, code: "not_found".into() },
             Err(problem) => {

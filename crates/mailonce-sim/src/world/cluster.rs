@@ -111,8 +111,8 @@ impl SimulatedCluster {
         let (clock, luck) =
             (Arc::new(SimulatedClock(Arc::clone(&body))), Arc::new(SimulatedEntropy(Arc::clone(&body))));
         let engine = Engine::new(ledger, clock, luck, outside).await?;
-        if engine.is_time_trusted() && !shared.plan.has_fault(FaultKind::ClockJump) {
-            engine.confirm_time();
+        if engine.ctx.is_time_trusted() && !shared.plan.has_fault(FaultKind::ClockJump) {
+            engine.ctx.confirm_time();
         }
         let (stop, stopped) = watch::channel(false);
         let mut loops = vec![
@@ -120,7 +120,7 @@ impl SimulatedCluster {
             tokio::spawn(Arc::clone(&engine).run_maintenance(stopped.clone())),
         ];
         if shared.plan.has_inbound_mail() {
-            loops.push(tokio::spawn(Arc::clone(&engine).run_inbound_worker(stopped)));
+            loops.push(tokio::spawn(Arc::clone(&engine.inbound).run_inbound_worker(stopped)));
         }
         shared.trace(|| format!("{} starts", body.name));
         Ok(SimulatedNode { engine, process: body, skew, restarts: life, loops, _stop: stop })
@@ -173,7 +173,7 @@ impl SimulatedCluster {
             if self.shared.plan.has_fault(FaultKind::ClockJump) && self.shared.below(8) == 0 {
                 // An operator corrects the clock and confirms it.
                 self.nodes[node].skew.reset();
-                self.nodes[node].engine.confirm_time();
+                self.nodes[node].engine.ctx.confirm_time();
             }
         }
         Ok(())
@@ -182,8 +182,8 @@ impl SimulatedCluster {
     /// Records a node's time.
     pub(super) fn record_node_clock(&self, node: usize) {
         let node = &self.nodes[node];
-        self.shared.record_clock(node.process.name.clone(), node.engine.now().0);
-        if node.engine.is_time_trusted() {
+        self.shared.record_clock(node.process.name.clone(), node.engine.ctx.now().0);
+        if node.engine.ctx.is_time_trusted() {
             node.skew.confirm();
         }
     }
@@ -197,7 +197,7 @@ impl SimulatedCluster {
                 self.nodes[node].process.set_paused(false);
             }
             self.restart_if_dead(node).await?;
-            self.nodes[node].engine.confirm_time();
+            self.nodes[node].engine.ctx.confirm_time();
             self.record_node_clock(node);
         }
         self.hops.iter().for_each(|hop| hop.run_due(true));
@@ -207,10 +207,10 @@ impl SimulatedCluster {
 
 /// Runs the hand-off loop as a server does: after its heartbeat and the recovery of dead nodes' work.
 async fn run_handoff_worker(engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
-    while engine.heartbeat_and_recover().await.is_err() {
+    while engine.handoffs.heartbeat_and_recover().await.is_err() {
         tokio::time::sleep(RESTART_DELAY).await;
     }
-    engine.run_handoff(stopped).await;
+    Arc::clone(&engine.handoffs).run_handoff(stopped).await;
 }
 
 fn test_caller(team: usize) -> Caller {

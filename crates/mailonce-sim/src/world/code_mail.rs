@@ -176,7 +176,7 @@ pub(super) async fn redeliver_unacknowledged(
 /// Delivers a mail once.
 pub(super) async fn deliver(shared: Arc<WorldState>, engine: Arc<Engine>, brought: DeliveryTry, incoming: IntakeMail) {
     let index = shared.begin_delivery(brought);
-    let received = engine.receive_mail(incoming).await;
+    let received = engine.inbound.receive_mail(incoming).await;
     let kept =
         |received: &[ReceiveResult]| matches!(received, [ReceiveResult::Stored(_) | ReceiveResult::Duplicate { .. }]);
     shared.end_delivery(index, received.is_ok_and(|received| kept(&received)));
@@ -193,13 +193,14 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
         ..ConsumeTry::default()
     });
     let wanted = ArtifactQuery { kind: ArtifactKind::Code, from: Some(mail.sender()), subject: None };
-    let (got, refused) = match engine.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, None), None).await
-    {
-        Ok(artifact) => {
-            (Some(ConsumedCode { artifact: artifact.id.to_string(), value: artifact.extracted.value }), String::new())
-        }
-        Err(problem) => (None, problem.code.as_str().to_owned()),
-    };
+    let (got, refused) =
+        match engine.inboxes.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, None), None).await {
+            Ok(artifact) => (
+                Some(ConsumedCode { artifact: artifact.id.to_string(), value: artifact.extracted.value }),
+                String::new(),
+            ),
+            Err(problem) => (None, problem.code.as_str().to_owned()),
+        };
     clients.shared.end_consume(index, got, refused);
 }
 
@@ -213,7 +214,7 @@ pub(super) async fn replay_dead_deliveries(
         for delivery in cluster.store.deliveries(inbox.team, query).await? {
             if let Some(engine) = cluster.any_engine() {
                 // A delivery that is not replayed now is still dead in the next round.
-                let _later = engine.replay_delivery(&clients.callers[inbox.number], delivery.id).await;
+                let _later = engine.inboxes.replay_delivery(&clients.callers[inbox.number], delivery.id).await;
             }
         }
     }

@@ -177,7 +177,7 @@ fn hop_capability(class: HopProfile) -> history::HopCapability {
 
 /// The content of an email.
 async fn email_content_hash(engine: &Engine, caller: &Caller, email: &Email) -> Option<u64> {
-    let content = engine.email_view(caller, email.id).await.ok()?.content?;
+    let content = engine.outbound.email_view(caller, email.id).await.ok()?.content?;
     content.text.as_deref().map(content_hash)
 }
 
@@ -197,7 +197,7 @@ fn to_email(
         bind: email.bind_number,
         to: email.head.to.clone(),
         body,
-        message_id: engine.message_id(email),
+        message_id: engine.ctx.message_id(email),
         state: email.state().as_str().to_owned(),
         rev: email.rev,
         resend: email.head.on_unknown == OnUnknown::Resend,

@@ -167,7 +167,8 @@ impl ReplyAgent {
         let request = WorkRequest { limit, ttl_ms, wait: Duration::ZERO, holder };
         let caller = &self.clients.callers[self.inbox.number];
         // An unanswered message is offered again when its lease expires.
-        let taken = self.engine.lease_messages(caller, self.inbox.id, request, None).await.unwrap_or_default();
+        let taken =
+            self.engine.conversations.lease_messages(caller, self.inbox.id, request, None).await.unwrap_or_default();
         self.tokens().extend(taken.iter().map(|taken| taken.lease.token.clone()));
         taken
     }
@@ -214,7 +215,7 @@ impl ReplyAgent {
         let Some(message) = self.pick_message() else { return };
         let (caller, thread) = (&self.clients.callers[self.inbox.number], message.thread);
         let request = NewThreadLease { renew: None, holder: "by-hand".into(), ttl_ms: self.draw_lease_ttl() };
-        let Ok(lease) = self.engine.lease_thread(caller, thread, request, None).await else { return };
+        let Ok(lease) = self.engine.conversations.lease_thread(caller, thread, request, None).await else { return };
         self.tokens().push(lease.token.clone());
         self.sleep().await;
         if self.below(2) == 0 {
@@ -230,7 +231,7 @@ impl ReplyAgent {
     async fn release_thread(&self, thread: ThreadId, token: &str) {
         let caller = &self.clients.callers[self.inbox.number];
         // A lease that is not released expires.
-        let _lapses = self.engine.release_thread(caller, thread, token).await;
+        let _lapses = self.engine.conversations.release_thread(caller, thread, token).await;
     }
 
     /// Replies without a lease, sometimes twice at once, sometimes without reading the thread.
@@ -263,7 +264,7 @@ impl ReplyAgent {
     async fn settle_message(&self, id: MessageId, token: &str, how: Acknowledgement) {
         let caller = &self.clients.callers[self.inbox.number];
         // A lost lease is no error: another agent has the message.
-        let _others = self.engine.acknowledge_message(caller, id, token, how).await;
+        let _others = self.engine.conversations.acknowledge_message(caller, id, token, how).await;
     }
 
     async fn reply(&self, id: MessageId, text: ReplyDraft) {
@@ -278,7 +279,7 @@ impl ReplyAgent {
         let caller = &self.clients.callers[self.inbox.number];
         for _ in 0..CALL_TRIES {
             let call = self.begin_call();
-            if self.end_call(call, self.engine.reply(caller, id, request()).await) {
+            if self.end_call(call, self.engine.conversations.reply(caller, id, request()).await) {
                 return;
             }
             self.sleep().await;
@@ -289,7 +290,7 @@ impl ReplyAgent {
         let (caller, call) = (&self.clients.callers[self.inbox.number], self.begin_call());
         let to = vec!["boss@people.example".to_owned()];
         let request = ForwardRequest { to, text: Some("Please look.".into()), lease, ..ForwardRequest::default() };
-        self.end_call(call, self.engine.forward(caller, id, request).await);
+        self.end_call(call, self.engine.conversations.forward(caller, id, request).await);
     }
 
     fn begin_call(&self) -> usize {

@@ -71,18 +71,18 @@ impl DifferentialNode {
             ..EngineDeps::default()
         };
         let engine = Engine::new(store, Arc::new(clock), Arc::new(SeededEntropy::new(seed)), outside).await.unwrap();
-        engine.confirm_time();
-        engine.load_inbox_domains().await.unwrap();
-        engine.heartbeat_and_recover().await.unwrap();
+        engine.ctx.confirm_time();
+        engine.inboxes.load_inbox_domains().await.unwrap();
+        engine.handoffs.heartbeat_and_recover().await.unwrap();
         let about = wiring::unrestricted_key("differential", ApiKeyScope::ALL.to_vec());
-        engine.ensure_api_key("default", about, Some(API_KEY.into())).await.unwrap();
+        engine.access.ensure_api_key("default", about, Some(API_KEY.into())).await.unwrap();
         let router = api::router(Arc::clone(&engine), false);
         let (stop, stopped) = watch::channel(false);
         let mut loops = JoinSet::new();
-        loops.spawn(Arc::clone(&engine).run_handoff(stopped.clone()));
+        loops.spawn(Arc::clone(&engine.handoffs).run_handoff(stopped.clone()));
         loops.spawn(Arc::clone(&engine).run_maintenance(stopped.clone()));
-        loops.spawn(Arc::clone(&engine).run_inbound_worker(stopped.clone()));
-        loops.spawn(Arc::clone(&engine).run_notifier(stopped));
+        loops.spawn(Arc::clone(&engine.inbound).run_inbound_worker(stopped.clone()));
+        loops.spawn(Arc::clone(&engine.events).run_notifier(stopped));
         Self { engine, transports: names, router, stop, loops: Mutex::new(loops) }
     }
 
@@ -91,7 +91,7 @@ impl DifferentialNode {
         self.stop.send_replace(true);
         let mut loops = self.loops.lock().await;
         while loops.join_next().await.is_some() {}
-        Arc::clone(self.engine.store())
+        Arc::clone(self.engine.ctx.store())
     }
 
     pub(crate) async fn get(&self, path: &str) -> NodeResponse {

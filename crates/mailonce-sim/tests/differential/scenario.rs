@@ -115,7 +115,7 @@ impl Scenario {
                 self.time.advance(ms);
                 self.passed += usize::from(self.configured.elapsed() > HEARTBEAT_LAPSE);
                 for node in self.installations.iter().flat_map(|installation| &installation.nodes) {
-                    node.engine.run_orphan_round().await;
+                    node.engine.handoffs.run_orphan_round().await;
                 }
             }
             PlannedStep::Restart(config) => {

@@ -32,7 +32,7 @@ async fn every_team_is_notified_once_when_a_breaker_opens_and_once_when_it_close
         }
         let world = TestEngine::start(&store, vec![Arc::clone(&hop.transport)], &["relay"], clock).await;
         let about = store.store.api_keys(world.caller.team.id).await.unwrap().remove(0).details;
-        world.engine.create_team(&world.caller, "other", about, None).await.unwrap();
+        world.engine.access.create_team(&world.caller, "other", about, None).await.unwrap();
         let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
         world.wait_for_attempts(id, 3).await;
         for _ in 0..600 {

@@ -39,7 +39,7 @@ async fn a_jump_while_an_outcome_is_unknown_makes_no_second_mail() {
         // The provider's clock does not jump with ours, so our clock proves nothing about its window.
         hop.http().forget_keys();
         world.advance(&[id], &[2 * SECOND, MINUTE, HOUR]).await;
-        assert!(!world.engine.is_time_trusted(), "a jump of {jump} ms was not noticed");
+        assert!(!world.engine.ctx.is_time_trusted(), "a jump of {jump} ms was not noticed");
         // A day of the boot clock confirms the wall clock.
         world.advance(&[id], &[DAY]).await;
         assert_eq!((hop.accepted_mail().len(), world.state(id).await), (1, EmailState::Unknown), "{jump}");
@@ -55,7 +55,7 @@ async fn a_clock_that_was_set_right_again_goes_on_where_it_was() {
     world.clock.set_wall_clock(2 * YEAR);
     world.advance(&[id], &[MINUTE]).await;
     world.clock.set_wall_clock(-2 * YEAR);
-    world.engine.confirm_time();
+    world.engine.ctx.confirm_time();
     world.advance(&[id], &[MINUTE, MINUTE]).await;
     world.wait_for_email(id, "the repeat", |email| email.state() == EmailState::Sent).await;
     assert_eq!(hop.accepted_mail().len(), 1);
@@ -68,8 +68,8 @@ async fn a_clock_that_was_fast_and_is_set_back_does_not_stretch_a_window() {
     let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
     world.wait_for_attempts(id, 1).await;
     world.clock.set_wall_clock(-10 * HOUR);
-    world.engine.now();
-    world.engine.confirm_time();
+    world.engine.ctx.now();
+    world.engine.ctx.confirm_time();
     // By our ledger it is still the same hour when the provider forgets the key, a day later.
     world.advance(&[id], &[HOUR; 12]).await;
     world.advance(&[id], &[HOUR; 13]).await;
@@ -101,7 +101,7 @@ async fn nothing_scheduled_is_early_and_no_key_is_forgotten() {
         let (world, hop, _place) = clock_fixture(EngineStoreKind::Sqlite, HopKind::Relay).await;
         let sent = world.send_sample("sent", None, OnUnknown::Hold).await;
         world.wait_for_email(sent, "the first mail", |email| email.state() == EmailState::Sent).await;
-        let due = world.engine.now().plus(2 * HOUR);
+        let due = world.engine.ctx.now().plus(2 * HOUR);
         let later = RawContent { scheduled_at: Some(due.to_string()), ..sample_content("later") };
         let later = world.send_content("later", later, None, OnUnknown::Hold).await;
         world.clock.set_wall_clock(jump);
@@ -111,7 +111,7 @@ async fn nothing_scheduled_is_early_and_no_key_is_forgotten() {
         assert_eq!(world.send_sample("sent", None, OnUnknown::Hold).await, sent, "the key was forgotten after {jump}");
         // Once the clock is corrected and confirmed, the mail is sent on time.
         world.clock.set_wall_clock(-jump);
-        world.engine.confirm_time();
+        world.engine.ctx.confirm_time();
         world.clock.advance(HOUR + MINUTE);
         world.wait_for_email(later, "the scheduled mail", |email| email.state() == EmailState::Sent).await;
         assert_eq!(hop.accepted_mail().len(), 2, "{jump}");
@@ -140,13 +140,13 @@ async fn a_clock_that_never_stands_still_makes_no_second_mail() {
         world.clock.set_wall_clock(rng.between(0, 2 * 10 * DAY as u64) as i64 - 10 * DAY);
         world.clock.advance(rng.below(5 * MINUTE as u64) as i64);
         if rng.below(4) == 0 {
-            world.engine.confirm_time();
+            world.engine.ctx.confirm_time();
         }
         if rng.below(4) == 0 {
             world.wait_until_idle(&ids).await;
         }
     }
-    world.engine.confirm_time();
+    world.engine.ctx.confirm_time();
     world.advance(&ids, &[MINUTE, HOUR, DAY, 30 * DAY, 30 * DAY]).await;
     let replay = format!("MAILONCE_SEED={seed} cargo test -p mailonce-sim --test handoff clocks");
     for (n, id) in ids.iter().enumerate() {

@@ -163,7 +163,10 @@ async fn a_resend_waits_for_its_own_transport() {
                 world.clock.advance(20 * SECOND);
                 world.wait_for_email(other, "the fail-over", |email| email.state() == EmailState::Sent).await;
             }
-            assert!(world.engine.cancel(&world.caller, id, None).await.is_err(), "what is in doubt was taken back");
+            assert!(
+                world.engine.outbound.cancel(&world.caller, id, None).await.is_err(),
+                "what is in doubt was taken back"
+            );
             world.clock.advance(HOUR);
         }
         assert_eq!(world.email(id).await.handoffs[0].transport, "first");

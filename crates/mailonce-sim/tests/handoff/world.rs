@@ -153,8 +153,8 @@ impl TestEngine {
         )));
         let store = Arc::clone(&store.store);
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
-        engine.confirm_time();
-        engine.heartbeat_and_recover().await.unwrap();
+        engine.ctx.confirm_time();
+        engine.handoffs.heartbeat_and_recover().await.unwrap();
         let about = ApiKeyDetails {
             name: "rig".into(),
             hint: String::new(),
@@ -165,10 +165,10 @@ impl TestEngine {
             expires_at: None,
             allow_ips: Vec::new(),
         };
-        engine.ensure_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
-        let caller = engine.authenticate(CREDENTIAL, Channel::Http).await.unwrap();
+        engine.access.ensure_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
+        let caller = engine.access.authenticate(CREDENTIAL, Channel::Http).await.unwrap();
         let (stop, stopped) = watch::channel(false);
-        let loops = Mutex::new(Some(tokio::spawn(Arc::clone(&engine).run_handoff(stopped.clone()))));
+        let loops = Mutex::new(Some(tokio::spawn(Arc::clone(&engine.handoffs).run_handoff(stopped.clone()))));
         tokio::spawn(Arc::clone(&engine).run_maintenance(stopped));
         Self { engine, caller, clock, stop, loops }
     }
@@ -206,11 +206,11 @@ impl TestEngine {
             transport: transport.map(str::to_owned),
             ..SendRequest::new(EmailContent::validate(raw).unwrap(), Some(Key::parse(key).unwrap()))
         };
-        self.engine.send(&self.caller, request).await.unwrap_or_else(|problem| panic!("{}", problem.detail)).id
+        self.engine.outbound.send(&self.caller, request).await.unwrap_or_else(|problem| panic!("{}", problem.detail)).id
     }
 
     pub(crate) async fn email(&self, id: EmailId) -> Email {
-        self.engine.email(&self.caller, id).await.unwrap()
+        self.engine.outbound.email(&self.caller, id).await.unwrap()
     }
 
     pub(crate) async fn state(&self, id: EmailId) -> EmailState {
@@ -218,7 +218,7 @@ impl TestEngine {
     }
 
     pub(crate) async fn detail(&self, id: EmailId) -> EmailDetail {
-        self.engine.email_view(&self.caller, id).await.unwrap().detail
+        self.engine.outbound.email_view(&self.caller, id).await.unwrap().detail
     }
 
     /// The attempts that have ended.
@@ -252,7 +252,7 @@ impl TestEngine {
     pub(crate) async fn wait_until_idle(&self, ids: &[EmailId]) {
         let deadline = Instant::now() + WAIT_TIMEOUT;
         for id in ids {
-            while !self.email(*id).await.handoffs.iter().all(|handoff| is_idle(handoff, self.engine.now())) {
+            while !self.email(*id).await.handoffs.iter().all(|handoff| is_idle(handoff, self.engine.ctx.now())) {
                 assert!(Instant::now() < deadline, "no end of work: {:?}", self.detail(*id).await);
                 tokio::time::sleep(POLL_INTERVAL).await;
             }

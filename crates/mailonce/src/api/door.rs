@@ -1,4 +1,4 @@
-//! The door: who calls, under which key, with which body. Checked in that order.
+//! Extractors for API requests: they authenticate the caller, then read the idempotency key, then the body.
 
 use axum::{
     body::{Body, Bytes},
@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// How long a body may take.
+/// How long a client may take to send the body.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// An authenticated caller.
 pub(crate) struct AuthedRequest {
     pub(crate) caller: Caller,
-    /// The idempotency key, when there is one.
+    /// The `Idempotency-Key` header, if the request has one.
     pub(crate) key: Option<Key>,
 }
 
@@ -53,14 +53,14 @@ impl FromRequestParts<App> for AuthedRequest {
 }
 
 impl AuthedRequest {
-    /// What a call that is not a send asks for, if it brought a key.
+    /// The idempotency key and digest of a call other than a send; `None` without a key.
     pub(crate) fn keyed_call(&self, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
         keyed_call(self.key.as_ref(), operation, path, body)
     }
 }
 
-/// Who calls; none without a credential. An address that sent too many invalid API keys is refused without a look-up,
-/// unless this process has seen the API key before.
+/// Authenticates the caller; returns `None` when the request has no credential. An address that sent too many invalid
+/// API keys is refused without a store look-up, unless the API key is in this process's cache.
 pub(crate) async fn authenticate(
     app: &App,
     extensions: &Extensions,
@@ -75,13 +75,13 @@ pub(crate) async fn authenticate(
         return Err(Problem::new(Code::TooManyFailures, detail).with_extension("retry_after", seconds));
     }
     let Some(credential) = credential else { return Ok(None) };
-    let found = app.engine.access.authenticate(credential, channel).await;
-    if let (Some(client), Err(problem)) = (client, &found)
+    let result = app.engine.access.authenticate(credential, channel).await;
+    if let (Some(client), Err(problem)) = (client, &result)
         && problem.code == Code::Unauthorized
     {
         app.auth_failures.record(client);
     }
-    let caller = found?;
+    let caller = result?;
     if !caller.key.may_call_from(client) {
         let from = client.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
         let detail = format!("this API key may not be used from {from}");
@@ -90,10 +90,10 @@ pub(crate) async fn authenticate(
     Ok(Some(caller))
 }
 
-/// What a call that is not a send asks for, if it brought a key.
+/// The idempotency key and digest of a call other than a send; `None` without a key.
 pub(crate) fn keyed_call(key: Option<&Key>, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
-    let name = EmailKey::Given(key?.clone());
-    Some(KeyedCall { key: name, digest: digest::operation_digest(operation, path, body) })
+    let key = EmailKey::Given(key?.clone());
+    Some(KeyedCall { key, digest: digest::operation_digest(operation, path, body) })
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -102,23 +102,23 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(credential.trim()).filter(|credential| !credential.is_empty())
 }
 
-/// The command line says who it is; everything else is plain HTTP.
+/// The CLI identifies itself in `User-Agent`; every other client counts as plain HTTP.
 fn channel_of(headers: &HeaderMap) -> Channel {
-    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if agent.starts_with("mailonce-cli/") { Channel::Cli } else { Channel::Http }
+    let user_agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if user_agent.starts_with("mailonce-cli/") { Channel::Cli } else { Channel::Http }
 }
 
-/// Whoever pins a wire format gets that one or a clear no, never another. There is one so far.
+/// Refuses a request that pins an API version this server does not support. There is only one version so far.
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(asked) = headers.get("mailonce-version") else { return Ok(()) };
-    if asked.as_bytes() == WIRE_VERSION.as_bytes() {
+    let Some(version) = headers.get("mailonce-version") else { return Ok(()) };
+    if version.as_bytes() == WIRE_VERSION.as_bytes() {
         return Ok(());
     }
-    let detail = format!("`{}` is not spoken here, only `{WIRE_VERSION}` is", asked.to_str().unwrap_or("?"));
+    let detail = format!("version `{}` is not supported; use `{WIRE_VERSION}`", version.to_str().unwrap_or("?"));
     Err(Problem::for_field(Code::UnknownVersion, "Mailonce-Version", detail))
 }
 
-/// A key that breaks the rules is refused, never ignored.
+/// The idempotency key of a request. An invalid key is an error: if it were ignored, a retry would send twice.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Problem> {
     let invalid = |detail: &str| Problem::for_field(Code::InvalidKey, "Idempotency-Key", detail);
     let mut values = headers.get_all("idempotency-key").iter();
@@ -130,8 +130,8 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Proble
     Key::parse(text).map(Some).map_err(|error| invalid(&error.to_string()))
 }
 
-/// What the caller calls this call. An id that cannot be kept is refused; a trace parent that breaks its standard is
-/// passed over, as the standard wants.
+/// The caller's own ids of this call, for correlation. An invalid `Mailonce-Call-Id` is an error. An invalid
+/// `traceparent` is ignored, as W3C Trace Context requires.
 pub(crate) fn call_trace(headers: &HeaderMap) -> Result<Option<CallTrace>, Problem> {
     let id = headers.get("mailonce-call-id").filter(|value| !value.is_empty()).map(call_id).transpose()?;
     let trace =
@@ -139,18 +139,18 @@ pub(crate) fn call_trace(headers: &HeaderMap) -> Result<Option<CallTrace>, Probl
     Ok(CallTrace::from_parts(id, trace.map(str::to_owned)))
 }
 
-/// Headers are plain letters, so anything else comes percent-encoded.
+/// A call id from its header. Headers are ASCII, so other characters are percent-encoded.
 fn call_id(value: &HeaderValue) -> Result<String, Problem> {
-    let plain = |text: &str| String::from_utf8(percent_decode(text)).unwrap_or_else(|_not_utf8| text.to_owned());
-    let id = value.to_str().ok().map(plain).filter(|id| call_trace::is_valid_call_id(id));
+    let decode = |text: &str| String::from_utf8(percent_decode(text)).unwrap_or_else(|_not_utf8| text.to_owned());
+    let id = value.to_str().ok().map(decode).filter(|id| call_trace::is_valid_call_id(id));
     id.ok_or_else(|| {
-        let most = limits::CALL_ID_CHARS;
-        let detail = format!("the Mailonce-Call-Id header is at most {most} characters without control characters");
+        let max = limits::CALL_ID_CHARS;
+        let detail = format!("Mailonce-Call-Id must be at most {max} characters without control characters");
         Problem::for_field(Code::InvalidField, "Mailonce-Call-Id", detail)
     })
 }
 
-/// A text without its percent-escapes; broken ones stay as they are.
+/// Decodes percent-escapes; malformed ones stay as they are.
 pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let raw = text.as_bytes();
@@ -167,7 +167,7 @@ pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A body read within its limits, not yet understood.
+/// The body of a request, read within the size and time limits but not parsed.
 pub(crate) struct RawBody(pub(crate) Bytes);
 
 impl FromRequest<App> for RawBody {
@@ -179,30 +179,30 @@ impl FromRequest<App> for RawBody {
     }
 }
 
-/// Reads a body to its end, up to so many bytes.
-pub(crate) async fn read_body(body: Body, most: usize) -> Result<Bytes, Problem> {
-    let reading = axum::body::to_bytes(Body::new(MinRateBody::new(body)), most);
+/// Reads a body of at most `max_bytes`.
+pub(crate) async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
+    let reading = axum::body::to_bytes(Body::new(MinRateBody::new(body)), max_bytes);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
     })?;
-    read.map_err(|error| body_problem(&error, most, Code::InvalidJson))
+    read.map_err(|error| body_problem(&error, max_bytes, Code::InvalidJson))
 }
 
-/// Why a body could not be read. `broken_off` is the code of one that ended too early.
-pub(super) fn body_problem(error: &axum::Error, most: usize, broken_off: Code) -> Problem {
+/// The problem for a body that could not be read. `truncated` is the code for a body that ended too early.
+pub(super) fn body_problem(error: &axum::Error, max_bytes: usize, truncated: Code) -> Problem {
     let text = error.to_string();
     if TooSlow::is_cause_of(error) {
         Problem::new(Code::Timeout, text)
     } else if BodyMemoryExhausted::is_cause_of(error) {
         Problem::new(Code::Unavailable, text)
     } else if text.contains("length limit") {
-        Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
+        Problem::new(Code::TooLarge, format!("the body is larger than {max_bytes} bytes"))
     } else {
-        Problem::new(broken_off, format!("the body broke off: {text}"))
+        Problem::new(truncated, format!("the body broke off: {text}"))
     }
 }
 
-/// JSON, or undeclared. A form is a mistake worth naming.
+/// Accepts JSON, or a missing `Content-Type`. Other types are refused, because `curl -d` sends a form by mistake.
 pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = value.to_str().unwrap_or_default();
@@ -223,40 +223,40 @@ impl RawBody {
         read_body(request.into_body(), limits::BODY_BYTES).await.map(Self)
     }
 
-    /// Reads the body as JSON of this shape.
+    /// Parses the body as JSON.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         parse(&self.0)
     }
 
-    /// Reads the body as JSON of a shape that borrows from it.
+    /// Parses the body as JSON into a value that borrows from it.
     pub(crate) fn parse_borrowed<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         check_json_limits(&self.0)?;
         serde_json::from_slice(&self.0).map_err(|error| json_problem(String::new(), &error))
     }
 
-    /// The body in one form for all its spellings, for the digest of a call. Only for small bodies.
+    /// The body as canonical JSON, for the digest of a call. Only for small bodies.
     pub(crate) fn canonical(&self) -> Result<Vec<u8>, Problem> {
-        // Members come out in the order of their names.
+        // `serde_json::Value` writes object members sorted by name.
         let value: serde_json::Value = self.parse_or_empty()?;
         Ok(value.to_string().into_bytes())
     }
 
-    /// Reads the body as JSON of this shape; an absent one counts as `{}`.
+    /// Parses the body as JSON; an empty body counts as `{}`.
     pub(crate) fn parse_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         if self.0.is_empty() { parse(b"{}") } else { self.parse() }
     }
 }
 
-/// Refuses JSON that would cost more to read than any call needs, before it is read.
+/// Refuses oversized JSON structures before they are parsed, so that hostile bodies cost little.
 pub(crate) fn check_json_limits(bytes: &[u8]) -> Result<(), Problem> {
     json_limits::check(bytes).map_err(|excess| Problem::new(Code::TooLarge, format!("the body {excess}")))
 }
 
-/// Reads JSON of a shape. Only a fault pays for the search of its path.
+/// Parses a JSON object. Only a failure pays for the second parse that finds the path of the invalid field.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Derived readers take a list of values for an object; callers mean objects.
+    // Derived deserializers also accept an array in place of an object; the API does not.
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        return Err(Problem::new(Code::InvalidType, "a list where an object is expected"));
+        return Err(Problem::new(Code::InvalidType, "expected a JSON object, found a list"));
     }
     check_json_limits(bytes)?;
     serde_json::from_slice(bytes).map_err(|first| {
@@ -268,27 +268,27 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// The problem for JSON that does not fit.
+/// The problem for a body that is not valid JSON, or has the wrong fields or types.
 fn json_problem(path: String, error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     if !error.is_data() || text.starts_with("duplicate") {
         return Problem::new(Code::InvalidJson, shorten(&text));
     }
     let path = if path == "." { String::new() } else { path };
-    let named = |text: &str| text.split('`').nth(1).map(str::to_owned);
+    let field_name = |text: &str| text.split('`').nth(1).map(str::to_owned);
     if text.starts_with("unknown field") {
-        let wrong = named(&text).unwrap_or_default();
-        let right: Vec<&str> = text.split('`').skip(3).step_by(2).collect();
-        let hint = nearest_name(&wrong, right).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        // The path names the unknown member itself, where serde knows it.
-        let path = if path.ends_with(&wrong) && !path.is_empty() { path } else { join_path(&path, &wrong) };
-        let detail = format!("there is no field `{}`{hint}", shorten(&wrong));
+        let unknown = field_name(&text).unwrap_or_default();
+        let known: Vec<&str> = text.split('`').skip(3).step_by(2).collect();
+        let hint = nearest_name(&unknown, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        // Sometimes the path from serde already ends with the unknown field.
+        let path = if path.ends_with(&unknown) && !path.is_empty() { path } else { join_path(&path, &unknown) };
+        let detail = format!("there is no field `{}`{hint}", shorten(&unknown));
         return Problem::for_field(Code::UnknownField, shorten(&path), detail);
     }
     let path =
-        if text.starts_with("missing field") { join_path(&path, &named(&text).unwrap_or_default()) } else { path };
-    let place = text.find(" at line").unwrap_or(text.len());
-    let detail = describe_json_error(text.get(..place).unwrap_or(&text));
+        if text.starts_with("missing field") { join_path(&path, &field_name(&text).unwrap_or_default()) } else { path };
+    let end = text.find(" at line").unwrap_or(text.len());
+    let detail = describe_json_error(text.get(..end).unwrap_or(&text));
     if path.is_empty() {
         Problem::new(Code::InvalidType, detail)
     } else {
@@ -296,10 +296,10 @@ fn json_problem(path: String, error: &serde_json::Error) -> Problem {
     }
 }
 
-/// What is wrong with a value, without the names that types have in here.
+/// Rewrites serde's type error in JSON terms, without the names of Rust types.
 fn describe_json_error(text: &str) -> String {
     if text.starts_with("data did not match") {
-        return "is of no type that can be read here".to_owned();
+        return "has a type that this field does not accept".to_owned();
     }
     let (found, expected) = text.split_once(", expected ").unwrap_or((text, ""));
     let found = match found {

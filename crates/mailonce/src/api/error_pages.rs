@@ -1,6 +1,6 @@
-//! The page of each problem code, as it stands in `docs/errors/`.
+//! The documentation page of each error code, embedded from `docs/errors/`.
 
-/// Code and page, in the order of the codes.
+/// Error code and page, in the order of `Code::ALL`.
 pub(super) const PAGES: &[(&str, &str)] = &[
     ("invalid_key", include_str!("../../../../docs/errors/invalid_key.md")),
     ("key_required", include_str!("../../../../docs/errors/key_required.md")),
@@ -56,9 +56,9 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("unavailable", include_str!("../../../../docs/errors/unavailable.md")),
 ];
 
-/// The page of a code.
+/// The page of an error code.
 pub(super) fn page(code: &str) -> Option<&'static str> {
-    PAGES.iter().find(|(word, _)| *word == code).map(|(_, page)| *page)
+    PAGES.iter().find(|(name, _)| *name == code).map(|(_, page)| *page)
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn every_code_has_a_page_and_every_page_a_code() {
         let codes: BTreeSet<String> = Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
-        let pages: BTreeSet<String> = PAGES.iter().map(|(word, _)| (*word).to_owned()).collect();
+        let pages: BTreeSet<String> = PAGES.iter().map(|(name, _)| (*name).to_owned()).collect();
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         let files: BTreeSet<String> =

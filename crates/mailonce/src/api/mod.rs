@@ -1,4 +1,4 @@
-//! The HTTP API: one page of routes, and handlers that only translate.
+//! The HTTP API: the routes, and handlers that translate between JSON and the engine.
 
 pub(crate) mod access;
 pub(crate) mod control;
@@ -47,7 +47,7 @@ use crate::{http::FailureLimit, intake::smtp::SmtpMetrics, mcp};
 use problem::ApiError;
 pub(crate) use wire::{check_required_text, check_text};
 
-/// What every handler can reach. Each call takes copies of it, so that it is one pointer.
+/// The state that every handler receives. It is one pointer, because axum clones it for each request.
 #[derive(Clone)]
 pub struct App(Arc<AppState>);
 
@@ -59,44 +59,43 @@ impl Deref for App {
     }
 }
 
-/// What the handlers of one process share.
+/// The state that all handlers of a process share.
 pub struct AppState {
-    /// The verbs.
+    /// The engine, which executes every call.
     pub engine: Arc<Engine>,
-    /// What the SMTP listener counts, where there is one.
+    /// Metrics of the SMTP listener, if it runs.
     pub smtp_metrics: Option<Arc<SmtpMetrics>>,
-    /// Where people and programs outside reach this installation.
+    /// The public URL of this installation.
     pub public_url: Arc<str>,
-    /// Invalid API keys by address.
+    /// Counts invalid API keys per client address, to block guessing.
     pub auth_failures: FailureLimit,
 }
 
-/// What stands beside the API.
+/// Options for [`router_with_options`].
 #[derive(Default)]
 pub struct RouterOptions {
-    /// What the SMTP listener counts, where there is one.
+    /// Metrics of the SMTP listener, if it runs.
     pub smtp_metrics: Option<Arc<SmtpMetrics>>,
-    /// Where people and programs outside reach this installation.
+    /// The public URL of this installation.
     pub public_url: String,
-    /// Invalid API keys by address.
+    /// Counts invalid API keys per client address, to block guessing.
     pub auth_failures: FailureLimit,
 }
 
-/// What every handler gives back.
+/// The result of every handler.
 type ApiResult = Result<Response, ApiError>;
 
-/// What the body of `POST /v1/emails` asks for, or what is wrong with it: the handler's own reading, for those who try
-/// it with hostile bytes.
+/// Parses and validates the body of `POST /v1/emails` exactly as the handler does. For fuzzing.
 pub fn parse_send(body: &[u8]) -> Result<SendRequest, Problem> {
     door::parse::<wire::SendBody>(body)?.into_request(None)
 }
 
-/// The routes, with the document that describes them: both come from the same lines.
+/// All routes. The OpenAPI document is built from the same list.
 fn routes() -> OpenApiRouter<App> {
     outbound_routes().merge(inbox_routes()).merge(conversation_routes()).merge(admin_routes()).merge(system_routes())
 }
 
-/// For those who send.
+/// Sending: emails, idempotency keys and events.
 fn outbound_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::outbound::emails::send, crate::api::outbound::emails::list))
@@ -114,7 +113,7 @@ fn outbound_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::events::stream::stream))
 }
 
-/// For those who read mail.
+/// Receiving: inboxes, messages, deliveries and artifacts.
 fn inbox_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::inbox::inboxes::create, crate::api::inbox::inboxes::list))
@@ -142,7 +141,7 @@ fn inbox_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::inbox::artifacts::applied))
 }
 
-/// For those who answer it.
+/// Conversations: replies, work queue, threads and escalations.
 fn conversation_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::conversation::replies::reply))
@@ -159,7 +158,7 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::escalations::resolve))
 }
 
-/// For those who manage a team.
+/// Administration: API keys, teams, transports, domains, endpoints, budgets, rules and sources.
 fn admin_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::access::api_keys::create_api_key, crate::api::access::api_keys::list_api_keys))
@@ -210,7 +209,7 @@ fn admin_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::access::sources::rotate))
 }
 
-/// For providers, operators and readers of documents.
+/// Provider webhooks, health, metrics and documentation.
 fn system_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::inbound::hooks::receive, crate::api::inbound::hooks::challenge))
@@ -223,13 +222,13 @@ fn system_routes() -> OpenApiRouter<App> {
         .routes(routes!(system::error_page))
 }
 
-/// The whole API over an engine. `echo` adds the bare route that benchmarks compare with.
+/// The router of the whole API. `echo` adds `/bench/echo`, the baseline for benchmarks.
 pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
     router_with_options(engine, echo, RouterOptions::default())
 }
 
-/// The same beside an SMTP listener, whose figures are shown with the others.
-pub fn router_with_options(engine: Arc<Engine>, echo: bool, beside: RouterOptions) -> Router {
+/// The router of the whole API, with the metrics of an SMTP listener and other options.
+pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptions) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router
         .route("/", get(system::redirect_to_docs))
@@ -244,13 +243,13 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, beside: RouterOption
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(App(Arc::new(AppState {
             engine,
-            smtp_metrics: beside.smtp_metrics,
-            public_url: beside.public_url.into(),
-            auth_failures: beside.auth_failures,
+            smtp_metrics: options.smtp_metrics,
+            public_url: options.public_url.into(),
+            auth_failures: options.auth_failures,
         })))
 }
 
-/// The bare route: the same parsing and writing of JSON, and nothing else.
+/// The benchmark baseline: parses and writes JSON, and does nothing else.
 async fn bench_echo(body: Bytes) -> ApiResult {
     let value: serde_json::Value = door::parse(&body)?;
     Ok(axum::Json(value).into_response())
@@ -258,26 +257,26 @@ async fn bench_echo(body: Bytes) -> ApiResult {
 
 async fn path_not_found(request: Request) -> ApiError {
     let path = request.uri().path().to_owned();
-    let near = nearest_name(&path, openapi().paths.paths.keys().map(String::as_str));
-    let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let nearest = nearest_name(&path, openapi().paths.paths.keys().map(String::as_str));
+    let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
     ApiError(Problem::new(Code::NotFound, format!("there is no path {}{hint}", shorten(&path))))
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {
     let (path, method) = (shorten(request.uri().path()), shorten(request.method().as_str()));
-    let detail = format!("{path} does not take {method}");
+    let detail = format!("{path} does not support {method}");
     ApiError(Problem::new(Code::MethodNotAllowed, detail))
 }
 
-/// The answer to a call. One broken request must not take the house down, nor look like anything but our fault.
+/// Serves one request. A panic in a handler becomes a `500` and does not affect other requests.
 pub(crate) async fn handle_request<B>(router: Router, request: Request<B>) -> Result<Response, Infallible>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut answering = pin!(router.oneshot(request));
+    let mut response = pin!(router.oneshot(request));
     poll_fn(|cx| {
-        let step = catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(cx)));
+        let step = catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(cx)));
         step.unwrap_or_else(|_panic| Poll::Ready(Ok(panic_response())))
     })
     .await
@@ -285,10 +284,10 @@ where
 
 fn panic_response() -> Response {
     tracing::error!("a handler panicked");
-    ApiError(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
+    ApiError(Problem::new(Code::Internal, "the request handler panicked")).into_response()
 }
 
-/// The one parameter of a path.
+/// The parameter of a path that has exactly one.
 pub(crate) struct PathParam(pub(crate) String);
 
 impl FromRequestParts<App> for PathParam {
@@ -302,7 +301,7 @@ impl FromRequestParts<App> for PathParam {
     }
 }
 
-/// Query parameters of a shape; unknown ones are refused.
+/// Query parameters. `T` denies unknown fields, so unknown parameters are refused.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
@@ -315,22 +314,23 @@ impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
     }
 }
 
-/// Names the parameter that does not exist, and the nearest that does.
+/// The problem for an invalid query string. An unknown parameter is named, with the most similar known one.
 fn invalid_query(text: &str) -> Problem {
     let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     match names.split_first().filter(|_| text.contains("unknown field")) {
-        Some((wrong, right)) => {
-            let hint = nearest_name(wrong, right.iter().copied())
-                .map(|near| format!("; did you mean `{near}`?"))
+        Some((unknown, known)) => {
+            let hint = nearest_name(unknown, known.iter().copied())
+                .map(|nearest| format!("; did you mean `{nearest}`?"))
                 .unwrap_or_default();
-            let wrong = shorten(wrong);
-            Problem::for_field(Code::InvalidQuery, wrong.as_ref(), format!("there is no parameter `{wrong}`{hint}"))
+            let unknown = shorten(unknown);
+            let detail = format!("there is no parameter `{unknown}`{hint}");
+            Problem::for_field(Code::InvalidQuery, unknown.as_ref(), detail)
         }
         None => Problem::for_field(Code::InvalidQuery, "", shorten(text)),
     }
 }
 
-/// The document that describes the routes, made once.
+/// The OpenAPI document of the routes, built once.
 pub fn openapi() -> &'static OpenApi {
     static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(build_openapi);
     &DOCUMENT
@@ -340,7 +340,8 @@ fn build_openapi() -> OpenApi {
     let (_, mut document) = routes().split_for_parts();
     document.info.title = "mailonce".into();
     document.info.version = env!("CARGO_PKG_VERSION").into();
-    document.info.description = Some("Email happens once: sends under keys, remembered for good.".into());
+    document.info.description =
+        Some("Send each email once: idempotent sends, inboxes for agents, and webhooks.".into());
     document.info.license = None;
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("mo_…")).build();
     let components = document.components.get_or_insert_default();
@@ -350,45 +351,49 @@ fn build_openapi() -> OpenApi {
         let all = [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete];
         for operation in all.into_iter().flatten() {
             let public = operation.security.is_some();
-            for (status, what) in common_problems(public) {
-                operation.responses.responses.entry((*status).to_owned()).or_insert_with(|| problem_response(what));
+            for (status, description) in common_problems(public) {
+                operation
+                    .responses
+                    .responses
+                    .entry((*status).to_owned())
+                    .or_insert_with(|| problem_response(description));
             }
         }
     }
     document
 }
 
-/// Problems that any call of a kind may meet.
+/// Error responses that every public or authenticated call may return, as status and description.
 fn common_problems(public: bool) -> &'static [(&'static str, &'static str)] {
     const PUBLIC: [(&str, &str); 4] = [
-        ("404", "No such thing"),
-        ("421", "Not a host of this server"),
-        ("500", "Our fault"),
-        ("503", "The ledger cannot answer"),
+        ("404", "There is no such object or path"),
+        ("421", "The server does not serve this host"),
+        ("500", "Internal error"),
+        ("503", "The ledger is not available"),
     ];
-    const CALLERS: [(&str, &str); 12] = [
-        ("400", "Not understood"),
-        ("401", "No valid API key"),
-        ("403", "Not allowed"),
-        ("404", "No such thing in this team"),
-        ("408", "Too slow"),
-        ("413", "Too large"),
-        ("415", "Not JSON"),
-        ("421", "Not a host of this server"),
-        ("422", "Understood and refused"),
-        ("429", "Too fast"),
-        ("500", "Our fault"),
-        ("503", "The ledger cannot answer"),
+    const AUTHENTICATED: [(&str, &str); 12] = [
+        ("400", "The request is malformed"),
+        ("401", "The API key is missing or not valid"),
+        ("403", "The API key does not allow this"),
+        ("404", "This team has no such object"),
+        ("408", "The body did not arrive in time"),
+        ("413", "The request is too large"),
+        ("415", "The body is not declared as JSON"),
+        ("421", "The server does not serve this host"),
+        ("422", "A value is not valid, or a rule refuses the request"),
+        ("429", "A rate limit or budget is exceeded"),
+        ("500", "Internal error"),
+        ("503", "The ledger is not available"),
     ];
-    if public { &PUBLIC } else { &CALLERS }
+    if public { &PUBLIC } else { &AUTHENTICATED }
 }
 
-fn problem_response(what: &str) -> RefOr<utoipa::openapi::Response> {
+fn problem_response(description: &str) -> RefOr<utoipa::openapi::Response> {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemBody"))).build();
-    RefOr::T(ResponseBuilder::new().description(what).content("application/problem+json", content).build())
+    RefOr::T(ResponseBuilder::new().description(description).content("application/problem+json", content).build())
 }
 
-/// The document as it is committed and served.
+/// The OpenAPI document as JSON, as it is committed and served.
 pub fn openapi_json() -> String {
     let mut text = serde_json::to_string_pretty(openapi()).unwrap_or_default();
     text.push('\n');
@@ -409,8 +414,8 @@ mod tests {
         let router = Router::new().route("/", get(broken));
         for (path, status) in [("/?x", 500), ("/", 200)] {
             let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-            let answered = handle_request(router.clone(), request).await.unwrap();
-            assert_eq!(answered.status().as_u16(), status, "{path}");
+            let response = handle_request(router.clone(), request).await.unwrap();
+            assert_eq!(response.status().as_u16(), status, "{path}");
         }
     }
 }

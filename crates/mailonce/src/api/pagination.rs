@@ -1,4 +1,4 @@
-//! What lists of domains, suppressions and sources have in common.
+//! Shared parts of the list and create handlers: the page query, and `201` or `200` for created objects.
 
 use axum::{
     http::{HeaderName, HeaderValue, StatusCode},
@@ -14,30 +14,31 @@ use uuid::Uuid;
 
 use crate::api::outbound::emails::page_limit;
 
-/// Which page of a list.
+/// Page of a list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageQuery {
-    /// 1 to 100, 20 by default.
+    /// Page size, 1 to 100; 20 by default.
     limit: Option<String>,
-    /// Where the page before ended.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
 impl PageQuery {
-    /// Where to go on, and how many rows.
+    /// The id to continue after, and the page size.
     pub(crate) fn parse(&self) -> Result<(Option<Uuid>, usize), Problem> {
-        let wrong =
-            |_not_an_id| Problem::for_field(Code::InvalidQuery, "cursor", "cursor is the next_cursor of another page");
-        let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(wrong)).transpose()?;
+        let invalid = |_not_an_id| {
+            Problem::for_field(Code::InvalidQuery, "cursor", "cursor must be the next_cursor of a previous page")
+        };
+        let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(invalid)).transpose()?;
         Ok((before, page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?))
     }
 }
 
-/// `201` for what was made, `200` and a header for what was there.
-pub(crate) fn created_response(first: bool, body: impl IntoResponse) -> Response {
-    if first {
+/// `201` for a new object; `200` with `Idempotent-Replayed: true` when it already existed.
+pub(crate) fn created_response(is_new: bool, body: impl IntoResponse) -> Response {
+    if is_new {
         return (StatusCode::CREATED, body).into_response();
     }
     let mut response = body.into_response();

@@ -1,4 +1,4 @@
-//! Problems on the wire: RFC 9457 with `code`, `retry` and `next`.
+//! Error responses: RFC 9457 problem details with `code`, `retry` and `next`.
 
 use axum::{
     Json,
@@ -10,34 +10,34 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// Why a call did not do what it asked, and what to do next.
+/// An error response (RFC 9457): what went wrong and what to do next.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProblemBody {
-    /// A link to the page of this code.
+    /// Link to the documentation page of this error code.
     #[serde(rename = "type")]
     kind: String,
-    /// A short name for people.
+    /// Short title for people.
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// The word to branch on.
+    /// Error code. Branch on this value.
     code: &'static str,
-    /// What happened this time.
+    /// What went wrong in this call.
     detail: String,
-    /// Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`.
+    /// Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause).
     retry: String,
-    /// One sentence that a model can act on.
+    /// What to do next, in a sentence that a model can act on.
     next: String,
-    /// The field or parameter at fault.
+    /// Path of the invalid field, or name of the invalid parameter or header.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// Further members, by code: `differing_fields`, `original_email`, `errors`.
+    /// Further members that depend on the code, such as `differing_fields`, `original_email` and `errors`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     more: Map<String, Value>,
 }
 
-/// A problem on its way out.
+/// A problem that becomes an HTTP response.
 #[derive(Debug)]
 pub(crate) struct ApiError(pub(crate) Problem);
 
@@ -53,15 +53,15 @@ impl From<CodeAndDetail> for ApiError {
     }
 }
 
-/// A code and what happened.
+/// An error code and its detail text.
 pub(crate) struct CodeAndDetail(pub(crate) Code, pub(crate) String);
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let usual = self.0.next_step();
+        let default_next = self.0.next_step();
         let Problem { code, detail, field, extensions: mut more } = self.0;
         let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
-        // Some know better what can be done than their code does.
+        // A problem may override the `next` and `retry` of its code with an extension of that name.
         let next = more.remove("next").and_then(|next| next.as_str().map(str::to_owned));
         let retry = more.remove("retry").and_then(|retry| retry.as_str().map(str::to_owned));
         let body = ProblemBody {
@@ -71,7 +71,7 @@ impl IntoResponse for ApiError {
             code: code.as_str(),
             detail,
             retry: retry.unwrap_or_else(|| code.retry().as_str().to_owned()),
-            next: next.unwrap_or_else(|| usual.to_owned()),
+            next: next.unwrap_or_else(|| default_next.to_owned()),
             field,
             more,
         };

@@ -1,4 +1,4 @@
-//! What operators and readers ask for: health, figures, documents.
+//! Health checks, metrics and documentation.
 
 use axum::{
     Json,
@@ -16,28 +16,28 @@ use utoipa::ToSchema;
 
 use super::{ApiResult, App, PathParam, error_pages};
 
-/// How the server is.
+/// Health of the server.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HealthBody {
     status: &'static str,
-    /// The store's engine.
+    /// The store backend, such as `sqlite` or `postgres`.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
-    /// What an operator should know.
+    /// Notes and warnings for the operator.
     warnings: Vec<String>,
-    /// How the clocks of this node and its database stand.
+    /// State of the clocks of this node and its database.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<ClockBody>,
 }
 
-/// How the clocks stand.
+/// State of the clocks.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ClockBody {
-    /// False while nothing scheduled is sent and no provider's window counts as open.
+    /// False after a clock jump: scheduled emails wait, and no provider's deduplication window counts as open.
     trusted: bool,
-    /// `operator`, `kernel`, `database` or `boot_clock`. While it is null, no key is forgotten.
+    /// What confirmed the time: `operator`, `kernel`, `database` or `boot_clock`. No key expires while this is null.
     confirmed_by: Option<&'static str>,
-    /// How many milliseconds this node's clock is ahead of the database's. Null without a database server.
+    /// Milliseconds by which this node's clock is ahead of the database server's. Null without a database server.
     ahead_of_database_ms: Option<i64>,
 }
 
@@ -51,13 +51,15 @@ impl ClockBody {
     }
 }
 
-/// Whether the process is alive.
+/// Check whether the process is alive.
 #[utoipa::path(get, path = "/healthz", operation_id = "check_health", tag = "system", security(()), responses((status = 200, description = "Alive", body = HealthBody)))]
 pub(super) async fn healthz() -> Response {
     Json(HealthBody { status: "ok", store: None, warnings: Vec::new(), clock: None }).into_response()
 }
 
-/// Whether the ledger can commit.
+/// Check whether the server is ready.
+///
+/// Ready means that the ledger can commit. `warnings` has notes for the operator.
 #[utoipa::path(get, path = "/readyz", operation_id = "check_readiness", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
 pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     let mut health = app.engine.ctx.store().health().await.map_err(unavailable)?;
@@ -77,28 +79,28 @@ pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     Ok(Json(HealthBody { status: "ready", store, warnings: health.notes, clock }).into_response())
 }
 
-/// Figures in the text form of Prometheus.
-#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
+/// Read the metrics, in the OpenMetrics text format.
+#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "system", security(()), responses((status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let more = app.smtp_metrics.as_ref().map(|tally| tally.render()).unwrap_or_default();
-    let text = app.engine.render_metrics(&more).await;
+    let smtp = app.smtp_metrics.as_ref().map(|metrics| metrics.render()).unwrap_or_default();
+    let text = app.engine.render_metrics(&smtp).await;
     text_response("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
 }
 
-/// This document.
+/// Read this OpenAPI document.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "read_openapi", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
 pub(super) async fn openapi() -> Response {
     text_response("application/json", super::openapi_json())
 }
 
-/// What this service does, for models.
-#[utoipa::path(get, path = "/llms.txt", operation_id = "read_llms_text", tag = "system", security(()), responses((status = 200, description = "Plain words", body = String, content_type = "text/plain")))]
+/// Read a short description of this service for language models.
+#[utoipa::path(get, path = "/llms.txt", operation_id = "read_llms_text", tag = "system", security(()), responses((status = 200, description = "The description", body = String, content_type = "text/plain")))]
 pub(super) async fn llms() -> Response {
     text_response("text/plain; charset=utf-8", include_str!("llms.txt").to_owned())
 }
 
-/// The browsable form of this document.
-#[utoipa::path(get, path = "/docs", operation_id = "read_docs_page", tag = "system", security(()), responses((status = 200, description = "A page", body = String, content_type = "text/html")))]
+/// Browse the API reference.
+#[utoipa::path(get, path = "/docs", operation_id = "read_docs_page", tag = "system", security(()), responses((status = 200, description = "An HTML page", body = String, content_type = "text/html")))]
 pub(super) async fn docs() -> Response {
     let mut page = Html(include_str!("docs.html")).into_response();
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
@@ -107,7 +109,7 @@ pub(super) async fn docs() -> Response {
     page
 }
 
-/// The page of one problem code, in Markdown.
+/// Read the page of an error code, in Markdown.
 #[utoipa::path(get, path = "/docs/errors/{code}", operation_id = "read_error_page", tag = "system", security(()), params(("code" = String, Path)),
     responses((status = 200, description = "The page", body = String, content_type = "text/markdown")))]
 pub(super) async fn error_page(PathParam(code): PathParam) -> ApiResult {
@@ -116,13 +118,13 @@ pub(super) async fn error_page(PathParam(code): PathParam) -> ApiResult {
     Ok(text_response("text/markdown; charset=utf-8", page.to_owned()))
 }
 
-/// Until there is a dashboard, the front door leads to the documents.
+/// Redirects `/` to the API reference until there is a dashboard.
 pub(super) async fn redirect_to_docs() -> Redirect {
     Redirect::temporary("/docs")
 }
 
-fn text_response(kind: &'static str, text: String) -> Response {
+fn text_response(content_type: &'static str, text: String) -> Response {
     let mut response = text.into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

@@ -1,4 +1,4 @@
-//! The wire forms of requests and answers. The OpenAPI document is made from these types.
+//! JSON bodies that several handlers share. The OpenAPI document is generated from these types.
 
 use mailonce_core::{
     call_trace::CallTrace,
@@ -27,12 +27,12 @@ use utoipa::{
     openapi::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, Type},
 };
 
-/// Tells `null` from absent.
+/// Deserializes a field so that `null` (`Some(None)`) differs from absent (`None`, by `#[serde(default)]`).
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)
 }
 
-/// One text or a list of them.
+/// One address or a list of addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OneOrMany(pub(crate) Vec<String>);
 
@@ -66,7 +66,7 @@ impl PartialSchema for OneOrMany {
     fn schema() -> RefOr<Schema> {
         let list = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::String));
         let either = OneOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::String)).item(list);
-        either.description(Some("One address or a list of them.")).into()
+        either.description(Some("One address or a list of addresses.")).into()
     }
 }
 
@@ -76,7 +76,7 @@ impl ToSchema for OneOrMany {
     }
 }
 
-/// How a value of `metadata` is described.
+/// Schema of a `metadata` value.
 struct ScalarSchema;
 
 impl PartialSchema for ScalarSchema {
@@ -93,7 +93,7 @@ impl ToSchema for ScalarSchema {
     }
 }
 
-/// An object with free names, in order. A name that stands twice is refused.
+/// A JSON object with arbitrary names, in order. Duplicate names are an error.
 #[derive(Clone, Debug)]
 pub(crate) struct OrderedMap<T>(pub(crate) Vec<(String, T)>);
 
@@ -126,33 +126,33 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMap<T> {
     }
 }
 
-/// An object. Derived readers take a list of values as well; callers mean objects.
+/// A JSON object only. Derived deserializers would also accept an array of field values.
 #[derive(Clone, Debug)]
 pub(crate) struct StrictObject<T>(pub(crate) T);
 
-/// Reads an object and no list.
+/// Deserializes an object; an array is an error.
 pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     StrictObject::deserialize(from).map(|StrictObject(it)| it)
 }
 
-/// Reads an object and no list, or `null`.
+/// Deserializes an object or `null`; an array is an error.
 pub(crate) fn object_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(Option::deserialize(from)?.map(|StrictObject(it)| it))
 }
 
-/// The same for a member that `null` takes away.
+/// Deserializes an object or `null`, and distinguishes `null` from absent.
 pub(crate) fn given_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     object_or_null(from).map(Some)
 }
 
-/// Reads a list of objects.
+/// Deserializes a list of objects.
 pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     Ok(Vec::deserialize(from)?.into_iter().map(|StrictObject(it)| it).collect())
 }
 
-/// Reads a list of objects, or `null`.
+/// Deserializes a list of objects, or `null`.
 pub(crate) fn objects_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
@@ -176,33 +176,33 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for StrictObject<T> {
     }
 }
 
-/// How long a key is remembered.
+/// How long an idempotency key is remembered.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TtlBody {
     /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
     Text(String),
-    /// Twice the interval of a mail that recurs.
+    /// Twice the interval of a recurring email.
     Class(StrictObject<TtlClass>),
 }
 
-/// The memory of a mail that recurs.
+/// Key lifetime for a recurring email: twice its interval.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TtlClass {
-    /// `scheduled`.
+    /// Always `scheduled`.
     class: String,
-    /// How often it recurs: `7d`.
+    /// How often the email recurs, such as `7d`.
     interval: String,
 }
 
 impl PartialSchema for TtlBody {
     fn schema() -> RefOr<Schema> {
-        let words = "`transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.";
+        let text = "`transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.";
         text_or_object_schema::<TtlClass>(
-            "How long a key is remembered.",
-            words,
-            "Twice the interval of a mail that recurs.",
+            "How long an idempotency key is remembered.",
+            text,
+            "Twice the interval of a recurring email.",
         )
     }
 }
@@ -213,22 +213,22 @@ impl ToSchema for TtlBody {
     }
 }
 
-/// A text, or an object in its place.
+/// The schema of a value that is a string or an object, with a description for each.
 fn text_or_object_schema<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> {
     let text = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
-    let mut named = Ref::from_schema_name(T::name());
-    object.clone_into(&mut named.description);
-    OneOfBuilder::new().item(text).item(named).description(Some(about)).into()
+    let mut reference = Ref::from_schema_name(T::name());
+    object.clone_into(&mut reference.description);
+    OneOfBuilder::new().item(text).item(reference).description(Some(about)).into()
 }
 
 impl TtlBody {
     pub(crate) fn parse(&self) -> Result<Ttl, FieldError> {
-        let read = match self {
+        let parsed = match self {
             Self::Text(text) => Ttl::parse(text),
             Self::Class(StrictObject(TtlClass { class, interval })) if class == "scheduled" => Ttl::scheduled(interval),
             Self::Class(_) => Err(mailonce_core::ttl::TtlError),
         };
-        read.map_err(|error| FieldError::new("ttl", error.to_string()))
+        parsed.map_err(|error| FieldError::new("ttl", error.to_string()))
     }
 }
 
@@ -267,36 +267,38 @@ pub(crate) struct TagPair {
     value: Option<String>,
 }
 
-/// A file that goes with the mail.
+/// An attachment.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttachmentBody {
     /// File name.
     #[serde(default)]
     filename: Option<String>,
-    /// Base64.
+    /// The file's bytes in Base64.
     content: String,
     /// MIME type.
     #[serde(default)]
     content_type: Option<String>,
-    /// For inline images.
+    /// Content-ID, for inline images.
     #[serde(default)]
     content_id: Option<String>,
 }
 
-/// What a mail is about. Its key follows from this and from `to`, so that every retry has the same key.
+/// What an email is about.
+///
+/// The idempotency key is derived from the intent and `to`, so that every retry has the same key.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IntentBody {
-    /// What kind of mail it is: `order.confirmation`.
+    /// Type of the email, such as `order.confirmation`.
     #[serde(rename = "type")]
     kind: String,
-    /// What it is about: `order_4821`.
+    /// What the email is about, such as `order_4821`.
     entity: String,
-    /// Rises when the same thing is told again on purpose.
+    /// Increase it to send about the same entity again on purpose; 1 by default.
     #[serde(default)]
     version: Option<u32>,
-    /// The day, week or run it belongs to, when it recurs.
+    /// The day, week or run of a recurring email.
     #[serde(default)]
     period: Option<String>,
 }
@@ -305,7 +307,7 @@ pub(crate) struct IntentBody {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendBody {
-    /// `agent@example.com` or `Name <agent@example.com>`.
+    /// Sender: `agent@example.com` or `Name <agent@example.com>`.
     pub(crate) from: String,
     pub(crate) to: OneOrMany,
     #[serde(default)]
@@ -316,12 +318,12 @@ pub(crate) struct SendBody {
     reply_to: OneOrMany,
     #[serde(default)]
     subject: Option<String>,
-    /// Plain text body. This or `html`, or both.
+    /// Plain text body. Required unless `html` is set.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     html: Option<String>,
-    /// Custom headers.
+    /// Custom headers, by name.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
     headers: Option<OrderedMap<String>>,
@@ -330,11 +332,11 @@ pub(crate) struct SendBody {
     attachments: Option<Vec<StrictObject<AttachmentBody>>>,
     #[serde(default)]
     tags: Option<Vec<TagBody>>,
-    /// Strings, numbers up to 2^53-1 and booleans.
+    /// Your own data: strings, numbers up to 2^53-1 and booleans, by name.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, ScalarSchema>>)]
     metadata: Option<OrderedMap<Option<MetadataValue>>>,
-    /// RFC 3339 with an offset, or `in 5 minutes`.
+    /// When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent.
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
@@ -342,44 +344,49 @@ pub(crate) struct SendBody {
     intent: Option<StrictObject<IntentBody>>,
     #[serde(default)]
     ttl: Option<TtlBody>,
-    /// `reject` or `first_wins`.
+    /// What to do when the key was used for a different email.
+    ///
+    /// `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and
+    /// `first_wins` for intents.
     #[serde(default)]
     on_mismatch: Option<String>,
-    /// `hold` or `resend`.
+    /// What to do when the outcome is unknown.
+    ///
+    /// `hold` (default) waits for evidence or a person; `resend` sends once more, so the recipient may get it twice.
     #[serde(default)]
     on_unknown: Option<String>,
-    /// The name of a configured transport.
+    /// Name of the transport to use; chosen by the server when absent.
     #[serde(default)]
     transport: Option<String>,
-    /// The one-use token of a held look-alike.
+    /// One-time token of a held email that looks like an earlier one: confirms that it is a different email.
     #[serde(default)]
     distinct_token: Option<String>,
 }
 
 impl SendBody {
-    /// Checks the words and gives the engine's form of them.
+    /// Validates the body and converts it for the engine. Collects all field errors.
     pub(crate) fn into_request(self, key: Option<mailonce_core::key::Key>) -> Result<SendRequest, Problem> {
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let on_mismatch = collect_error(
             parse_choice("on_mismatch", self.on_mismatch.as_deref(), &["reject", "first_wins"]),
-            &mut faults,
+            &mut errors,
         );
         let on_mismatch =
             on_mismatch.map(|word| if word == "reject" { OnMismatch::Reject } else { OnMismatch::FirstWins });
         let on_unknown =
-            collect_error(parse_choice("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut faults);
+            collect_error(parse_choice("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut errors);
         let on_unknown = on_unknown.and_then(OnUnknown::parse);
-        let ttl = collect_error(self.ttl.as_ref().map(TtlBody::parse).transpose(), &mut faults);
+        let ttl = collect_error(self.ttl.as_ref().map(TtlBody::parse).transpose(), &mut errors);
         let intent =
-            collect_error(self.intent.clone().map(|StrictObject(intent)| intent.validate()).transpose(), &mut faults);
+            collect_error(self.intent.clone().map(|StrictObject(intent)| intent.validate()).transpose(), &mut errors);
         let (transport, distinct_token) = (self.transport.clone(), self.distinct_token.clone());
         match EmailContent::validate(self.into_content()) {
-            Ok(content) if faults.is_empty() => {
-                let plain = SendRequest::new(content, key);
-                Ok(SendRequest { intent, ttl, on_mismatch, on_unknown, transport, distinct_token, ..plain })
+            Ok(content) if errors.is_empty() => {
+                let defaults = SendRequest::new(content, key);
+                Ok(SendRequest { intent, ttl, on_mismatch, on_unknown, transport, distinct_token, ..defaults })
             }
-            Ok(_) => Err(Problem::from(faults)),
-            Err(more) => Err(Problem::from([faults, more].concat())),
+            Ok(_) => Err(Problem::from(errors)),
+            Err(more) => Err(Problem::from([errors, more].concat())),
         }
     }
 
@@ -407,7 +414,7 @@ impl SendBody {
             headers: self.headers.unwrap_or_default().0,
             attachments: self.attachments.unwrap_or_default().into_iter().map(attachment).collect(),
             tags: self.tags.unwrap_or_default().into_iter().map(tag).collect(),
-            // null means absent, here as everywhere.
+            // As everywhere in the API, `null` counts as absent.
             metadata: metadata.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
             scheduled_at: self.scheduled_at,
         }
@@ -423,15 +430,15 @@ impl IntentBody {
     }
 }
 
-/// The value, or its fault on the list.
-fn collect_error<T>(read: Result<Option<T>, FieldError>, faults: &mut Vec<FieldError>) -> Option<T> {
-    read.unwrap_or_else(|fault| {
-        faults.push(fault);
+/// The value of a field; an error is added to the list instead.
+fn collect_error<T>(parsed: Result<Option<T>, FieldError>, errors: &mut Vec<FieldError>) -> Option<T> {
+    parsed.unwrap_or_else(|error| {
+        errors.push(error);
         None
     })
 }
 
-/// One of a few words.
+/// Parses a field whose value is one of `allowed`.
 pub(crate) fn parse_choice<'a>(
     path: &str,
     text: Option<&'a str>,
@@ -443,89 +450,91 @@ pub(crate) fn parse_choice<'a>(
     }
     let hint =
         nearest_name(text, allowed.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Err(FieldError::new(path, format!("is one of {}{hint}", allowed.join(", "))))
+    Err(FieldError::new(path, format!("must be one of {}{hint}", allowed.join(", "))))
 }
 
-/// What the key of a send did.
+/// What the idempotency key of a send did.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DedupeBody {
-    /// `first` or `replayed`.
+    /// `first` for a new email, `replayed` for a duplicate call.
     outcome: &'static str,
-    /// The key, given or derived; null without one.
+    /// The idempotency key, from the header or derived from the intent; null without one.
     key: Option<String>,
-    /// When the key is forgotten; null until the email is settled.
+    /// When the idempotency key expires; null until the email reaches a final state.
     expires_at: Option<String>,
-    /// Calls that were answered with this email instead of making another.
+    /// Number of duplicate calls that were answered with this email.
     suppressed: u64,
-    /// Whether this call said something else than the first one.
+    /// Whether the content of this call differs from that of the first call.
     payload_differs: bool,
 }
 
-/// The answer to a send, the first time and every time after.
+/// The response to a send. A retry gets the same email with its current state.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SendReceiptBody {
     id: String,
     /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     state: &'static str,
     rev: u32,
-    /// With angle brackets.
+    /// The Message-ID header, with angle brackets.
     message_id: String,
     created_at: String,
-    /// What this answer means, in a sentence.
+    /// What this response means and what to do next, in a sentence.
     next: &'static str,
-    /// The guard that spoke.
+    /// The guard that held or flagged the email, or found a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
-    /// Post the mail again with it if this held look-alike is meant; it goes, and never another.
+    /// One-time token of a held email that looks like an earlier one.
+    ///
+    /// If it is a different email, send the same call again with this token: the held email is released.
     #[serde(skip_serializing_if = "Option::is_none")]
     distinct_token: Option<String>,
-    /// The thread that an answer belongs to.
+    /// The thread of a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     thread_id: Option<String>,
     /// The fence of that thread's latest lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
-    /// The version that followed it, when there is one.
+    /// Id of the next version, if the email was resent.
     #[serde(skip_serializing_if = "Option::is_none")]
     resent_as: Option<String>,
     dedupe: DedupeBody,
 }
 
 impl From<SendReceipt> for SendReceiptBody {
-    fn from(sent: SendReceipt) -> Self {
-        let next = sent.next_step();
+    fn from(receipt: SendReceipt) -> Self {
+        let next = receipt.next_step();
         Self {
-            id: sent.id.to_string(),
-            state: sent.state.as_str(),
-            rev: sent.rev,
-            message_id: sent.message_id,
-            created_at: sent.created_at.to_string(),
+            id: receipt.id.to_string(),
+            state: receipt.state.as_str(),
+            rev: receipt.rev,
+            message_id: receipt.message_id,
+            created_at: receipt.created_at.to_string(),
             next,
-            guard: sent.guard.map(Guard::as_str),
-            distinct_token: sent.distinct_token,
-            thread_id: sent.thread.map(|id| id.to_string()),
-            fence: sent.fence,
-            resent_as: sent.resent_as.map(|id| id.to_string()),
+            guard: receipt.guard.map(Guard::as_str),
+            distinct_token: receipt.distinct_token,
+            thread_id: receipt.thread.map(|id| id.to_string()),
+            fence: receipt.fence,
+            resent_as: receipt.resent_as.map(|id| id.to_string()),
             dedupe: DedupeBody {
-                outcome: if sent.first { "first" } else { "replayed" },
-                key: sent.key,
-                expires_at: sent.expires_at.map(|at| at.to_string()),
-                suppressed: sent.suppressed,
-                payload_differs: sent.payload_differs,
+                outcome: if receipt.first { "first" } else { "replayed" },
+                key: receipt.key,
+                expires_at: receipt.expires_at.map(|at| at.to_string()),
+                suppressed: receipt.suppressed,
+                payload_differs: receipt.payload_differs,
             },
         }
     }
 }
 
-/// The answer to a batch.
+/// The response to a batch.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BatchReceiptBody {
-    /// In order; null where `errors` has a row.
+    /// One entry per item, in order; null for an item that has an entry in `errors`.
     pub(crate) data: Vec<Option<SendReceiptBody>>,
     pub(crate) errors: Vec<BatchItemError>,
 }
 
-/// What was wrong with one item.
+/// Why one item of a batch was refused.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BatchItemError {
     pub(crate) index: usize,
@@ -535,7 +544,7 @@ pub(crate) struct BatchItemError {
     pub(crate) field: Option<String>,
 }
 
-/// One email in a list.
+/// An email, without its content.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EmailBody {
     id: String,
@@ -551,25 +560,25 @@ pub(crate) struct EmailBody {
     bcc: Vec<String>,
     subject: String,
     key: Option<String>,
-    /// When the key is forgotten; null until the email is settled.
+    /// When the idempotency key expires; null until the email reaches a final state.
     expires_at: Option<String>,
     settled_at: Option<String>,
-    /// When it is due, while it is scheduled, or held for a person and wished for later.
+    /// When the email is due, while it is scheduled or held.
     scheduled_at: Option<String>,
     guard: Option<&'static str>,
     version: u32,
     resend_of: Option<String>,
     resent_as: Option<String>,
-    /// The message it answers or passes on.
+    /// Id of the message that this email replies to or forwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_to_message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thread_id: Option<String>,
-    /// How many envelopes are in which state.
+    /// Number of handoffs in each state.
     #[schema(value_type = BTreeMap<String, u32>)]
     counts: BTreeMap<&'static str, u32>,
     suppressed: u64,
-    /// What its caller calls the call that made it.
+    /// The caller's own ids of the call that created the email.
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<CallTraceBody>,
 }
@@ -580,8 +589,8 @@ impl EmailBody {
         for handoff in &email.handoffs {
             *counts.entry(handoff.state.as_str()).or_insert(0) += 1;
         }
-        let wait = |state: HandoffState| matches!(state, HandoffState::Scheduled | HandoffState::Held);
-        let scheduled = email.handoffs.iter().filter(|handoff| wait(handoff.state));
+        let is_waiting = |state: HandoffState| matches!(state, HandoffState::Scheduled | HandoffState::Held);
+        let scheduled = email.handoffs.iter().filter(|handoff| is_waiting(handoff.state));
         Self {
             id: email.id.to_string(),
             state: email.state().as_str(),
@@ -614,14 +623,14 @@ impl EmailBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EmailPage {
     pub(crate) data: Vec<EmailBody>,
-    /// Pass it as `cursor`; null at the end. A page may be short and still have more behind it.
+    /// Pass it as `cursor` to get the next page; null at the end. A page with few results may still have a next page.
     pub(crate) next_cursor: Option<String>,
 }
 
-/// What a caller calls its own call: for correlation, it decides nothing.
+/// The caller's own ids of a call. They are stored for correlation only.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CallTraceBody {
-    /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
+    /// From the `Mailonce-Call-Id` header, or from `_meta` of an MCP call.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// From `traceparent` (W3C Trace Context).
@@ -635,16 +644,16 @@ impl From<&CallTrace> for CallTraceBody {
     }
 }
 
-/// A call that was answered with an earlier email.
+/// A duplicate call that was answered with an earlier email.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SuppressedCallBody {
     at: String,
-    /// The id of the API key it came with.
+    /// Id of the API key of the call.
     caller: Option<String>,
     channel: &'static str,
     /// `key_replay payload_differs mismatch already_answered`
     reason: &'static str,
-    /// What its caller calls it.
+    /// The caller's own ids of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<CallTraceBody>,
 }
@@ -661,23 +670,20 @@ impl From<&mailonce_core::outbound::suppressed_call::SuppressedCall> for Suppres
     }
 }
 
-/// Words a person gives: short and on one line.
+/// Checks a short free text: one line, limited length.
 pub(crate) fn check_text(path: &str, text: &str) -> Result<(), Problem> {
     if text.chars().count() > limits::FREE_TEXT_CHARS || text.chars().any(char::is_control) {
-        let detail = format!("{path} is at most {} characters without control characters", limits::FREE_TEXT_CHARS);
+        let detail =
+            format!("{path} must be at most {} characters without control characters", limits::FREE_TEXT_CHARS);
         return Err(Problem::for_field(Code::InvalidField, path, detail));
     }
     Ok(())
 }
 
-/// The same for words that name something, which nothing does not.
+/// Checks a short free text that must not be empty.
 pub(crate) fn check_required_text(path: &str, text: &str) -> Result<(), Problem> {
     if text.trim().is_empty() {
-        return Err(Problem::for_field(
-            Code::InvalidField,
-            path,
-            format!("{path} is an empty text, which names nothing"),
-        ));
+        return Err(Problem::for_field(Code::InvalidField, path, format!("{path} must not be empty")));
     }
     check_text(path, text)
 }

@@ -109,5 +109,5 @@ async fn prove_passes_for_the_agentmail_dialect() {
     let args = ["prove", "--target", &target, "--dialect", "agentmail", "--key", &server.api_key];
     let more = ["--from", "agent@mailonce.test", "--callers", "20"];
     let report = cli.run(&[&args[..], &more[..]].concat()).await.expect_exit(0).json();
-    assert_eq!(report["held"], true, "{report:#}");
+    assert_eq!(report["passed"], true, "{report:#}");
 }

@@ -451,7 +451,7 @@ async fn error_messages_use_the_words_of_the_dialect() {
     for (body, expected) in [
         (json!(7), "invalid type: integer `7`, expected an object"),
         (mail_with(json!({ "scheduledAt": "soon" })), "scheduledAt must be an ISO 8601 time with an offset"),
-        (json!([7]), "a list where an object is expected"),
+        (json!([7]), "expected a JSON object, found a list"),
         (mail_with(json!({ "scheduledAt": 7 })), "scheduledAt: invalid type: integer `7`, expected a string"),
         (mail_with(json!({ "replyTo": "x" })), "replyTo"),
     ] {

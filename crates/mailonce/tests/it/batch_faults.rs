@@ -96,7 +96,7 @@ over_every_engine! {
         let items = json!([mail_with(json!({ "scheduled_at": "in 50 days" }))]);
         let first = send_strict_batch(&world, "b", &items).await.expect_status(202);
         world.advance_clock(40 * DAY);
-        world.engine.store().sweep(100, world.engine.now()).await.unwrap();
+        world.engine.ctx.store().sweep(100, world.engine.ctx.now()).await.unwrap();
         let again = send_strict_batch(&world, "b", &items).await;
         assert_eq!(again["data"][0]["id"], first["data"][0]["id"], "{}", again.text);
         assert_eq!(world.email_count().await, 1);

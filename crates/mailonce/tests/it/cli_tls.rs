@@ -55,7 +55,7 @@ async fn every_client_verb_uses_tls_and_trusts_only_the_given_certificate() {
     cli.run_with_env(&["emails", "list"], &env).await.expect_exit(0);
     cli.run_with_env(&["key", "inspect", "k"], &env).await.expect_exit(0);
     let proven = cli.run_with_env(&["prove", "--callers", "10"], &env).await.expect_exit(0).json();
-    assert_eq!((&proven["target"], &proven["held"]), (&url.as_str().into(), &true.into()));
+    assert_eq!((&proven["target"], &proven["passed"]), (&url.as_str().into(), &true.into()));
 
     let untrusted = cli.run_with_env(&["emails", "list"], &env[..2]).await.expect_exit(5);
     assert!(untrusted.stderr.contains("TLS with localhost"), "{}", untrusted.stderr);

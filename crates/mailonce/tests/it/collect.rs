@@ -42,14 +42,14 @@ pub(crate) async fn create_resend_source(world: &World, provider: &FakeProvider,
 pub(crate) fn resend_received_webhook(world: &World, path: &str, id: &str, to: &str) -> TestRequest {
     let body =
         json!({ "type": "email.received", "data": { "email_id": id, "to": [to], "received_for": [to] } }).to_string();
-    let at = unix_seconds(world.engine.now());
+    let at = unix_seconds(world.engine.ctx.now());
     let signature = format!("v1,{}", STANDARD.encode(hmac_sha256(format!("msg_{id}.{at}.{body}").as_bytes())));
     let call = post(path).anonymous().header("svix-id", &format!("msg_{id}")).header("svix-timestamp", &at);
     call.header("svix-signature", &signature).json_bytes(body)
 }
 
 pub(crate) async fn parse_and_list_messages(world: &World, inbox: &str) -> Vec<Value> {
-    while world.engine.process_waiting_deliveries().await.unwrap() > 0 {}
+    while world.engine.inbound.process_waiting_deliveries().await.unwrap() > 0 {}
     world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.expect_status(200).rows()
 }
 
@@ -240,12 +240,12 @@ async fn a_provider_that_does_not_respond_delays_no_other_mail() {
         world.call(resend_received_webhook(&world, &path, &format!("m{n}"), "a@agents.test")).await.expect_status(200);
     }
     let (_stop_sender, stop) = tokio::sync::watch::channel(false);
-    let reader = tokio::spawn(Arc::clone(&world.engine).run_inbound_worker(stop));
+    let reader = tokio::spawn(Arc::clone(&world.engine.inbound).run_inbound_worker(stop));
     while provider.take_requested_paths().is_empty() {
         tokio::task::yield_now().await;
     }
     let mail = "From: ann@shop.test\nMessage-ID: <x@shop.test>\nSubject: Other\n\nHello\n";
-    world.engine.receive_mail(crate::world::incoming_mail(&["a@agents.test"], mail)).await.unwrap();
+    world.engine.inbound.receive_mail(crate::world::incoming_mail(&["a@agents.test"], mail)).await.unwrap();
     let found = world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=15")).await.expect_status(200);
     assert_eq!(found["message"]["subject"], "Other");
     reader.abort();
@@ -265,7 +265,7 @@ async fn a_kill_between_fetching_and_processing_makes_one_message() {
     }
     provider.queue_faults(&[ProviderFault::Stall]);
     let killed_engine = Arc::clone(&world.engine);
-    let reader = tokio::spawn(async move { killed_engine.process_waiting_deliveries().await });
+    let reader = tokio::spawn(async move { killed_engine.inbound.process_waiting_deliveries().await });
     while provider.take_requested_paths().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -273,14 +273,14 @@ async fn a_kill_between_fetching_and_processing_makes_one_message() {
     assert!(reader.await.unwrap_err().is_cancelled());
     let rows = list_deliveries(&world).await;
     let second: Uuid = rows[0]["id"].as_str().unwrap().parse().unwrap();
-    let team: TeamId = world.engine.teams().await.unwrap()[0].id;
+    let team: TeamId = world.engine.access.teams().await.unwrap()[0].id;
     let raw = ProviderMail::new("m2", world.timestamp_in(0), "a@agents.test").raw;
     let size = raw.len() as u64;
     // The engine stores content that LZ4 cannot shrink uncompressed, with one prefix byte.
     let raw: Arc<[u8]> = [[2].as_slice(), raw.as_bytes()].concat().into();
     let storage_id = DeliveryId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
     let content = FetchedContent { storage_id, form: DeliveryFormat::Mime, size, raw };
-    world.engine.store().attach_fetched_content(team, DeliveryId(second), content).await.unwrap().unwrap();
+    world.engine.ctx.store().attach_fetched_content(team, DeliveryId(second), content).await.unwrap().unwrap();
     let world = world.restart().await.with_providers().await;
     world.advance_clock(limits::DELIVERY_LEASE_MS + SECOND);
     let rows = parse_and_list_messages(&world, &inbox).await;

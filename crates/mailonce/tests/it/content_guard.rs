@@ -29,7 +29,7 @@ over_every_engine! {
         let mut other_text = mail_with_content("Your refund", "Hi Ann, your money is on its way back.");
         other_text["distinct_token"] = json!(token);
         let refused = world.send_without_key(&other_text).await.expect_problem(422, "key_mismatch");
-        assert!(refused.string_field("detail").starts_with("the token belongs to another mail"), "{}", refused.text);
+        assert!(refused.string_field("detail").starts_with("the token belongs to a different email"), "{}", refused.text);
         assert_eq!((&refused["original_email"], &refused["differing_fields"]), (&held["id"], &json!(["subject", "text"])));
         assert_eq!(world.email(&held.string_field("id")).await["state"], "held", "nothing was released");
         let mut forged = with_token.clone();

@@ -84,7 +84,7 @@ fn the_document_describes_the_send_body() {
 over_memory_and_sqlite! {
     async fn every_documented_path_is_served(world) {
         // Event streams are ended first, because an endless response cannot be read completely.
-        world.engine.end_streams();
+        world.engine.events.end_streams();
         let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
         for (path, operations) in document["paths"].as_object().unwrap() {
             for method in operations.as_object().unwrap().keys() {
@@ -188,7 +188,7 @@ over_memory_and_sqlite! {
 async fn an_unavailable_ledger_is_503_and_the_call_may_be_retried() {
     let world = World::sqlite().await;
     world.send("k", &mail()).await.expect_status(202);
-    world.engine.store().close().await;
+    world.engine.ctx.store().close().await;
     let batch = post("/v1/emails/batch").json(&json!([mail()]));
     for call in [post("/v1/emails").key("new").json(&mail()), batch, get("/readyz")] {
         let refused = world.call(call).await.expect_problem(503, "unavailable");

@@ -120,7 +120,7 @@ over_every_engine! {
         let mut fixture = TransportFixture::new(world, false).await;
         let domain = fixture.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(Arc::clone(&fixture.world.engine).run_handoff(stopped));
+        let working = tokio::spawn(Arc::clone(&fixture.world.engine.handoffs).run_handoff(stopped));
         let mut frozen = async |key: &str, sender: &str| {
             fixture.world.send(key, &mail_from(sender)).await.expect_status(202);
             let bytes = tokio::time::timeout(Duration::from_secs(20), fixture.frozen_bytes.recv()).await.unwrap().unwrap();

@@ -104,22 +104,22 @@ over_every_engine! {
 
     async fn a_recorded_decision_is_executed_after_a_crash(world) {
         let (email, escalation) = send_held_duplicate(&world).await;
-        let store = world.engine.store();
+        let store = world.engine.ctx.store();
         let team = store.teams().await.unwrap()[0].id;
         let record = store.records(team, RecordKind::Escalation, None, 10).await.unwrap().rows.remove(0);
         assert_eq!(record.id.to_string(), str_field(&escalation, "id"));
         let mut stored: Escalation = serde_json::from_str(&record.json).unwrap();
         let by = Some(ApiKeyId(uuid::Uuid::from_u128(1)));
         let edit = Some(EmailEdit { text: Some("Other words".into()), ..EmailEdit::default() });
-        let decided = DecisionRecord { decision: Decision::Edit, at: world.engine.now(), by, reason: None, edit, shown: None };
+        let decided = DecisionRecord { decision: Decision::Edit, at: world.engine.ctx.now(), by, reason: None, edit, shown: None };
         assert!(stored.decide(decided));
         // The process crashes here: the decision is committed and not yet executed.
         let json = serde_json::to_string(&stored).unwrap();
-        let changed = store.change_record(record.edit(json), None, world.engine.now()).await.unwrap();
+        let changed = store.change_record(record.edit(json), None, world.engine.ctx.now()).await.unwrap();
         assert!(matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_))));
         assert_eq!(hand_off_and_get_state(&world, &email).await, "held");
         for _ in 0..3 {
-            world.engine.run_escalation_round().await;
+            world.engine.escalations.run_escalation_round().await;
         }
         assert_eq!(hand_off_and_get_state(&world, &email).await, "cancelled");
         let read = world.get(&format!("/v1/escalations/{}", str_field(&escalation, "id"))).await.expect_status(200);
@@ -327,7 +327,7 @@ over_every_engine! {
     async fn an_escalation_about_a_cancelled_email_becomes_moot(world) {
         let (email, escalation) = send_held_duplicate(&world).await;
         world.post(&format!("/v1/emails/{}/cancel", str_field(&email, "id")), &json!({})).await.expect_status(200);
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         let read = world.get(&format!("/v1/escalations/{}", str_field(&escalation, "id"))).await.expect_status(200);
         assert_eq!((&read["state"], &read["decision"]), (&json!("moot"), &Value::Null));
         world.resolve_escalation(&json!({ "id": escalation["id"], "rev": read["rev"] }), "release").await.expect_problem(409, "not_open");
@@ -340,10 +340,10 @@ over_every_engine! {
         let (email, escalation) = send_held_duplicate(&world).await;
         assert!(escalation["expires_at"].is_string());
         world.advance_clock(HOUR);
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         assert_eq!(hand_off_and_get_state(&world, &email).await, "held");
         world.advance_clock(HOUR + MINUTE);
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         let read = world.get(&format!("/v1/escalations/{}", str_field(&escalation, "id"))).await.expect_status(200);
         assert_eq!((&read["state"], &read["decision"]["by"]), (&json!("expired"), &Value::Null));
         assert_eq!(hand_off_and_get_state(&world, &email).await, "cancelled");
@@ -356,13 +356,14 @@ over_every_engine! {
         let wrong = json!({ "escalation_email": { "from": "nobody", "to": ["boss@example.com"] } });
         world.call(patch("/v1/settings").json(&wrong)).await.expect_problem(422, "invalid_field");
         let (_, escalation) = send_held_duplicate(&world).await;
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         let notices = world.get("/v1/emails?to=boss@example.com").await.expect_status(200).rows();
         assert_eq!(notices.len(), 1);
         assert_eq!(notices[0]["subject"], "mailonce asks: looks_duplicate");
         let text = world.email(str_field(&notices[0], "id")).await["text"].clone();
         let text = text.as_str().unwrap();
-        assert!(text.starts_with("An email is held: it looks like one") && text.contains("Subject:  Order 4821"), "{text}");
+        assert!(text.starts_with("An email is held: it looks like a recently sent email."), "{text}");
+        assert!(text.contains("Subject:  Order 4821"), "{text}");
         let answer = format!("mailonce escalations resolve {} --as release", str_field(&escalation, "id"));
         assert!(text.contains(&answer), "{text}");
         assert!(text.contains("--as edit --text \"…\""), "the edit command needs a text: {text}");
@@ -375,7 +376,7 @@ over_every_engine! {
         let held = world.send_without_key(&to(json!(["b@x.test", "c@x.test"]))).await.expect_status(202);
         assert_eq!(held["guard"], "overlaps");
         for _ in 0..3 {
-            world.engine.run_escalation_round().await;
+            world.engine.escalations.run_escalation_round().await;
         }
         let escalations = world.escalations("").await;
         assert_eq!((escalations.len(), &escalations[0]["reason"]), (1, &json!("overlaps")));
@@ -421,14 +422,14 @@ over_every_engine! {
         let held = fixture.lease_handoff("relay").await;
         fixture.commit_marker(&held).await;
         fixture.crash_holder(&held).await;
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         assert!(world.escalations("").await.is_empty(), "no escalation while an automatic check is still planned");
-        let (store, now) = (world.engine.store(), world.engine.now());
+        let (store, now) = (world.engine.ctx.store(), world.engine.ctx.now());
         let team = store.teams().await.unwrap()[0].id;
         let wait = HandoffAction::CheckLater { number: 0, evidence: None, next_check_at: None };
         let _waits = store.apply_action(team, id.parse().unwrap(), wait, None, now).await.unwrap();
         for _ in 0..2 {
-            world.engine.run_escalation_round().await;
+            world.engine.escalations.run_escalation_round().await;
         }
         let escalations = world.escalations("").await;
         assert_eq!((escalations.len(), &escalations[0]["reason"], &escalations[0]["state"]), (1, &json!("unknown"), &json!("open")));
@@ -450,7 +451,7 @@ over_every_engine! {
         let escalation = world.escalations("reason=approval").await.remove(0);
         assert_eq!(escalation["about"]["rule"], json!({ "id": created["id"], "name": "new people" }));
         for _ in 0..2 {
-            world.engine.run_escalation_round().await;
+            world.engine.escalations.run_escalation_round().await;
         }
         assert_eq!(world.escalations("reason=approval").await.len(), 1, "one escalation is opened");
         world.resolve_escalation(&escalation, "release").await.expect_status(200);

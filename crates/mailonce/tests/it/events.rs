@@ -21,7 +21,7 @@ over_memory_and_sqlite! {
         world.call(post(&format!("/v1/emails/{id}/resend"))).await.expect_status(202);
         world.hand_off_due().await;
         world.send("k", &later).await.expect_status(200);
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         world.call(patch("/v1/keys/k").json(&json!({ "ttl": "90d" }))).await.expect_status(200);
         world.call(delete("/v1/keys/k")).await.expect_status(200);
         let mut body = mail_with_intent("order_1");
@@ -52,8 +52,8 @@ over_memory_and_sqlite! {
         for _ in 0..5 {
             world.send("k", &mail()).await.expect_status(200);
         }
-        world.engine.flush_suppressed_calls().await;
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let events = world.events().await;
         assert_eq!(event_types(&events), ["email.accepted", "email.duplicate"]);
         assert_eq!(events[1]["data"]["call_count"], 5);

@@ -29,7 +29,7 @@ over_memory_and_sqlite! {
         }
         world.send("k", &mail()).await.expect_status(202);
         assert_eq!((metric_value(&world, "mailonce_notice_lag_events").await, metric_value(&world, "mailonce_notice_pending").await), (1, 0));
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         assert_eq!(metric_value(&world, "mailonce_notice_attempts_total{outcome=\"status\"}").await, 1);
         assert_eq!(metric_value(&world, "mailonce_notice_attempts_total{outcome=\"gone\"}").await, 1);
         assert_eq!(metric_value(&world, "mailonce_endpoints{state=\"disabled\"}").await, 1);
@@ -37,7 +37,7 @@ over_memory_and_sqlite! {
         assert_eq!(metric_value(&world, "mailonce_notice_dead").await, 0);
         for _ in 0..100 {
             world.advance_clock(HOUR * 6);
-            world.engine.deliver_due_notices().await;
+            world.engine.events.deliver_due_notices().await;
             if metric_value(&world, "mailonce_notice_dead").await > 0 {
                 return;
             }
@@ -70,7 +70,7 @@ over_memory_and_sqlite! {
     async fn inbox_domains_are_loaded_at_startup(world) {
         world.post("/v1/inboxes", &json!({ "address": "a@own.test" })).await.expect_status(201);
         let world = world.restart().await;
-        world.engine.load_inbox_domains().await.unwrap();
+        world.engine.inboxes.load_inbox_domains().await.unwrap();
         let mail = json!({ "from": "b@example.com", "to": ["a@own.test"], "subject": "s", "text": "t" });
         let sent = world.call(post("/v1/emails").key("k").json(&mail)).await.expect_status(202).string_field("id");
         assert_eq!(world.email(&sent).await["handoffs"][0]["transport"], "local");

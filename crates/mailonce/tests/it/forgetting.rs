@@ -49,7 +49,7 @@ over_every_engine! {
         let body = mail_with(json!({ "ttl": "1s" }));
         let first = world.send("k", &body).await.expect_status(202);
         world.advance_clock(500 * DAY);
-        world.engine.store().sweep(100, world.engine.now()).await.unwrap();
+        world.engine.ctx.store().sweep(100, world.engine.ctx.now()).await.unwrap();
         let again = world.send("k", &body).await.expect_status(200);
         assert_eq!((&again["id"], &again["dedupe"]["expires_at"]), (&first["id"], &json!(null)));
     }
@@ -106,7 +106,7 @@ over_every_engine! {
             assert_eq!((&view["bound_to"], &view["bind_number"]), (&json!("forgotten"), &json!(1)), "swept: {swept}");
             assert_eq!(view["forgotten_at"], forgotten_at, "swept: {swept}");
             assert_eq!(view["email"], json!(null), "swept: {swept}");
-            world.engine.store().sweep(100, world.engine.now()).await.unwrap();
+            world.engine.ctx.store().sweep(100, world.engine.ctx.now()).await.unwrap();
         }
         world.send("k", &mail()).await.expect_status(202);
         assert_eq!(world.get("/v1/keys/k").await.expect_status(200)["bind_number"], 2);
@@ -129,7 +129,7 @@ over_every_engine! {
         let id = world.send("k", &body).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
         world.advance_clock(31 * DAY);
-        world.engine.store().sweep(100, world.engine.now()).await.unwrap();
+        world.engine.ctx.store().sweep(100, world.engine.ctx.now()).await.unwrap();
         assert_eq!(world.email(&id).await["text"], json!(null));
         world.send("k", &body).await.expect_status(200);
         let other = world.send("k", &mail_with(json!({ "text": "else" }))).await.expect_problem(422, "key_mismatch");

@@ -63,7 +63,7 @@ async fn delete_inbox(world: &World, inbox: &str) {
 
 /// Recipient, state and reason of every delivery, newest first.
 async fn list_deliveries(world: &World) -> Vec<[String; 3]> {
-    while world.engine.process_waiting_deliveries().await.unwrap() > 0 {}
+    while world.engine.inbound.process_waiting_deliveries().await.unwrap() > 0 {}
     let rows = world.get("/v1/deliveries?limit=100").await.expect_status(200).rows();
     let field = |row: &Value, name: &str| row[name].as_str().unwrap_or("none").to_owned();
     rows.iter().map(|row| ["recipient", "state", "reason"].map(|name| field(row, name))).collect()

@@ -248,13 +248,13 @@ over_every_engine! {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         // Stored by a process that crashed before it processed the delivery.
-        let received = world.engine.receive_mail(incoming_mail(&["a@agents.test"], &plain_mail("1", "hi"))).await.unwrap();
+        let received = world.engine.inbound.receive_mail(incoming_mail(&["a@agents.test"], &plain_mail("1", "hi"))).await.unwrap();
         assert!(matches!(received[..], [ReceiveResult::Stored(_)]));
         let world = world.with_inbox_domain().await;
-        world.engine.heartbeat_and_recover().await.unwrap();
+        world.engine.handoffs.heartbeat_and_recover().await.unwrap();
         world.advance_clock(2 * MINUTE);
-        world.engine.process_waiting_deliveries().await.unwrap();
-        world.engine.process_waiting_deliveries().await.unwrap();
+        world.engine.inbound.process_waiting_deliveries().await.unwrap();
+        world.engine.inbound.process_waiting_deliveries().await.unwrap();
         assert_eq!(list_messages(&world, &inbox).await.len(), 1);
     }
 }

@@ -71,7 +71,7 @@ over_every_engine! {
         assert_eq!(again["id"], first["id"]);
         let by_cli = post("/v1/emails").header("user-agent", "mailonce-cli/0.1.0").key("k").json(&mail());
         assert_eq!(world.call(by_cli).await.expect_status(200)["id"], first["id"]);
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let view = world.get("/v1/keys/k").await.expect_status(200);
         let channels: Vec<_> = view["suppressed_calls"].as_array().unwrap().iter().map(|call| call["channel"].clone()).collect();
         assert_eq!(channels, ["cli", "http"]);
@@ -101,7 +101,7 @@ over_every_engine! {
         let id = world.send(&key, &mail_with(json!({ "ttl": "7d" }))).await.expect_status(202).string_field("id");
         world.send(&key, &mail()).await.expect_status(200);
         world.send(&key, &mail_with(json!({ "text": "else" }))).await.expect_status(422);
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let view = world.get(&format!("/v1/keys/{}", percent_encode(&key))).await.expect_status(200);
         assert_eq!(view["key"], key);
         assert_eq!((&view["bound_to"], &view["email"], &view["state"]), (&json!("email"), &json!(id), &json!("queued")));
@@ -132,7 +132,7 @@ over_every_engine! {
             world.advance_clock(1_000);
             world.send("k", &mail()).await.expect_status(200);
         }
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let view = world.get("/v1/keys/k").await.expect_status(200);
         let calls = view["suppressed_calls"].as_array().unwrap();
         assert_eq!((&view["hits"], calls.len()), (&json!(30), 20));

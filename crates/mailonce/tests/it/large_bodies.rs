@@ -100,7 +100,7 @@ async fn other_tasks_run_while_a_large_mail_is_hashed_and_compressed() {
     });
     tokio::task::yield_now().await;
     let before = ticks.load(Ordering::SeqCst);
-    let received = world.engine.receive_mail(mail).await.unwrap();
+    let received = world.engine.inbound.receive_mail(mail).await.unwrap();
     let during = ticks.load(Ordering::SeqCst) - before;
     ticking.abort();
     assert!(received.len() == 1 && received[0].is_accepted(), "{received:?}");

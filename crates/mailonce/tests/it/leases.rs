@@ -69,7 +69,7 @@ over_every_engine! {
             let late = world.reply_with(&message, json!({ "text": "x", "lease": token })).await.expect_problem(409, "leased");
             assert_eq!(late["holder"], Value::Null, "{}", late.text);
             assert_eq!(late["title"], "You do not hold the lease of this thread");
-            assert!(late.string_field("detail").contains("not of the latest lease"), "{}", late.text);
+            assert!(late.string_field("detail").contains("does not belong to the current lease"), "{}", late.text);
             assert!(late.string_field("next").contains("nobody works on the thread"), "{}", late.text);
         }
         assert_eq!(world.get(&format!("/v1/messages/{id}")).await["state"], "unanswered");
@@ -182,7 +182,7 @@ over_every_engine! {
         assert_eq!(skipped["data"]["reason"], "max_offers_reached");
         // It can still be answered, and the escalation then becomes moot.
         world.reply(&message, "Sorry for the delay").await.expect_status(202);
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         assert_eq!(world.escalations("reason=unanswered").await[0]["state"], "moot");
     }
 

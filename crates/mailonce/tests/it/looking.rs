@@ -80,7 +80,7 @@ over_every_engine! {
         world.hand_off_due().await;
         world.advance_clock(HOUR);
         world.call(post("/v1/emails").header("user-agent", "mailonce-cli/1").key("k").json(&body)).await.expect_status(200);
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let email = world.email(&id).await;
         assert_eq!((&email["text"], &email["html"]), (&body["text"], &body["html"]));
         assert_eq!((&email["headers"], &email["metadata"]), (&body["headers"], &body["metadata"]));

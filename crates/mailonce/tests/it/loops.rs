@@ -151,7 +151,7 @@ over_every_engine! {
         let message = fixture.world.receive_message(TestMail { extra_headers: head, ..TestMail::default() }).await;
         fixture.world.reply(&message, "Fine").await.expect_status(202);
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(Arc::clone(&fixture.world.engine).run_handoff(stopped));
+        let working = tokio::spawn(Arc::clone(&fixture.world.engine.handoffs).run_handoff(stopped));
         let bytes = tokio::time::timeout(Duration::from_secs(20), fixture.frozen_bytes.recv()).await.unwrap().unwrap();
         stop.send_replace(true);
         working.await.unwrap();

@@ -24,7 +24,7 @@ over_every_engine! {
         let first = call_with_id(&world, send().header("traceparent", TRACEPARENT), "toolu_1").await.expect_status(202);
         let again = call_with_id(&world, send(), "call%201%20of%20%C3%BC").await.expect_status(200);
         assert_eq!((&again["id"], &again["dedupe"]["payload_differs"]), (&first["id"], &json!(false)));
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let email = world.email(&first.string_field("id")).await;
         assert_eq!(email["call"], json!({ "id": "toolu_1", "traceparent": TRACEPARENT }));
         assert_eq!(email["suppressed_calls"][0]["call"], json!({ "id": "call 1 of ü" }));
@@ -49,7 +49,7 @@ over_every_engine! {
         let reply = || post(&reply_path(&message)).json(&json!({ "text": "Yes." }));
         let sent = call_with_id(&world, reply(), "toolu_1").await.expect_status(202);
         call_with_id(&world, reply(), "toolu_2").await.expect_status(200);
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let email = world.email(&sent.string_field("id")).await;
         assert_eq!(email["call"]["id"], "toolu_1");
         assert_eq!(email["suppressed_calls"][0]["call"]["id"], "toolu_2");

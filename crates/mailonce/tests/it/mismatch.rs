@@ -73,7 +73,7 @@ over_every_engine! {
             assert_eq!(again["id"], first["id"], "{more}");
             assert_eq!(again["dedupe"]["payload_differs"], true, "{more}");
             assert!(again.is_replay());
-            assert!(again.string_field("next").contains("first version stands"), "{}", again.text);
+            assert!(again.string_field("next").contains("first version counts"), "{}", again.text);
         }
         let same = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(200);
         assert_eq!(same["dedupe"]["payload_differs"], false);

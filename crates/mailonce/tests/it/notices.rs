@@ -76,14 +76,14 @@ over_every_engine! {
         send_emails(&world, "before", 1).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
         send_emails(&world, "k", 3).await;
-        world.engine.deliver_due_notices().await;
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let events = world.events().await;
         let mut delivered = receiver.accepted_events();
         delivered.sort_by_key(|event| event["seq"].as_u64());
         assert_eq!(delivered, events[2..], "the endpoint receives later events exactly as the list shows them");
         let (post, _) = receiver.posts().remove(0);
-        assert_eq!((post.url.as_str(), post.timestamp_s, post.secrets.len()), (ENDPOINT_URL, world.engine.now().0 / 1000, 1));
+        assert_eq!((post.url.as_str(), post.timestamp_s, post.secrets.len()), (ENDPOINT_URL, world.engine.ctx.now().0 / 1000, 1));
         assert_eq!(notice_state_counts(&world, &endpoint).await, BTreeMap::from([("delivered".to_owned(), 6)]));
         let notice = world.get(&format!("/v1/notices/{}", post.id)).await.expect_status(200);
         assert_eq!((&notice["attempt_count"], &notice["attempts"][0]["status"]), (&json!(1), &json!(200)));
@@ -94,7 +94,7 @@ over_every_engine! {
         let world = world.with_notifier(receiver.clone()).await;
         send_emails(&world, "k", 2).await;
         world.post("/v1/endpoints", &json!({ "url": ENDPOINT_URL, "events": ["email.sent"], "after": "0" })).await.expect_status(201);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let kinds: Vec<Value> = receiver.accepted_events().into_iter().map(|event| event["type"].clone()).collect();
         assert_eq!(kinds, ["email.sent", "email.sent"]);
     }
@@ -110,16 +110,16 @@ over_every_engine! {
         });
         let world = world.with_notifier(receiver.clone()).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
-        let begin = world.engine.now();
+        let begin = world.engine.ctx.now();
         let mut created = 0;
-        while world.engine.now().since(begin) < 7 * DAY {
-            if created < 14 && world.engine.now().since(begin) >= created * 12 * HOUR {
+        while world.engine.ctx.now().since(begin) < 7 * DAY {
+            if created < 14 && world.engine.ctx.now().since(begin) >= created * 12 * HOUR {
                 send_emails(&world, &format!("day{created}-"), 2).await;
                 created += 1;
             }
-            world.engine.deliver_due_notices().await;
-            let next = world.engine.store().next_notice_due().await.unwrap();
-            let pause = next.map_or(HOUR, |due| due.since(world.engine.now()));
+            world.engine.events.deliver_due_notices().await;
+            let next = world.engine.ctx.store().next_notice_due().await.unwrap();
+            let pause = next.map_or(HOUR, |due| due.since(world.engine.ctx.now()));
             world.advance_clock(pause.clamp(SECOND, HOUR));
         }
         assert_eq!((receiver.accepted_events().len(), created), (0, 14));
@@ -130,7 +130,7 @@ over_every_engine! {
         let since = json!({ "since": begin.to_string() });
         world.post(&format!("/v1/endpoints/{}/recover", id_of(&endpoint)), &since).await.expect_status(202);
         for _ in 0..100 {
-            world.engine.deliver_due_notices().await;
+            world.engine.events.deliver_due_notices().await;
             world.advance_clock(HOUR);
         }
         let events = world.events().await;
@@ -151,7 +151,7 @@ over_every_engine! {
         let mail = "From: Shop <s@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Code\n\n\
             Hello Ann. Your verification code is 482913.\n";
         world.receive_mail(&["a@agents.test"], mail).await;
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let posts = receiver.posts();
         assert!(posts.len() > 1 && posts.iter().all(|(post, _)| !String::from_utf8_lossy(&post.body).contains("482913")));
         for (post, _) in posts {
@@ -168,8 +168,8 @@ over_every_engine! {
         let world = world.with_notifier(receiver.clone()).await;
         let (gone, other) = (world.create_endpoint(ENDPOINT_URL).await, world.create_endpoint("https://other.example.com/").await);
         send_emails(&world, "k", 1).await;
-        world.engine.deliver_due_notices().await;
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let read = world.get(&format!("/v1/endpoints/{}", id_of(&gone))).await.expect_status(200);
         assert_eq!((&read["state"], &read["reason"]), (&json!("disabled"), &json!("gone")));
         let last = world.events().await.pop().unwrap();
@@ -178,12 +178,12 @@ over_every_engine! {
         let before = receiver.posts().len();
         send_emails(&world, "l", 1).await;
         world.advance_clock(DAY);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         assert!(receiver.posts()[before..].iter().all(|(post, _)| post.url != ENDPOINT_URL));
         receiver.set_script(|_| respond_with(200));
         world.call(post(&format!("/v1/endpoints/{}/resume", id_of(&gone)))).await.expect_status(200);
         for _ in 0..9 {
-            world.engine.deliver_due_notices().await;
+            world.engine.events.deliver_due_notices().await;
             world.advance_clock(DAY);
         }
         assert_eq!(notice_state_counts(&world, &gone).await.get("pending"), None);
@@ -196,11 +196,11 @@ over_every_engine! {
         let set_state = |action: &str| world.call(post(&format!("/v1/endpoints/{}/{action}", id_of(&endpoint))));
         assert_eq!(set_state("pause").await.expect_status(200)["state"], "paused");
         send_emails(&world, "k", 2).await;
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         assert_eq!(receiver.posts().len(), 0);
         assert_eq!(set_state("resume").await.expect_status(200)["state"], "enabled");
         for _ in 0..3 {
-            world.engine.deliver_due_notices().await;
+            world.engine.events.deliver_due_notices().await;
         }
         expect_each_event_once_in_order(&receiver, &world.events().await);
     }
@@ -216,7 +216,7 @@ over_every_engine! {
         let world = world.with_notifier(receiver.clone()).await;
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
         world.send("k", &mail()).await.expect_status(202);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         assert_eq!(notice_state_counts(&world, &endpoint).await, BTreeMap::from([("dropped".to_owned(), 1)]));
         receiver.set_script(|_| {
             ReceiverAction::Respond(mailonce_core::events::webhook::WebhookResponse {
@@ -226,14 +226,14 @@ over_every_engine! {
             })
         });
         world.send("l", &mail()).await.expect_status(202);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let before = receiver.posts().len();
         world.advance_clock(59 * MINUTE);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         assert_eq!(receiver.posts().len(), before, "no retry before Retry-After has passed");
         world.advance_clock(2 * MINUTE);
         receiver.set_script(|_| respond_with(200));
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         assert_eq!(receiver.posts().len(), before + 1);
     }
 
@@ -243,20 +243,20 @@ over_every_engine! {
         let endpoint = world.create_endpoint(ENDPOINT_URL).await;
         send_emails(&world, "k", 2).await;
         for _ in 0..3 {
-            world.engine.deliver_due_notices().await;
+            world.engine.events.deliver_due_notices().await;
         }
         let first = receiver.posts().remove(0).0;
         let replay = || world.call(post(&format!("/v1/notices/{}/replay", first.id)).key("again"));
         assert_eq!(replay().await.expect_status(200)["state"], "pending");
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         replay().await.expect_status(200);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let again: Vec<_> = receiver.posts().into_iter().skip(4).map(|(post, _)| (post.id, post.body)).collect();
         assert_eq!(again, [(first.id.clone(), first.body.clone())]);
         let everything = json!({ "after": "0", "include": "all" });
         world.post(&format!("/v1/endpoints/{}/recover", id_of(&endpoint)), &everything).await.expect_status(202);
         for _ in 0..3 {
-            world.engine.deliver_due_notices().await;
+            world.engine.events.deliver_due_notices().await;
         }
         assert_eq!(receiver.posts().len(), 4 + 1 + 4);
         for (body, field) in
@@ -275,10 +275,10 @@ over_every_engine! {
         let rotated = world.post(&path, &json!({ "previous_secret_ttl": "1h" })).await.expect_status(200);
         assert_ne!(rotated["secret"], endpoint["secret"]);
         world.send("k", &mail()).await.expect_status(202);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         world.advance_clock(HOUR);
         world.send("l", &mail()).await.expect_status(202);
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let counts: Vec<usize> = receiver.posts().iter().map(|(post, _)| post.secrets.len()).collect();
         assert_eq!(counts, [2, 1]);
         assert_eq!(receiver.posts()[0].0.secrets[0], receiver.posts()[1].0.secrets[0], "the newest secret comes first");
@@ -292,7 +292,7 @@ over_every_engine! {
         let world = world.with_notifier(receiver.clone()).await;
         world.create_endpoint(ENDPOINT_URL).await;
         let (stop, stopped) = watch::channel(false);
-        let notifier = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
+        let notifier = tokio::spawn(Arc::clone(&world.engine.events).run_notifier(stopped));
         world.send("slow", &mail()).await.expect_status(202);
         world.create_endpoint("https://other.example.com/").await;
         for n in 0..20 {
@@ -318,7 +318,7 @@ over_every_engine! {
         for n in 0..12 {
             world.send(&format!("k{n}"), &mail()).await.expect_status(202);
         }
-        let notifier = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
+        let notifier = tokio::spawn(Arc::clone(&world.engine.events).run_notifier(stopped));
         for passed in [5, 10] {
             receiver.wait_for_requests(passed).await;
             // The test clock does not advance, so the rate limit allows no more.
@@ -350,7 +350,7 @@ async fn ten_thousand_pending_notices_are_delivered_once_each() {
     }
     let (stop, stopped) = watch::channel(false);
     let began = std::time::Instant::now();
-    let notifier = tokio::spawn(Arc::clone(&world.engine).run_notifier(stopped));
+    let notifier = tokio::spawn(Arc::clone(&world.engine.events).run_notifier(stopped));
     webhook_server.wait_for_requests(MANY).await;
     let took = began.elapsed();
     stop.send_replace(true);

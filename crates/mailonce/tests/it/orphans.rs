@@ -41,9 +41,9 @@ async fn restart_with_relays(world: World, names: &[&'static str]) -> World {
 
 /// Waits long enough for a missing transport to be reported as orphaned.
 async fn detect_orphans(world: &World) {
-    world.engine.run_orphan_round().await;
+    world.engine.handoffs.run_orphan_round().await;
     world.advance_clock(limits::ORPHANED_AFTER_MS);
-    world.engine.run_orphan_round().await;
+    world.engine.handoffs.run_orphan_round().await;
 }
 
 async fn event_count(world: &World, kind: &str) -> usize {
@@ -64,7 +64,7 @@ over_every_engine! {
     async fn mail_for_a_removed_transport_is_reported_once_per_removal(world) {
         let world = restart_with_relays(world, &["old"]).await;
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
-        world.engine.run_orphan_round().await;
+        world.engine.handoffs.run_orphan_round().await;
         assert_eq!((event_count(&world, "handoff.orphaned").await, orphan_escalations(&world).await.len()), (0, 0));
 
         let world = restart_with_relays(world, &["new"]).await;
@@ -82,7 +82,7 @@ over_every_engine! {
         assert_eq!(world.email(&id).await["state"], "queued");
 
         let world = restart_with_relays(world, &["new", "old"]).await;
-        world.engine.run_orphan_round().await;
+        world.engine.handoffs.run_orphan_round().await;
         assert_eq!(orphan_escalations(&world).await, [(json!("old"), json!("moot"))]);
         assert!(!readiness_notes(&world).await.contains("old"));
 
@@ -107,17 +107,17 @@ over_every_engine! {
         detect_orphans(&world).await;
         assert_eq!(email_state(&world, &waiting).await, "queued");
         world.advance_clock(24 * HOUR - 6 * MINUTE);
-        world.engine.run_orphan_round().await;
+        world.engine.handoffs.run_orphan_round().await;
         assert_eq!(email_state(&world, &waiting).await, "queued", "an operator has the full time limit to act");
         world.advance_clock(6 * MINUTE);
-        world.engine.run_orphan_round().await;
+        world.engine.handoffs.run_orphan_round().await;
         let failed = world.email(&waiting).await;
         assert_eq!(failed["state"], "failed");
         assert!(failed["handoffs"][0]["reason"].as_str().unwrap().contains("no transport named `relay`"), "{failed}");
         assert_eq!(email_state(&world, &later).await, "scheduled", "it has been due for only four hours");
         assert_eq!(email_state(&world, &lost).await, "unknown");
         // The unknown one has an escalation for a person.
-        world.engine.run_escalation_round().await;
+        world.engine.escalations.run_escalation_round().await;
         let escalations = world.get("/v1/escalations").await.expect_status(200).rows();
         assert!(escalations.iter().any(|row| row["reason"] == "unknown" && row["about"]["email"] == lost.as_str()));
     }
@@ -150,11 +150,11 @@ over_every_engine! {
         assert_eq!(email["counts"], json!({ "cancelled": 2, "queued": 1 }));
         assert_eq!((email_state(&world, &later).await, handoff_transport(&world, &later).await), ("scheduled".into(), "api".into()));
         assert_eq!(event_count(&world, "handoff.rerouted").await, 2);
-        world.engine.run_orphan_round().await;
+        world.engine.handoffs.run_orphan_round().await;
         assert_eq!(orphan_escalations(&world).await, [(json!("relay"), json!("open"))], "one handoff is still unknown");
         let rev = world.email(&lost).await["rev"].clone();
         world.post(&format!("/v1/emails/{lost}/resolve"), &json!({ "as": "abandon", "rev": rev })).await.expect_status(200);
-        world.engine.run_orphan_round().await;
+        world.engine.handoffs.run_orphan_round().await;
         assert_eq!(orphan_escalations(&world).await, [(json!("relay"), json!("moot"))]);
     }
 
@@ -180,12 +180,12 @@ async fn a_rolling_restart_reports_no_orphans() {
     world.send("k", &mail()).await.expect_status(202);
     // The node with the relay is down for a moment. This node never had the relay.
     let world = restart_with_relays(world, &["other"]).await;
-    world.engine.run_orphan_round().await;
+    world.engine.handoffs.run_orphan_round().await;
     world.advance_clock(limits::ORPHANED_AFTER_MS - SECOND);
-    world.engine.run_orphan_round().await;
+    world.engine.handoffs.run_orphan_round().await;
     assert!(!readiness_notes(&world).await.contains("relay"));
 
-    relay.heartbeat_and_recover().await.unwrap();
+    relay.handoffs.heartbeat_and_recover().await.unwrap();
     for _ in 0..2 {
         detect_orphans(&world).await;
     }
@@ -267,7 +267,7 @@ async fn wait_for_states(world: &World, wanted: &str, many: usize) {
 async fn a_node_without_the_transport_decides_nothing_about_its_unknown_outcomes() {
     const MANY: usize = 30;
     let (stop, stopped) = watch::channel(false);
-    let run = |engine: &Arc<Engine>| tokio::spawn(Arc::clone(engine).run_handoff(stopped.clone()));
+    let run = |engine: &Arc<Engine>| tokio::spawn(Arc::clone(&engine.handoffs).run_handoff(stopped.clone()));
     let keyed = IdempotentTransport::default();
     let requests = Arc::clone(&keyed.0);
     let world = Box::pin(World::postgres().await.with_engine_deps(engine_deps(vec![Arc::new(keyed)]))).await;

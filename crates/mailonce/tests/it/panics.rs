@@ -116,7 +116,7 @@ async fn run_until_state(world: World, recovery: RecoveryMethod, script: &[Scrip
     let world = world.with_engine_deps(deps).await;
     let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
     let (stop, stopped) = watch::channel(false);
-    let running = tokio::spawn(Arc::clone(&world.engine).run_handoff(stopped));
+    let running = tokio::spawn(Arc::clone(&world.engine.handoffs).run_handoff(stopped));
     let mut last = String::new();
     for _ in 0..500 {
         world.email(&id).await["state"].as_str().unwrap().clone_into(&mut last);

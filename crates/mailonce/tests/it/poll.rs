@@ -29,7 +29,7 @@ async fn get_source(world: &World, path: &str) -> Value {
 }
 
 async fn poll_due(world: &World) -> usize {
-    world.engine.poll_due().await.unwrap()
+    world.engine.inbound.poll_due().await.unwrap()
 }
 
 over_every_engine! {
@@ -94,7 +94,7 @@ over_every_engine! {
         for n in 0..5 {
             provider.add_mail(ProviderMail::new(&format!("m{n}"), world.timestamp_in(-SECOND), "a@agents.test"));
         }
-        let (one, two, three) = tokio::join!(world.engine.poll_due(), world.engine.poll_due(), world.engine.poll_due());
+        let (one, two, three) = tokio::join!(world.engine.inbound.poll_due(), world.engine.inbound.poll_due(), world.engine.inbound.poll_due());
         assert_eq!([one, two, three].map(Result::unwrap).iter().sum::<usize>(), 5, "each mail is collected by one of the polls");
         assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 5);
     }

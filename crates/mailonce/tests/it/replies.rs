@@ -95,7 +95,7 @@ over_every_engine! {
             assert!(answer.is_replay() && answer["next"].as_str().unwrap().contains("already answered"));
         }
         assert_eq!(world.hand_off_and_count_sent().await, 1);
-        world.engine.flush_suppressed_calls().await;
+        world.engine.outbound.flush_suppressed_calls().await;
         let email = get_email(&world, &firsts[0].string_field("id")).await;
         assert_eq!(email["suppressed"], 49);
         assert_eq!(email["suppressed_calls"][0]["reason"], "already_answered", "{email}");

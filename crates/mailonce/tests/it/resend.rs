@@ -76,8 +76,8 @@ over_every_engine! {
         let envelope = |to: &str| Envelope { transport: SANDBOX.into(), recipients: vec![to.into()] };
         let envelopes = vec![envelope("a@example.com"), envelope("b@example.com")];
         let failover = HandoffAction::FailOverEmail { from: SANDBOX.into(), envelopes };
-        let team = world.engine.teams().await.unwrap()[0].id;
-        let result = world.engine.store().apply_action(team, id.parse().unwrap(), failover, None, world.engine.now()).await.unwrap();
+        let team = world.engine.access.teams().await.unwrap()[0].id;
+        let result = world.engine.ctx.store().apply_action(team, id.parse().unwrap(), failover, None, world.engine.ctx.now()).await.unwrap();
         assert!(matches!(result, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))));
         world.hand_off_due().await;
         assert_eq!(world.email(&id).await["handoffs"].as_array().unwrap().len(), 4);
@@ -177,7 +177,7 @@ over_every_engine! {
         let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
         world.advance_clock(31 * DAY);
-        world.engine.store().sweep(100, world.engine.now()).await.unwrap();
+        world.engine.ctx.store().sweep(100, world.engine.ctx.now()).await.unwrap();
         resend_email(&world, &id).await.expect_problem(404, "not_found");
         assert_eq!(world.email_count().await, 1);
     }

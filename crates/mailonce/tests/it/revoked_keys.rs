@@ -19,12 +19,12 @@ over_every_engine! {
         // A second node, where the store supports one.
         let node = world.second_engine(EngineDeps::default()).await;
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let checks = tokio::spawn(Arc::clone(&node).run_revocation_checks(stopped));
-        let caller = node.authenticate(&secret, Channel::Http).await.unwrap();
-        let mut reader = node.follow_events(&caller, None, EventSelection::default()).await.unwrap();
+        let checks = tokio::spawn(Arc::clone(&node.access).run_revocation_checks(stopped));
+        let caller = node.access.authenticate(&secret, Channel::Http).await.unwrap();
+        let mut reader = node.events.follow_events(&caller, None, EventSelection::default()).await.unwrap();
         let wait = async {
             let filter = WaitFilter::default();
-            node.wait_for_message(&caller, inbox.parse().unwrap(), filter, Duration::from_secs(20)).await
+            node.inboxes.wait_for_message(&caller, inbox.parse().unwrap(), filter, Duration::from_secs(20)).await
         };
         let began = Instant::now();
         let revoke = async {
@@ -44,9 +44,9 @@ over_every_engine! {
         let secret = world.post("/v1/api-keys", &key_body).await.expect_status(201).string_field("api_key");
         let node = world.second_engine(EngineDeps::default()).await;
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let checks = tokio::spawn(Arc::clone(&node).run_revocation_checks(stopped));
-        let caller = node.authenticate(&secret, Channel::Http).await.unwrap();
-        let mut reader = node.follow_events(&caller, None, EventSelection::default()).await.unwrap();
+        let checks = tokio::spawn(Arc::clone(&node.access).run_revocation_checks(stopped));
+        let caller = node.access.authenticate(&secret, Channel::Http).await.unwrap();
+        let mut reader = node.events.follow_events(&caller, None, EventSelection::default()).await.unwrap();
         let began = Instant::now();
         let expire = async {
             tokio::time::sleep(Duration::from_millis(100)).await;

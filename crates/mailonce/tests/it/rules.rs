@@ -90,9 +90,9 @@ over_memory_and_sqlite! {
         assert!(matches!(received[..], [ReceiveResult::Refused(_)]));
         let mut mail = crate::world::incoming_mail(&["a@agents.test"], &inbound_mail("ann@else.test", "The lottery"));
         mail.sender = Some("x@else.test".into());
-        let stored = world.engine.receive_mail(mail).await.unwrap();
+        let stored = world.engine.inbound.receive_mail(mail).await.unwrap();
         assert!(matches!(stored[..], [ReceiveResult::Stored(_)]));
-        world.engine.process_waiting_deliveries().await.unwrap();
+        world.engine.inbound.process_waiting_deliveries().await.unwrap();
         assert!(world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).rows().is_empty());
         let rows = world.get(&format!("/v1/deliveries?inbox={inbox}")).await.expect_status(200).rows();
         assert!(rows.iter().all(|row| row["state"] == "refused" && row["reason"] == "blocked"), "{rows:?}");

@@ -27,7 +27,7 @@ async fn create_source(world: &World, name: &str, transport: &str) -> String {
 
 /// A request that Resend signed.
 pub(crate) fn signed_webhook(world: &World, path: &str, id: &str, event: &Value) -> TestRequest {
-    let (at, body) = (unix_seconds(world.engine.now()), event.to_string());
+    let (at, body) = (unix_seconds(world.engine.ctx.now()), event.to_string());
     let mut mac = Hmac::<Sha256>::new_from_slice(SIGNING_KEY).unwrap();
     mac.update(format!("{id}.{at}.{body}").as_bytes());
     let signature = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
@@ -86,8 +86,8 @@ over_every_engine! {
         let answer = provider.post_event("e1", "email.delivered").await;
         assert_eq!((&answer["reports"], &answer["recorded"]), (&json!(1), &json!(1)));
         assert_eq!(provider.email_state().await, "delivered");
-        let evidence = provider.fixture.world.engine.store();
-        let team = provider.fixture.world.engine.teams().await.unwrap()[0].id;
+        let evidence = provider.fixture.world.engine.ctx.store();
+        let team = provider.fixture.world.engine.access.teams().await.unwrap()[0].id;
         let detail = evidence.email_detail(team, provider.email_id.parse().unwrap()).await.unwrap().unwrap();
         assert_eq!(detail.evidence.len(), 1);
         let kinds: Vec<Value> = provider.fixture.world.events().await.iter().map(|event| event["type"].clone()).collect();
@@ -171,7 +171,7 @@ over_every_engine! {
         provider.fixture.world.advance_clock(11 * MINUTE);
         let engine = &provider.fixture.world.engine;
         let mine = [TransportAccount { name: "relay".into(), account: "relay".into() }];
-        let unknown_handoffs = engine.store().due_unknown_handoffs(&mine, 10, engine.now()).await.unwrap();
+        let unknown_handoffs = engine.ctx.store().due_unknown_handoffs(&mine, 10, engine.ctx.now()).await.unwrap();
         assert_eq!(unknown_handoffs, [], "no unknown handoff is left to resend");
     }
 

@@ -38,7 +38,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// A request signed as Standard Webhooks describes.
 fn signed_webhook(world: &World, path: &str, id: &str, body: &str) -> TestRequest {
-    let at = unix_seconds(world.engine.now());
+    let at = unix_seconds(world.engine.ctx.now());
     let signature = format!("v1,{}", STANDARD.encode(hmac_sha256(format!("{id}.{at}.{body}").as_bytes())));
     let call = post(path).anonymous().header("webhook-id", id).header("webhook-timestamp", &at);
     call.header("webhook-signature", &signature).header("content-type", "application/json").raw_body(body.to_owned())
@@ -53,7 +53,7 @@ fn inbound_webhook_body(recipients: &[&str]) -> String {
 }
 
 async fn parse_and_list_messages(world: &World, inbox: &str) -> Vec<Value> {
-    while world.engine.process_waiting_deliveries().await.unwrap() > 0 {}
+    while world.engine.inbound.process_waiting_deliveries().await.unwrap() > 0 {}
     world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.expect_status(200).rows()
 }
 
@@ -134,7 +134,7 @@ over_every_engine! {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let path = create_source(&world, "mailgun", ("secret", json!(std::str::from_utf8(SIGNING_KEY).unwrap()))).await;
-        let at = unix_seconds(world.engine.now());
+        let at = unix_seconds(world.engine.ctx.now());
         let form = |token: &str, text: &str| {
             let signature = hex(&hmac_sha256(format!("{at}{token}").as_bytes()));
             let body = format!(

@@ -98,7 +98,7 @@ over_every_engine! {
     async fn a_mailgun_token_reused_for_another_event_is_refused(world) {
         let body = json!({ "name": "mg", "kind": "mailgun", "transport": "sandbox", "secret": SECRETS[0] });
         let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("hook_path");
-        let at = unix_seconds(world.engine.now());
+        let at = unix_seconds(world.engine.ctx.now());
         let mut mac = Hmac::<Sha256>::new_from_slice(SECRETS[0].as_bytes()).unwrap();
         mac.update(format!("{at}token").as_bytes());
         let sum: [u8; 32] = mac.finalize().into_bytes().into();

@@ -19,7 +19,7 @@ const SUBSCRIBE_URL: &str = "https://sns.eu-west-1.amazonaws.com/?Action=Confirm
 
 /// An SNS message, signed with the key of the test certificate.
 fn signed_sns_message(world: &World, mut message: Value) -> Value {
-    message["Timestamp"] = json!(world.engine.now().to_string());
+    message["Timestamp"] = json!(world.engine.ctx.now().to_string());
     message["MessageId"] = json!("m-1");
     let names: &[&str] = if message["Type"] == "Notification" {
         &["Message", "MessageId", "Timestamp", "TopicArn", "Type"]

@@ -36,7 +36,7 @@ async fn send_concurrently(world: World) {
     let message_ids: BTreeSet<String> = answers.iter().map(|answer| answer.string_field("message_id")).collect();
     assert_eq!((ids.len(), message_ids.len()), (1, 1));
     assert_eq!(world.email_count().await, 1);
-    world.engine.flush_suppressed_calls().await;
+    world.engine.outbound.flush_suppressed_calls().await;
     let id = ids.first().unwrap();
     assert_eq!(world.email(id).await["suppressed"], CALLS - 1);
 }
@@ -86,7 +86,7 @@ async fn send_while_capturing(world: &World) -> BTreeSet<String> {
     let capturing = tokio::spawn(async move {
         let mut captured = 0;
         while captured < 400 {
-            captured += engine.store().capture(SANDBOX, 64, None, engine.now()).await.unwrap();
+            captured += engine.ctx.store().capture(SANDBOX, 64, None, engine.ctx.now()).await.unwrap();
         }
     });
     let mut calls = JoinSet::new();

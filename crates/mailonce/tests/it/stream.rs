@@ -136,7 +136,7 @@ over_every_engine! {
     async fn streams_end_with_the_server(world) {
         let mut stream = EventStreamClient::open(&world, "/v1/events/stream", None).await.ok().unwrap();
         assert_eq!(stream.next_chunk().await.unwrap().len(), 0);
-        world.engine.end_streams();
+        world.engine.events.end_streams();
         assert_eq!(stream.next_chunk().await, None);
     }
 }

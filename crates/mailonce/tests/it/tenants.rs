@@ -209,10 +209,10 @@ impl TeamResources {
         let message = first(format!("/v1/inboxes/{inbox}/messages")).await;
         let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
         let delivery = first("/v1/deliveries".into()).await;
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
         let notice = first(format!("/v1/endpoints/{endpoint}/notices")).await;
         // Event streams are ended first, because an endless response cannot be read completely.
-        world.engine.end_streams();
+        world.engine.events.end_streams();
         let thread = first("/v1/threads".into()).await;
         let question = json!({ "question": "Shall I?", "thread": thread });
         let escalation = world.post("/v1/escalations", &question).await.expect_status(201).string_field("id");
@@ -395,13 +395,13 @@ fn the_route_table_matches_the_document() {
 
 /// An API key without scopes. It can no longer be created, but older ledgers may contain one.
 async fn create_scopeless_key(world: &World) -> String {
-    let (store, secret) = (world.engine.store(), "mo_powerless_but_known");
+    let (store, secret) = (world.engine.ctx.store(), "mo_powerless_but_known");
     let key = ApiKey {
         id: ApiKeyId(uuid::Uuid::from_u128(1)),
         team: store.teams().await.unwrap()[0].id,
         hash: store.installation().await.unwrap().secret.mac("api-key", &[secret.as_bytes()]),
         details: mailonce::wiring::unrestricted_key("powerless", Vec::new()),
-        created_at: world.engine.now(),
+        created_at: world.engine.ctx.now(),
         revoked_at: None,
         last_used_at: None,
     };

@@ -264,7 +264,7 @@ over_memory_and_sqlite! {
         for (seen, word) in [(true, "of-a"), (true, "to a"), (false, "of-b"), (false, "to b")] {
             assert_eq!(page.text.contains(word), seen, "{word}: {}", page.text);
         }
-        world.engine.end_streams();
+        world.engine.events.end_streams();
         let all = world.events().await;
         assert!(all.len() > page.rows().len());
         world.call(post("/v1/escalations").bearer(&key).json(&json!({ "question": "Shall I?" }))).await.expect_status(201);

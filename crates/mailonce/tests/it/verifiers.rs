@@ -82,15 +82,15 @@ async fn the_official_verifiers_accept_every_delivery_and_no_forgery() {
     let world = World::sqlite().await.with_notifier(Arc::new(webhooks)).await;
     // The libraries refuse timestamps older than five minutes.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
-    world.advance_clock(now - world.engine.now().0);
-    world.engine.confirm_time();
+    world.advance_clock(now - world.engine.ctx.now().0);
+    world.engine.ctx.confirm_time();
     let endpoint = world.create_endpoint(&format!("http://{}/in", webhook_server.address)).await;
     let path = format!("/v1/endpoints/{}/rotate", endpoint["id"].as_str().unwrap());
     let send_and_deliver = async |key: &str| {
         world.send(key, &mail()).await.expect_status(202);
         world.hand_off_due().await;
-        world.engine.deliver_due_notices().await;
-        world.engine.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
+        world.engine.events.deliver_due_notices().await;
     };
     send_and_deliver("before").await;
     let rotated = world.post(&path, &json!({ "previous_secret_ttl": "1h" })).await.expect_status(200);

@@ -70,21 +70,21 @@ over_memory_and_sqlite! {
         let world = world.with_inbox_domain().await;
         let sent = world.send("k", &crate::world::mail()).await.expect_status(202).string_field("id");
         world.hand_off_due().await;
-        let email = world.engine.store().emails(team_id(&world).await, first_email_query()).await.unwrap().rows.remove(0);
-        let path = world.engine.return_path(&email, 0, 1).0;
+        let email = world.engine.ctx.store().emails(team_id(&world).await, first_email_query()).await.unwrap().rows.remove(0);
+        let path = world.engine.ctx.return_path(&email, 0, 1).0;
         let report = delivery_status_report(&path, &email.handoffs[0].recipients[0], "failed", "5.1.1");
         let mut mail = incoming_mail(&[path.as_str()], &report);
         mail.sender = Some(String::new());
         for _ in 0..3 {
-            world.engine.receive_mail(mail.clone()).await.unwrap();
-            world.engine.process_waiting_deliveries().await.unwrap();
+            world.engine.inbound.receive_mail(mail.clone()).await.unwrap();
+            world.engine.inbound.process_waiting_deliveries().await.unwrap();
         }
         let email = world.email(&sent).await;
         assert_eq!(email["state"], "bounced", "{email}");
         assert_eq!(email["evidence"].as_array().unwrap().len(), 1);
         // A return path with a forged HMAC is not accepted.
         let forged = path.replacen(char::is_alphanumeric, "x", 30);
-        assert!(world.engine.receive_mail(incoming_mail(&[&forged], &report)).await.unwrap().is_empty());
+        assert!(world.engine.inbound.receive_mail(incoming_mail(&[&forged], &report)).await.unwrap().is_empty());
     }
 
     async fn a_delay_notification_resolves_an_unknown_outcome(world) {
@@ -93,11 +93,11 @@ over_memory_and_sqlite! {
             let sent = world.send(key, &mail_with(json!({ "on_unknown": "resend" }))).await.expect_status(202).string_field("id");
             let lost = crash_after_marker(&world).await;
             assert_eq!(world.email(&sent).await["state"], "unknown");
-            let path = world.engine.return_path(&lost, 0, 1).0;
+            let path = world.engine.ctx.return_path(&lost, 0, 1).0;
             let mut mail = incoming_mail(&[path.as_str()], &delivery_status_report(&path, reported_recipient, "delayed", "4.4.1"));
             mail.sender = Some(String::new());
-            world.engine.receive_mail(mail).await.unwrap();
-            world.engine.process_waiting_deliveries().await.unwrap();
+            world.engine.inbound.receive_mail(mail).await.unwrap();
+            world.engine.inbound.process_waiting_deliveries().await.unwrap();
             let email = world.email(&sent).await;
             assert_eq!(email["state"], "sent", "{reported_recipient}: {email}");
         }
@@ -106,7 +106,7 @@ over_memory_and_sqlite! {
 
 /// Leases the only due email, commits its marker and crashes the worker.
 async fn crash_after_marker(world: &World) -> Email {
-    let (store, now, node) = (world.engine.store(), world.engine.now(), NodeId(Uuid::from_u128(1)));
+    let (store, now, node) = (world.engine.ctx.store(), world.engine.ctx.now(), NodeId(Uuid::from_u128(1)));
     let request =
         LeaseRequest { transport: SANDBOX.into(), node, max: 10, excluded_domains: Vec::new(), schedule_cutoff: None };
     let leased = store.lease_handoffs(request, now).await.unwrap().remove(0).email;
@@ -133,7 +133,7 @@ fn delivery_status_report(path: &str, to: &str, action: &str, status: &str) -> S
 }
 
 async fn team_id(world: &World) -> mailonce_core::id::TeamId {
-    world.engine.store().teams().await.unwrap()[0].id
+    world.engine.ctx.store().teams().await.unwrap()[0].id
 }
 
 fn first_email_query() -> mailonce_core::outbound::email_query::EmailQuery {

@@ -171,14 +171,14 @@ impl TransportFixture {
             excluded_domains: Vec::new(),
             schedule_cutoff: None,
         };
-        let leased = self.world.engine.store().lease_handoffs(request, self.world.engine.now()).await.unwrap();
+        let leased = self.world.engine.ctx.store().lease_handoffs(request, self.world.engine.ctx.now()).await.unwrap();
         TestLease { leased: leased.into_iter().next().expect("a handoff is due"), transport: transport.into() }
     }
 
     async fn apply(&self, held: &TestLease, action: HandoffAction) -> HandoffActionStatus {
         let email = &held.leased.email;
-        let now = self.world.engine.now();
-        match self.world.engine.store().apply_action(email.team, email.id, action, None, now).await.unwrap() {
+        let now = self.world.engine.ctx.now();
+        match self.world.engine.ctx.store().apply_action(email.team, email.id, action, None, now).await.unwrap() {
             IdempotentResult::Done(HandoffActionResult::Applied(verdict, _)) => verdict,
             other => panic!("{other:?}"),
         }
@@ -195,7 +195,7 @@ impl TransportFixture {
         let reply = TransportReply::new(ReplyMeaning::Accepted, AttemptPhase::Final, Some(200), "ok")
             .with_remote_id(Some(remote_id.into()));
         let retry_policy = HandoffRetryPolicy { max_attempts: 12, max_age_ms: 86_400_000, jitter_seed: 0 };
-        let started_at = self.world.engine.now();
+        let started_at = self.world.engine.ctx.now();
         self.apply(
             held,
             HandoffAction::RecordOutcome { lease: held.lease_ref(), attempt: Some(1), started_at, reply, retry_policy },

@@ -117,8 +117,8 @@ impl World {
 
     /// Receives a mail from outside by SMTP and processes it at once.
     pub(crate) async fn receive_mail(&self, to: &[&str], raw: &str) -> Vec<ReceiveResult> {
-        let received = self.engine.receive_mail(incoming_mail(to, raw)).await.unwrap();
-        self.engine.process_waiting_deliveries().await.unwrap();
+        let received = self.engine.inbound.receive_mail(incoming_mail(to, raw)).await.unwrap();
+        self.engine.inbound.process_waiting_deliveries().await.unwrap();
         received
     }
 
@@ -130,9 +130,9 @@ impl World {
         let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(1)));
         let engine =
             Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, EngineDeps::default()).await.unwrap();
-        engine.confirm_time();
+        engine.ctx.confirm_time();
         let new_key = mailonce::wiring::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
-        let created = engine.ensure_api_key("default", new_key, None).await.unwrap();
+        let created = engine.access.ensure_api_key("default", new_key, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret: created.secret, backing }
     }
@@ -143,13 +143,13 @@ impl World {
         let StoreBacking::Directory(folder) = backing else {
             return Self { engine, router, clock, secret, backing };
         };
-        engine.store().close().await;
+        engine.ctx.store().close().await;
         drop((engine, router));
         let store = Arc::new(Sqlite::open(folder.path(), [7; 32]).unwrap());
         let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(99)));
         let engine =
             Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, EngineDeps::default()).await.unwrap();
-        engine.confirm_time();
+        engine.ctx.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret, backing: StoreBacking::Directory(folder) }
     }
@@ -158,9 +158,9 @@ impl World {
     pub(crate) async fn with_engine_deps(self, deps: EngineDeps) -> Self {
         let Self { engine, clock, secret, backing, .. } = self;
         let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(55)));
-        let store = Arc::clone(engine.store());
+        let store = Arc::clone(engine.ctx.store());
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, deps).await.unwrap();
-        engine.confirm_time();
+        engine.ctx.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret, backing }
     }
@@ -168,16 +168,16 @@ impl World {
     /// Another node with the same ledger and clock, and an API key for it. PostgreSQL only.
     pub(crate) async fn second_node(&self) -> (Router, String) {
         let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(77)));
-        let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
+        let (store, clock) = (Arc::clone(self.engine.ctx.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
         let engine = Engine::new(store, clock, entropy, EngineDeps::default()).await.unwrap();
-        engine.confirm_time();
+        engine.ctx.confirm_time();
         (mailonce::api::router(engine, false), self.secret.clone())
     }
 
     /// Another node with the same ledger and clock, and the given dependencies.
     pub(crate) async fn second_engine(&self, deps: EngineDeps) -> Arc<Engine> {
         let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(88)));
-        let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
+        let (store, clock) = (Arc::clone(self.engine.ctx.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
         Engine::new(store, clock, entropy, deps).await.unwrap()
     }
 
@@ -188,7 +188,7 @@ impl World {
 
     /// The time in `ms` milliseconds from now, in the wire format.
     pub(crate) fn timestamp_in(&self, ms: i64) -> String {
-        self.engine.now().plus(ms).to_string()
+        self.engine.ctx.now().plus(ms).to_string()
     }
 
     pub(crate) fn router(&self) -> Router {
@@ -220,8 +220,8 @@ impl World {
 
     /// Hands off every email that is due.
     pub(crate) async fn hand_off_due(&self) {
-        let now = self.engine.now();
-        while self.engine.store().capture(SANDBOX, 1000, Some(now), now).await.unwrap() > 0 {}
+        let now = self.engine.ctx.now();
+        while self.engine.ctx.store().capture(SANDBOX, 1000, Some(now), now).await.unwrap() > 0 {}
     }
 
     /// Every event, oldest first.

@@ -109,8 +109,8 @@ impl Escalations {
 }
 
 impl Preview {
-    /// Renders the preview. `page` is the parsed HTML part with the names of the elements that the renderer cannot show.
-    /// It is `None` without an HTML part, or when the parser panicked.
+    /// Renders the preview. `page` is the parsed HTML part with the names of the elements that the renderer cannot
+    /// show. It is `None` without an HTML part, or when the parser panicked.
     fn of_page(content: &EmailContent, page: Option<(HtmlPage, Vec<String>)>) -> Self {
         let (page, unrendered) = page.unzip();
         let html_shows = page.as_ref().map(html::render);

@@ -77,18 +77,18 @@ impl ClockState {
 
     /// A warning for people, in one sentence. `None` when all is well.
     pub fn warning(&self) -> Option<String> {
-        let rests = "nothing is forgotten and no scheduled mail is sent";
+        let effect = "no key expires and no scheduled email is sent";
         if let Some(ahead) = self.ahead_of_database_ms.filter(|_| self.is_off()) {
-            let side = if ahead > 0 { "ahead of" } else { "behind" };
+            let direction = if ahead > 0 { "ahead of" } else { "behind" };
             let seconds = ahead.abs() / 1000;
             return Some(format!(
-                "this node's clock is {seconds} s {side} the database's: {rests} until they agree within 30 s"
+                "this node's clock is {seconds} s {direction} the database's: {effect} until they agree within 30 s"
             ));
         }
         if self.jumped {
-            return Some(format!("the clock jumped: {rests} until it is confirmed (POST /v1/clock/confirm)"));
+            return Some(format!("the clock jumped: {effect} until it is confirmed (POST /v1/clock/confirm)"));
         }
-        let why = "nothing has confirmed the clock since the start: no key is forgotten until a time service, a \
+        let why = "nothing has confirmed the clock since the start: no key expires until a time service, a \
                    database on another host, an operator (POST /v1/clock/confirm) or 24 hours do";
         self.confirmed_by.is_none().then(|| why.to_owned())
     }
@@ -182,15 +182,15 @@ impl Timekeeper {
     ) -> Self {
         let (wall, boot) = read_clocks(&*clock);
         let last = last.map(|last| last.0);
-        let strange = |last: i64| wall < last - CLOCK_JUMP_MS || wall > last + DAY_MS;
-        let jumped = last.is_some_and(|last| strange(last) || clock.was_wall_clock_set());
+        let is_jump = |last: i64| wall < last - CLOCK_JUMP_MS || wall > last + DAY_MS;
+        let jumped = last.is_some_and(|last| is_jump(last) || clock.was_wall_clock_set());
         let database = database.map(|database| DatabaseOffset::new(database, reading));
         // An imprecise reading leaves the clock untrusted until a heartbeat brings a better one.
-        let off = database
+        let is_off = database
             .is_some_and(|database| database.is_imprecise() || database.ahead(wall, boot).abs() > CLOCK_JUMP_MS);
         // An untrusted clock isn't used: time continues from the ledger's latest time, or from the database's clock if
         // that is the later one.
-        let start = match database.filter(|_| off) {
+        let start = match database.filter(|_| is_off) {
             Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
             None => last.filter(|_| jumped).unwrap_or(wall),
         };
@@ -202,7 +202,7 @@ impl Timekeeper {
             confirmed_by: None,
             steady_since: boot,
             database,
-            is_off: off,
+            is_off,
             unmeasurable_until: i64::MIN,
         };
         let keeper = Self { clock, state: Mutex::new(state) };
@@ -227,7 +227,11 @@ impl Timekeeper {
             expected
         } else if (wall - expected).abs() > CLOCK_JUMP_MS && !mutant!("jump-followed") {
             (state.jumped, state.confirmed_by, state.steady_since) = (true, None, boot);
-            tracing::error!(wall, expected, "the clock jumped; time-bound work rests until it is confirmed");
+            tracing::error!(
+                wall,
+                expected,
+                "the clock jumped; nothing that depends on a date is decided until the time is confirmed"
+            );
             expected
         } else {
             state.offset = wall - boot;
@@ -240,12 +244,12 @@ impl Timekeeper {
     /// `None` while the time is untrusted.
     pub(crate) fn earlier_time(&self) -> Option<Time> {
         let mut state = self.state();
-        let told = self.read_ledger_time(&mut state);
+        let ledger_ms = self.read_ledger_time(&mut state);
         if !state.is_trusted() {
             return None;
         }
         let (wall, boot) = read_clocks(&*self.clock);
-        Some(Time(told.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
+        Some(Time(ledger_ms.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
     }
 
     /// Emails scheduled for later than this wait. While the time is untrusted, ledger time may follow a peer that is
@@ -255,18 +259,18 @@ impl Timekeeper {
             return earlier;
         }
         let mut state = self.state();
-        let told = self.read_ledger_time(&mut state);
+        let ledger_ms = self.read_ledger_time(&mut state);
         let boot = self.clock.boot_clock_ms();
-        Time(told.min(state.database.map_or(i64::MAX, |database| boot + database.low)))
+        Time(ledger_ms.min(state.database.map_or(i64::MAX, |database| boot + database.low)))
     }
 
     /// The later of ledger time and database clock. A window or a link is open only if it is open at this time.
     pub(crate) fn later_time(&self) -> Time {
         let mut state = self.state();
-        let told = self.read_ledger_time(&mut state);
+        let ledger_ms = self.read_ledger_time(&mut state);
         let boot = self.clock.boot_clock_ms();
         let database = state.database.filter(|database| !database.is_imprecise());
-        Time(told.max(database.map_or(i64::MIN, |database| boot + database.high)))
+        Time(ledger_ms.max(database.map_or(i64::MIN, |database| boot + database.high)))
     }
 
     /// Data that expired before this time may be deleted. `None` while this process may delete nothing.
@@ -292,13 +296,13 @@ impl Timekeeper {
         let (wall, boot) = read_clocks(&*self.clock);
         let ahead = database.ahead(wall, boot);
         let mut state = self.state();
-        let off = ahead.abs() > CLOCK_JUMP_MS;
-        if off && !state.is_off {
+        let is_off = ahead.abs() > CLOCK_JUMP_MS;
+        if is_off && !state.is_off {
             tracing::error!(ahead_ms = ahead, "this node's clock and the database's are more than 30 s apart");
-        } else if !off && state.is_off {
+        } else if !is_off && state.is_off {
             tracing::info!("this node's clock and the database's agree again");
         }
-        (state.database, state.is_off) = (Some(database), off);
+        (state.database, state.is_off) = (Some(database), is_off);
     }
 
     /// Handles a later time that a peer reported. An untrusted process adopts it: it may have started from an old

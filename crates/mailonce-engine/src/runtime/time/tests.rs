@@ -46,9 +46,9 @@ impl SettableClock {
         hands
     }
 
-    fn advance(&self, wall: i64, even: i64) {
+    fn advance(&self, wall: i64, boot_ms: i64) {
         self.wall.fetch_add(wall, Ordering::Relaxed);
-        self.boot.fetch_add(even, Ordering::Relaxed);
+        self.boot.fetch_add(boot_ms, Ordering::Relaxed);
     }
 }
 
@@ -66,9 +66,9 @@ fn timekeeper_with_database(database_ahead: i64, other_host: bool) -> (Arc<Setta
 }
 
 /// A heartbeat at which the database's clock is this far ahead of the node's.
-fn heartbeat(hands: &SettableClock, time: &Timekeeper, database_ahead: i64, other_host: bool) {
-    let boot = hands.boot_clock_ms();
-    let now = Time(hands.wall.load(Ordering::Relaxed) + database_ahead);
+fn heartbeat(clock: &SettableClock, time: &Timekeeper, database_ahead: i64, other_host: bool) {
+    let boot = clock.boot_clock_ms();
+    let now = Time(clock.wall.load(Ordering::Relaxed) + database_ahead);
     time.on_heartbeat(Time(0), Some(DatabaseClock { now, is_on_other_host: other_host }), (boot, boot));
 }
 
@@ -117,7 +117,7 @@ fn a_corrected_clock_decides_schedules_at_once() {
 fn one_that_is_not_sure_goes_by_the_time_of_others() {
     let (hands, time) = timekeeper(None);
     time.follow_peer_time(Time(2_000_000_000));
-    assert_eq!(time.now(), Time(START), "whoever is sure of the time keeps to it");
+    assert_eq!(time.now(), Time(START), "a trusted process keeps its own time");
     assert_eq!(time.measured_since(), Time(2_000_120_001), "and cannot measure by the other's");
     hands.advance(-86_400_000, 0);
     assert_eq!(time.now(), Time(START));
@@ -174,8 +174,8 @@ fn what_a_clock_told_that_was_set_back_is_not_measured() {
 #[test]
 fn what_a_process_that_ended_did_last_is_not_measured_by_a_clock_that_was_set_back() {
     // The process reported its time, sent something a moment later by a fast clock, and ended.
-    let (told, sent) = (START + HOUR, START + HOUR + 12);
-    let (_, time) = timekeeper(Some(told));
+    let (reported_at, sent) = (START + HOUR, START + HOUR + 12);
+    let (_, time) = timekeeper(Some(reported_at));
     assert!(!time.is_trusted());
     time.confirm(ConfirmedBy::Operator);
     assert!(Time(sent) < time.measured_since());
@@ -231,7 +231,7 @@ fn no_number_of_days_makes_a_clock_right_that_jumped() {
     for _ in 0..10 {
         hands.advance(25 * HOUR, 25 * HOUR);
         time.on_heartbeat(Time(0), None, (0, 0));
-        assert!(!time.is_trusted(), "a clock that nobody vouches for was believed");
+        assert!(!time.is_trusted(), "an unconfirmed clock was trusted");
     }
     time.confirm(ConfirmedBy::Operator);
     assert!(time.is_trusted());

@@ -17,6 +17,12 @@ const FONT_HOSTS: [&str; 2] = ["fonts.googleapis.com", "fonts.gstatic.com"];
 /// Quotation marks that `quotes` may set without a warning.
 const QUOTATION_MARKS: &str = "\"'«»‹›“”„‟‘’‚‛「」『』";
 
+/// List styles without numbers.
+const BULLETS: [&str; 5] = ["disc", "circle", "square", "none", "disclosure-closed"];
+/// Words of a list style that do not name its numbers.
+const LIST_WORDS: [&str; 9] =
+    ["inside", "outside", "important", "initial", "inherit", "unset", "revert", "revert-layer", "disclosure-open"];
+
 /// The effect of a declaration or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::html) enum CssFinding {
@@ -289,19 +295,7 @@ impl Value {
         if !matches!(name, "list-style" | "list-style-type") {
             return None;
         }
-        const BULLETS: [&str; 5] = ["disc", "circle", "square", "none", "disclosure-closed"];
-        const OTHERS: [&str; 9] = [
-            "inside",
-            "outside",
-            "important",
-            "initial",
-            "inherit",
-            "unset",
-            "revert",
-            "revert-layer",
-            "disclosure-open",
-        ];
-        let kinds = || self.words.iter().map(String::as_str).filter(|word| !OTHERS.contains(word));
+        let kinds = || self.words.iter().map(String::as_str).filter(|word| !LIST_WORDS.contains(word));
         match () {
             () if kinds().any(|kind| kind != "decimal" && !BULLETS.contains(&kind)) => {
                 Some(CssFinding::OtherListNumbers)

@@ -593,21 +593,18 @@ impl selectors::Element for ElementRef<'_> {
             if !fits || &*attribute.name.local != name.as_ref() {
                 return false;
             }
-            match operation {
-                AttrSelectorOperation::WithValue {
-                    operator: AttrSelectorOperator::Substring,
-                    case_sensitivity,
-                    value: needle,
-                } => {
-                    let value = AttributeValue { element: self.id, position, text: &attribute.value };
-                    let ignore_case = *case_sensitivity == CaseSensitivity::AsciiCaseInsensitive;
-                    self.search.contains(value, needle.as_ref(), ignore_case, self.budget)
-                }
-                _ => {
-                    self.budget.spend(1 + attribute.value.len() / (BYTES_PER_STEP / 4));
-                    operation.eval_str(&attribute.value)
-                }
+            if let AttrSelectorOperation::WithValue {
+                operator: AttrSelectorOperator::Substring,
+                case_sensitivity,
+                value: needle,
+            } = operation
+            {
+                let value = AttributeValue { element: self.id, position, text: &attribute.value };
+                let ignore_case = *case_sensitivity == CaseSensitivity::AsciiCaseInsensitive;
+                return self.search.contains(value, needle.as_ref(), ignore_case, self.budget);
             }
+            self.budget.spend(1 + attribute.value.len() / (BYTES_PER_STEP / 4));
+            operation.eval_str(&attribute.value)
         })
     }
 

@@ -1,4 +1,4 @@
-//! Credentials and teams.
+//! API keys and teams.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -20,39 +20,39 @@ use crate::api::{
     wire::check_text,
 };
 
-/// A credential to make.
+/// An API key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApiKeyBody {
-    /// For people.
+    /// Label for people.
     name: String,
-    /// `send read reply secrets admin operator`; `send` and `read` by default.
+    /// Any of `send`, `read`, `reply`, `secrets`, `admin` and `operator`; `send` and `read` by default.
     #[serde(default)]
     scopes: Option<Vec<String>>,
-    /// Addresses or `@domains` it may send from; any when absent.
+    /// Addresses, or domains such as `@example.com`, that the key may send from; any when absent. At most 100.
     #[serde(default)]
     allowed_senders: Option<Vec<String>>,
-    /// Inboxes it is tied to; all when absent.
+    /// Ids or addresses of the inboxes that the key is restricted to; all when absent.
     #[serde(default)]
     inboxes: Option<Vec<String>>,
-    /// Calls a second.
+    /// Rate limit in calls per second; no limit when absent.
     #[serde(default)]
     rate_per_s: Option<u32>,
-    /// RFC 3339.
+    /// When the key expires, as an RFC 3339 time; never when absent.
     #[serde(default)]
     expires_at: Option<String>,
-    /// Addresses or blocks such as `10.0.0.0/8` that it may be used from; any when absent. At most 100.
+    /// IP addresses or CIDR blocks such as `10.0.0.0/8` that may use the key; any when absent. At most 100.
     #[serde(default)]
     allow_ips: Option<Vec<String>>,
 }
 
-/// Senders, and addresses, of one API key.
+/// Maximum number of `allowed_senders`, and of `allow_ips`, of one API key.
 const MAX_RESTRICTIONS: usize = 100;
 
 fn parse_allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
     let fault = |at: usize, message: String| Problem::from(vec![FieldError::new(&format!("allow_ips[{at}]"), message)]);
     if blocks.len() > MAX_RESTRICTIONS {
-        return Err(fault(MAX_RESTRICTIONS, format!("is one too many: a key has at most {MAX_RESTRICTIONS}")));
+        return Err(fault(MAX_RESTRICTIONS, format!("is one too many: an API key has at most {MAX_RESTRICTIONS}")));
     }
     let block = |(at, text): (usize, &String)| {
         let block = text.trim().parse::<Cidr>();
@@ -68,7 +68,7 @@ impl NewApiKeyBody {
         let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
         let scope = |word: &String| {
             ApiKeyScope::parse(word)
-                .ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"))
+                .ok_or_else(|| fault("scopes", "must be among send, read, reply, secrets, admin and operator"))
         };
         let sender = |rule: String| match rule.strip_prefix('@') {
             Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
@@ -79,11 +79,11 @@ impl NewApiKeyBody {
             return Err(fault("allowed_senders", "must be at most 100 addresses or domains"));
         }
         let senders = senders.into_iter().map(sender).collect::<Result<_, _>>();
-        let expires_at = self
-            .expires_at
-            .map(|text| Time::parse(&text).ok_or_else(|| fault("expires_at", "is an RFC 3339 time with an offset")));
+        let expires_at = self.expires_at.map(|text| {
+            Time::parse(&text).ok_or_else(|| fault("expires_at", "must be an RFC 3339 time with an offset"))
+        });
         if self.rate_per_s == Some(0) {
-            return Err(fault("rate_per_s", "is at least 1"));
+            return Err(fault("rate_per_s", "must be at least 1"));
         }
         let inboxes = self.inboxes.unwrap_or_default();
         inboxes.iter().try_for_each(|inbox| check_text("inboxes", inbox))?;
@@ -100,7 +100,7 @@ impl NewApiKeyBody {
     }
 }
 
-/// A credential, without its secret.
+/// An API key, without its secret.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ApiKeyBody {
     id: String,
@@ -113,10 +113,10 @@ pub(crate) struct ApiKeyBody {
     rate_per_s: Option<u32>,
     created_at: String,
     expires_at: Option<String>,
-    /// Where it may be used from; anywhere when empty.
+    /// IP addresses and CIDR blocks that may use the key; any when empty.
     allow_ips: Vec<String>,
     revoked_at: Option<String>,
-    /// To the minute.
+    /// When the key was last used, to the minute.
     last_used_at: Option<String>,
 }
 
@@ -139,7 +139,7 @@ impl From<&ApiKey> for ApiKeyBody {
     }
 }
 
-/// A new credential. The secret is shown once.
+/// A new API key. The secret is shown only once.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CreatedApiKeyBody {
     id: String,
@@ -147,55 +147,57 @@ pub(crate) struct CreatedApiKeyBody {
     created_at: String,
 }
 
-/// The credentials of the team, newest first.
+/// The API keys of the team, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ApiKeyPage {
     data: Vec<ApiKeyBody>,
-    /// Always null: teams have few.
+    /// Always null: the list has one page.
     next_cursor: Option<String>,
 }
 
-/// Make an API key.
+/// Create an API key.
+///
+/// The response shows the secret once; store it right away.
 #[utoipa::path(post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "access", request_body = NewApiKeyBody,
-    responses((status = 201, description = "The key, shown once", body = CreatedApiKeyBody),
-        (status = 200, description = "Made before under this key", body = CreatedApiKeyBody)))]
-pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let about = body.parse::<NewApiKeyBody>()?.validate()?;
-    let asked = door.keyed_call("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
-    let made = app.engine.access.create_api_key(&door.caller, about, asked).await?;
-    let NewApiKey { id, secret, created_at, .. } = made.value;
+    responses((status = 201, description = "Created; the secret is shown only once", body = CreatedApiKeyBody),
+        (status = 200, description = "Created before with this idempotency key", body = CreatedApiKeyBody)))]
+pub(crate) async fn create_api_key(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let details = body.parse::<NewApiKeyBody>()?.validate()?;
+    let keyed_call = auth.keyed_call("api-keys", "", &serde_json::to_vec(&details).unwrap_or_default());
+    let created = app.engine.access.create_api_key(&auth.caller, details, keyed_call).await?;
+    let NewApiKey { id, secret, created_at, .. } = created.value;
     let body = CreatedApiKeyBody { id: id.to_string(), api_key: secret, created_at: created_at.to_string() };
-    Ok(pagination::created_response(made.is_new, Json(body)))
+    Ok(pagination::created_response(created.is_new, Json(body)))
 }
 
 /// List API keys.
-#[utoipa::path(get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
-pub(crate) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let keys = app.engine.access.api_keys(&door.caller).await?;
+#[utoipa::path(get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "access", responses((status = 200, description = "The API keys", body = ApiKeyPage)))]
+pub(crate) async fn list_api_keys(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let keys = app.engine.access.api_keys(&auth.caller).await?;
     Ok(Json(ApiKeyPage { data: keys.iter().map(ApiKeyBody::from).collect(), next_cursor: None }).into_response())
 }
 
-/// Take an API key back.
+/// Revoke an API key.
 #[utoipa::path(delete, path = "/v1/api-keys/{id}", operation_id = "revoke_api_key", tag = "access", params(("id" = String, Path)),
-    responses((status = 200, description = "The key", body = ApiKeyBody)))]
-pub(crate) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    responses((status = 200, description = "The revoked API key", body = ApiKeyBody)))]
+pub(crate) async fn revoke_api_key(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id: ApiKeyId =
         id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
-    let key = app.engine.access.revoke_api_key(&door.caller, id).await?;
+    let key = app.engine.access.revoke_api_key(&auth.caller, id).await?;
     Ok(Json(ApiKeyBody::from(&key)).into_response())
 }
 
-/// A team to make.
+/// A team to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTeamBody {
     name: String,
 }
 
-/// A new team with its first key, shown once.
+/// A new team with its first API key, which is shown only once.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CreatedTeamBody {
     id: String,
@@ -209,7 +211,7 @@ pub(crate) struct TeamBody {
     id: String,
     name: String,
     created_at: String,
-    /// Whether a send without a key is refused.
+    /// Whether sends must have an idempotency key or an intent.
     require_keys: bool,
 }
 
@@ -224,48 +226,48 @@ impl From<&Team> for TeamBody {
     }
 }
 
-/// Every team.
+/// All teams.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TeamPage {
     data: Vec<TeamBody>,
-    /// Always null: installations have few.
+    /// Always null: the list has one page.
     next_cursor: Option<String>,
 }
 
-/// Make a team with its first API key.
+/// Create a team with its first API key.
 #[utoipa::path(post, path = "/v1/teams", operation_id = "create_team", tag = "access", request_body = NewTeamBody,
-    responses((status = 201, description = "The team and its key, shown once", body = CreatedTeamBody),
-        (status = 200, description = "Made before under this key", body = CreatedTeamBody),
-        (status = 409, description = "There is a team of this name", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn create_team(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
+    responses((status = 201, description = "Created; the API key is shown only once", body = CreatedTeamBody),
+        (status = 200, description = "Created before with this idempotency key", body = CreatedTeamBody),
+        (status = 409, description = "A team with this name already exists", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create_team(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
     let name = body.parse::<NewTeamBody>()?.name;
     check_text("name", &name)?;
-    let asked = door.keyed_call("teams", "", name.as_bytes());
+    let keyed_call = auth.keyed_call("teams", "", name.as_bytes());
     let scopes =
         vec![ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply, ApiKeyScope::Secrets, ApiKeyScope::Admin];
-    let made = app
+    let created = app
         .engine
         .access
-        .create_team(&door.caller, &name, crate::wiring::unrestricted_key("first key", scopes), asked)
+        .create_team(&auth.caller, &name, crate::wiring::unrestricted_key("first key", scopes), keyed_call)
         .await?;
-    let body = CreatedTeamBody { id: made.value.team.to_string(), name, api_key: made.value.secret };
-    Ok(pagination::created_response(made.is_new, Json(body)))
+    let body = CreatedTeamBody { id: created.value.team.to_string(), name, api_key: created.value.secret };
+    Ok(pagination::created_response(created.is_new, Json(body)))
 }
 
 /// List teams.
 #[utoipa::path(get, path = "/v1/teams", operation_id = "list_teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
-pub(crate) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
+pub(crate) async fn list_teams(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
     let teams = app.engine.access.teams().await?;
     Ok(Json(TeamPage { data: teams.iter().map(TeamBody::from).collect(), next_cursor: None }).into_response())
 }
 
-/// A change of a team.
+/// Settings of a team to change.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TeamPatchBody {
-    /// Whether a send without a key is refused.
+    /// Whether sends must have an idempotency key or an intent.
     require_keys: bool,
 }
 
@@ -274,13 +276,13 @@ pub(crate) struct TeamPatchBody {
     responses((status = 200, description = "The team", body = TeamBody)))]
 pub(crate) async fn change_team(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
     let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no team {id}")))?;
-    let require = body.parse::<TeamPatchBody>()?.require_keys;
-    let team = app.engine.access.set_require_keys(id, require).await?;
+    let require_keys = body.parse::<TeamPatchBody>()?.require_keys;
+    let team = app.engine.access.set_require_keys(id, require_keys).await?;
     Ok(Json(TeamBody::from(&team)).into_response())
 }

@@ -1,4 +1,4 @@
-//! Sending domains.
+//! Sending domains: create, verify and remove.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -21,7 +21,7 @@ use crate::api::{
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewDomainBody {
-    /// `example.com`.
+    /// The domain name, such as `example.com`.
     name: String,
 }
 
@@ -31,14 +31,14 @@ pub(crate) struct DnsRecordBody {
     /// Always `TXT`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// `ownership`, `dkim`, `spf` or `dmarc`.
+    /// What the record is for: `ownership`, `dkim`, `spf` or `dmarc`.
     purpose: &'static str,
     name: String,
-    /// In one piece; some zone files want strings of at most 255 characters.
+    /// The whole value. Some zone files need it split into strings of at most 255 characters.
     value: String,
-    /// Whether the domain is verified only with it. The others are advice to word for your own relay.
+    /// Whether verification needs this record. The others are recommendations; adapt them to your relay.
     required: bool,
-    /// What the last check found: `found`, `missing`, `different` or `unknown`.
+    /// Result of the last check: `found`, `missing`, `different` or `unknown`; null before the first check.
     status: Option<&'static str>,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct DomainBody {
     id: String,
     name: String,
     rev: u32,
-    /// `verified`, `pending`, or `failed` when the last check missed a record.
+    /// `pending` before the first check, `verified`, or `failed` when the last check did not find a required record.
     state: &'static str,
     created_at: String,
     verified_at: Option<String>,
     checked_at: Option<String>,
-    /// What to publish.
+    /// The DNS records to publish.
     records: Vec<DnsRecordBody>,
 }
 
@@ -89,7 +89,7 @@ impl From<&Domain> for DomainBody {
     }
 }
 
-/// Domains, newest first.
+/// A page of sending domains, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DomainPage {
     data: Vec<DomainBody>,
@@ -100,25 +100,27 @@ fn domain_id(text: &str) -> Result<DomainId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no domain {text}")))
 }
 
-/// Add a sending domain, with keys and the DNS records to publish.
+/// Add a sending domain.
+///
+/// Generates its DKIM keys and returns the DNS records to publish.
 #[utoipa::path(post, path = "/v1/domains", operation_id = "create_domain", tag = "domains", request_body = NewDomainBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 201, description = "Added", body = DomainBody), (status = 200, description = "It was there", body = DomainBody)))]
-pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
+    responses((status = 201, description = "Added", body = DomainBody), (status = 200, description = "The domain already existed", body = DomainBody)))]
+pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let name = parse_domain_name(&body.parse::<NewDomainBody>()?.name)?;
-    let asked = door.keyed_call("domains", "", name.as_bytes());
-    let domain = app.engine.access.create_domain(&door.caller, &name, asked).await?;
+    let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
+    let domain = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;
     Ok(created_response(domain.is_new, Json(DomainBody::from(&domain.value))))
 }
 
 /// List sending domains, newest first.
 #[utoipa::path(get, path = "/v1/domains", operation_id = "list_domains", tag = "domains", params(PageQuery),
-    responses((status = 200, description = "A page", body = DomainPage)))]
-pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    responses((status = 200, description = "A page of results", body = DomainPage)))]
+pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.access.domains(&door.caller, before, limit).await?;
+    let page = app.engine.access.domains(&auth.caller, before, limit).await?;
     let data = page.rows.iter().map(DomainBody::from).collect();
     Ok(Json(DomainPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -126,36 +128,36 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one sending domain.
 #[utoipa::path(get, path = "/v1/domains/{id}", operation_id = "read_domain", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "The domain", body = DomainBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let domain = app.engine.access.domain(&door.caller, domain_id(&id)?).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let domain = app.engine.access.domain(&auth.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
 
-/// Remove a sending domain and its keys.
+/// Remove a sending domain and its DKIM keys.
 #[utoipa::path(delete, path = "/v1/domains/{id}", operation_id = "delete_domain", tag = "domains", params(("id" = String, Path)),
-    responses((status = 200, description = "What it was", body = DomainBody)))]
-pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let domain = app.engine.access.remove_domain(&door.caller, domain_id(&id)?).await?;
+    responses((status = 200, description = "The removed object", body = DomainBody)))]
+pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let domain = app.engine.access.remove_domain(&auth.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
 
-/// Look for the domain's DNS records now.
+/// Check the domain's DNS records now.
 #[utoipa::path(post, path = "/v1/domains/{id}/verify", operation_id = "verify_domain", tag = "domains", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<EmptyBody>,
-    responses((status = 200, description = "The domain with what was found", body = DomainBody),
-        (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = Option<EmptyBody>,
+    responses((status = 200, description = "The domain with the result of the check", body = DomainBody),
+        (status = 409, description = "The object changed during the call; retry", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn verify(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = domain_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    let asked = door.keyed_call("domains/verify", &id.to_string(), b"");
-    let domain = app.engine.access.verify_domain(&door.caller, id, asked).await?;
+    let keyed_call = auth.keyed_call("domains/verify", &id.to_string(), b"");
+    let domain = app.engine.access.verify_domain(&auth.caller, id, keyed_call).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }

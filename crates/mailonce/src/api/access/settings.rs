@@ -1,4 +1,4 @@
-//! How a team wants things done.
+//! Settings of a team.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -16,26 +16,28 @@ use crate::api::{
     wire::{given, given_object, object_or_null},
 };
 
-/// The longest that a held email may wait for a person when it is to expire.
+/// Maximum of `held_expires_after`.
 const MAX_HELD_EXPIRY_MS: i64 = 30 * 86_400_000;
 const MINUTE_MS: i64 = 60_000;
 
-/// What to do about mails that look like one that was just sent: `off`, `flag` or `hold`.
+/// Content guard: what to do with an email that looks like one that was just sent.
+///
+/// Each value is `off`, `flag` (send and mark it) or `hold` (ask a person first).
 #[derive(Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContentGuardBody {
-    /// Among sends with a key or an intent, and among answers; `flag` by default.
+    /// For sends with an idempotency key or an intent, and for replies; `flag` by default.
     #[serde(default)]
     keyed: Option<String>,
-    /// Among sends without one; `hold` by default.
+    /// For sends without an idempotency key or an intent; `hold` by default.
     #[serde(default)]
     keyless: Option<String>,
-    /// Among sends by MCP, which always have an intent; `hold` by default. Answers count as keyed there too.
+    /// For sends through MCP, which always have an intent; `hold` by default. Replies through MCP count as `keyed`.
     #[serde(default)]
     mcp: Option<String>,
 }
 
-/// Who is told by mail when a person is asked.
+/// Sender and recipients of the email that announces a new escalation.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotifySettingsBody {
@@ -48,22 +50,24 @@ pub(crate) struct NotifySettingsBody {
 pub(crate) struct SettingsBody {
     content_guard: ContentGuardBody,
     escalation_email: Option<NotifySettingsBody>,
-    /// After how long a held email that nobody decided about is rejected, such as `24h`; null: never.
+    /// How long a held email waits for a decision before it is rejected, such as `24h`; null means for ever.
     held_expires_after: Option<String>,
-    /// What happens to answers that would go to another organization than the sender's, or to mail that failed
-    /// authentication: `allow`, `flag` or `refuse`.
+    /// Policy for risky replies: `allow`, `flag` or `refuse`.
+    ///
+    /// A reply is risky when it would go to another organization than the sender's, or when the message failed
+    /// authentication.
     reply_to: &'static str,
 }
 
 impl From<&TeamSettings> for SettingsBody {
     fn from(settings: &TeamSettings) -> Self {
-        let word = |mode: ContentGuardMode| Some(mode.as_str().to_owned());
+        let name = |mode: ContentGuardMode| Some(mode.as_str().to_owned());
         let notify = settings.notify.clone().map(|EscalationNotification { from, to }| NotifySettingsBody { from, to });
         Self {
             content_guard: ContentGuardBody {
-                keyed: word(settings.keyed),
-                keyless: word(settings.keyless),
-                mcp: word(settings.mcp),
+                keyed: name(settings.keyed),
+                keyless: name(settings.keyless),
+                mcp: name(settings.mcp),
             },
             escalation_email: notify,
             held_expires_after: settings.expire_ms.map(format_span),
@@ -72,7 +76,7 @@ impl From<&TeamSettings> for SettingsBody {
     }
 }
 
-/// What to change. Absent members stay; `null` takes away.
+/// Settings to change. Absent fields keep their value; `null` removes a value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettingsPatchBody {
@@ -81,11 +85,11 @@ pub(crate) struct SettingsPatchBody {
     #[serde(default, deserialize_with = "given_object")]
     #[schema(value_type = Option<NotifySettingsBody>)]
     escalation_email: Option<Option<NotifySettingsBody>>,
-    /// A time such as `24h`, from 1 minute to 30 days.
+    /// A duration such as `24h`, from 1 minute to 30 days; null means for ever.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     held_expires_after: Option<Option<String>>,
-    /// `allow`, `flag` or `refuse`.
+    /// Policy for risky replies: `allow`, `flag` or `refuse`.
     #[serde(default)]
     reply_to: Option<String>,
 }
@@ -94,7 +98,7 @@ impl SettingsPatchBody {
     fn validate(self) -> Result<SettingsPatch, Problem> {
         let mode = |path: &str, word: Option<String>| {
             let read = |word: String| {
-                ContentGuardMode::parse(&word).ok_or_else(|| invalid_field(path, "is off, flag or hold"))
+                ContentGuardMode::parse(&word).ok_or_else(|| invalid_field(path, "must be off, flag or hold"))
             };
             word.map(read).transpose()
         };
@@ -103,15 +107,15 @@ impl SettingsPatchBody {
             None => None,
             Some(None) => Some(None),
             Some(Some(text)) => match parse_duration_ms("held_expires_after", &text, MAX_HELD_EXPIRY_MS)? {
-                // What a person must look at must be there long enough to be looked at.
+                // A person needs time to see the escalation before it expires.
                 ms if ms < MINUTE_MS => {
-                    return Err(invalid_field("held_expires_after", "is at least 1 minute; null: never"));
+                    return Err(invalid_field("held_expires_after", "must be at least 1 minute, or null for no limit"));
                 }
                 ms => Some(Some(ms)),
             },
         };
         let reply_to = self.reply_to.map(|word| {
-            ReplyToPolicy::parse(&word).ok_or_else(|| invalid_field("reply_to", "is allow, flag or refuse"))
+            ReplyToPolicy::parse(&word).ok_or_else(|| invalid_field("reply_to", "must be allow, flag or refuse"))
         });
         Ok(SettingsPatch {
             reply_to: reply_to.transpose()?,
@@ -128,18 +132,18 @@ impl SettingsPatchBody {
 
 /// Read the team's settings.
 #[utoipa::path(get, path = "/v1/settings", operation_id = "read_settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let settings = app.engine.access.settings(&door.caller).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let settings = app.engine.access.settings(&auth.caller).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
 }
 
 /// Change the team's settings.
 #[utoipa::path(patch, path = "/v1/settings", operation_id = "update_settings", tag = "settings", request_body = SettingsPatchBody,
-    responses((status = 200, description = "The settings as they are now", body = SettingsBody)))]
-pub(crate) async fn change(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    responses((status = 200, description = "The new settings", body = SettingsBody)))]
+pub(crate) async fn change(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let patch = body.parse::<SettingsPatchBody>()?.validate()?;
-    let settings = app.engine.access.change_settings(&door.caller, patch).await?;
+    let settings = app.engine.access.change_settings(&auth.caller, patch).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
 }

@@ -1,4 +1,4 @@
-//! Sources of provider events and of mail.
+//! Sources: the providers that post delivery events and received mail to `/hooks/{id}`.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -21,7 +21,7 @@ use crate::api::{
     wire::check_text,
 };
 
-/// User and password of HTTP basic.
+/// User name and password for HTTP basic authentication.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BasicAuthBody {
@@ -29,7 +29,7 @@ pub(crate) struct BasicAuthBody {
     password: String,
 }
 
-/// A name and a secret value.
+/// Name of a header or query parameter, and its secret value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamedSecretBody {
@@ -37,55 +37,59 @@ pub(crate) struct NamedSecretBody {
     value: String,
 }
 
-/// A source to make. How it proves itself depends on its kind: `secret` for mailgun, sendgrid, resend, usesend, nylas and
-/// standard, one of `basic_auth`, `bearer_token`, `auth_header` and `auth_query` for postmark and brevo (and for sendgrid when it brings only
-/// mail), `sns_topics` for ses.
+/// A source to create.
+///
+/// Its kind decides how it authenticates: `secret` for mailgun, sendgrid, resend, usesend, nylas and standard;
+/// one of `basic_auth`, `bearer_token`, `auth_header` and `auth_query` for postmark and brevo, and for sendgrid when it
+/// delivers only mail; `sns_topics` for ses.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSourceBody {
     name: String,
-    /// `postmark mailgun sendgrid ses resend usesend brevo nylas standard`.
+    /// The provider: `postmark mailgun sendgrid ses resend usesend brevo nylas standard`.
     kind: String,
-    /// The transport it speaks for. Its events count for handoffs of this one only; a source that brings only mail
-    /// needs none.
+    /// The transport that the source reports on. Its events apply only to handoffs of this transport. Not needed for a
+    /// source that delivers only mail.
     #[serde(default)]
     transport: Option<String>,
-    /// What it may bring: `events`, `inbound` or both. Left out: events, or mail where the provider has no events.
+    /// What the source may deliver: `events`, `inbound` (mail) or both. The default is `events`, or `inbound` for a
+    /// provider without events.
     #[serde(default)]
     accepts: Option<Vec<String>>,
-    /// The signing key: Mailgun's, SendGrid's public one, or `whsec_…`.
+    /// The signing key: Mailgun's signing key, SendGrid's public key, or a `whsec_…` secret.
     #[serde(default)]
     secret: Option<String>,
     #[serde(default)]
     basic_auth: Option<BasicAuthBody>,
-    /// A bearer token.
+    /// Token that the provider sends as `Authorization: Bearer`.
     #[serde(default)]
     bearer_token: Option<String>,
     #[serde(default)]
     auth_header: Option<NamedSecretBody>,
-    /// A parameter of the address. A last resort: addresses end up in logs.
+    /// Secret query parameter of the webhook URL. Use it as a last resort: URLs end up in logs.
     #[serde(default)]
     auth_query: Option<NamedSecretBody>,
-    /// ARNs of SNS topics.
+    /// ARNs of the SNS topics that may post.
     #[serde(default)]
     sns_topics: Option<Vec<String>>,
-    /// Whether signatures with SHA-1 are believed; only for old SNS topics.
+    /// Whether SHA-1 signatures are accepted; only for old SNS topics.
     #[serde(default)]
     allow_sha1: Option<bool>,
-    /// The provider's API key, by which mail that it only tells of is fetched: resend, postmark (the server's token),
-    /// nylas.
+    /// The provider's API key. It fetches mail that the webhook only announces: resend, postmark (server token), nylas.
     #[serde(default)]
     api_key: Option<String>,
-    /// Where the provider's API begins, when it is not the usual place: another region, say.
+    /// Base URL of the provider's API, if it differs from the default, for example for another region.
     #[serde(default)]
     base_url: Option<String>,
-    /// How often the provider is asked which mails came, for hooks that were lost: `5m`, between 10s and 1d; resend and
-    /// postmark. Never without.
+    /// How often to poll the provider for mail whose webhook was lost, such as `5m`; `10s` to `1d`. Only for resend and
+    /// postmark; no polling when absent.
     #[serde(default)]
     poll_interval: Option<String>,
 }
 
-/// Another secret for a source, in the form of its kind, or another way to collect its mail. What is left out stays.
+/// New credentials of a source.
+///
+/// Give a new secret in the form of the source's kind, or new settings for fetching mail. Absent fields keep their value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RotateSourceBody {
@@ -103,21 +107,21 @@ pub(crate) struct RotateSourceBody {
     sns_topics: Option<Vec<String>>,
     #[serde(default)]
     allow_sha1: Option<bool>,
-    /// Whether the secret before stays live beside the new one; true by default.
+    /// Whether the previous secret stays valid until the next rotation; true by default.
     #[serde(default)]
     keep_previous: Option<bool>,
-    /// Another API key of the provider.
+    /// New API key of the provider.
     #[serde(default)]
     api_key: Option<String>,
-    /// Another place for its API, with the key for it.
+    /// New base URL of the provider's API; needs `api_key` as well.
     #[serde(default)]
     base_url: Option<String>,
-    /// How often it is asked which mails came.
+    /// How often to poll the provider for lost mail.
     #[serde(default)]
     poll_interval: Option<String>,
 }
 
-/// Every way to prove oneself; a call names one.
+/// The credential fields of a request; exactly one may be set.
 struct SourceCredentialFields {
     secret: Option<String>,
     basic_auth: Option<BasicAuthBody>,
@@ -129,13 +133,13 @@ struct SourceCredentialFields {
 }
 
 impl SourceCredentialFields {
-    /// The one that is given.
+    /// The credential of the request; an error when there is none.
     fn require_one(self) -> Result<SourceCredential, Problem> {
         let missing = "is missing; postmark and brevo take basic_auth, bearer_token, auth_header or auth_query instead, ses takes sns_topics";
         self.find_one()?.ok_or_else(|| Problem::from(vec![FieldError::new("secret", missing)]))
     }
 
-    /// The one that is given, if one is.
+    /// The credential of the request, if there is one.
     fn find_one(self) -> Result<Option<SourceCredential>, Problem> {
         let allow_sha1 = self.allow_sha1.unwrap_or(false);
         let all = [
@@ -147,38 +151,40 @@ impl SourceCredentialFields {
             self.auth_query.map(|NamedSecretBody { name, value }| SourceCredential::Query { name, value }),
             self.sns_topics.map(|topics| SourceCredential::Topics { topics, allow_sha1 }),
         ];
-        let mut given = all.into_iter().flatten();
+        let mut credentials = all.into_iter().flatten();
         let fault = |message: &str| Problem::from(vec![FieldError::new("secret", message)]);
-        let Some(proof) = given.next() else { return Ok(None) };
-        if given.next().is_some() {
+        let Some(credential) = credentials.next() else { return Ok(None) };
+        if credentials.next().is_some() {
             return Err(fault(
-                "and the like: one of secret, basic_auth, bearer_token, auth_header, auth_query and sns_topics is given",
+                "must be the only credential: give one of secret, basic_auth, bearer_token, auth_header, auth_query and sns_topics",
             ));
         }
-        credential_texts(&proof).into_iter().try_for_each(|text| check_text("secret", text))?;
-        Ok(Some(proof))
+        credential_texts(&credential).into_iter().try_for_each(|text| check_text("secret", text))?;
+        Ok(Some(credential))
     }
 }
 
-/// How mail is collected, read from a body.
+/// Validates the settings for fetching mail from the provider.
 fn parse_collecting(
     api_key: Option<String>,
     base_url: Option<String>,
     poll_interval: Option<String>,
 ) -> Result<CollectionConfig, Problem> {
-    let given = [("api_key", &api_key), ("base_url", &base_url), ("poll_interval", &poll_interval)];
-    given.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
+    let texts = [("api_key", &api_key), ("base_url", &base_url), ("poll_interval", &poll_interval)];
+    texts.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let span = |text: &str| {
         let span = parse_span(text);
-        span.ok_or_else(|| Problem::from(vec![FieldError::new("poll_interval", "is a span such as 30s or 5m")]))
+        span.ok_or_else(|| {
+            Problem::from(vec![FieldError::new("poll_interval", "must be a duration such as 30s or 5m")])
+        })
     };
     let poll_ms = poll_interval.as_deref().map(span).transpose()?;
     Ok(CollectionConfig { api_key, base_url, poll_ms })
 }
 
-/// Every text in a proof, to be bounded.
-fn credential_texts(proof: &SourceCredential) -> Vec<&str> {
-    match proof {
+/// The texts of a credential whose length must be checked.
+fn credential_texts(credential: &SourceCredential) -> Vec<&str> {
+    match credential {
         SourceCredential::Key(text) | SourceCredential::Bearer(text) => vec![text],
         SourceCredential::Basic { user, password } => vec![user, password],
         SourceCredential::Header { name, value } | SourceCredential::Query { name, value } => vec![name, value],
@@ -193,25 +199,25 @@ pub(crate) struct SourceBody {
     name: String,
     kind: &'static str,
     transport: Option<String>,
-    /// What it may bring.
+    /// What the source may deliver: `events`, `inbound` or both.
     accepts: Vec<&'static str>,
     rev: u32,
     created_at: String,
-    /// Where the provider posts to, behind this server's own address.
+    /// Path of the webhook URL on this server, for the provider to post to.
     hook_path: String,
     has_secret: bool,
-    /// How many secrets, or topics, are live.
+    /// Number of valid secrets, or of SNS topics.
     secret_count: usize,
     rotated_at: Option<String>,
-    /// Whether mail that it only tells of can be fetched.
+    /// Whether the source has an API key to fetch mail that the webhook only announces.
     has_api_key: bool,
-    /// Where it is fetched, when that is not the provider's usual place.
+    /// Base URL of the provider's API, if it differs from the default.
     base_url: Option<String>,
-    /// How often the provider is asked which mails came.
+    /// How often the provider is polled for lost mail; null when it is not.
     poll_interval: Option<String>,
-    /// When it was asked last, to the end of its list.
+    /// When a poll last read the provider's list to the end.
     last_polled_at: Option<String>,
-    /// What has gone wrong with that since.
+    /// Error of the polls since then.
     last_error: Option<String>,
 }
 
@@ -238,33 +244,33 @@ impl From<&SourceView> for SourceBody {
     }
 }
 
-/// Sources, newest first.
+/// A page of sources, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SourcePage {
     data: Vec<SourceBody>,
     next_cursor: Option<String>,
 }
 
-/// A source's id from a path.
+/// Parses the source id in a path.
 pub(crate) fn source_id(text: &str) -> Result<SourceId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no source {text}")))
 }
 
-/// What is said of collecting, as a call means it. `None` when nothing is.
+/// The fetch settings as input of the call's digest; `None` when the request has none.
 fn collecting_digest_input(collecting: &CollectionConfig) -> Option<serde_json::Value> {
     let CollectionConfig { api_key, base_url, poll_ms } = collecting;
-    let said = *collecting != CollectionConfig::default();
-    said.then(|| serde_json::json!({ "api_key": api_key, "base_url": base_url, "poll": poll_ms }))
+    let is_set = *collecting != CollectionConfig::default();
+    is_set.then(|| serde_json::json!({ "api_key": api_key, "base_url": base_url, "poll": poll_ms }))
 }
 
-/// Add a source of provider events.
+/// Create a source of provider events or mail.
 #[utoipa::path(post, path = "/v1/sources", operation_id = "create_source", tag = "sources", request_body = NewSourceBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 201, description = "Added; `hook_path` is where the provider posts to", body = SourceBody),
-        (status = 200, description = "Added before under this key", body = SourceBody),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
+    responses((status = 201, description = "Created; configure the provider to post to `hook_path`", body = SourceBody),
+        (status = 200, description = "Created before with this idempotency key", body = SourceBody),
         (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewSourceBody {
         name,
         kind,
@@ -282,39 +288,40 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
         poll_interval,
     } = body.parse()?;
     if name.trim().is_empty() {
-        return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
+        return Err(Problem::from(vec![FieldError::new("name", "must not be empty")]).into());
     }
-    let transport_named = transport.as_ref().map(|text| ("transport", text));
+    let transport_field = transport.as_ref().map(|text| ("transport", text));
     [("name", &name), ("kind", &kind)]
         .into_iter()
-        .chain(transport_named)
+        .chain(transport_field)
         .try_for_each(|(at, text)| check_text(at, text))?;
-    let proof =
+    let credential =
         SourceCredentialFields { secret, basic_auth, bearer_token, auth_header, auth_query, sns_topics, allow_sha1 }
             .require_one()?;
     let accepts = accepts.as_deref().map(SourceScope::parse).transpose()?;
     let collecting = parse_collecting(api_key, base_url, poll_interval)?;
-    let new = NewSource { name, kind, transport, scope: accepts, credential: proof, collection: collecting };
-    let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.credential]);
-    // A call without it means what it meant before there was such a field.
-    if let (Some(meaning), Some(scope)) = (meaning.as_array_mut(), new.scope) {
-        meaning.push(serde_json::json!(scope.names()));
+    let new = NewSource { name, kind, transport, scope: accepts, credential, collection: collecting };
+    let mut digest_input = serde_json::json!([new.name, new.kind, new.transport, new.credential]);
+    // Optional fields are added only when they are set. So a call keeps the digest that it had before the field existed.
+    if let (Some(members), Some(scope)) = (digest_input.as_array_mut(), new.scope) {
+        members.push(serde_json::json!(scope.names()));
     }
-    if let (Some(meaning), Some(collecting)) = (meaning.as_array_mut(), collecting_digest_input(&new.collection)) {
-        meaning.push(collecting);
+    if let (Some(members), Some(collecting)) = (digest_input.as_array_mut(), collecting_digest_input(&new.collection)) {
+        members.push(collecting);
     }
-    let asked = door.keyed_call("sources", "", &app.engine.access.keyed_digest(meaning.to_string().as_bytes()));
-    let source = app.engine.access.create_source(&door.caller, new, asked).await?;
+    let keyed_call =
+        auth.keyed_call("sources", "", &app.engine.access.keyed_digest(digest_input.to_string().as_bytes()));
+    let source = app.engine.access.create_source(&auth.caller, new, keyed_call).await?;
     Ok(created_response(source.is_new, Json(SourceBody::from(&source.value))))
 }
 
 /// List sources, newest first.
 #[utoipa::path(get, path = "/v1/sources", operation_id = "list_sources", tag = "sources", params(PageQuery),
-    responses((status = 200, description = "A page", body = SourcePage)))]
-pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    responses((status = 200, description = "A page of results", body = SourcePage)))]
+pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.access.sources(&door.caller, before, limit).await?;
+    let page = app.engine.access.sources(&auth.caller, before, limit).await?;
     let data = page.rows.iter().map(SourceBody::from).collect();
     Ok(Json(SourcePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -322,37 +329,41 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one source.
 #[utoipa::path(get, path = "/v1/sources/{id}", operation_id = "read_source", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "The source", body = SourceBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let source = app.engine.access.source(&door.caller, source_id(&id)?).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let source = app.engine.access.source(&auth.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
-/// Remove a source. What comes to its address afterwards is not found.
+/// Remove a source.
+///
+/// Later requests to its `hook_path` are answered `404`.
 #[utoipa::path(delete, path = "/v1/sources/{id}", operation_id = "delete_source", tag = "sources", params(("id" = String, Path)),
-    responses((status = 200, description = "What it was", body = SourceBody)))]
-pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let source = app.engine.access.remove_source(&door.caller, source_id(&id)?).await?;
+    responses((status = 200, description = "The removed object", body = SourceBody)))]
+pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let source = app.engine.access.remove_source(&auth.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
 
-/// Give a source another secret, or another key to collect mail with. The secret before stays live until the next
-/// rotation.
+/// Rotate the credentials of a source.
+///
+/// Sets a new secret, or a new API key to fetch mail with. The previous secret stays valid until the next rotation,
+/// unless `keep_previous` is false.
 #[utoipa::path(post, path = "/v1/sources/{id}/rotate", operation_id = "rotate_source_credentials", tag = "sources", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateSourceBody,
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = RotateSourceBody,
     responses((status = 200, description = "The source", body = SourceBody),
-        (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed during the call; retry", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = source_id(&id)?;
-    // Whose it is comes first: a stranger learns nothing about what a body should be.
-    app.engine.access.source(&door.caller, id).await?;
+    // Check that the team owns the source before the body, so that another team gets `404` for any body.
+    app.engine.access.source(&auth.caller, id).await?;
     let body: RotateSourceBody = body.parse()?;
     let RotateSourceBody {
         secret,
@@ -366,18 +377,19 @@ pub(crate) async fn rotate(
         ..
     } = body;
     let collecting = parse_collecting(body.api_key, body.base_url, body.poll_interval)?;
-    let proofs =
+    let credentials =
         SourceCredentialFields { secret, basic_auth, bearer_token, auth_header, auth_query, sns_topics, allow_sha1 };
-    let said = collecting_digest_input(&collecting);
-    let proof = if said.is_some() { proofs.find_one()? } else { Some(proofs.require_one()?) };
+    let collecting_input = collecting_digest_input(&collecting);
+    let credential =
+        if collecting_input.is_some() { credentials.find_one()? } else { Some(credentials.require_one()?) };
     let keep = keep_previous.unwrap_or(true);
-    let meaning = match said {
-        None => serde_json::json!([proof, keep]),
-        Some(said) => serde_json::json!([proof, keep, said]),
+    let digest_input = match collecting_input {
+        None => serde_json::json!([credential, keep]),
+        Some(collecting_input) => serde_json::json!([credential, keep, collecting_input]),
     };
-    let meaning = app.engine.access.keyed_digest(meaning.to_string().as_bytes());
-    let rotation = SourceRotation { credential: proof, keep, collection: collecting };
-    let asked = door.keyed_call("sources/rotate", &id.to_string(), &meaning);
-    let source = app.engine.access.rotate_source(&door.caller, id, rotation, asked).await?;
+    let digest = app.engine.access.keyed_digest(digest_input.to_string().as_bytes());
+    let rotation = SourceRotation { credential, keep, collection: collecting };
+    let keyed_call = auth.keyed_call("sources/rotate", &id.to_string(), &digest);
+    let source = app.engine.access.rotate_source(&auth.caller, id, rotation, keyed_call).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }

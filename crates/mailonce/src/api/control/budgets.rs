@@ -1,4 +1,4 @@
-//! Budgets: how many mails or recipients may be sent in a period.
+//! Budgets: how many emails or recipients a team may send to in a period.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -19,7 +19,7 @@ use crate::api::{
     wire::{check_required_text, object},
 };
 
-/// Which emails count: exactly one of the members.
+/// Which emails count. Set exactly one field.
 #[derive(Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BudgetScopeBody {
@@ -41,9 +41,9 @@ pub(crate) struct NewBudgetBody {
     name: String,
     #[serde(deserialize_with = "object")]
     scope: BudgetScopeBody,
-    /// `mails` or `recipients`.
+    /// What counts: `mails` or `recipients`.
     measure: String,
-    /// `minute`, `hour` or `day`, in UTC.
+    /// The period: `minute`, `hour` or `day`, in UTC.
     per: String,
     /// How much may be sent in one period; 0 to 1,000,000,000.
     limit: u64,
@@ -54,11 +54,11 @@ pub(crate) struct NewBudgetBody {
     enabled: Option<bool>,
 }
 
-/// What to change of a budget. Absent members stay.
+/// Fields of a budget to change. Absent fields keep their value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BudgetPatchBody {
-    /// The rev that was seen.
+    /// The `rev` that you read; the call is refused if the object has changed since.
     rev: u32,
     #[serde(default)]
     limit: Option<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct BudgetPatchBody {
     enabled: Option<bool>,
 }
 
-/// A budget and what is used of it.
+/// A budget and its usage.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BudgetBody {
     id: String,
@@ -79,11 +79,11 @@ pub(crate) struct BudgetBody {
     limit: u64,
     at_limit: &'static str,
     enabled: bool,
-    /// Used in the present period.
+    /// Amount used in the current period.
     used: u64,
-    /// Left in the present period.
+    /// Amount left in the current period.
     remaining: u64,
-    /// When the present period ends.
+    /// When the current period ends.
     resets_at: String,
 }
 
@@ -113,7 +113,7 @@ impl From<BudgetView> for BudgetBody {
     }
 }
 
-/// Budgets, newest first.
+/// A page of budgets, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BudgetPage {
     data: Vec<BudgetBody>,
@@ -124,10 +124,10 @@ fn invalid_field(path: &str, message: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
-async fn parse_scope(app: &App, door: &AuthedRequest, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
+async fn parse_scope(app: &App, auth: &AuthedRequest, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
     match (body.team, body.inbox, body.api_key) {
         (Some(true), None, None) => Ok(BudgetScope::Team),
-        (None, Some(inbox), None) => Ok(BudgetScope::Inbox(find_inbox(app, door, &inbox).await?.id)),
+        (None, Some(inbox), None) => Ok(BudgetScope::Inbox(find_inbox(app, auth, &inbox).await?.id)),
         (None, None, Some(key)) => {
             let id =
                 key.parse().map_err(|_not_an_id| invalid_field("scope.api_key", "must be the id of an API key"))?;
@@ -143,14 +143,14 @@ fn budget_id(text: &str) -> Result<Uuid, Problem> {
 
 /// Create a budget.
 #[utoipa::path(post, path = "/v1/budgets", operation_id = "create_budget", tag = "budgets", request_body = NewBudgetBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created; it counts from now on", body = BudgetBody),
-        (status = 200, description = "Created before under this key", body = BudgetBody),
+        (status = 200, description = "Created before with this idempotency key", body = BudgetBody),
         (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let NewBudgetBody { name, scope: of, measure, per, limit, at_limit, enabled } = body.parse()?;
-    let asked = door.keyed_call("budgets", "", &body.canonical()?);
+pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let NewBudgetBody { name, scope: scope_body, measure, per, limit, at_limit, enabled } = body.parse()?;
+    let keyed_call = auth.keyed_call("budgets", "", &body.canonical()?);
     check_required_text("name", &name)?;
     let measure =
         BudgetMeasure::parse(&measure).ok_or_else(|| invalid_field("measure", "must be mails or recipients"))?;
@@ -159,19 +159,19 @@ pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
         None => AtLimit::Refuse,
         Some(word) => AtLimit::parse(word).ok_or_else(|| invalid_field("at_limit", "must be refuse"))?,
     };
-    let scope = parse_scope(&app, &door, of).await?;
+    let scope = parse_scope(&app, &auth, scope_body).await?;
     let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };
-    let created = app.engine.control.create_budget(&door.caller, name, &budget, asked).await?;
+    let created = app.engine.control.create_budget(&auth.caller, name, &budget, keyed_call).await?;
     Ok(created_response(created.is_new, Json(BudgetBody::from(created.value))))
 }
 
 /// List budgets, newest first.
 #[utoipa::path(get, path = "/v1/budgets", operation_id = "list_budgets", tag = "budgets", params(PageQuery),
-    responses((status = 200, description = "A page", body = BudgetPage)))]
-pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    responses((status = 200, description = "A page of results", body = BudgetPage)))]
+pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.control.budgets(&door.caller, before, limit).await?;
+    let page = app.engine.control.budgets(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(BudgetBody::from).collect();
     Ok(Json(BudgetPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -179,37 +179,39 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one budget.
 #[utoipa::path(get, path = "/v1/budgets/{id}", operation_id = "read_budget", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "The budget", body = BudgetBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let budget = app.engine.control.budget(&door.caller, budget_id(&id)?).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let budget = app.engine.control.budget(&auth.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
 
-/// Change the limit of a budget, or turn it on or off. What is used stays used.
+/// Change the limit of a budget, or enable or disable it.
+///
+/// The usage of the current period is kept.
 #[utoipa::path(patch, path = "/v1/budgets/{id}", operation_id = "update_budget", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
-    responses((status = 200, description = "The budget as it is now", body = BudgetBody),
-        (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The updated budget", body = BudgetBody),
+        (status = 409, description = "The object changed since you read it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let BudgetPatchBody { rev, limit, enabled } = body.parse()?;
     let apply = |budget: &mut Budget| {
         budget.limit = limit.unwrap_or(budget.limit);
         budget.enabled = enabled.unwrap_or(budget.enabled);
     };
-    let budget = app.engine.control.change_budget(&door.caller, (budget_id(&id)?, rev), apply).await?;
+    let budget = app.engine.control.change_budget(&auth.caller, (budget_id(&id)?, rev), apply).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
 
 /// Remove a budget.
 #[utoipa::path(delete, path = "/v1/budgets/{id}", operation_id = "delete_budget", tag = "budgets", params(("id" = String, Path)),
-    responses((status = 200, description = "What it was", body = BudgetBody)))]
-pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let budget = app.engine.control.remove_budget(&door.caller, budget_id(&id)?).await?;
+    responses((status = 200, description = "The removed object", body = BudgetBody)))]
+pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let budget = app.engine.control.remove_budget(&auth.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }

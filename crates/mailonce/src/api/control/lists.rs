@@ -1,4 +1,4 @@
-//! Allow and block lists: whom mail may come from and go to, for the whole team or for one inbox.
+//! Allow and block lists of addresses and domains, for the whole team or for one inbox.
 
 use axum::{
     Json,
@@ -23,7 +23,7 @@ use crate::api::{
     problem::ApiError,
 };
 
-/// Which list, and who on it.
+/// A list, and an entry of it, as named in the path.
 pub(crate) struct ListPath {
     direction: ListDirection,
     kind: ListType,
@@ -35,23 +35,23 @@ impl FromRequestParts<App> for ListPath {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let missing = |detail: String| Problem::new(Code::NotFound, detail);
-        let Path(mut words) = Path::<HashMap<String, String>>::from_request_parts(parts, app)
+        let Path(mut segments) = Path::<HashMap<String, String>>::from_request_parts(parts, app)
             .await
             .map_err(|rejection| missing(rejection.body_text()))?;
-        let mut word = |name: &str| words.remove(name).unwrap_or_default();
-        let (direction, kind, entry) = (word("direction"), word("type"), word("entry"));
+        let mut segment = |name: &str| segments.remove(name).unwrap_or_default();
+        let (direction, kind, entry) = (segment("direction"), segment("type"), segment("entry"));
         let list = ListDirection::parse(&direction).zip(ListType::parse(&kind));
         let (direction, kind) = list.ok_or_else(|| {
-            missing(format!("there is no list {direction}/{kind}; it is send, receive or reply, and allow or block"))
+            missing(format!("there is no list {direction}/{kind}; use send, receive or reply, and allow or block"))
         })?;
         Ok(Self { direction, kind, entry })
     }
 }
 
 impl ListPath {
-    async fn resolve_list(&self, app: &App, door: &AuthedRequest, query: &ListScopeQuery) -> Result<ListName, Problem> {
+    async fn resolve_list(&self, app: &App, auth: &AuthedRequest, query: &ListScopeQuery) -> Result<ListName, Problem> {
         let inbox = match &query.inbox {
-            Some(text) => Some(find_inbox(app, door, text).await?),
+            Some(text) => Some(find_inbox(app, auth, text).await?),
             None => None,
         };
         let inbox = inbox.map(|inbox| (inbox.id, inbox.address));
@@ -59,30 +59,30 @@ impl ListPath {
     }
 }
 
-/// Whose list.
+/// The owner of a list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListScopeQuery {
-    /// An inbox by id or address; the list of the whole team without one.
+    /// Id or address of an inbox, for the list of that inbox; the list of the team when absent.
     inbox: Option<String>,
 }
 
-/// Somebody to put on a list.
+/// An entry to add to a list.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewListEntryBody {
     /// An address or a domain.
     entry: String,
-    /// Why, for people.
+    /// Reason, for people.
     #[serde(default)]
     reason: Option<String>,
-    /// For the allow lists `receive` and `reply`: only mail whose sender is authenticated passes by this entry.
+    /// For the allow lists `receive` and `reply`: the entry allows only mail with an authenticated sender.
     #[serde(default)]
     require_auth: Option<bool>,
 }
 
-/// Somebody on a list.
+/// An entry of a list.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ListEntryBody {
     /// An address or a domain.
@@ -92,11 +92,11 @@ pub(crate) struct ListEntryBody {
     /// `allow` or `block`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The address of the inbox whose list it is; null for the team's.
+    /// Address of the inbox that the list belongs to; null for a list of the team.
     inbox: Option<String>,
     reason: Option<String>,
     created_at: String,
-    /// Whether only authenticated mail passes by this entry.
+    /// Whether the entry allows only mail with an authenticated sender.
     require_auth: bool,
 }
 
@@ -114,59 +114,61 @@ impl From<ListEntry> for ListEntryBody {
     }
 }
 
-/// Everybody on a list.
+/// All entries of a list.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ListEntryPage {
     data: Vec<ListEntryBody>,
 }
 
-/// Put somebody on a list. Whoever is on it already stays.
+/// Add an entry to a list.
+///
+/// An entry that is on the list already is returned unchanged.
 #[utoipa::path(post, path = "/v1/lists/{direction}/{type}", operation_id = "add_list_entry", tag = "rules", request_body = NewListEntryBody,
     params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
-    responses((status = 201, description = "Put on the list", body = ListEntryBody),
-        (status = 200, description = "Was on it", body = ListEntryBody)))]
+    responses((status = 201, description = "Added", body = ListEntryBody),
+        (status = 200, description = "The entry was on the list already", body = ListEntryBody)))]
 pub(crate) async fn add(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     path: ListPath,
     query: QueryParams<ListScopeQuery>,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewListEntryBody { entry, reason, require_auth } = body.parse()?;
-    let list = path.resolve_list(&app, &door, &query.0).await?;
-    let put =
-        app.engine.control.add_to_list(&door.caller, list, &entry, (reason, require_auth.unwrap_or(false))).await?;
-    Ok(created_response(put.is_new, Json(ListEntryBody::from(put.value))))
+    let list = path.resolve_list(&app, &auth, &query.0).await?;
+    let added =
+        app.engine.control.add_to_list(&auth.caller, list, &entry, (reason, require_auth.unwrap_or(false))).await?;
+    Ok(created_response(added.is_new, Json(ListEntryBody::from(added.value))))
 }
 
-/// Everybody on a list, in the order of their names.
+/// List the entries of a list, sorted by address or domain.
 #[utoipa::path(get, path = "/v1/lists/{direction}/{type}", operation_id = "list_list_entries", tag = "rules",
     params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
-    responses((status = 200, description = "Everybody on it", body = ListEntryPage)))]
+    responses((status = 200, description = "The entries", body = ListEntryPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     path: ListPath,
     query: QueryParams<ListScopeQuery>,
 ) -> ApiResult {
-    let list = path.resolve_list(&app, &door, &query.0).await?;
-    let entries = app.engine.control.list_entries(&door.caller, &list).await?;
+    let list = path.resolve_list(&app, &auth, &query.0).await?;
+    let entries = app.engine.control.list_entries(&auth.caller, &list).await?;
     Ok(Json(ListEntryPage { data: entries.into_iter().map(ListEntryBody::from).collect() }).into_response())
 }
 
-/// Take somebody off a list.
+/// Remove an entry from a list.
 #[utoipa::path(delete, path = "/v1/lists/{direction}/{type}/{entry}", operation_id = "remove_list_entry", tag = "rules",
     params(("direction" = String, Path), ("type" = String, Path), ("entry" = String, Path), ListScopeQuery),
-    responses((status = 200, description = "Taken off", body = ListEntryBody)))]
+    responses((status = 200, description = "The removed entry", body = ListEntryBody)))]
 pub(crate) async fn remove(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     path: ListPath,
     query: QueryParams<ListScopeQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let list = path.resolve_list(&app, &door, &query.0).await?;
-    let gone = app.engine.control.remove_from_list(&door.caller, &list, &path.entry).await?;
-    Ok(Json(ListEntryBody::from(gone)).into_response())
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let list = path.resolve_list(&app, &auth, &query.0).await?;
+    let removed = app.engine.control.remove_from_list(&auth.caller, &list, &path.entry).await?;
+    Ok(Json(ListEntryBody::from(removed)).into_response())
 }

@@ -1,4 +1,4 @@
-//! Rules: what is done with some mail.
+//! Rules: conditions on inbound or outbound mail, and actions for mail that matches.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -21,10 +21,10 @@ use crate::api::{
     wire::{check_text, object, object_or_null, objects, objects_or_null},
 };
 
-/// Where a rule without a priority stands.
+/// Priority of a rule that is created without one.
 const DEFAULT_PRIORITY: i32 = 100;
 
-/// One value or several.
+/// One value, or a list of values.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum ConditionValues {
@@ -32,7 +32,7 @@ pub(crate) enum ConditionValues {
     Several(Vec<ConditionValue>),
 }
 
-/// A text; `true`, `false` and whole numbers are kept as theirs.
+/// A text. Booleans and whole numbers are accepted and stored as text.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum ConditionValue {
@@ -45,22 +45,24 @@ impl From<ConditionValue> for String {
     fn from(value: ConditionValue) -> Self {
         match value {
             ConditionValue::Text(text) => text,
-            ConditionValue::Flag(is) => is.to_string(),
+            ConditionValue::Flag(flag) => flag.to_string(),
             ConditionValue::Whole(number) => number.to_string(),
         }
     }
 }
 
-/// A condition.
+/// A condition of a rule.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConditionBody {
-    /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`; for mail that
-    /// goes out also `recipient.is_new recipient.is_outside has_attachments is_first`, whose value is `true` or `false`.
+    /// What to compare.
+    ///
+    /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`. Outbound
+    /// rules also have `recipient.is_new recipient.is_outside has_attachments is_first`, with the value `true` or `false`.
     field: String,
-    /// `is is_not contains in_list`.
+    /// How to compare: `is is_not contains in_list`.
     operator: String,
-    /// One text; a list with `in_list`. It is given back as text.
+    /// A text, or a list of texts with `in_list`. Responses always return text.
     value: ConditionValues,
 }
 
@@ -68,32 +70,32 @@ pub(crate) struct ConditionBody {
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleMatchBody {
-    /// `all` (default) or `any`.
+    /// How conditions are combined: `all` (default) or `any`.
     #[serde(default)]
     operator: Option<String>,
     #[serde(deserialize_with = "objects")]
     conditions: Vec<ConditionBody>,
-    /// `true`: only inbound mail whose sender is authenticated matches. Mail that fails authentication never matches a
-    /// condition on `from`, unless the rule blocks.
+    /// `true`: match only inbound mail with an authenticated sender. Mail that fails authentication never matches a
+    /// condition on `from`, unless the rule has the action `block`.
     #[serde(default)]
     #[serde(skip_serializing_if = "Option::is_none")]
     require_auth: Option<bool>,
 }
 
-/// What is done.
+/// What to do with mail that matches.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleActionBody {
-    /// `block folder label skip_agent mark_read`; for mail that goes out `block` and `approve`.
+    /// `block folder label skip_agent mark_read` for inbound mail; `block approve` for outbound mail.
     #[serde(rename = "type")]
     kind: String,
-    /// The folder or label.
+    /// Name of the folder or label.
     #[serde(default)]
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
 }
 
-/// A rule to make.
+/// A rule to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRuleBody {
@@ -101,7 +103,7 @@ pub(crate) struct NewRuleBody {
     /// `inbound` (default) or `outbound`.
     #[serde(default)]
     direction: Option<String>,
-    /// Smaller ones come first; 100 by default.
+    /// Rules with a smaller number are evaluated first; 100 by default.
     #[serde(default)]
     priority: Option<i32>,
     #[serde(default)]
@@ -112,11 +114,11 @@ pub(crate) struct NewRuleBody {
     actions: Vec<RuleActionBody>,
 }
 
-/// What to change of a rule. Absent members stay.
+/// Fields of a rule to change. Absent fields keep their value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RulePatchBody {
-    /// The rev that was seen.
+    /// The `rev` that you read; the call is refused if the object has changed since.
     rev: u32,
     #[serde(default)]
     priority: Option<i32>,
@@ -176,7 +178,7 @@ fn condition_body(condition: RuleCondition) -> ConditionBody {
     ConditionBody { field: field.into(), operator: operator.as_str().to_owned(), value }
 }
 
-/// Rules, newest first. They are asked in the order of their priority.
+/// A page of rules, newest first. Rules are evaluated in the order of their priority.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RulePage {
     data: Vec<RuleBody>,
@@ -188,39 +190,40 @@ fn invalid_field(path: impl Into<String>, message: impl Into<String>) -> Problem
 }
 
 fn parse_match(body: RuleMatchBody) -> Result<(MatchMode, Vec<RuleCondition>, bool), Problem> {
-    let together = match body.operator.as_deref() {
+    let mode = match body.operator.as_deref() {
         None => MatchMode::All,
-        Some(word) => MatchMode::parse(word).ok_or_else(|| invalid_field("match.operator", "is all or any"))?,
+        Some(word) => MatchMode::parse(word).ok_or_else(|| invalid_field("match.operator", "must be all or any"))?,
     };
     let condition = |(at, condition): (usize, ConditionBody)| {
         let path = |field: &str| format!("match.conditions[{at}].{field}");
         let field = RuleField::try_from(condition.field).map_err(|why| invalid_field(path("field"), why))?;
-        let wrong = || invalid_field(path("operator"), "is is, is_not, contains or in_list");
-        let operator = ConditionOperator::parse(&condition.operator).ok_or_else(wrong)?;
+        let invalid = || invalid_field(path("operator"), "must be is, is_not, contains or in_list");
+        let operator = ConditionOperator::parse(&condition.operator).ok_or_else(invalid)?;
         let values = match (condition.value, operator) {
             (ConditionValues::One(_), ConditionOperator::InList) => {
-                return Err(invalid_field(path("value"), "is a list of texts with in_list"));
+                return Err(invalid_field(path("value"), "must be a list of texts with in_list"));
             }
             (ConditionValues::Several(values), ConditionOperator::InList) => {
                 values.into_iter().map(String::from).collect()
             }
             (ConditionValues::One(value), _) => vec![value.into()],
             (ConditionValues::Several(_), _) => {
-                return Err(invalid_field(path("value"), "is one text; a list goes with in_list"));
+                return Err(invalid_field(path("value"), "must be one text; lists are for in_list"));
             }
         };
         Ok(RuleCondition { field, operator, values })
     };
     let conditions = body.conditions.into_iter().enumerate().map(condition).collect::<Result<_, Problem>>()?;
-    Ok((together, conditions, body.require_auth.unwrap_or(false)))
+    Ok((mode, conditions, body.require_auth.unwrap_or(false)))
 }
 
 fn parse_actions(bodies: Vec<RuleActionBody>) -> Result<Vec<RuleAction>, Problem> {
     let action = |(at, body): (usize, RuleActionBody)| {
-        let wrong = || {
-            invalid_field(format!("actions[{at}].type"), "is block, folder, label, skip_agent, mark_read or approve")
+        let invalid = || {
+            let expected = "must be block, folder, label, skip_agent, mark_read or approve";
+            invalid_field(format!("actions[{at}].type"), expected)
         };
-        Ok(RuleAction { kind: RuleActionKind::parse(&body.kind).ok_or_else(wrong)?, value: body.value })
+        Ok(RuleAction { kind: RuleActionKind::parse(&body.kind).ok_or_else(invalid)?, value: body.value })
     };
     bodies.into_iter().enumerate().map(action).collect()
 }
@@ -229,45 +232,47 @@ fn rule_id(text: &str) -> Result<Uuid, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no rule {text}")))
 }
 
-/// Add a rule.
+/// Create a rule.
 #[utoipa::path(post, path = "/v1/rules", operation_id = "create_rule", tag = "rules", request_body = NewRuleBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 201, description = "Added", body = RuleBody), (status = 200, description = "Added before under this key", body = RuleBody),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
+    responses((status = 201, description = "Created", body = RuleBody), (status = 200, description = "Created before with this idempotency key", body = RuleBody),
         (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let NewRuleBody { name, direction, priority, enabled, matching, actions: what } = body.parse()?;
-    let asked = door.keyed_call("rules", "", &body.canonical()?);
+pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let NewRuleBody { name, direction, priority, enabled, matching, actions } = body.parse()?;
+    let keyed_call = auth.keyed_call("rules", "", &body.canonical()?);
     check_text("name", &name)?;
     if name.trim().is_empty() {
-        return Err(invalid_field("name", "is empty").into());
+        return Err(invalid_field("name", "must not be empty").into());
     }
     let direction = match direction.as_deref() {
         None => RuleDirection::Inbound,
-        Some(word) => RuleDirection::parse(word).ok_or_else(|| invalid_field("direction", "is inbound or outbound"))?,
+        Some(word) => {
+            RuleDirection::parse(word).ok_or_else(|| invalid_field("direction", "must be inbound or outbound"))?
+        }
     };
     let (together, conditions, require_auth) = parse_match(matching)?;
     let (priority, enabled) = (priority.unwrap_or(DEFAULT_PRIORITY), enabled.unwrap_or(true));
-    let about = RuleDefinition {
+    let definition = RuleDefinition {
         direction,
         priority,
         enabled,
         together,
         conditions,
-        actions: parse_actions(what)?,
+        actions: parse_actions(actions)?,
         require_auth,
     };
-    let rule = app.engine.control.create_rule(&door.caller, name, &about, asked).await?;
+    let rule = app.engine.control.create_rule(&auth.caller, name, &definition, keyed_call).await?;
     Ok(created_response(rule.is_new, Json(RuleBody::from(rule.value))))
 }
 
 /// List rules, newest first.
 #[utoipa::path(get, path = "/v1/rules", operation_id = "list_rules", tag = "rules", params(PageQuery),
-    responses((status = 200, description = "A page", body = RulePage)))]
-pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    responses((status = 200, description = "A page of results", body = RulePage)))]
+pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
-    let page = app.engine.control.rules(&door.caller, before, limit).await?;
+    let page = app.engine.control.rules(&auth.caller, before, limit).await?;
     let data = page.rows.into_iter().map(RuleBody::from).collect();
     Ok(Json(RulePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -275,42 +280,42 @@ pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one rule.
 #[utoipa::path(get, path = "/v1/rules/{id}", operation_id = "read_rule", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "The rule", body = RuleBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let rule = app.engine.control.rule(&door.caller, rule_id(&id)?).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let rule = app.engine.control.rule(&auth.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }
 
-/// Change a rule as it was seen.
+/// Change a rule.
 #[utoipa::path(patch, path = "/v1/rules/{id}", operation_id = "update_rule", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
-    responses((status = 200, description = "The rule as it is now", body = RuleBody),
-        (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The updated rule", body = RuleBody),
+        (status = 409, description = "The object changed since you read it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let mut rule = app.engine.control.rule_for_update(&door.caller, rule_id(&id)?).await?;
-    let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let mut rule = app.engine.control.rule_for_update(&auth.caller, rule_id(&id)?).await?;
+    let RulePatchBody { rev, priority, enabled, matching, actions } = body.parse()?;
     if let Some(matching) = matching {
         (rule.about.together, rule.about.conditions, rule.about.require_auth) = parse_match(matching)?;
     }
-    if let Some(what) = what {
-        rule.about.actions = parse_actions(what)?;
+    if let Some(actions) = actions {
+        rule.about.actions = parse_actions(actions)?;
     }
     rule.about.priority = priority.unwrap_or(rule.about.priority);
     rule.about.enabled = enabled.unwrap_or(rule.about.enabled);
-    let rule = app.engine.control.change_rule(&door.caller, rule.id, rev, &rule.about).await?;
+    let rule = app.engine.control.change_rule(&auth.caller, rule.id, rev, &rule.about).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }
 
 /// Remove a rule.
 #[utoipa::path(delete, path = "/v1/rules/{id}", operation_id = "delete_rule", tag = "rules", params(("id" = String, Path)),
-    responses((status = 200, description = "What it was", body = RuleBody)))]
-pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let rule = app.engine.control.remove_rule(&door.caller, rule_id(&id)?).await?;
+    responses((status = 200, description = "The removed object", body = RuleBody)))]
+pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let rule = app.engine.control.remove_rule(&auth.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }

@@ -28,53 +28,55 @@ use crate::api::{
     wire::{EmailBody, check_required_text, check_text, object_or_null},
 };
 
-/// Characters of a question.
+/// Maximum length of a question, in characters.
 pub(crate) const MAX_QUESTION_CHARS: usize = 4_000;
 
-/// What a question is about.
+/// What an escalation is about.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EscalationSubjectBody {
     email: Option<String>,
     message: Option<String>,
     thread: Option<String>,
     inbox: Option<String>,
-    /// The agent's own words.
+    /// The agent's question.
     question: Option<String>,
-    /// What the agent calls the matter.
+    /// The agent's own id of the matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     entity: Option<String>,
-    /// The rule that wants a person to look first.
+    /// The rule that requires approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<RuleRefBody>,
-    /// The transport that mail waits for although no node has it.
+    /// The missing transport: emails wait for it, but no node has it configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
-    /// Since when it is missing.
+    /// Since when the transport is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_since: Option<String>,
 }
 
-/// A rule, by the name it had when it spoke.
+/// A rule, with its name at the time when it matched.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RuleRefBody {
     id: String,
     name: String,
 }
 
-/// What was decided.
+/// The decision about an escalation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DecisionRecordBody {
-    /// `release edit reject sent resend abandon`.
+    /// The decision: `release edit reject sent resend abandon`.
     #[serde(rename = "as")]
     decision: &'static str,
     at: String,
-    /// The id of the API key; null when time decided.
+    /// Id of the API key that decided; null when the escalation expired.
     by: Option<String>,
     reason: Option<String>,
     edit: Option<EditBody>,
 }
 
-/// Other words for a held email. A `text` without `html`, or the other way round, replaces both.
+/// New content for a held email.
+///
+/// Setting only one of `text` and `html` replaces both parts.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
@@ -103,28 +105,28 @@ impl From<&DecisionRecord> for DecisionRecordBody {
     }
 }
 
-/// An email that waits, with what it says.
+/// A held email with its content.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldEmailBody {
     #[serde(flatten)]
     email: EmailBody,
     text: Option<String>,
     html: Option<String>,
-    /// What a reader of the HTML part sees.
+    /// The visible text of the HTML part.
     html_as_text: Option<String>,
-    /// Where answers go, when that is not the sender.
+    /// Reply-To addresses; empty when replies go to the sender.
     reply_to: Vec<String>,
-    /// The files that go with it.
+    /// The attachments.
     attachments: Vec<HeldAttachmentBody>,
-    /// What a person should notice: parts that say different things, answers that go elsewhere, programs.
+    /// Warnings for the person who decides: text and HTML that differ, replies that go elsewhere, executable files.
     warnings: Vec<String>,
-    /// Everything above as plain text, as the approval page shows it; null when the content is no longer kept.
+    /// The whole email as plain text, as the approval page shows it; null when the content is no longer stored.
     approval_text: Option<String>,
-    /// Pass it with the decision, which then counts for exactly this content.
+    /// Pass it with the decision, so that the decision applies only to exactly this content.
     digest: Option<String>,
 }
 
-/// A file that goes with an email.
+/// An attachment of a held email, without its bytes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldAttachmentBody {
     filename: Option<String>,
@@ -155,35 +157,35 @@ impl HeldEmailBody {
     }
 }
 
-/// The email that a held one looks like.
+/// The earlier email that a held email looks like.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SimilarEmailBody {
     email: EmailBody,
-    /// Subject and text line by line: `- ` only there, `+ ` only in the held one.
+    /// Line diff of subject and text: `- ` is only in the earlier email, `+ ` only in the held one.
     diff: Vec<String>,
 }
 
-/// A question for a person.
+/// An escalation: a question for a person.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EscalationBody {
     id: String,
     rev: u32,
     created_at: String,
-    /// `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
+    /// Why a person is asked: `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
     reason: &'static str,
     /// `open resolved expired moot`.
     state: &'static str,
-    /// What may be decided.
+    /// The decisions that are allowed.
     allowed_decisions: Vec<&'static str>,
     about: EscalationSubjectBody,
-    /// When it is decided without a person.
+    /// When the escalation expires and is decided without a person.
     expires_at: Option<String>,
     decision: Option<DecisionRecordBody>,
-    /// When what was decided was done.
+    /// When the decision was carried out.
     executed_at: Option<String>,
-    /// The id of the API key that asked.
+    /// Id of the API key that opened the escalation.
     opened_by: Option<String>,
-    /// The email it is about; only when one question is read.
+    /// The email that the escalation is about; only when a single escalation is read.
     #[serde(skip_serializing_if = "Option::is_none")]
     email: Option<HeldEmailBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -194,7 +196,7 @@ impl EscalationBody {
     fn of(app: &App, view: &EscalationView) -> Self {
         let escalation = &view.escalation;
         let about = &escalation.about;
-        let alike = |(email, diff): &(Email, Vec<String>)| SimilarEmailBody {
+        let similar = |(email, diff): &(Email, Vec<String>)| SimilarEmailBody {
             email: EmailBody::of(email, app.engine.ctx.message_id(email)),
             diff: diff.clone(),
         };
@@ -221,87 +223,90 @@ impl EscalationBody {
             executed_at: escalation.executed_at.map(|at| at.to_string()),
             opened_by: escalation.opened_by.map(|id| id.to_string()),
             email: view.email.as_ref().map(|(email, preview)| HeldEmailBody::of(app, email, preview.clone())),
-            similar_email: view.earlier_email.as_ref().map(alike),
+            similar_email: view.earlier_email.as_ref().map(similar),
         }
     }
 }
 
-/// Questions, newest first.
+/// A page of escalations, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EscalationPage {
     data: Vec<EscalationBody>,
-    /// Pass it as `cursor`; null at the end. A page may be short and still have more behind it.
+    /// Pass it as `cursor` to get the next page; null at the end. A page with few results may still have a next page.
     next_cursor: Option<String>,
 }
 
-/// Which questions.
+/// Filters for the list of escalations.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EscalationListQuery {
-    /// 1 to 100, 20 by default.
+    /// Page size, 1 to 100; 20 by default.
     limit: Option<String>,
-    /// Where the page before ended.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// `open resolved expired moot`.
+    /// Only in this state: `open resolved expired moot`.
     state: Option<String>,
-    /// `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
+    /// Only with this reason: `cap unknown looks_duplicate overlaps approval asked loop unanswered`.
     reason: Option<String>,
 }
 
-/// List questions, newest first.
+/// List escalations, newest first.
 #[utoipa::path(get, path = "/v1/escalations", operation_id = "list_escalations", tag = "escalations", params(EscalationListQuery),
-    responses((status = 200, description = "A page", body = EscalationPage)))]
+    responses((status = 200, description = "A page of results", body = EscalationPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     query: QueryParams<EscalationListQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let EscalationListQuery { limit, cursor, state, reason } = query.0;
     let state = state.as_deref().map(|word| {
-        EscalationState::parse(word).ok_or_else(|| invalid_query("state", "state is open, resolved, expired or moot"))
+        EscalationState::parse(word)
+            .ok_or_else(|| invalid_query("state", "state must be open, resolved, expired or moot"))
     });
     let reason = reason.as_deref().map(|word| {
         let all: Vec<&str> = EscalationReason::ALL.iter().map(|reason| reason.as_str()).collect();
         EscalationReason::parse(word)
-            .ok_or_else(|| invalid_query("reason", &format!("reason is one of {}", all.join(", "))))
+            .ok_or_else(|| invalid_query("reason", &format!("reason must be one of {}", all.join(", "))))
     });
-    let wanted = EscalationQuery { state: state.transpose()?, reason: reason.transpose()? };
-    let wrong = |_not_an_id| invalid_query("cursor", "cursor is the next_cursor of another page");
-    let before = cursor.as_deref().map(|text| text.parse::<Uuid>().map_err(wrong)).transpose()?;
+    let filter = EscalationQuery { state: state.transpose()?, reason: reason.transpose()? };
+    let invalid = |_not_an_id| invalid_query("cursor", "cursor must be the next_cursor of a previous page");
+    let before = cursor.as_deref().map(|text| text.parse::<Uuid>().map_err(invalid)).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
-    let page = app.engine.escalations.escalations(&door.caller, wanted, before, limit).await?;
+    let page = app.engine.escalations.escalations(&auth.caller, filter, before, limit).await?;
     let data = page.rows.iter().map(|view| EscalationBody::of(&app, view)).collect();
     Ok(Json(EscalationPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
 
-/// A question that an agent asks.
+/// A question from an agent to a person.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEscalationBody {
-    /// In your own words.
+    /// The question, at most 4,000 characters.
     question: String,
-    /// About this message, thread or email.
+    /// Id of the message that the question is about.
     #[serde(default)]
     message: Option<String>,
     #[serde(default)]
     thread: Option<String>,
     #[serde(default)]
     email: Option<String>,
-    /// What you call the matter: the same question about it again is the same question.
+    /// Your own id of the matter. Asking the same question about it again returns the first escalation.
     #[serde(default)]
     entity: Option<String>,
 }
 
-/// Ask a person. The same question is asked once.
+/// Ask a person.
+///
+/// Asking the same question again returns the first escalation.
 #[utoipa::path(post, path = "/v1/escalations", operation_id = "create_escalation", tag = "escalations", request_body = NewEscalationBody,
-    responses((status = 201, description = "Asked", body = EscalationBody), (status = 200, description = "Asked before", body = EscalationBody)))]
-pub(crate) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Reply)?;
+    responses((status = 201, description = "Created", body = EscalationBody), (status = 200, description = "The question was asked before", body = EscalationBody)))]
+pub(crate) async fn ask(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
     let NewEscalationBody { question, message, thread, email, entity } = body.parse()?;
     if question.trim().is_empty() || question.chars().count() > MAX_QUESTION_CHARS {
-        return Err(invalid_field("question", format!("is 1 to {MAX_QUESTION_CHARS} characters")).into());
+        return Err(invalid_field("question", format!("must be 1 to {MAX_QUESTION_CHARS} characters")).into());
     }
     entity.as_deref().map_or(Ok(()), |entity| check_required_text("entity", entity))?;
     let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
@@ -312,63 +317,67 @@ pub(crate) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBo
         email: email.as_deref().map(email_id).transpose()?,
         entity,
     };
-    let asked = app.engine.escalations.ask_person(&door.caller, new).await?;
-    Ok(created_response(asked.is_new, Json(EscalationBody::of(&app, &asked.value))))
+    let escalation = app.engine.escalations.ask_person(&auth.caller, new).await?;
+    Ok(created_response(escalation.is_new, Json(EscalationBody::of(&app, &escalation.value))))
 }
 
 fn escalation_id(text: &str) -> Result<Uuid, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no escalation {text}")))
 }
 
-/// Read one question, with the email it is about and the one that looks like it.
+/// Read one escalation, with its email and the similar earlier email.
 #[utoipa::path(get, path = "/v1/escalations/{id}", operation_id = "read_escalation", tag = "escalations", params(("id" = String, Path)),
-    responses((status = 200, description = "The question", body = EscalationBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.escalations.escalation(&door.caller, escalation_id(&id)?).await?;
+    responses((status = 200, description = "The escalation", body = EscalationBody)))]
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.escalations.escalation(&auth.caller, escalation_id(&id)?).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }
 
-/// What a person decides.
+/// A person's decision.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
-    /// `release edit reject` of a held email, `sent resend abandon` of an unknown one; `allowed_decisions` lists which.
+    /// `release`, `edit` or `reject` a held email; `sent`, `resend` or `abandon` an email with an unknown outcome.
+    ///
+    /// `allowed_decisions` of the escalation lists the valid values.
     #[serde(rename = "as")]
     decision: String,
-    /// The rev that was seen.
+    /// The `rev` that you read; the call is refused if the object has changed since.
     rev: u32,
-    /// The other words, with `edit`.
+    /// The new content, with the decision `edit`.
     #[serde(default, deserialize_with = "object_or_null")]
     edit: Option<EditBody>,
-    /// Why, for whoever reads it later.
+    /// Reason, for people who read the escalation later.
     #[serde(default)]
     reason: Option<String>,
-    /// The `digest` of the email that was shown. The decision is refused if anything else would be sent.
+    /// The `digest` of the email that the person saw. The decision is refused if the content differs.
     #[serde(default)]
     digest: Option<String>,
 }
 
-/// Decide a question. Needs the scope `admin`, which agents do not have.
+/// Decide an escalation.
+///
+/// Needs the scope `admin`, which agents should not have.
 #[utoipa::path(post, path = "/v1/escalations/{id}/resolve", operation_id = "resolve_escalation", tag = "escalations", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = DecisionBody,
-    responses((status = 200, description = "The question as it is now", body = EscalationBody),
-        (status = 409, description = "It changed since it was looked at, or is no longer open", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = DecisionBody,
+    responses((status = 200, description = "The updated escalation", body = EscalationBody),
+        (status = 409, description = "The escalation changed since you read it, or is no longer open", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn resolve(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = escalation_id(&id)?;
-    let asked = door.keyed_call("escalations/resolve", &id.to_string(), &body.canonical()?);
+    let keyed_call = auth.keyed_call("escalations/resolve", &id.to_string(), &body.canonical()?);
     let DecisionBody { decision, rev, edit, reason, digest } = body.parse()?;
     check_text("reason", reason.as_deref().unwrap_or_default())?;
-    let wrong = || invalid_field("as", "is release, edit, reject, sent, resend or abandon");
-    let decision = Decision::parse(&decision).ok_or_else(wrong)?;
+    let invalid = || invalid_field("as", "must be release, edit, reject, sent, resend or abandon");
+    let decision = Decision::parse(&decision).ok_or_else(invalid)?;
     let edit = edit.map(|EditBody { subject, text, html }| EmailEdit { subject, text, html });
-    let verdict = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };
-    let view = app.engine.escalations.resolve_escalation(&door.caller, id, verdict, asked).await?;
+    let request = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };
+    let view = app.engine.escalations.resolve_escalation(&auth.caller, id, request, keyed_call).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }

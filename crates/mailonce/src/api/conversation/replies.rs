@@ -1,4 +1,4 @@
-//! Answering messages and passing them on.
+//! Replying to messages and forwarding them.
 
 use axum::extract::State;
 use mailonce_core::{access::team::ApiKeyScope, id::MessageId, problem::Problem};
@@ -14,34 +14,34 @@ use crate::api::{
     wire::{OneOrMany, SendReceiptBody},
 };
 
-/// Messages that one call may name as seen.
+/// Maximum number of ids in `seen`.
 pub(crate) const MAX_SEEN: usize = 100;
 
-/// An answer to a message.
+/// A reply to a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplyBody {
-    /// Plain text. This or `html`, or both.
+    /// Plain text body. Required unless `html` is set.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     html: Option<String>,
-    /// Whether everybody who got the message gets the answer; our own addresses never do.
+    /// Whether to reply to all recipients of the message. The team's own inboxes are always left out.
     #[serde(default)]
     reply_all: bool,
-    /// 0 is the answer, higher numbers are wanted follow-ups; each is sent once.
+    /// 0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once.
     #[serde(default)]
     follow_up: u32,
-    /// Ids of newer messages in the thread that you have read.
+    /// Ids of newer messages in the thread that you have read; at most 100.
     #[serde(default)]
     seen: Vec<String>,
-    /// The token of the lease that you hold.
+    /// Token of the lease that you hold on the thread.
     #[serde(default)]
     lease: Option<String>,
-    /// Whether the message follows below your words.
+    /// Whether to quote the message below the reply.
     #[serde(default)]
     quote: bool,
-    /// The one-use token of a held look-alike: that answer goes, and never another.
+    /// One-time token of a held reply that looks like an earlier email: releases the held reply.
     #[serde(default)]
     distinct_token: Option<String>,
 }
@@ -49,31 +49,32 @@ pub(crate) struct ReplyBody {
 impl ReplyBody {
     fn parse_seen(&self) -> Result<Vec<MessageId>, Problem> {
         if self.seen.len() > MAX_SEEN {
-            return Err(invalid_field("seen", format!("holds more than {MAX_SEEN} ids")));
+            return Err(invalid_field("seen", format!("must have at most {MAX_SEEN} ids")));
         }
-        let id = |text: &String| text.parse().map_err(|_not_an_id| invalid_field("seen", "holds ids of messages"));
+        let id =
+            |text: &String| text.parse().map_err(|_not_an_id| invalid_field("seen", "must be a list of message ids"));
         self.seen.iter().map(id).collect()
     }
 }
 
-/// Answer a message, once.
+/// Reply to a message, once.
 ///
-/// A second answer to the same message is a duplicate, whatever its text: it is answered `200` with the first.
+/// A second reply to the same message is a duplicate, whatever its text: the response is `200` with the first reply.
 #[utoipa::path(post, path = "/v1/messages/{id}/reply", operation_id = "reply_to_message", tag = "conversations", request_body = ReplyBody,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry"),
-        ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
-        ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state")),
-    responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Answered before", body = SendReceiptBody),
-        (status = 409, description = "Another agent has the thread, or a newer message is in it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call"),
+        ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
+        ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60)")),
+    responses((status = 202, description = "Accepted; a guard may hold it", body = SendReceiptBody), (status = 200, description = "Replayed: the message was answered before", body = SendReceiptBody),
+        (status = 409, description = "Another agent holds the thread, or the thread has a newer message", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn reply(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     PreferredWait(wait): PreferredWait,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Reply)?;
-    let (id, patience) = (message_id(&id)?, wait?);
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
+    let (id, max_wait) = (message_id(&id)?, wait?);
     let body: ReplyBody = body.parse()?;
     let request = ReplyRequest {
         seen: body.parse_seen()?,
@@ -83,46 +84,48 @@ pub(crate) async fn reply(
         follow_up: body.follow_up,
         lease: body.lease,
         quote: body.quote,
-        key: door.key.clone(),
+        key: auth.key.clone(),
         distinct_token: body.distinct_token,
     };
-    let answer = app.engine.conversations.reply(&door.caller, id, request).await?;
-    respond_when_settled(&app, &door.caller, answer, patience).await
+    let receipt = app.engine.conversations.reply(&auth.caller, id, request).await?;
+    respond_when_settled(&app, &auth.caller, receipt, max_wait).await
 }
 
-/// A message to be passed on.
+/// Recipients and text of a forwarded message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForwardBody {
     to: OneOrMany,
     #[serde(default)]
     cc: OneOrMany,
-    /// Words before it.
+    /// Text above the forwarded message.
     #[serde(default)]
     text: Option<String>,
-    /// The token of the lease that you hold.
+    /// Token of the lease that you hold on the thread.
     #[serde(default)]
     lease: Option<String>,
-    /// The one-use token of a held look-alike: that email goes, and never another.
+    /// One-time token of a held email that looks like an earlier one: releases the held email.
     #[serde(default)]
     distinct_token: Option<String>,
 }
 
-/// Pass a message on with its attachments, once to the same people.
+/// Forward a message with its attachments.
+///
+/// A message is forwarded once to the same recipients; a repeated call returns the first email.
 #[utoipa::path(post, path = "/v1/messages/{id}/forward", operation_id = "forward_message", tag = "conversations", request_body = ForwardBody,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Passed on before", body = SendReceiptBody),
-        (status = 409, description = "Another agent has the thread", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
+    responses((status = 202, description = "Accepted; a guard may hold it", body = SendReceiptBody), (status = 200, description = "Replayed: the message was forwarded to these recipients before", body = SendReceiptBody),
+        (status = 409, description = "Another agent holds the thread", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn forward(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Reply)?;
+    auth.caller.require_scope(ApiKeyScope::Reply)?;
     let id = message_id(&id)?;
     let ForwardBody { to, cc, text, lease, distinct_token } = body.parse()?;
-    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone(), distinct_token };
-    let answer = app.engine.conversations.forward(&door.caller, id, request).await?;
-    respond_when_settled(&app, &door.caller, answer, None).await
+    let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: auth.key.clone(), distinct_token };
+    let receipt = app.engine.conversations.forward(&auth.caller, id, request).await?;
+    respond_when_settled(&app, &auth.caller, receipt, None).await
 }

@@ -1,4 +1,4 @@
-//! Notices: what is owed to an endpoint, how it went, and telling it again.
+//! Notices: the webhook requests for an endpoint, their attempts, and replays.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -23,40 +23,39 @@ use crate::api::{
     outbound::emails::page_limit,
 };
 
-/// Which notices.
+/// Filters for the list of notices.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoticesQuery {
-    /// `pending delivered dead dropped`.
+    /// Only in this state: `pending delivered dead dropped`.
     state: Option<String>,
-    /// The type of the event.
+    /// Only for this event type.
     #[serde(rename = "type")]
     #[param(rename = "type")]
     kind: Option<String>,
-    /// The id of what the event is about.
+    /// Only for events about the object with this id.
     about: Option<String>,
-    /// 1 to 100, 20 by default.
+    /// Page size, 1 to 100; 20 by default.
     limit: Option<String>,
-    /// Where the page before ended.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
 impl NoticesQuery {
     fn parse(&self) -> Result<NoticeQuery, Problem> {
-        let wrong =
-            |field: &str, what: &str| Problem::for_field(Code::InvalidQuery, field, format!("{field} is {what}"));
+        let invalid = |field: &str, expected: &str| {
+            Problem::for_field(Code::InvalidQuery, field, format!("{field} must be {expected}"))
+        };
         let state = self.state.as_deref().map(|word| {
-            NoticeState::parse(word).ok_or_else(|| wrong("state", "one of pending, delivered, dead, dropped"))
+            NoticeState::parse(word).ok_or_else(|| invalid("state", "one of pending, delivered, dead, dropped"))
         });
-        let kind = self
-            .kind
-            .as_deref()
-            .map(|word| EventKind::parse(word).ok_or_else(|| wrong("type", "the type of an event")));
-        let about = self.about.as_deref().map(|id| id.parse().map_err(|_not_an_id| wrong("about", "an id")));
+        let kind =
+            self.kind.as_deref().map(|word| EventKind::parse(word).ok_or_else(|| invalid("type", "an event type")));
+        let about = self.about.as_deref().map(|id| id.parse().map_err(|_not_an_id| invalid("about", "an id")));
         let before = self.cursor.as_deref();
         let before =
-            before.map(|text| text.parse().map_err(|_nonsense| wrong("cursor", "the next_cursor of another page")));
+            before.map(|text| text.parse().map_err(|_invalid| invalid("cursor", "the next_cursor of a previous page")));
         Ok(NoticeQuery {
             state: state.transpose()?,
             kind: kind.transpose()?,
@@ -67,17 +66,17 @@ impl NoticesQuery {
     }
 }
 
-/// An attempt to tell.
+/// An attempt to send a notice.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NoticeAttemptBody {
     number: u32,
     at: String,
-    /// The status of the answer, if there was one.
+    /// HTTP status of the response, if there was one.
     status: Option<u16>,
-    /// What went wrong: `blocked name connect tls timeout broken status`.
+    /// Why the attempt failed: `blocked name connect tls timeout broken status`.
     error: Option<&'static str>,
     latency_ms: u32,
-    /// The beginning of the answer, or what went wrong.
+    /// Start of the response body, or the error message.
     response: String,
 }
 
@@ -94,28 +93,28 @@ impl From<NoticeAttempt> for NoticeAttemptBody {
     }
 }
 
-/// One event owed to one endpoint.
+/// A notice: one event to be sent to one endpoint.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NoticeBody {
-    /// Its `webhook-id`, the same at every attempt.
+    /// Id of the notice; the `webhook-id` header of every attempt.
     id: String,
     endpoint: String,
-    /// The cursor of its event.
+    /// Cursor of the event.
     event: String,
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The id of what the event is about.
+    /// Id of the object that the event is about.
     about: String,
     /// `pending delivered dead dropped`.
     state: &'static str,
-    /// Attempts that were begun.
+    /// Number of attempts that were started.
     attempt_count: u32,
-    /// When it is due. Null while it stands behind an earlier one about the same thing.
+    /// When the next attempt is due; null while an earlier notice about the same object is pending.
     next_attempt_at: Option<String>,
     created_at: String,
     settled_at: Option<String>,
     rev: u32,
-    /// The latest attempts that ended, oldest first.
+    /// The latest finished attempts, oldest first.
     attempts: Vec<NoticeAttemptBody>,
 }
 
@@ -138,14 +137,14 @@ impl NoticeBody {
     }
 }
 
-/// Notices, those of the latest events first.
+/// A page of notices, latest events first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct NoticePage {
     data: Vec<NoticeBody>,
     next_cursor: Option<String>,
 }
 
-/// From where to tell again: one of `since` and `after`.
+/// Which notices to send again. Set either `since` or `after`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecoverBody {
@@ -155,17 +154,17 @@ pub(crate) struct RecoverBody {
     /// Events after this cursor; `0` for all.
     #[serde(default)]
     after: Option<String>,
-    /// `failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered.
+    /// `failed` (default): dead notices, and notices that wait for a retry. `all`: also those that were delivered.
     #[serde(default)]
     include: Option<String>,
 }
 
-/// What is told again.
+/// Result of a recovery.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RecoveryBody {
-    /// The cursor behind which events are told again. Null when this was asked before.
+    /// Events after this cursor are sent again. Null when the call is a replay.
     after: Option<String>,
-    /// Failed notices that are due now. At 5000 there may be more: ask again under another key.
+    /// Number of failed notices that are due now. At 5000 there may be more: call again with a new idempotency key.
     requeued: Option<usize>,
 }
 
@@ -177,17 +176,17 @@ fn notice_id(text: &str) -> Result<NoticeId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no notice {text}")))
 }
 
-/// List what is and was owed to an endpoint.
+/// List the notices of an endpoint.
 #[utoipa::path(get, path = "/v1/endpoints/{id}/notices", operation_id = "list_notices", tag = "endpoints", params(("id" = String, Path), NoticesQuery),
-    responses((status = 200, description = "A page", body = NoticePage)))]
+    responses((status = 200, description = "A page of results", body = NoticePage)))]
 pub(crate) async fn list(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     query: QueryParams<NoticesQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let (rows, next) = app.engine.events.notices(&door.caller, endpoint_id(&id)?, query.0.parse()?).await?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let (rows, next) = app.engine.events.notices(&auth.caller, endpoint_id(&id)?, query.0.parse()?).await?;
     let data = rows.into_iter().map(|notice| NoticeBody::of(&app, notice)).collect();
     Ok(Json(NoticePage { data, next_cursor: next.map(|seq| seq.to_string()) }).into_response())
 }
@@ -195,57 +194,61 @@ pub(crate) async fn list(
 /// Read one notice, with its latest attempts.
 #[utoipa::path(get, path = "/v1/notices/{id}", operation_id = "read_notice", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The notice", body = NoticeBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let notice = app.engine.events.notice(&door.caller, notice_id(&id)?).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let notice = app.engine.events.notice(&auth.caller, notice_id(&id)?).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
 }
 
-/// Tell a notice again, at once and under its id, whatever became of it before.
+/// Replay a notice.
+///
+/// Sends it again at once with the same `webhook-id`, whatever its state is.
 #[utoipa::path(post, path = "/v1/notices/{id}/replay", operation_id = "replay_notice", tag = "endpoints", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 200, description = "The notice as it is now", body = NoticeBody)))]
-pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
+    responses((status = 200, description = "The updated notice", body = NoticeBody)))]
+pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = notice_id(&id)?;
-    let asked = door.keyed_call("notices/replay", &id.to_string(), b"");
-    let notice = app.engine.events.replay_notice(&door.caller, id, asked).await?;
+    let keyed_call = auth.keyed_call("notices/replay", &id.to_string(), b"");
+    let notice = app.engine.events.replay_notice(&auth.caller, id, keyed_call).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
 }
 
-/// Tell an endpoint again what failed, or everything, from some place on.
+/// Send past events to an endpoint again.
+///
+/// Sends the failed notices, or all events, from a time or a cursor on.
 #[utoipa::path(post, path = "/v1/endpoints/{id}/recover", operation_id = "recover_endpoint", tag = "endpoints", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RecoverBody,
-    responses((status = 202, description = "It is under way", body = RecoveryBody),
-        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = RecoverBody,
+    responses((status = 202, description = "The recovery was started", body = RecoveryBody),
+        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn recover(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = endpoint_id(&id)?;
-    app.engine.events.endpoint(&door.caller, id).await?;
+    app.engine.events.endpoint(&auth.caller, id).await?;
     let RecoverBody { since, after, include } = body.parse()?;
     let since = match (since, after) {
         (Some(since), None) => ReplayFrom::Time(
-            Time::parse(&since).ok_or_else(|| invalid_field("since", "is an RFC 3339 time with an offset"))?,
+            Time::parse(&since).ok_or_else(|| invalid_field("since", "must be an RFC 3339 time with an offset"))?,
         ),
         (None, Some(after)) => ReplayFrom::Event(app.engine.ctx.seq_of(parse_cursor(&after)?)?),
-        _ => return Err(invalid_field("since", "or after is given, and not both").into()),
+        _ => return Err(invalid_field("since", "or after must be set, but not both").into()),
     };
-    let everything = match include.as_deref() {
+    let include_delivered = match include.as_deref() {
         None | Some("failed") => false,
         Some("all") => true,
-        Some(_) => return Err(invalid_field("include", "is failed or all").into()),
+        Some(_) => return Err(invalid_field("include", "must be failed or all").into()),
     };
-    let asked = door.keyed_call("endpoints/recover", &id.to_string(), &body.canonical()?);
-    let recovery = NoticeRecovery { from: since, include_delivered: everything };
-    let recovering = app.engine.events.recover_notices(&door.caller, id, recovery, asked).await?;
+    let keyed_call = auth.keyed_call("endpoints/recover", &id.to_string(), &body.canonical()?);
+    let recovery = NoticeRecovery { from: since, include_delivered };
+    let result = app.engine.events.recover_notices(&auth.caller, id, recovery, keyed_call).await?;
     let body = RecoveryBody {
-        after: recovering.map(|it| app.engine.ctx.cursor(it.after_seq).to_string()),
-        requeued: recovering.map(|it| it.requeued),
+        after: result.map(|it| app.engine.ctx.cursor(it.after_seq).to_string()),
+        requeued: result.map(|it| it.requeued),
     };
     Ok((axum::http::StatusCode::ACCEPTED, Json(body)).into_response())
 }

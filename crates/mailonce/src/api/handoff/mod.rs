@@ -1,4 +1,4 @@
-//! The hand-off: what a person decides about an unknown outcome, the ways out, and the operator's switches.
+//! Hand-off: resolving unknown outcomes, transports, and the operator's controls.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -17,157 +17,162 @@ use super::{
 };
 use crate::api::outbound::emails::{EmptyBody, email_id};
 
-/// What became of an email whose outcome is unknown, as a person decides.
+/// A person's decision about an email whose outcome is unknown.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResolveEmailBody {
-    /// `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up).
+    /// `sent` (the email arrived), `resend` (send the same bytes again) or `abandon` (give up).
     r#as: String,
-    /// The email's `rev` as you saw it.
+    /// The `rev` of the email that you read; the call is refused if the email has changed since.
     rev: u32,
-    /// Only this handoff; every unknown one when it is left out.
+    /// Number of the handoff to resolve; every unknown handoff when absent.
     #[serde(default)]
     handoff: Option<u16>,
-    /// For whoever reads the timeline.
+    /// Reason, for people who read the timeline later.
     #[serde(default)]
     reason: Option<String>,
 }
 
-/// Decide what became of an email whose outcome is unknown.
+/// Resolve an email whose outcome is unknown.
 #[utoipa::path(post, path = "/v1/emails/{id}/resolve", operation_id = "resolve_email", tag = "emails", params(("id" = String, Path)), request_body = ResolveEmailBody,
     responses((status = 200, description = "The email", body = EmailBody),
-        (status = 409, description = "It changed, or nothing is unknown", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The email changed since you read it, or no outcome is unknown", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn resolve(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let id = email_id(&id)?;
-    let wish = body.parse::<ResolveEmailBody>()?;
-    check_text("reason", wish.reason.as_deref().unwrap_or_default())?;
-    let fault = || Problem::from(vec![FieldError::new("as", "is `sent`, `resend` or `abandon`")]);
-    let choice = Resolution::parse(&wish.r#as).ok_or_else(fault)?;
-    let asked = door.keyed_call("resolve", &id.to_string(), &body.0);
-    let wish = ResolveRequest { choice, rev: wish.rev, handoff: wish.handoff, reason: wish.reason };
+    let resolution = body.parse::<ResolveEmailBody>()?;
+    check_text("reason", resolution.reason.as_deref().unwrap_or_default())?;
+    let fault = || Problem::from(vec![FieldError::new("as", "must be `sent`, `resend` or `abandon`")]);
+    let choice = Resolution::parse(&resolution.r#as).ok_or_else(fault)?;
+    let keyed_call = auth.keyed_call("resolve", &id.to_string(), &body.0);
+    let ResolveEmailBody { rev, handoff, reason, .. } = resolution;
+    let request = ResolveRequest { choice, rev, handoff, reason };
     mailonce_core::failpoint!("api-before-resolve");
-    let email = app.engine.handoffs.resolve(&door.caller, id, wish, asked).await?;
+    let email = app.engine.handoffs.resolve(&auth.caller, id, request, keyed_call).await?;
     mailonce_core::failpoint!("api-after-resolve");
     Ok(Json(EmailBody::of(&email, app.engine.ctx.message_id(&email))).into_response())
 }
 
-/// A way out.
+/// A transport: an SMTP relay or provider that emails are sent through.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TransportBody {
     name: String,
     /// `sandbox smtp resend postmark mailgun sendgrid ses usesend brevo http`
     kind: &'static str,
-    /// The account behind it: retries of an unknown outcome go to the same one only.
+    /// The provider account. An unknown outcome is only retried with the same account.
     account: String,
-    /// What can be done about an unknown outcome: `key`, `look_up` or `none`.
+    /// How an unknown outcome is recovered: `key` (idempotent retry), `look_up` (search at the provider) or `none`.
     unknown_recovery: &'static str,
-    /// `closed` works, `open` rests, `half_open` tries one.
+    /// Circuit breaker: `closed` (working), `open` (paused after failures) or `half_open` (one trial attempt).
     breaker: &'static str,
-    /// Why the breaker is open.
+    /// Why the circuit breaker is open.
     breaker_reason: Option<String>,
-    /// Hand-overs under way.
+    /// Number of running attempts.
     in_flight: usize,
 }
 
-/// A transport that mail waits for although no node has it.
+/// A missing transport: handoffs wait for it, but no node has it configured.
 #[derive(Serialize, ToSchema)]
 pub(super) struct OrphanedTransportBody {
-    /// The name that the mail waits for.
+    /// Name of the missing transport.
     name: String,
-    /// Handoffs that wait.
+    /// Number of waiting handoffs.
     waiting: u64,
-    /// Handoffs whose outcome is unknown.
+    /// Number of handoffs whose outcome is unknown.
     unknown: u64,
 }
 
-/// Every way out.
+/// All transports.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TransportPage {
     data: Vec<TransportBody>,
-    /// Transports that mail waits for although no node has them. `POST /v1/transports/{name}/reroute` moves it.
+    /// Missing transports that handoffs wait for. `POST /v1/transports/{name}/reroute` moves the handoffs.
     orphaned: Vec<OrphanedTransportBody>,
-    /// Always null: there are few.
+    /// Always null: the list has one page.
     next_cursor: Option<String>,
 }
 
-/// List the ways out, with their breakers.
-#[utoipa::path(get, path = "/v1/transports", operation_id = "list_transports", tag = "handoff", responses((status = 200, description = "The ways out", body = TransportPage)))]
-pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    door.caller.require_unrestricted_key()?;
-    let body = |way: mailonce_engine::handoff::transport_selector::TransportStatus| TransportBody {
-        name: way.name,
-        kind: way.kind,
-        account: way.account,
-        unknown_recovery: way.recovery,
-        breaker: way.breaker,
-        breaker_reason: way.why,
-        in_flight: way.in_flight,
+/// List the transports, with their circuit breakers.
+#[utoipa::path(get, path = "/v1/transports", operation_id = "list_transports", tag = "handoff", responses((status = 200, description = "The transports", body = TransportPage)))]
+pub(super) async fn transports(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_unrestricted_key()?;
+    let body = |transport: mailonce_engine::handoff::transport_selector::TransportStatus| TransportBody {
+        name: transport.name,
+        kind: transport.kind,
+        account: transport.account,
+        unknown_recovery: transport.recovery,
+        breaker: transport.breaker,
+        breaker_reason: transport.why,
+        in_flight: transport.in_flight,
     };
     let data = app.engine.ctx.transport_statuses().into_iter().map(body).collect();
-    let orphan = |one: mailonce_engine::handoff::transport_selector::OrphanedTransport| OrphanedTransportBody {
-        name: one.name,
-        waiting: one.waiting,
-        unknown: one.unknown,
+    let orphan = |orphan: mailonce_engine::handoff::transport_selector::OrphanedTransport| OrphanedTransportBody {
+        name: orphan.name,
+        waiting: orphan.waiting,
+        unknown: orphan.unknown,
     };
     let orphaned = app.engine.handoffs.orphaned_transports().into_iter().map(orphan).collect();
     Ok(Json(TransportPage { data, orphaned, next_cursor: None }).into_response())
 }
 
-/// Where waiting mail is to go instead.
+/// The new transport for waiting handoffs.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RerouteBody {
-    /// The name of a transport of the node that is called.
+    /// Name of a transport that is configured on this node.
     to: String,
 }
 
-/// What was moved to another transport.
+/// Result of a reroute.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RerouteResultBody {
-    /// The transport that was left.
+    /// The previous transport.
     from: String,
-    /// The transport that has it now.
+    /// The new transport.
     to: String,
-    /// Handoffs that were moved.
+    /// Number of handoffs that were moved.
     moved: u64,
-    /// Handoffs that stay: under way, unknown, in doubt, or with recipients that the other transport cannot take alone.
+    /// Number of handoffs that were not moved: being sent, unknown, in doubt, or with recipients that the new transport
+    /// cannot send to separately.
     not_moved: u64,
-    /// Whether to call again, with another key: one call moves about 5,000 handoffs.
+    /// Whether handoffs remain: one call moves about 5,000. Call again with a new idempotency key.
     has_more: bool,
 }
 
-/// Move what waits for a transport to another one, of every team. What is in doubt stays.
+/// Move waiting handoffs to another transport.
+///
+/// Affects every team. Handoffs that may already have been sent are not moved.
 #[utoipa::path(post, path = "/v1/transports/{name}/reroute", operation_id = "reroute_transport", tag = "handoff", params(("name" = String, Path)), request_body = RerouteBody,
-    responses((status = 200, description = "What was moved", body = RerouteResultBody),
-        (status = 422, description = "`to` is no other transport of this node", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The result", body = RerouteResultBody),
+        (status = 422, description = "`to` is not another transport of this node", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn reroute(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(name): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
-    let asked = door.keyed_call("reroute", &name, &body.0);
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
+    let keyed_call = auth.keyed_call("reroute", &name, &body.0);
     let RerouteBody { to } = body.parse()?;
     let RerouteSummary { from, to, moved, left, more } =
-        app.engine.handoffs.reroute(&door.caller, &name, &to, asked).await?;
+        app.engine.handoffs.reroute(&auth.caller, &name, &to, keyed_call).await?;
     Ok(Json(RerouteResultBody { from, to, moved, not_moved: left, has_more: more }).into_response())
 }
 
-/// Whether mail is handed on, and whether time can be trusted.
+/// State of the hand-off and of the clock.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HandoffStatusBody {
     /// `running` or `paused`.
     state: &'static str,
     ledger_time: String,
-    /// False after the clock jumped: nothing is forgotten, nothing scheduled is sent, no provider's window is open.
+    /// False after a clock jump: keys do not expire, scheduled emails wait, and no provider's deduplication window counts
+    /// as open.
     clock_trusted: bool,
 }
 
@@ -181,28 +186,30 @@ impl HandoffStatusBody {
     }
 }
 
-/// Let all hand-off of this process rest. What is under way ends; mail is accepted and waits.
-#[utoipa::path(post, path = "/v1/handoff/pause", operation_id = "pause_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Resting", body = HandoffStatusBody)))]
-pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
+/// Pause the hand-off of this node.
+///
+/// Running attempts finish. Emails are still accepted and wait in the queue.
+#[utoipa::path(post, path = "/v1/handoff/pause", operation_id = "pause_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Paused", body = HandoffStatusBody)))]
+pub(super) async fn pause(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
     app.engine.ctx.set_handoff_paused(true);
     Ok(HandoffStatusBody::of(&app).into_response())
 }
 
-/// Let hand-off go on.
-#[utoipa::path(post, path = "/v1/handoff/resume", operation_id = "resume_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Going on", body = HandoffStatusBody)))]
-pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
+/// Resume the hand-off of this node.
+#[utoipa::path(post, path = "/v1/handoff/resume", operation_id = "resume_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Running", body = HandoffStatusBody)))]
+pub(super) async fn resume(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
     app.engine.ctx.set_handoff_paused(false);
     Ok(HandoffStatusBody::of(&app).into_response())
 }
 
-/// Say that the machine's clock is right, after it jumped.
-#[utoipa::path(post, path = "/v1/clock/confirm", operation_id = "confirm_clock", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Believed", body = HandoffStatusBody)))]
-pub(super) async fn confirm_clock(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Operator)?;
+/// Confirm that the server's clock is right, after a clock jump.
+#[utoipa::path(post, path = "/v1/clock/confirm", operation_id = "confirm_clock", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Confirmed", body = HandoffStatusBody)))]
+pub(super) async fn confirm_clock(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
     app.engine.ctx.confirm_time();
     Ok(HandoffStatusBody::of(&app).into_response())

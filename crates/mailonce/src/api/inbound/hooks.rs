@@ -1,4 +1,4 @@
-//! Where providers post what became of mail, and mail. No API key: a source's secret is the proof.
+//! Provider webhooks: delivery events and received mail. They have no API key; the source's credential authenticates them.
 
 use axum::{
     Json,
@@ -16,38 +16,38 @@ use utoipa::ToSchema;
 use crate::api::{ApiResult, App, PathParam, access::sources::source_id, door::body_problem};
 use crate::http::min_rate::MinRateBody;
 
-/// How long a body may take. Providers give up after some ten seconds themselves.
+/// How long a provider may take to send a body with events. Providers time out after about ten seconds themselves.
 const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same for a body that may hold a mail with its files.
+/// How long a provider may take to send a body that may contain mail with attachments.
 const MAIL_BODY_TIMEOUT: Duration = Duration::from_mins(1);
-/// Up to here a body is one of events.
+/// Largest body of a source that delivers only events.
 const MAX_EVENT_BODY: usize = 1 << 20;
 
-/// What came of a request's reports.
+/// Result of a provider's webhook request.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProviderRequestSummaryBody {
-    /// Reports in it.
+    /// Reports in the request.
     reports: usize,
-    /// New facts about emails.
+    /// Reports that added new evidence about an email.
     recorded: usize,
-    /// Facts that were known already.
+    /// Reports that were known already.
     already_known: usize,
-    /// About no email of this source's team and transport.
+    /// Reports that match no email of this source's team and transport.
     unmatched: usize,
-    /// Opens, clicks and other things that say nothing about a mail's fate.
+    /// Reports that are not about delivery, such as opens and clicks.
     ignored: usize,
-    /// Addresses that are not written to from now on.
+    /// Addresses added to the suppression list.
     addresses_suppressed: usize,
-    /// Deliveries of mail that were kept, one for each recipient here.
+    /// Deliveries of received mail that were stored, one per recipient.
     deliveries_accepted: usize,
-    /// Deliveries of mail that came before.
+    /// Deliveries that were duplicates.
     deliveries_duplicate: usize,
-    /// Deliveries of mail for nobody here, or for somebody who does not want it.
+    /// Deliveries to unknown recipients, or refused by a rule or list.
     deliveries_refused: usize,
 }
 
 impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
-    fn from(received: ProviderHookSummary) -> Self {
+    fn from(summary: ProviderHookSummary) -> Self {
         let ProviderHookSummary {
             reports,
             recorded,
@@ -58,7 +58,7 @@ impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
             accepted,
             duplicate,
             refused,
-        } = received;
+        } = summary;
         Self {
             reports,
             recorded,
@@ -73,46 +73,50 @@ impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
     }
 }
 
-/// Take in a provider's events or mail.
+/// Receive a provider's events or mail.
+///
+/// The provider authenticates with the credential of the source, not with an API key.
 #[utoipa::path(post, path = "/hooks/{source_id}", operation_id = "receive_hook", tag = "hooks", security(()), params(("source_id" = String, Path)),
-    request_body(content = Object, description = "As the provider sends it"),
-    responses((status = 200, description = "Taken in, repeats and strangers included", body = ProviderRequestSummaryBody),
-        (status = 400, description = "Proven, but not readable", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "Not proven", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "Too slow", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "Larger than 1 MB, or than 40 MB where the source brings mail", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    request_body(content = Object, description = "The body in the provider's own format"),
+    responses((status = 200, description = "Received, including duplicates and reports that match no email", body = ProviderRequestSummaryBody),
+        (status = 400, description = "Authenticated, but the body cannot be parsed", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "The signature or secret is not valid", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "Larger than 1 MB, or than 40 MB for a source that delivers mail", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, request: Request) -> ApiResult {
-    // The source first: nothing is read for an address that does not exist.
+    // Look up the source first, so that the body of a request to an unknown source is never read.
     let hook = app.engine.inbound.find_hook(source_id(&id)?).await?;
     let (head, body) = request.into_parts();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let posted = ProviderHookRequest { headers, query, body: read_body(body, hook.max_body_bytes()).await? };
+    let hook_request = ProviderHookRequest { headers, query, body: read_body(body, hook.max_body_bytes()).await? };
     mailonce_core::failpoint!("hook-received");
-    let received = Box::pin(app.engine.inbound.handle_provider_hook(&hook, &posted)).await?;
+    let summary = Box::pin(app.engine.inbound.handle_provider_hook(&hook, &hook_request)).await?;
     mailonce_core::failpoint!("hook-before-answer");
-    Ok(Json(ProviderRequestSummaryBody::from(received)).into_response())
+    Ok(Json(ProviderRequestSummaryBody::from(summary)).into_response())
 }
 
-/// Answer what Nylas asks an address before it posts there.
+/// Answer the challenge that Nylas sends before it uses a webhook URL.
 #[utoipa::path(get, path = "/hooks/{source_id}", operation_id = "answer_hook_challenge", tag = "hooks", security(()),
-    params(("source_id" = String, Path), ("challenge" = String, Query, description = "Said again as it came")),
+    params(("source_id" = String, Path), ("challenge" = String, Query, description = "Returned unchanged")),
     responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
-        (status = 404, description = "No such source, or one that is not asked", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such source, or its provider sends no challenge", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn challenge(State(app): State<App>, PathParam(id): PathParam, uri: Uri) -> ApiResult {
     let hook = app.engine.inbound.find_hook(source_id(&id)?).await?;
     let answer = hook.challenge(uri.query().unwrap_or_default());
-    let answer = answer.ok_or_else(|| Problem::new(Code::NotFound, "this source is not asked anything"))?;
+    let answer =
+        answer.ok_or_else(|| Problem::new(Code::NotFound, "the provider of this source sends no challenge"))?;
     Ok(answer.to_owned().into_response())
 }
 
-/// The raw body within its bounds.
-async fn read_body(body: Body, most: usize) -> Result<Vec<u8>, Problem> {
-    let time = if most > MAX_EVENT_BODY { MAIL_BODY_TIMEOUT } else { EVENT_BODY_TIMEOUT };
-    let late = |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", time.as_secs()));
-    let read = tokio::time::timeout(time, axum::body::to_bytes(Body::new(MinRateBody::new(body)), most))
+/// Reads the raw body within the size and time limits.
+async fn read_body(body: Body, max_bytes: usize) -> Result<Vec<u8>, Problem> {
+    let timeout = if max_bytes > MAX_EVENT_BODY { MAIL_BODY_TIMEOUT } else { EVENT_BODY_TIMEOUT };
+    let late =
+        |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", timeout.as_secs()));
+    let read = tokio::time::timeout(timeout, axum::body::to_bytes(Body::new(MinRateBody::new(body)), max_bytes))
         .await
         .map_err(late)?;
-    // A provider that was cut off must come again.
-    read.map(Vec::from).map_err(|error| body_problem(&error, most, Code::Unavailable))
+    // A truncated body is answered `503`, so that the provider retries.
+    read.map(Vec::from).map_err(|error| body_problem(&error, max_bytes, Code::Unavailable))
 }

@@ -1,4 +1,4 @@
-//! Artifacts: codes and links, each taken once.
+//! Artifacts: codes and links found in messages, each consumed once.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -22,7 +22,7 @@ use crate::api::{
     wire::{check_text, object_or_null},
 };
 
-/// A code or link.
+/// An artifact: a code or link found in a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ArtifactBody {
     id: String,
@@ -30,13 +30,13 @@ pub(crate) struct ArtifactBody {
     #[serde(rename = "type")]
     kind: &'static str,
     rev: u32,
-    /// Only for whoever took it, and with the scope `secrets`.
+    /// The code or link; null unless you consumed it or your API key has the scope `secrets`.
     value: Option<String>,
     masked: String,
-    /// 0 to 100.
+    /// Confidence of the extraction, 0 to 100.
     confidence: u8,
     reasons: Vec<String>,
-    /// Our id of the message.
+    /// Id of the message.
     message: String,
     inbox_id: String,
     sender: String,
@@ -49,18 +49,18 @@ pub(crate) struct ArtifactBody {
 }
 
 impl ArtifactBody {
-    /// As a caller may see it.
+    /// The artifact as the caller may see it: the value is masked without permission.
     pub(crate) fn of(caller: &Caller, artifact: &Artifact) -> Self {
         Self::with_value_visible(artifact, may_see_value(caller, artifact))
     }
 
-    fn with_value_visible(artifact: &Artifact, value: bool) -> Self {
+    fn with_value_visible(artifact: &Artifact, visible: bool) -> Self {
         let consumed = artifact.consumption.as_ref();
         Self {
             id: artifact.id.to_string(),
             kind: artifact.kind.as_str(),
             rev: artifact.rev,
-            value: value.then(|| artifact.extracted.value.clone()),
+            value: visible.then(|| artifact.extracted.value.clone()),
             masked: artifact.extracted.masked.clone(),
             confidence: artifact.extracted.confidence,
             reasons: artifact.extracted.reasons.clone(),
@@ -77,36 +77,37 @@ impl ArtifactBody {
     }
 }
 
-/// What was found in a message.
+/// The artifacts of a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ArtifactPage {
-    /// Decided ones, best first.
+    /// The artifacts, best first.
     data: Vec<ArtifactBody>,
-    /// What else it could be; never given out.
+    /// Ambiguous finds. They cannot be consumed.
     #[schema(value_type = Vec<Object>)]
     candidates: Vec<serde_json::Value>,
     next_cursor: Option<String>,
 }
 
-/// An artifact that was taken.
+/// A consumed artifact.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ConsumedArtifactBody {
     artifact: ArtifactBody,
 }
 
-/// For whom an artifact is taken.
+/// The consumer of an artifact.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsumeBody {
-    /// The account, workflow or run it is for. The same again gets the same answer; another is refused.
+    /// The account, workflow or run that consumes the artifact. The same one gets the same response again; another is
+    /// refused.
     #[serde(rename = "for")]
     purpose: String,
-    /// The id of the watch it belongs to.
+    /// Id of the watch that the call belongs to.
     #[serde(default)]
     watch: Option<String>,
 }
 
-/// What its message must be like.
+/// Conditions on the message of the artifact.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageMatchBody {
@@ -118,7 +119,7 @@ pub(crate) struct MessageMatchBody {
     subject: Option<String>,
 }
 
-/// Which artifact of an inbox is taken, and for whom.
+/// Which artifact of an inbox to consume, and for whom.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsumeMatchBody {
@@ -133,7 +134,7 @@ pub(crate) struct ConsumeMatchBody {
     watch: Option<String>,
 }
 
-/// For whom it was taken.
+/// The consumer that reports the use.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArtifactAppliedBody {
@@ -150,107 +151,111 @@ fn check_purpose(purpose: &str) -> Result<(), Problem> {
     if purpose.trim().is_empty() || purpose.chars().count() > limits::CONSUME_FOR_CHARS {
         return Err(invalid_field(
             "for",
-            format!("names an account, workflow or run in 1 to {} characters", limits::CONSUME_FOR_CHARS),
+            format!("must name an account, workflow or run in 1 to {} characters", limits::CONSUME_FOR_CHARS),
         ));
     }
     Ok(())
 }
 
 fn watch_id(text: Option<&String>) -> Result<Option<WatchId>, Problem> {
-    let wrong = |_not_an_id| invalid_field("watch", "is the id of a watch");
-    text.map(|text| text.parse().map(WatchId).map_err(wrong)).transpose()
+    let invalid = |_not_an_id| invalid_field("watch", "must be the id of a watch");
+    text.map(|text| text.parse().map(WatchId).map_err(invalid)).transpose()
 }
 
 fn artifact_id(text: &str) -> Result<ArtifactId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no artifact {text}")))
 }
 
-/// List what was found in a message, best first.
+/// List the artifacts of a message, best first.
 #[utoipa::path(get, path = "/v1/messages/{id}/artifacts", operation_id = "list_artifacts", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Codes and links", body = ArtifactPage)))]
-pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
-    let message = app.engine.inboxes.message(&door.caller, id).await?;
-    let found = app.engine.inboxes.artifacts_of(&door.caller, id).await?;
-    let data = found.iter().map(|artifact| ArtifactBody::of(&door.caller, artifact)).collect();
+    let message = app.engine.inboxes.message(&auth.caller, id).await?;
+    let found = app.engine.inboxes.artifacts_of(&auth.caller, id).await?;
+    let data = found.iter().map(|artifact| ArtifactBody::of(&auth.caller, artifact)).collect();
     Ok(Json(ArtifactPage { data, candidates: message.head.candidates.clone(), next_cursor: None }).into_response())
 }
 
 /// Read one artifact.
 #[utoipa::path(get, path = "/v1/artifacts/{id}", operation_id = "read_artifact", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "The artifact", body = ArtifactBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let artifact = app.engine.inboxes.artifact(&door.caller, artifact_id(&id)?).await?;
-    Ok(Json(ArtifactBody::of(&door.caller, &artifact)).into_response())
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let artifact = app.engine.inboxes.artifact(&auth.caller, artifact_id(&id)?).await?;
+    Ok(Json(ArtifactBody::of(&auth.caller, &artifact)).into_response())
 }
 
-/// Take a code or link, once.
+/// Consume a code or link, once.
+///
+/// The same `for` gets the same response again; another one is refused.
 #[utoipa::path(post, path = "/v1/artifacts/{id}/consume", operation_id = "consume_artifact", tag = "artifacts", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeBody,
-    responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
-        (status = 409, description = "It was taken for something else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = ConsumeBody,
+    responses((status = 200, description = "Consumed; `value` is shown", body = ConsumedArtifactBody),
+        (status = 409, description = "Already consumed with another `for`", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn consume(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
-    app.engine.inboxes.artifact(&door.caller, id).await?;
+    app.engine.inboxes.artifact(&auth.caller, id).await?;
     let ConsumeBody { purpose, watch } = body.parse()?;
-    let asked = door.keyed_call("consume", &id.to_string(), &body.canonical()?);
+    let keyed_call = auth.keyed_call("consume", &id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
     let watch = watch_id(watch.as_ref())?;
-    let artifact = app.engine.inboxes.consume(&door.caller, id, purpose, watch, asked).await?;
+    let artifact = app.engine.inboxes.consume(&auth.caller, id, purpose, watch, keyed_call).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
-/// Take the latest code or link of an inbox that matches, once. Consumed or not: an older one is never given out.
+/// Consume the latest matching code or link of an inbox, once.
+///
+/// Only the latest match counts. If it was consumed already, an older one is not returned instead.
 #[utoipa::path(post, path = "/v1/inboxes/{id}/consume", operation_id = "consume_matching_artifact", tag = "artifacts", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeMatchBody,
-    responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
-        (status = 409, description = "It was taken for something else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = ConsumeMatchBody,
+    responses((status = 200, description = "Consumed; `value` is shown", body = ConsumedArtifactBody),
+        (status = 409, description = "Already consumed with another `for`", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn consume_match(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let inbox = find_inbox(&app, &door, &id).await?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &auth, &id).await?;
     let ConsumeMatchBody { kind, purpose, matching, watch } = body.parse()?;
-    let asked = door.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
+    let keyed_call = auth.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
-    let kind = ArtifactKind::parse(&kind).ok_or_else(|| invalid_field("type", "is code or link"))?;
+    let kind = ArtifactKind::parse(&kind).ok_or_else(|| invalid_field("type", "must be code or link"))?;
     let MessageMatchBody { from, subject } = matching.unwrap_or_default();
     [("match.from", &from), ("match.subject", &subject)]
         .into_iter()
         .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let watch = watch_id(watch.as_ref())?;
-    let wanted = ArtifactQuery { kind, from, subject };
+    let query = ArtifactQuery { kind, from, subject };
     let artifact =
-        app.engine.inboxes.consume_latest_match(&door.caller, inbox.id, &wanted, (purpose, watch), asked).await?;
+        app.engine.inboxes.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, watch), keyed_call).await?;
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
-/// Report that what was taken has been used.
+/// Report that a consumed code or link was used.
 #[utoipa::path(post, path = "/v1/artifacts/{id}/applied", operation_id = "mark_artifact_applied", tag = "artifacts", params(("id" = String, Path)), request_body = ArtifactAppliedBody,
-    responses((status = 200, description = "Noted", body = ConsumedArtifactBody),
-        (status = 409, description = "Nobody has it, or somebody else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "Recorded", body = ConsumedArtifactBody),
+        (status = 409, description = "Not consumed yet, or consumed with another `for`", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn applied(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
-    app.engine.inboxes.artifact(&door.caller, id).await?;
+    app.engine.inboxes.artifact(&auth.caller, id).await?;
     let ArtifactAppliedBody { purpose } = body.parse()?;
     check_purpose(&purpose)?;
-    let artifact = app.engine.inboxes.mark_applied(&door.caller, id, &purpose).await?;
-    Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::of(&door.caller, &artifact) }).into_response())
+    let artifact = app.engine.inboxes.mark_applied(&auth.caller, id, &purpose).await?;
+    Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::of(&auth.caller, &artifact) }).into_response())
 }

@@ -1,4 +1,4 @@
-//! Messages: lists, views, bytes, and every delivery with its reason.
+//! Messages: list, read, raw bytes, attachments and deliveries.
 
 use axum::{
     Json,
@@ -33,7 +33,7 @@ use crate::api::{
     ApiResult, App, PathParam, QueryParams, door::AuthedRequest, outbound::emails::page_limit, problem::ApiError,
 };
 
-/// Somebody named in a mail.
+/// A sender or recipient of a message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PartyBody {
     name: Option<String>,
@@ -46,13 +46,13 @@ impl From<&Party> for PartyBody {
     }
 }
 
-/// Whether a sender is who it says.
+/// Results of the sender authentication.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AuthBody {
     spf: &'static str,
     dkim: &'static str,
     dmarc: &'static str,
-    /// Our own: `pass`, `fail`, `none` or `temperror`.
+    /// Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`.
     verdict: &'static str,
     domain: Option<String>,
 }
@@ -69,7 +69,7 @@ impl From<&SenderAuth> for AuthBody {
     }
 }
 
-/// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
+/// An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AttachmentInfoBody {
     n: usize,
@@ -80,14 +80,14 @@ pub(crate) struct AttachmentInfoBody {
     size: u64,
 }
 
-fn attachment_body((n, handle): (usize, &AttachmentInfo)) -> AttachmentInfoBody {
+fn attachment_body((n, attachment): (usize, &AttachmentInfo)) -> AttachmentInfoBody {
     AttachmentInfoBody {
         n,
-        filename: handle.filename.clone(),
-        content_type: handle.content_type.clone(),
-        content_id: handle.content_id.clone(),
-        inline: handle.inline,
-        size: handle.size,
+        filename: attachment.filename.clone(),
+        content_type: attachment.content_type.clone(),
+        content_id: attachment.content_id.clone(),
+        inline: attachment.inline,
+        size: attachment.size,
     }
 }
 
@@ -95,17 +95,17 @@ fn attachment_body((n, handle): (usize, &AttachmentInfo)) -> AttachmentInfoBody 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AutomaticReasonBody {
     reason: String,
-    /// Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same.
+    /// Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway.
     overridable: bool,
 }
 
-/// A rule that matched.
+/// A rule that matched the message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RuleHitBody {
     id: String,
-    /// Its name at the time.
+    /// Name of the rule at that time.
     name: String,
-    /// What was done: `folder`, `label` …
+    /// Actions of the rule, such as `folder` and `label`.
     actions: Vec<&'static str>,
 }
 
@@ -116,12 +116,12 @@ impl From<&RuleMatch> for RuleHitBody {
     }
 }
 
-/// Where an answer to a message goes.
+/// Where a reply to the message goes.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ReplyTargetBody {
-    /// The addresses: those of Reply-To, else the sender.
+    /// The Reply-To addresses, or the sender without any.
     to: Vec<String>,
-    /// `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message.
+    /// Risks: `other_domain` (another organization than the sender's) and `auth_failed` (the message failed authentication).
     flags: Vec<&'static str>,
 }
 
@@ -132,13 +132,13 @@ impl ReplyTargetBody {
     }
 }
 
-/// A message, without what it says.
+/// A message, without its body.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MessageBody {
     id: String,
     inbox_id: String,
     thread_id: String,
-    /// Its place in the inbox, for `after`.
+    /// Position in the inbox; pass it as `after`.
     cursor: String,
     rev: u32,
     message_id: Option<String>,
@@ -146,12 +146,12 @@ pub(crate) struct MessageBody {
     to: Vec<PartyBody>,
     cc: Vec<PartyBody>,
     reply_to: Vec<PartyBody>,
-    /// Where an answer goes.
+    /// Where a reply goes.
     reply_target: ReplyTargetBody,
-    /// The address it was sent to, plus tag and all.
+    /// Envelope recipient, including a `+tag`.
     recipient: String,
     subject: String,
-    /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
+    /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
     preview: String,
     date: Option<String>,
     received_at: String,
@@ -159,20 +159,20 @@ pub(crate) struct MessageBody {
     state: &'static str,
     auth: AuthBody,
     automatic: Option<AutomaticReasonBody>,
-    /// Why it counts as our own: `address loop_mark message_id`.
+    /// Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not.
     own_reason: Option<String>,
-    /// Emails that answered it or passed it on.
+    /// Ids of the emails that replied to or forwarded the message.
     replies: Vec<String>,
     /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
     flags: Vec<&'static str>,
     labels: Vec<String>,
     folder: Option<String>,
     read: bool,
-    /// Rules that matched, in the order in which they were asked.
+    /// Rules that matched, in the order of evaluation.
     rules: Vec<RuleHitBody>,
     size: u64,
     attachments: Vec<AttachmentInfoBody>,
-    /// What was found in it: `code`, `link`.
+    /// Types of the artifacts in the message: `code`, `link`.
     has: Vec<&'static str>,
 }
 
@@ -214,52 +214,53 @@ impl MessageBody {
     }
 }
 
-/// Messages in the order that was asked for.
+/// A page of messages.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MessagePageBody {
     data: Vec<MessageBody>,
-    /// Where to go on, as `cursor` newest first and as `after` oldest first; null at the end.
+    /// Pass it as `cursor` (newest first) or as `after` (oldest first) to get the next page; null at the end.
     next_cursor: Option<String>,
 }
 
-/// Which messages.
+/// Filters and order of the list of messages.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageListQuery {
-    /// 1 to 100, 20 by default.
+    /// Page size, 1 to 100; 20 by default.
     limit: Option<String>,
-    /// Newest first: where the page before ended.
+    /// List newest first: the `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Oldest first: after this cursor, or `0`.
+    /// List oldest first, after this cursor; `0` for the start.
     after: Option<String>,
-    /// An address, or `@domain`.
+    /// Only from this address or `@domain`.
     from: Option<String>,
-    /// Part of the subject.
+    /// Only with this text in the subject.
     subject: Option<String>,
-    /// `code` or `link`.
+    /// Only with an artifact of this type: `code` or `link`.
     has: Option<String>,
-    /// `unanswered leased answered skipped`.
+    /// Only in this state: `unanswered leased answered skipped`.
     state: Option<String>,
     label: Option<String>,
-    /// The id of a thread.
+    /// Only in the thread with this id.
     thread: Option<String>,
 }
 
 impl MessageListQuery {
     fn parse(self, app: &App) -> Result<MessageQuery, Problem> {
-        let place = match (self.after.as_deref(), self.cursor.as_deref()) {
-            (Some(_), Some(_)) => return Err(invalid_query("after", "after and cursor are not given together")),
+        let position = match (self.after.as_deref(), self.cursor.as_deref()) {
+            (Some(_), Some(_)) => return Err(invalid_query("after", "after and cursor cannot be combined")),
             (Some(after), None) => MessagePosition::After(parse_inbox_cursor(app, "after", after)?),
             (None, Some(cursor)) => MessagePosition::Before(parse_inbox_cursor(app, "cursor", cursor)?),
             (None, None) => MessagePosition::default(),
         };
         let state = |word: &str| {
             MessageState::parse(word)
-                .ok_or_else(|| invalid_query("state", "state is unanswered, leased, answered or skipped"))
+                .ok_or_else(|| invalid_query("state", "state must be unanswered, leased, answered or skipped"))
         };
-        let thread =
-            |text: &str| text.parse().map_err(|_not_an_id| invalid_query("thread", "thread is the id of a thread"));
+        let thread = |text: &str| {
+            text.parse().map_err(|_not_an_id| invalid_query("thread", "thread must be the id of a thread"))
+        };
         Ok(MessageQuery {
             exclude_forged: false,
             thread: self.thread.as_deref().map(thread).transpose()?,
@@ -270,7 +271,7 @@ impl MessageListQuery {
             label: self.label,
             message_id: None,
             only_authenticated: false,
-            position: place,
+            position,
             limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
         })
     }
@@ -278,41 +279,41 @@ impl MessageListQuery {
 
 /// List messages of an inbox, newest first; oldest first with `after`.
 #[utoipa::path(get, path = "/v1/inboxes/{id}/messages", operation_id = "list_messages", tag = "messages", params(("id" = String, Path), MessageListQuery),
-    responses((status = 200, description = "A page", body = MessagePageBody),
-        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "A page of results", body = MessagePageBody),
+        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     query: QueryParams<MessageListQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let inbox = find_inbox(&app, &door, &id).await?;
-    let page = app.engine.inboxes.messages(&door.caller, inbox.id, query.0.parse(&app)?).await?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &auth, &id).await?;
+    let page = app.engine.inboxes.messages(&auth.caller, inbox.id, query.0.parse(&app)?).await?;
     let data = page.rows.iter().map(|message| MessageBody::of(&app, message)).collect();
     let next_cursor = page.next.map(|seq| app.engine.ctx.cursor(seq).to_string());
     Ok(Json(MessagePageBody { data, next_cursor }).into_response())
 }
 
-/// Which view.
+/// How much of the message to show.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ViewQuery {
-    /// `min` (default), `plain` or `full`; `full` needs the scope `secrets`.
+    /// `min` (default, safe for models), `plain`, or `full`, which needs the scope `secrets`.
     view: Option<String>,
 }
 
-/// A link with its verdict. It is never followed.
+/// A link in a message, with a safety verdict. mailonce never opens links.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LinkBody {
-    /// The whole address; only with the scope `secrets`, since a link may be a secret.
+    /// The URL; null without the scope `secrets`, because a link may contain a secret.
     url: Option<String>,
     host: Option<String>,
     /// `allowed suspicious blocked`.
     verdict: &'static str,
     reasons: Vec<&'static str>,
-    /// What it is for, when it says so: `verify`, `reset` …
+    /// Purpose of the link if it is recognized, such as `verify` or `reset`.
     purpose: Option<&'static str>,
 }
 
@@ -333,47 +334,47 @@ pub(crate) struct HeaderFieldBody {
     value: String,
 }
 
-/// A sign that somebody talks to the model.
+/// A sign of prompt injection, and how often it occurs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct InjectionFlagBody {
     flag: &'static str,
     count: usize,
 }
 
-/// A message with what it says.
+/// A message with its body.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RenderedMessageBody {
     #[serde(flatten)]
     message: MessageBody,
-    /// `min plain full`, or `gone` when its bytes are no longer kept.
+    /// `min plain full`, or `gone` when the message's bytes are no longer stored.
     view: &'static str,
-    /// In `min` between fences with a random word: everything in it is untrusted.
+    /// The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted.
     text: Option<String>,
-    /// In `full`: without anything that acts or loads.
+    /// Sanitized HTML without active or remote content; only in the view `full`.
     html: Option<String>,
-    /// In `full`.
+    /// The header fields; only in the view `full`.
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<Vec<HeaderFieldBody>>,
-    /// What `min` took out, counted.
+    /// How many hidden or unsafe parts the view `min` removed, by kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     removed_counts: Option<serde_json::Value>,
-    /// Whether all of the mail was looked at.
+    /// Whether the whole message was processed; false when it exceeded a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     complete: Option<bool>,
     injection_flags: Vec<InjectionFlagBody>,
     links: Vec<LinkBody>,
     artifacts: Vec<ArtifactBody>,
-    /// What else it could hold; never given out.
+    /// Ambiguous codes and links. They cannot be consumed.
     #[schema(value_type = Vec<Object>)]
     candidates: Vec<serde_json::Value>,
 }
 
 impl RenderedMessageBody {
-    fn of(app: &App, door: &AuthedRequest, shown: &RenderedMessage) -> Self {
-        let secrets = door.caller.key.has_scope(ApiKeyScope::Secrets);
+    fn of(app: &App, auth: &AuthedRequest, rendered: &RenderedMessage) -> Self {
+        let secrets = auth.caller.key.has_scope(ApiKeyScope::Secrets);
         let mut body = Self {
-            message: MessageBody::of(app, &shown.message),
+            message: MessageBody::of(app, &rendered.message),
             view: "gone",
             text: None,
             html: None,
@@ -382,15 +383,15 @@ impl RenderedMessageBody {
             complete: None,
             injection_flags: Vec::new(),
             links: Vec::new(),
-            artifacts: shown.artifacts.iter().map(|one| ArtifactBody::of(&door.caller, one)).collect(),
-            candidates: shown.message.head.candidates.clone(),
+            artifacts: rendered.artifacts.iter().map(|artifact| ArtifactBody::of(&auth.caller, artifact)).collect(),
+            candidates: rendered.message.head.candidates.clone(),
         };
-        let drawn = |links: &[CheckedLink]| links.iter().map(|link| link_body(link, secrets)).collect();
-        match &shown.body {
+        let link_bodies = |links: &[CheckedLink]| links.iter().map(|link| link_body(link, secrets)).collect();
+        match &rendered.body {
             RenderedBody::Gone => {}
             RenderedBody::Min { view, links } => {
                 body.view = "min";
-                // A stranger's words stand between the fences and nowhere else.
+                // In the view `min`, untrusted text appears inside the fence only.
                 body.message.preview.clear();
                 body.text = Some(view.text.clone());
                 body.removed_counts = serde_json::to_value(view.removed).ok();
@@ -398,7 +399,7 @@ impl RenderedMessageBody {
                 let flag = |(flag, count): &(Flag, usize)| (flag.as_str(), *count);
                 body.injection_flags =
                     view.flags.iter().map(flag).map(|(flag, count)| InjectionFlagBody { flag, count }).collect();
-                body.links = drawn(links);
+                body.links = link_bodies(links);
             }
             RenderedBody::Plain { text } => {
                 body.view = "plain";
@@ -411,7 +412,7 @@ impl RenderedMessageBody {
                 let field =
                     |(name, value): &(String, String)| HeaderFieldBody { name: name.clone(), value: value.clone() };
                 body.headers = Some(headers.iter().map(field).collect());
-                body.links = drawn(links);
+                body.links = link_bodies(links);
             }
         }
         body
@@ -422,40 +423,44 @@ pub(crate) fn message_id(text: &str) -> Result<MessageId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no message {text}")))
 }
 
-/// Read a message: `min` for models, `plain`, or `full`.
+/// Read a message.
+///
+/// `view` selects `min` (safe for models), `plain` or `full`.
 #[utoipa::path(get, path = "/v1/messages/{id}", operation_id = "read_message", tag = "messages", params(("id" = String, Path), ViewQuery),
     responses((status = 200, description = "The message", body = RenderedMessageBody)))]
 pub(crate) async fn read(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     query: QueryParams<ViewQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
-    // Whose it is comes first: a stranger learns nothing about what a view may be.
-    app.engine.inboxes.message(&door.caller, id).await?;
+    // Check that the team owns the message before the view, so that another team always gets `404`.
+    app.engine.inboxes.message(&auth.caller, id).await?;
     let view = match query.0.view.as_deref() {
         None => MessageView::Min,
-        Some(word) => MessageView::parse(word).ok_or_else(|| invalid_query("view", "view is min, plain or full"))?,
+        Some(word) => {
+            MessageView::parse(word).ok_or_else(|| invalid_query("view", "view must be min, plain or full"))?
+        }
     };
-    let shown = app.engine.inboxes.render_message(&door.caller, id, view).await?;
-    Ok(Json(RenderedMessageBody::of(&app, &door, &shown)).into_response())
+    let rendered = app.engine.inboxes.render_message(&auth.caller, id, view).await?;
+    Ok(Json(RenderedMessageBody::of(&app, &auth, &rendered)).into_response())
 }
 
-/// A message as it travelled.
+/// Read the raw message, as it was received.
 #[utoipa::path(get, path = "/v1/messages/{id}/raw", operation_id = "read_raw_message", tag = "messages", params(("id" = String, Path)),
-    responses((status = 200, description = "The bytes", content_type = "message/rfc822", body = Vec<u8>)))]
-pub(crate) async fn raw(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let raw = app.engine.inboxes.raw_message(&door.caller, message_id(&id)?).await?;
+    responses((status = 200, description = "The raw message", content_type = "message/rfc822", body = Vec<u8>)))]
+pub(crate) async fn raw(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let raw = app.engine.inboxes.raw_message(&auth.caller, message_id(&id)?).await?;
     let mut response = raw.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("message/rfc822"));
     set_download_headers(&mut response, "message.eml");
     Ok(response)
 }
 
-/// What a stranger sent is never shown by a browser as a page of ours.
+/// Makes browsers download the response instead of rendering untrusted content on this origin.
 pub(crate) fn set_download_headers(response: &mut axum::response::Response, name: &str) {
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_. ".contains(*c)).collect();
     let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\""));
@@ -465,7 +470,7 @@ pub(crate) fn set_download_headers(response: &mut axum::response::Response, name
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
 }
 
-/// The two parameters of a path.
+/// The parameters of a path that has exactly two.
 pub(crate) struct TwoPathParams(String, String);
 
 impl FromRequestParts<App> for TwoPathParams {
@@ -473,33 +478,33 @@ impl FromRequestParts<App> for TwoPathParams {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         match Path::<(String, String)>::from_request_parts(parts, app).await {
-            Ok(Path((one, two))) => Ok(Self(one, two)),
+            Ok(Path((first, second))) => Ok(Self(first, second)),
             Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
         }
     }
 }
 
-/// The bytes of one attachment.
+/// Read the bytes of an attachment.
 #[utoipa::path(get, path = "/v1/messages/{id}/attachments/{n}", operation_id = "read_attachment", tag = "messages", params(("id" = String, Path), ("n" = usize, Path)),
     responses((status = 200, description = "The bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn attachment(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     TwoPathParams(id, n): TwoPathParams,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     let missing = |_not_a_number| Problem::new(Code::NotFound, format!("there is no attachment {n}"));
-    let found = app.engine.inboxes.attachment(&door.caller, id, n.parse().map_err(missing)?).await?;
-    let mut response = found.bytes.into_response();
-    let kind = HeaderValue::from_str(&found.content_type);
-    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    set_download_headers(&mut response, found.filename.as_deref().unwrap_or("attachment"));
+    let attachment = app.engine.inboxes.attachment(&auth.caller, id, n.parse().map_err(missing)?).await?;
+    let mut response = attachment.bytes.into_response();
+    let content_type = HeaderValue::from_str(&attachment.content_type);
+    let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    set_download_headers(&mut response, attachment.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
 }
 
-/// One arrival.
+/// A delivery: one arrival of mail for a recipient.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeliveryBody {
     id: String,
@@ -510,36 +515,36 @@ pub(crate) struct DeliveryBody {
     intake: &'static str,
     inbox_id: Option<String>,
     source_id: Option<String>,
-    /// The envelope's.
+    /// Envelope recipient.
     recipient: String,
     sender: Option<String>,
     ip: Option<String>,
     size: u64,
     received_at: String,
     attempt_count: u32,
-    /// Why it made no message of its own.
+    /// Why the delivery created no message; null if it did.
     reason: Option<&'static str>,
-    /// The delivery that it repeats.
+    /// Id of the earlier delivery that this one duplicates.
     duplicate_of: Option<String>,
     message_id: Option<String>,
-    /// What went wrong the last time.
+    /// Error of the last attempt to process the delivery.
     last_error: Option<String>,
 }
 
 impl From<&Delivery> for DeliveryBody {
     fn from(delivery: &Delivery) -> Self {
-        let about = &delivery.details;
+        let details = &delivery.details;
         Self {
             id: delivery.id.to_string(),
             rev: delivery.rev,
             state: delivery.state.as_str(),
-            intake: about.intake.as_str(),
+            intake: details.intake.as_str(),
             inbox_id: delivery.target.inbox().map(|id| id.to_string()),
-            source_id: about.source.map(|id| id.to_string()),
-            recipient: about.recipient.clone(),
-            sender: about.sender.clone(),
-            ip: about.ip.map(|ip| ip.to_string()),
-            size: about.size,
+            source_id: details.source.map(|id| id.to_string()),
+            recipient: details.recipient.clone(),
+            sender: details.sender.clone(),
+            ip: details.ip.map(|ip| ip.to_string()),
+            size: details.size,
             received_at: delivery.received_at.to_string(),
             attempt_count: delivery.attempts,
             reason: delivery.suppressed.map(DeliverySuppression::as_str),
@@ -550,41 +555,41 @@ impl From<&Delivery> for DeliveryBody {
     }
 }
 
-/// Deliveries, newest first.
+/// A page of deliveries, newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeliveryPage {
     data: Vec<DeliveryBody>,
     next_cursor: Option<String>,
 }
 
-/// Which deliveries.
+/// Filters for the list of deliveries.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeliveriesQuery {
-    /// 1 to 100, 20 by default.
+    /// Page size, 1 to 100; 20 by default.
     limit: Option<String>,
-    /// Where the page before ended.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// The id or address of an inbox. Without one the scope `admin` is needed.
+    /// Only to this inbox, by id or address. Needs the scope `admin` when absent.
     inbox: Option<String>,
-    /// The id of a source.
+    /// Only from the source with this id.
     source: Option<String>,
-    /// `waiting done duplicate refused dead`.
+    /// Only in this state: `waiting done duplicate refused dead`.
     state: Option<String>,
-    /// The id of a message.
+    /// Only for the message with this id.
     message: Option<String>,
 }
 
 impl DeliveriesQuery {
     fn parse(&self, inbox: Option<InboxId>) -> Result<DeliveryQuery, Problem> {
         let id = |field: &str, text: &Option<String>| {
-            let wrong = |_not_an_id| invalid_query(field, &format!("{field} is an id"));
-            text.as_deref().map(|text| text.parse::<uuid::Uuid>().map_err(wrong)).transpose()
+            let invalid = |_not_an_id| invalid_query(field, &format!("{field} must be an id"));
+            text.as_deref().map(|text| text.parse::<uuid::Uuid>().map_err(invalid)).transpose()
         };
         let state = |word: &str| {
             DeliveryState::parse(word)
-                .ok_or_else(|| invalid_query("state", "state is waiting, done, duplicate, refused or dead"))
+                .ok_or_else(|| invalid_query("state", "state must be waiting, done, duplicate, refused or dead"))
         };
         Ok(DeliveryQuery {
             inbox,
@@ -597,22 +602,24 @@ impl DeliveriesQuery {
     }
 }
 
-/// List arrivals, newest first: each repeat is there with its reason.
+/// List deliveries, newest first.
+///
+/// The list includes duplicate and refused deliveries, with the reason.
 #[utoipa::path(get, path = "/v1/deliveries", operation_id = "list_deliveries", tag = "messages", params(DeliveriesQuery),
-    responses((status = 200, description = "A page", body = DeliveryPage)))]
+    responses((status = 200, description = "A page of results", body = DeliveryPage)))]
 pub(crate) async fn deliveries(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     query: QueryParams<DeliveriesQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = match &query.0.inbox {
-        Some(text) => Some(find_inbox(&app, &door, text).await?.id),
+        Some(text) => Some(find_inbox(&app, &auth, text).await?.id),
         None => None,
     };
     let query = query.0.parse(inbox)?;
     let limit = query.limit;
-    let rows = app.engine.inboxes.deliveries(&door.caller, query).await?;
+    let rows = app.engine.inboxes.deliveries(&auth.caller, query).await?;
     let next_cursor = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
     Ok(Json(DeliveryPage { data: rows.iter().map(DeliveryBody::from).collect(), next_cursor }).into_response())
 }
@@ -621,21 +628,21 @@ fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no delivery {text}")))
 }
 
-/// Read one arrival.
+/// Read one delivery.
 #[utoipa::path(get, path = "/v1/deliveries/{id}", operation_id = "read_delivery", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery", body = DeliveryBody)))]
-pub(crate) async fn delivery(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let delivery = app.engine.inboxes.delivery(&door.caller, delivery_id(&id)?).await?;
+pub(crate) async fn delivery(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let delivery = app.engine.inboxes.delivery(&auth.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }
 
-/// Let a delivery that could not be read be tried again.
+/// Replay a dead delivery: process it again.
 #[utoipa::path(post, path = "/v1/deliveries/{id}/replay", operation_id = "replay_delivery", tag = "messages", params(("id" = String, Path)),
-    responses((status = 200, description = "The delivery as it is now", body = DeliveryBody),
-        (status = 409, description = "It is not dead", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
-    let delivery = app.engine.inboxes.replay_delivery(&door.caller, delivery_id(&id)?).await?;
+    responses((status = 200, description = "The updated delivery", body = DeliveryBody),
+        (status = 409, description = "The delivery is not dead", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    let delivery = app.engine.inboxes.replay_delivery(&auth.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }

@@ -1,4 +1,4 @@
-//! Everything about one email, as it is told: its content, its envelopes, what was tried, what is known, and when.
+//! The detail view of one email: content, handoffs, attempts, evidence and timeline.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -13,49 +13,49 @@ use utoipa::ToSchema;
 
 use crate::api::wire::{EmailBody, SuppressedCallBody};
 
-/// One try at an envelope.
+/// One attempt to send a handoff.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AttemptBody {
     number: u32,
-    /// When it was marked, or began when it never came so far.
+    /// When the `sending` marker was committed; the start of the attempt if it never got that far.
     at: String,
-    /// When its answer was written down; null while it is on the wire.
+    /// When the outcome was recorded; null while the attempt is running.
     ended_at: Option<String>,
-    /// `accepted deferred refused unknown`; null while it is on the wire.
+    /// `accepted deferred refused unknown`; null while the attempt is running.
     outcome: Option<&'static str>,
-    /// The way out it took.
+    /// Name of the transport.
     transport: Option<String>,
-    /// How far it came: `connect tls greet login mail rcpt data final`.
+    /// The last phase that was reached: `connect tls greet login mail rcpt data final`.
     phase: Option<&'static str>,
-    /// The SMTP or HTTP status.
+    /// SMTP or HTTP status code of the reply.
     code: Option<u16>,
-    /// What the next hop said.
+    /// Text of the next hop's reply.
     reply: String,
-    /// The next hop's own name for the mail.
+    /// The next hop's own id for the message.
     remote_id: Option<String>,
-    /// Whether an earlier attempt may have succeeded already.
+    /// Whether an earlier attempt may have succeeded, so that the recipient may get the email twice.
     may_duplicate: bool,
 }
 
 impl AttemptBody {
     fn of(attempt: &Attempt) -> Self {
-        let about = &attempt.details;
+        let details = &attempt.details;
         Self {
             number: attempt.number,
             at: attempt.at.to_string(),
             ended_at: attempt.ended_at.map(|at| at.to_string()),
             outcome: attempt.outcome.map(Outcome::as_str),
-            transport: Some(about.transport.clone()).filter(|name| !name.is_empty()),
-            phase: about.phase.map(mailonce_core::handoff::reply::AttemptPhase::as_str),
-            code: about.code,
+            transport: Some(details.transport.clone()).filter(|name| !name.is_empty()),
+            phase: details.phase.map(mailonce_core::handoff::reply::AttemptPhase::as_str),
+            code: details.code,
             reply: attempt.reply.clone(),
-            remote_id: about.remote_id.clone(),
-            may_duplicate: about.may_duplicate,
+            remote_id: details.remote_id.clone(),
+            may_duplicate: details.may_duplicate,
         }
     }
 }
 
-/// One envelope.
+/// One handoff: an envelope for one transport.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HandoffBody {
     number: u16,
@@ -63,18 +63,18 @@ pub(crate) struct HandoffBody {
     recipients: Vec<String>,
     /// `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`
     state: &'static str,
-    /// When it is tried next, or looked at again while it is unknown.
+    /// When the next attempt is due, or the next check while the outcome is unknown.
     due_at: Option<String>,
-    /// Why it waits or failed.
+    /// Why the handoff waits, or why it failed.
     reason: Option<String>,
-    /// Whether some attempt may have succeeded without our knowing.
+    /// Whether some attempt may have succeeded although its outcome is unknown.
     in_doubt: bool,
-    /// Whether the recipient may have it twice.
+    /// Whether the recipient may get the email twice.
     may_duplicate: bool,
     attempts: Vec<AttemptBody>,
 }
 
-/// A fact about what the next hop did.
+/// Evidence: a fact about what the next hop did.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EvidenceBody {
     at: String,
@@ -100,7 +100,7 @@ impl EvidenceBody {
     }
 }
 
-/// Something that happened to an email.
+/// An entry in the timeline of an email.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TimelineEntryBody {
     at: String,
@@ -116,12 +116,12 @@ pub(crate) struct SentAttachmentBody {
     size: usize,
 }
 
-/// Everything about one email.
+/// An email with its content, handoffs, evidence and timeline.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EmailDetailBody {
     #[serde(flatten)]
     email: EmailBody,
-    /// Null, like the other parts of the content, once the body was dropped.
+    /// Plain text body. Null when the retention period of the content is over, like the other parts of the content.
     text: Option<String>,
     html: Option<String>,
     reply_to: Vec<String>,
@@ -136,10 +136,10 @@ pub(crate) struct EmailDetailBody {
     intent: Option<Value>,
     on_unknown: &'static str,
     handoffs: Vec<HandoffBody>,
-    /// In the order it was learnt.
+    /// Oldest first.
     evidence: Vec<EvidenceBody>,
     timeline: Vec<TimelineEntryBody>,
-    /// The latest 20, newest first.
+    /// The latest 20 suppressed duplicate calls, newest first.
     suppressed_calls: Vec<SuppressedCallBody>,
 }
 
@@ -147,7 +147,7 @@ impl EmailDetailBody {
     pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
         let email = &view.detail.email;
         let content = view.content.as_ref();
-        let shown = |mailbox: &NamedAddress| match &mailbox.name {
+        let display = |mailbox: &NamedAddress| match &mailbox.name {
             Some(name) => format!("{name} <{}>", mailbox.address),
             None => mailbox.address.clone(),
         };
@@ -156,7 +156,7 @@ impl EmailDetailBody {
             email: EmailBody::of(email, message_id),
             text: content.and_then(|c| c.text.clone()),
             html: content.and_then(|c| c.html.clone()),
-            reply_to: content.map(|c| c.reply_to.iter().map(shown).collect()).unwrap_or_default(),
+            reply_to: content.map(|c| c.reply_to.iter().map(display).collect()).unwrap_or_default(),
             headers: content
                 .map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect())
                 .unwrap_or_default(),
@@ -184,10 +184,10 @@ fn attachment_view(file: &mailonce_core::outbound::content::Attachment) -> SentA
 
 fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
     let attempts = |number: u16| {
-        let own = view.detail.attempts.iter().filter(move |attempt| attempt.handoff == number);
-        own.map(AttemptBody::of).collect()
+        let of_handoff = view.detail.attempts.iter().filter(move |attempt| attempt.handoff == number);
+        of_handoff.map(AttemptBody::of).collect()
     };
-    let one = |handoff: &Handoff| HandoffBody {
+    let body = |handoff: &Handoff| HandoffBody {
         number: handoff.number,
         transport: handoff.transport.clone(),
         recipients: handoff.recipients.clone(),
@@ -198,10 +198,10 @@ fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
         may_duplicate: handoff.progress.may_duplicate,
         attempts: attempts(handoff.number),
     };
-    view.detail.email.handoffs.iter().map(one).collect()
+    view.detail.email.handoffs.iter().map(body).collect()
 }
 
-/// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
+/// The timeline of an email, oldest first. It is derived from other rows, so it needs no table of its own.
 fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     let email = &view.detail.email;
     let mut facts = vec![(email.head.created_at, format!("accepted{}", call_suffix(email.head.call.as_ref())))];
@@ -213,8 +213,8 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
         facts.push((fact.at, describe_evidence(fact)));
     }
     for call in &view.detail.suppressed_calls {
-        let (door, reason, name) = (call.channel.as_str(), call.reason.as_str(), call_suffix(call.call.as_ref()));
-        facts.push((call.at, format!("duplicate call via {door} suppressed ({reason}){name}")));
+        let (channel, reason, suffix) = (call.channel.as_str(), call.reason.as_str(), call_suffix(call.call.as_ref()));
+        facts.push((call.at, format!("duplicate call via {channel} suppressed ({reason}){suffix}")));
     }
     if let Some(at) = email.settled_at {
         facts.push((at, format!("final state: {}", email.state().as_str())));
@@ -223,14 +223,14 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     facts.into_iter().map(|(at, description)| TimelineEntryBody { at: at.to_string(), description }).collect()
 }
 
-/// What the caller calls a call, behind what the call did.
+/// `, call ID` for a call with a caller's id; empty without one.
 fn call_suffix(call: Option<&CallTrace>) -> String {
     call.and_then(|call| call.id.as_ref()).map(|id| format!(", call {id}")).unwrap_or_default()
 }
 
 /// An attempt is two entries: it started under a lease, and it ended.
 fn push_attempt_entries(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
-    let about = &attempt.details;
+    let details = &attempt.details;
     let name = format!("handoff {}, attempt {}", attempt.handoff, attempt.number);
     let outcome = match attempt.outcome {
         None => "still running",
@@ -239,19 +239,19 @@ fn push_attempt_entries(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
         Some(Outcome::Refused) => "refused by the next hop",
         Some(Outcome::Unknown) => "outcome unknown",
     };
-    let Some(phase) = about.phase else { return facts.push((attempt.at, format!("{name}: {outcome}"))) };
-    facts.push((attempt.at, format!("{name}: started (transport {}, fence {})", about.transport, about.fence)));
-    let code = about.code.map(|code| format!("{code} ")).unwrap_or_default();
+    let Some(phase) = details.phase else { return facts.push((attempt.at, format!("{name}: {outcome}"))) };
+    facts.push((attempt.at, format!("{name}: started (transport {}, fence {})", details.transport, details.fence)));
+    let code = details.code.map(|code| format!("{code} ")).unwrap_or_default();
     let reply = quoted(&format!("{code}{}", attempt.reply));
     let step = if phase == AttemptPhase::Final { String::new() } else { format!(" at step {}", phase.as_str()) };
     facts.push((attempt.ended_at.unwrap_or(attempt.at), format!("{name}: {outcome}{step}{reply}")));
 }
 
-/// What is known about a handoff besides the replies to its attempts.
+/// The timeline text for a piece of evidence.
 fn describe_evidence(fact: &Evidence) -> String {
     use {EvidenceFinding as Finding, EvidenceSource as Source};
     let detail = quoted(&fact.detail);
-    let what = match (fact.source, fact.says) {
+    let description = match (fact.source, fact.says) {
         (Source::Person, Finding::Again) => format!("resent by an operator{detail}"),
         (Source::Person, Finding::Accepted) => format!("marked as sent by an operator{detail}"),
         (Source::Person, Finding::Abandoned) => format!("abandoned by an operator{detail}"),
@@ -267,10 +267,10 @@ fn describe_evidence(fact: &Evidence) -> String {
         (Source::Bounce, says) => format!("bounce message received: {}{detail}", says.as_str()),
         (source, says) => format!("{}: {}{detail}", source.as_str(), says.as_str()),
     };
-    format!("handoff {}: {what}", fact.handoff)
+    format!("handoff {}: {description}", fact.handoff)
 }
 
-/// ` ("text")`, or nothing.
+/// ` ("text")`, or empty for an empty text.
 fn quoted(text: &str) -> String {
     let text = text.trim();
     if text.is_empty() { String::new() } else { format!(" (\"{text}\")") }

@@ -1,4 +1,4 @@
-//! Emails: send, batch, look, move, take back, send again.
+//! Emails: send, batch, list, read, reschedule, cancel and resend.
 
 use axum::{
     Json,
@@ -30,22 +30,22 @@ use crate::api::{
     wire::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody, check_text},
 };
 
-/// How long a send may wait for its end, in seconds.
+/// Maximum of `Prefer: wait`, in seconds.
 const MAX_WAIT_S: u64 = 60;
 
-/// Bytes that most answers to a send fit in, so that nothing grows while one is written.
+/// Initial capacity of a send response in bytes. Most responses fit, so the buffer rarely grows.
 const RESPONSE_CAPACITY: usize = 768;
 
-/// An email's id from the path. A text that is no id names nothing here.
+/// Parses the email id in a path. A malformed id is answered `404`.
 pub(crate) fn email_id(text: &str) -> Result<EmailId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no email {text}")))
 }
 
-/// `202` for the first, `200` and a header for every repeat.
-fn send_response(sent: SendReceipt) -> Response {
-    let replayed = !sent.first;
+/// `202` for a new email; `200` with `Idempotent-Replayed: true` for a replay.
+fn send_response(receipt: SendReceipt) -> Response {
+    let replayed = !receipt.first;
     let mut body = Vec::with_capacity(RESPONSE_CAPACITY);
-    if let Err(error) = serde_json::to_writer(&mut body, &SendReceiptBody::from(sent)) {
+    if let Err(error) = serde_json::to_writer(&mut body, &SendReceiptBody::from(receipt)) {
         return ApiError::from(Problem::new(Code::Internal, error.to_string())).into_response();
     }
     let mut response = Response::new(Body::from(body));
@@ -53,10 +53,10 @@ fn send_response(sent: SendReceipt) -> Response {
     with_replay_header(replayed, StatusCode::ACCEPTED, response)
 }
 
-fn with_replay_header(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Response {
+fn with_replay_header(replayed: bool, first_status: StatusCode, body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
     if !replayed {
-        *response.status_mut() = first;
+        *response.status_mut() = first_status;
         return response;
     }
     let header = (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
@@ -66,45 +66,45 @@ fn with_replay_header(replayed: bool, first: StatusCode, body: impl IntoResponse
 
 /// Send an email once.
 ///
-/// The same key again answers with the same email, whatever became of it.
+/// A retry with the same idempotency key returns the first email with its current state, and sends nothing.
 #[utoipa::path(post, path = "/v1/emails", operation_id = "send_email", tag = "emails", request_body = SendBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry"),
-        ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
-        ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
-    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Accepted before", body = SendReceiptBody)))]
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: identifies this email; use the same value for every retry"),
+        ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
+        ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60)")),
+    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody)))]
 pub(crate) async fn send(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PreferredWait(wait): PreferredWait,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Send)?;
-    let patience = wait?;
-    let request = body.parse::<SendBody>()?.into_request(door.key)?;
-    // It lies in the connection's own buffer, which is free for the next read once nobody looks at it.
+    auth.caller.require_scope(ApiKeyScope::Send)?;
+    let max_wait = wait?;
+    let request = body.parse::<SendBody>()?.into_request(auth.key)?;
+    // The body borrows the connection's read buffer. Dropping it early frees the buffer for the next read.
     drop(body);
     mailonce_core::failpoint!("api-before-send");
-    let answer = app.engine.outbound.send(&door.caller, request).await?;
+    let receipt = app.engine.outbound.send(&auth.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
-    respond_when_settled(&app, &door.caller, answer, patience).await
+    respond_when_settled(&app, &auth.caller, receipt, max_wait).await
 }
 
-/// The answer to a send, at once or when it is settled.
+/// Responds to a send: at once, or with `max_wait` when the email reaches a final state or the time is over.
 pub(crate) async fn respond_when_settled(
     app: &App,
     caller: &Caller,
-    mut answer: SendReceipt,
-    patience: Option<Duration>,
+    mut receipt: SendReceipt,
+    max_wait: Option<Duration>,
 ) -> ApiResult {
-    if let Some(patience) = patience
-        && let Some(email) = app.engine.handoffs.wait_until_settled(caller, answer.id, patience).await?
+    if let Some(max_wait) = max_wait
+        && let Some(email) = app.engine.handoffs.wait_until_settled(caller, receipt.id, max_wait).await?
     {
-        answer.refresh(&email);
+        receipt.refresh(&email);
     }
-    Ok(send_response(answer))
+    Ok(send_response(receipt))
 }
 
-/// What a caller prefers, or what is wrong with it. Told only to those who may send.
+/// The `wait` preference of a request. An invalid one is kept as a `Problem`, so that the handler checks the scope first.
 pub(crate) struct PreferredWait(pub(crate) Result<Option<Duration>, Problem>);
 
 impl FromRequestParts<App> for PreferredWait {
@@ -115,47 +115,48 @@ impl FromRequestParts<App> for PreferredWait {
     }
 }
 
-/// How long a caller prefers to wait for the end (RFC 7240). Other preferences are not ours to know.
+/// `Prefer: wait=N` (RFC 7240): how long the caller waits for the final state. Other preferences are ignored.
 fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut waits = values.flat_map(|value| value.split(',')).filter_map(|one| one.trim().strip_prefix("wait="));
+    let mut waits =
+        values.flat_map(|value| value.split(',')).filter_map(|preference| preference.trim().strip_prefix("wait="));
     let Some(text) = waits.next() else { return Ok(None) };
     let seconds = text.trim_matches('"').parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT_S);
-    let fault = || Problem::for_field(Code::InvalidField, "Prefer", format!("wait is 0 to {MAX_WAIT_S} seconds"));
+    let fault = || Problem::for_field(Code::InvalidField, "Prefer", format!("wait must be 0 to {MAX_WAIT_S} seconds"));
     seconds.map(Duration::from_secs).map(Some).ok_or_else(fault)
 }
 
-/// Send up to 1,000 emails under one key.
+/// Send up to 1,000 emails with one idempotency key.
 ///
-/// All items are checked before any is accepted; `x-batch-validation: permissive` accepts the good ones.
+/// One invalid item refuses the whole batch. With `x-batch-validation: permissive` the valid items are accepted.
 #[utoipa::path(post, path = "/v1/emails/batch", operation_id = "send_batch", tag = "emails", request_body = Vec<SendBody>,
-    params(("Idempotency-Key" = Option<String>, Header, description = "The name of this batch"),
-        ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key of the batch: use the same value for every retry"),
+        ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
-    responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Accepted before", body = BatchReceiptBody)))]
-pub(crate) async fn batch(State(app): State<App>, door: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Send)?;
+    responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Replayed: the batch was accepted before", body = BatchReceiptBody)))]
+pub(crate) async fn batch(State(app): State<App>, auth: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
     let values: Vec<&serde_json::value::RawValue> = body.parse_borrowed()?;
     if values.is_empty() || values.len() > limits::BATCH_ITEMS {
-        let detail = format!("a batch holds 1 to {} emails, this one {}", limits::BATCH_ITEMS, values.len());
+        let detail = format!("a batch must have 1 to {} emails; this one has {}", limits::BATCH_ITEMS, values.len());
         return Err(Problem::new(Code::InvalidField, detail).into());
     }
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
     let items = values.iter().map(item).collect();
     drop(body);
     mailonce_core::failpoint!("api-before-batch");
-    let answer = app.engine.outbound.send_batch(&door.caller, door.key, items, strict).await?;
+    let receipt = app.engine.outbound.send_batch(&auth.caller, auth.key, items, strict).await?;
     mailonce_core::failpoint!("api-after-batch");
-    let data = answer.items.into_iter().map(|item| item.map(SendReceiptBody::from)).collect();
+    let data = receipt.items.into_iter().map(|item| item.map(SendReceiptBody::from)).collect();
     let error = |(index, problem): (usize, Problem)| BatchItemError {
         index,
         code: problem.code.as_str(),
         message: problem.detail,
         field: problem.field,
     };
-    let errors = answer.errors.into_iter().map(error).collect();
-    Ok(with_replay_header(answer.replayed, StatusCode::ACCEPTED, Json(BatchReceiptBody { data, errors })))
+    let errors = receipt.errors.into_iter().map(error).collect();
+    Ok(with_replay_header(receipt.replayed, StatusCode::ACCEPTED, Json(BatchReceiptBody { data, errors })))
 }
 
 fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
@@ -166,12 +167,12 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
         _ => Err(Problem::for_field(
             Code::InvalidField,
             "x-batch-validation",
-            "x-batch-validation is `strict` or `permissive`",
+            "x-batch-validation must be `strict` or `permissive`",
         )),
     }
 }
 
-/// Which emails to list.
+/// Filters for the list of emails.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -180,15 +181,15 @@ pub(crate) struct EmailListQuery {
     state: Option<String>,
     /// Only to this address.
     to: Option<String>,
-    /// Only under this key.
+    /// Only with this idempotency key.
     key: Option<String>,
     /// Accepted at or after this time.
     since: Option<String>,
     /// Accepted before this time.
     until: Option<String>,
-    /// 1 to 100, 20 by default.
+    /// Page size, 1 to 100; 20 by default.
     limit: Option<String>,
-    /// Where the page before ended.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -196,23 +197,25 @@ fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
     Problem::for_field(Code::InvalidQuery, field, detail)
 }
 
-/// A page size within bounds.
-pub(crate) fn page_limit(text: Option<&str>, most: usize, usual: usize) -> Result<usize, Problem> {
-    let Some(text) = text else { return Ok(usual) };
-    let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
-    limit.ok_or_else(|| invalid_query("limit", format!("limit is 1 to {most}")))
+/// Parses the page size; `default` when the parameter is absent.
+pub(crate) fn page_limit(text: Option<&str>, max: usize, default: usize) -> Result<usize, Problem> {
+    let Some(text) = text else { return Ok(default) };
+    let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
+    limit.ok_or_else(|| invalid_query("limit", format!("limit must be 1 to {max}")))
 }
 
 impl EmailListQuery {
     fn parse(&self, team: TeamId) -> Result<EmailQuery, Problem> {
         let time = |field: &str, text: &Option<String>| {
             let parsed = text.as_deref().map(|text| Time::parse(text).ok_or(()));
-            parsed.transpose().map_err(|()| invalid_query(field, format!("{field} is an RFC 3339 time with an offset")))
+            parsed
+                .transpose()
+                .map_err(|()| invalid_query(field, format!("{field} must be an RFC 3339 time with an offset")))
         };
         let state = self.state.as_deref().map(|word| {
             EmailState::parse(word).ok_or_else(|| {
                 let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.as_str()).collect();
-                invalid_query("state", format!("state is one of {}", all.join(", ")))
+                invalid_query("state", format!("state must be one of {}", all.join(", ")))
             })
         });
         let to =
@@ -220,7 +223,9 @@ impl EmailListQuery {
         let key =
             self.key.as_deref().map(|key| Key::parse(key).map_err(|error| invalid_query("key", error.to_string())));
         let before = self.cursor.as_deref().map(|cursor| {
-            cursor.parse().map_err(|_not_an_id| invalid_query("cursor", "cursor is the next_cursor of another page"))
+            cursor
+                .parse()
+                .map_err(|_not_an_id| invalid_query("cursor", "cursor must be the next_cursor of a previous page"))
         });
         Ok(EmailQuery {
             from: None,
@@ -237,107 +242,111 @@ impl EmailListQuery {
 
 /// List emails, newest first.
 #[utoipa::path(get, path = "/v1/emails", operation_id = "list_emails", tag = "emails", params(EmailListQuery),
-    responses((status = 200, description = "A page", body = EmailPage)))]
+    responses((status = 200, description = "A page of results", body = EmailPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     query: crate::api::QueryParams<EmailListQuery>,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let page = app.engine.outbound.emails(&door.caller, query.0.parse(door.caller.team.id)?).await?;
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let page = app.engine.outbound.emails(&auth.caller, query.0.parse(auth.caller.team.id)?).await?;
     let data = page.rows.iter().map(|email| EmailBody::of(email, app.engine.ctx.message_id(email))).collect();
     Ok(Json(EmailPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
 
-/// Read one email, with its envelopes, attempts, timeline and suppressed calls.
+/// Read one email, with its handoffs, attempts, evidence, timeline and suppressed calls.
 #[utoipa::path(get, path = "/v1/emails/{id}", operation_id = "read_email", tag = "emails", params(("id" = String, Path)),
     responses((status = 200, description = "The email", body = EmailDetailBody)))]
-pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
-    let view = app.engine.outbound.email_view(&door.caller, email_id(&id)?).await?;
+pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.outbound.email_view(&auth.caller, email_id(&id)?).await?;
     let message_id = app.engine.ctx.message_id(&view.detail.email);
     Ok(Json(EmailDetailBody::of(&view, message_id)).into_response())
 }
 
-/// Another time for a scheduled email.
+/// New time of a scheduled email.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RescheduleBody {
-    /// RFC 3339 with an offset, or `in 5 minutes`.
+    /// RFC 3339 time with an offset, or a relative time such as `in 5 minutes`.
     scheduled_at: String,
 }
 
-/// Move a scheduled email to another time.
+/// Reschedule an email.
 #[utoipa::path(patch, path = "/v1/emails/{id}", operation_id = "reschedule_email", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
-    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "The email is not scheduled", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn reschedule(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Send)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at;
     let fault = |error: mailonce_core::outbound::schedule::ScheduleError| {
         Problem::from(vec![FieldError::new("scheduled_at", error.to_string())])
     };
     let schedule = Schedule::parse(&text).map_err(fault)?;
-    let email = app.engine.outbound.reschedule(&door.caller, id, &schedule).await?;
+    let email = app.engine.outbound.reschedule(&auth.caller, id, &schedule).await?;
     Ok(Json(EmailBody::of(&email, app.engine.ctx.message_id(&email))).into_response())
 }
 
-/// No words are needed.
+/// An empty object; the body may be left out.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmptyBody {}
 
-/// Take an email back, if nothing can have left yet.
+/// Cancel an email.
+///
+/// Works only while no part of it was sent or may have been sent.
 #[utoipa::path(post, path = "/v1/emails/{id}/cancel", operation_id = "cancel_email", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
-    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "The email was sent, or may have been", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Send)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    let asked = door.keyed_call("cancel", &id.to_string(), b"");
+    let keyed_call = auth.keyed_call("cancel", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
-    let email = app.engine.outbound.cancel(&door.caller, id, asked).await?;
+    let email = app.engine.outbound.cancel(&auth.caller, id, keyed_call).await?;
     mailonce_core::failpoint!("api-after-change");
     let body = Json(EmailBody::of(&email.value, app.engine.ctx.message_id(&email.value)));
     Ok(with_replay_header(!email.is_new, StatusCode::OK, body))
 }
 
-/// Why an email is sent again.
+/// Why an email is resent.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResendBody {
-    /// For whoever reads the timeline.
+    /// Reason, for people who read the timeline later.
     #[serde(default)]
     reason: Option<String>,
 }
 
-/// Send an email again on purpose: version n+1 of version n, once.
+/// Resend an email on purpose.
+///
+/// Creates the next version of the email, once: repeating the call returns that version.
 #[utoipa::path(post, path = "/v1/emails/{id}/resend", operation_id = "resend_email", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
-    responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Made before", body = SendReceiptBody),
-        (status = 409, description = "Not now", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Replayed: this version was created before", body = SendReceiptBody),
+        (status = 409, description = "The email is not in a final state, its outcome is unknown, or the resend budget is used up", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn resend(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Send)?;
+    auth.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let reason = body.parse_or_empty::<ResendBody>()?.reason;
     check_text("reason", reason.as_deref().unwrap_or_default())?;
-    let asked = door.keyed_call("resend", &id.to_string(), b"");
+    let keyed_call = auth.keyed_call("resend", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
-    let answer = app.engine.outbound.resend(&door.caller, id, reason, asked).await?;
+    let receipt = app.engine.outbound.resend(&auth.caller, id, reason, keyed_call).await?;
     mailonce_core::failpoint!("api-after-change");
-    Ok(send_response(answer))
+    Ok(send_response(receipt))
 }

@@ -1,4 +1,4 @@
-//! The key inspector: what a name is bound to, for how long, and who came again.
+//! The inspector of idempotency keys: what a key is bound to, when it expires, and which duplicate calls it suppressed.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
@@ -20,30 +20,30 @@ use crate::api::{
     wire::{SuppressedCallBody, TtlBody},
 };
 
-/// A key as it is now.
+/// An idempotency key and what it is bound to.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyBody {
     key: String,
-    /// `email`, `operation` or `forgotten`.
+    /// `email`, `operation` (another call) or `forgotten`.
     bound_to: &'static str,
-    /// The email it is bound to.
+    /// Id of the email that the key is bound to.
     email: Option<String>,
     state: Option<&'static str>,
-    /// How it came about: `intent` or `header`.
+    /// Where the key comes from: `intent` or `header`.
     derivation: Option<&'static str>,
     #[schema(value_type = Option<crate::api::wire::IntentBody>)]
     intent: Option<serde_json::Value>,
-    /// The versioned hash of the email's meaning.
+    /// Versioned hash of the canonical email; a retry with another digest is a mismatch.
     digest: Option<String>,
-    /// How often it was bound.
+    /// How often the key was bound: 1, plus 1 for each time it was used again after it had expired.
     bind_number: u32,
     ttl: Option<String>,
-    /// When it is forgotten; null until the email is settled.
+    /// When the key expires; null until the email reaches a final state.
     expires_at: Option<String>,
     forgotten_at: Option<String>,
-    /// Calls answered with the email instead of making another.
+    /// Number of duplicate calls that were answered with the same email.
     hits: u64,
-    /// The latest 20, newest first.
+    /// The latest 20 duplicate calls, newest first.
     suppressed_calls: Vec<SuppressedCallBody>,
 }
 
@@ -81,47 +81,49 @@ impl KeyBody {
     }
 }
 
-/// Inspect a key.
+/// Inspect an idempotency key.
 #[utoipa::path(get, path = "/v1/keys/{key}", operation_id = "read_key", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(crate) async fn inspect(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Read)?;
+pub(crate) async fn inspect(State(app): State<App>, auth: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Read)?;
     let key = parse_key(&text)?;
-    let view = app.engine.outbound.key(&door.caller, &key).await?;
+    let view = app.engine.outbound.key(&auth.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }
 
-/// Another memory for a key.
+/// New lifetime of an idempotency key.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyPatchBody {
     ttl: TtlBody,
 }
 
-/// Give a key another memory.
+/// Change how long an idempotency key is remembered.
 #[utoipa::path(patch, path = "/v1/keys/{key}", operation_id = "update_key", tag = "keys", params(("key" = String, Path)), request_body = KeyPatchBody,
     responses((status = 200, description = "The key", body = KeyBody)))]
 pub(crate) async fn extend(
     State(app): State<App>,
-    door: AuthedRequest,
+    auth: AuthedRequest,
     PathParam(text): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let key = parse_key(&text)?;
-    let ttl = body.parse::<KeyPatchBody>()?.ttl.parse().map_err(|fault| Problem::from(vec![fault]))?;
-    app.engine.outbound.extend_key(&door.caller, &key, ttl).await?;
-    let view = app.engine.outbound.key(&door.caller, &key).await?;
+    let ttl = body.parse::<KeyPatchBody>()?.ttl.parse().map_err(|error| Problem::from(vec![error]))?;
+    app.engine.outbound.extend_key(&auth.caller, &key, ttl).await?;
+    let view = app.engine.outbound.key(&auth.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }
 
-/// Forget a key. The next call with it is a new wish.
+/// Forget an idempotency key.
+///
+/// The next send with this key creates a new email.
 #[utoipa::path(delete, path = "/v1/keys/{key}", operation_id = "forget_key", tag = "keys", params(("key" = String, Path)),
-    responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email is not finished", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn forget(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
-    door.caller.require_scope(ApiKeyScope::Admin)?;
+    responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email has not reached a final state", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn forget(State(app): State<App>, auth: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
     let key = parse_key(&text)?;
-    app.engine.outbound.forget_key(&door.caller, &key).await?;
-    let view = app.engine.outbound.key(&door.caller, &key).await?;
+    app.engine.outbound.forget_key(&auth.caller, &key).await?;
+    let view = app.engine.outbound.key(&auth.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }
