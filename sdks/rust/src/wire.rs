@@ -10,20 +10,20 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Opti
     Option::<T>::deserialize(from).map(Some)
 }
 
-/// What an agent says about a message that it holds.
+/// Acknowledgement of a leased message, for `ack`, `nack` and `extend`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Acknowledgement {
-    /// For `nack`: others may try after so many seconds; 0 by default.
+    /// For `nack`: seconds until the message is offered again, at most 86400; 0 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<u32>,
-    /// The token of the lease.
+    /// Token of the lease.
     pub lease: String,
-    /// For `extend`: how long from now, 1 to 600 seconds; 30 by default.
+    /// For `extend`: new duration of the lease from now in seconds, 1 to 600; 30 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u32>,
 }
 
-/// A message as it stands.
+/// The message after an acknowledgement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AcknowledgementResult {
@@ -32,7 +32,7 @@ pub struct AcknowledgementResult {
     pub message: Message,
 }
 
-/// One address or a list of them.
+/// One address or a list of addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Addresses {
@@ -40,20 +40,20 @@ pub enum Addresses {
     List(Vec<String>),
 }
 
-/// For whom it was taken.
+/// The consumer that reports the use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArtifactApplied {
     #[serde(rename = "for")]
     pub for_: String,
 }
 
-/// A code or link.
+/// An artifact: a code or link found in a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Artifact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_at: Option<String>,
-    /// 0 to 100.
+    /// Confidence of the extraction, 0 to 100.
     #[serde(default)]
     pub confidence: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct Artifact {
     pub id: String,
     pub inbox_id: String,
     pub masked: String,
-    /// Our id of the message.
+    /// Id of the message.
     pub message: String,
     #[serde(default)]
     pub reasons: Vec<String>,
@@ -76,33 +76,33 @@ pub struct Artifact {
     /// `code` or `link`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Only for whoever took it, and with the scope `secrets`.
+    /// The code or link; null unless you consumed it or your API key has the scope `secrets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
 }
 
-/// What was found in a message.
+/// The artifacts of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ArtifactPage {
-    /// What else it could be; never given out.
+    /// Ambiguous finds. They cannot be consumed.
     #[serde(default)]
     pub candidates: Vec<BTreeMap<String, serde_json::Value>>,
-    /// Decided ones, best first.
+    /// The artifacts, best first.
     #[serde(default)]
     pub data: Vec<Artifact>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// A file that goes with the mail.
+/// An attachment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// Base64.
+    /// The file's bytes in Base64.
     pub content: String,
-    /// For inline images.
+    /// Content-ID, for inline images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
     /// MIME type.
@@ -113,7 +113,7 @@ pub struct Attachment {
     pub filename: Option<String>,
 }
 
-/// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
+/// An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttachmentInfo {
@@ -130,40 +130,40 @@ pub struct AttachmentInfo {
     pub size: u64,
 }
 
-/// One try at an envelope.
+/// One attempt to send a handoff.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// When it was marked, or began when it never came so far.
+    /// When the `sending` marker was committed; the start of the attempt if it never got that far.
     pub at: String,
-    /// The SMTP or HTTP status.
+    /// SMTP or HTTP status code of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u32>,
-    /// When its answer was written down; null while it is on the wire.
+    /// When the outcome was recorded; null while the attempt is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// Whether an earlier attempt may have succeeded already.
+    /// Whether an earlier attempt may have succeeded, so that the recipient may get the email twice.
     #[serde(default)]
     pub may_duplicate: bool,
     #[serde(default)]
     pub number: u32,
-    /// `accepted deferred refused unknown`; null while it is on the wire.
+    /// `accepted deferred refused unknown`; null while the attempt is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// How far it came: `connect tls greet login mail rcpt data final`.
+    /// The last phase that was reached: `connect tls greet login mail rcpt data final`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// The next hop's own name for the mail.
+    /// The next hop's own id for the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
-    /// What the next hop said.
+    /// Text of the next hop's reply.
     pub reply: String,
-    /// The way out it took.
+    /// Name of the transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
 }
 
-/// Whether a sender is who it says.
+/// Results of the sender authentication.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Auth {
@@ -172,7 +172,7 @@ pub struct Auth {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub spf: String,
-    /// Our own: `pass`, `fail`, `none` or `temperror`.
+    /// Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`.
     pub verdict: String,
 }
 
@@ -180,13 +180,13 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AutomaticReason {
-    /// Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same.
+    /// Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway.
     #[serde(default)]
     pub overridable: bool,
     pub reason: String,
 }
 
-/// What was wrong with one item.
+/// Why one item of a batch was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BatchItemError {
@@ -198,22 +198,22 @@ pub struct BatchItemError {
     pub message: String,
 }
 
-/// The answer to a batch.
+/// The response to a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BatchReceipt {
-    /// In order; null where `errors` has a row.
+    /// One entry per item, in order; null for an item that has an entry in `errors`.
     #[serde(default)]
     pub data: Vec<Option<SendReceipt>>,
     #[serde(default)]
     pub errors: Vec<BatchItemError>,
 }
 
-/// What a caller calls its own call: for correlation, it decides nothing.
+/// The caller's own ids of a call. They are stored for correlation only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CallTrace {
-    /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
+    /// From the `Mailonce-Call-Id` header, or from `_meta` of an MCP call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// From `traceparent` (W3C Trace Context).
@@ -221,38 +221,38 @@ pub struct CallTrace {
     pub traceparent: Option<String>,
 }
 
-/// How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person.
+/// Limits on the number of replies. A reply beyond a limit is held. Absent fields keep their value. The defaults are 3 in 300 seconds and 20 a day in a thread, and 20 a day to one recipient.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Answers to one person within a day, over all threads.
+    /// Replies to one recipient per day, over all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_recipient_per_day: Option<u32>,
-    /// Answers in a thread within a day.
+    /// Replies in a thread per day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_thread_per_day: Option<u32>,
-    /// Answers in a thread in all; any number without it, and again after `null`.
+    /// Replies in a thread in total; `null` removes the limit. No limit by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_thread_total: Option<u32>,
-    /// Answers in a thread within the window; the next is held.
+    /// Replies in a thread within `window_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_window: Option<u32>,
-    /// Seconds, at most a day.
+    /// Length of the window in seconds, 1 to 86400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<u32>,
 }
 
-/// For whom an artifact is taken.
+/// The consumer of an artifact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Consume {
-    /// The account, workflow or run it is for. The same again gets the same answer; another is refused.
+    /// The account, workflow or run that consumes the artifact. The same one gets the same response again; another is refused.
     #[serde(rename = "for")]
     pub for_: String,
-    /// The id of the watch it belongs to.
+    /// Id of the watch that the call belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
 }
 
-/// Which artifact of an inbox is taken, and for whom.
+/// Which artifact of an inbox to consume, and for whom.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConsumeMatch {
     #[serde(rename = "for")]
@@ -266,34 +266,34 @@ pub struct ConsumeMatch {
     pub watch: Option<String>,
 }
 
-/// An artifact that was taken.
+/// A consumed artifact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ConsumedArtifact {
     pub artifact: Artifact,
 }
 
-/// What the key of a send did.
+/// What the idempotency key of a send did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Dedupe {
-    /// When the key is forgotten; null until the email is settled.
+    /// When the idempotency key expires; null until the email reaches a final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// The key, given or derived; null without one.
+    /// The idempotency key, from the header or derived from the intent; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// `first` or `replayed`.
+    /// `first` for a new email, `replayed` for a duplicate call.
     pub outcome: String,
-    /// Whether this call said something else than the first one.
+    /// Whether the content of this call differs from that of the first call.
     #[serde(default)]
     pub payload_differs: bool,
-    /// Calls that were answered with this email instead of making another.
+    /// Number of duplicate calls that were answered with this email.
     #[serde(default)]
     pub suppressed: u64,
 }
 
-/// One email in a list.
+/// An email, without its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Email {
@@ -303,11 +303,11 @@ pub struct Email {
     pub call: Option<CallTrace>,
     #[serde(default)]
     pub cc: Vec<String>,
-    /// How many envelopes are in which state.
+    /// Number of handoffs in each state.
     #[serde(default)]
     pub counts: BTreeMap<String, u32>,
     pub created_at: String,
-    /// When the key is forgotten; null until the email is settled.
+    /// When the idempotency key expires; null until the email reaches a final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     pub from: String,
@@ -317,7 +317,7 @@ pub struct Email {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub message_id: String,
-    /// The message it answers or passes on.
+    /// Id of the message that this email replies to or forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to_message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -326,7 +326,7 @@ pub struct Email {
     pub resent_as: Option<String>,
     #[serde(default)]
     pub rev: u32,
-    /// When it is due, while it is scheduled, or held for a person and wished for later.
+    /// When the email is due, while it is scheduled or held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -343,7 +343,7 @@ pub struct Email {
     pub version: u32,
 }
 
-/// Everything about one email.
+/// An email with its content, handoffs, evidence and timeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EmailDetail {
@@ -353,11 +353,11 @@ pub struct EmailDetail {
     pub call: Option<CallTrace>,
     #[serde(default)]
     pub cc: Vec<String>,
-    /// How many envelopes are in which state.
+    /// Number of handoffs in each state.
     #[serde(default)]
     pub counts: BTreeMap<String, u32>,
     pub created_at: String,
-    /// When the key is forgotten; null until the email is settled.
+    /// When the idempotency key expires; null until the email reaches a final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     pub from: String,
@@ -367,7 +367,7 @@ pub struct EmailDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     pub message_id: String,
-    /// The message it answers or passes on.
+    /// Id of the message that this email replies to or forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to_message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -376,7 +376,7 @@ pub struct EmailDetail {
     pub resent_as: Option<String>,
     #[serde(default)]
     pub rev: u32,
-    /// When it is due, while it is scheduled, or held for a person and wished for later.
+    /// When the email is due, while it is scheduled or held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -393,7 +393,7 @@ pub struct EmailDetail {
     pub version: u32,
     #[serde(default)]
     pub attachments: Vec<SentAttachment>,
-    /// In the order it was learnt.
+    /// Oldest first.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
     #[serde(default)]
@@ -409,12 +409,12 @@ pub struct EmailDetail {
     pub on_unknown: String,
     #[serde(default)]
     pub reply_to: Vec<String>,
-    /// The latest 20, newest first.
+    /// The latest 20 suppressed duplicate calls, newest first.
     #[serde(default)]
     pub suppressed_calls: Vec<SuppressedCall>,
     #[serde(default)]
     pub tags: BTreeMap<String, serde_json::Value>,
-    /// Null, like the other parts of the content, once the body was dropped.
+    /// Plain text body. Null when the retention period of the content is over, like the other parts of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(default)]
@@ -427,63 +427,63 @@ pub struct EmailDetail {
 pub struct EmailPage {
     #[serde(default)]
     pub data: Vec<Email>,
-    /// Pass it as `cursor`; null at the end. A page may be short and still have more behind it.
+    /// Pass it as `cursor` to get the next page; null at the end. A page with few results may still have a next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// No words are needed.
+/// An empty object; the body may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Empty {}
 
-/// An endpoint.
+/// A webhook endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Endpoint {
     pub created_at: String,
-    /// The last event that was looked at for it.
+    /// Cursor of the last event that was processed for this endpoint.
     pub cursor: String,
     pub description: String,
-    /// In whose words it is told, when not in ours.
+    /// Payload and signature format; null for mailonce's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
     #[serde(default)]
     pub events: Vec<String>,
-    /// When it failed first since it last succeeded.
+    /// When the first failure since the last success happened; null while requests succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<String>,
-    /// The names of its custom headers.
+    /// Names of the custom headers.
     #[serde(default)]
     pub headers: Vec<String>,
     pub id: String,
     #[serde(default)]
     pub inboxes: Vec<String>,
-    /// Whether `message.received` carries the text of the message.
+    /// Whether `message.received` includes the text of the message.
     #[serde(default)]
     pub include_text: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
-    /// Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days).
+    /// Why the endpoint is not enabled: `asked` (by a call), `gone` (it answered 410) or `failing` (for 14 days).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default)]
     pub rev: u32,
-    /// `whsec_…`, when it was just made.
+    /// Signing secret `whsec_…`; only in the response that created or rotated it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// How many secrets sign at the moment.
+    /// Number of secrets that sign requests at the moment.
     #[serde(default)]
     pub secret_count: u64,
     /// `enabled`, `paused` or `disabled`.
     pub state: String,
-    /// Since when its state is what it is.
+    /// When the state last changed.
     pub state_since: String,
     pub url: String,
-    /// The wire format that it was made with.
+    /// API version that the endpoint was created with.
     pub version: String,
 }
 
-/// Endpoints, newest first.
+/// A page of endpoints, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EndpointPage {
@@ -493,81 +493,81 @@ pub struct EndpointPage {
     pub next_cursor: Option<String>,
 }
 
-/// What to change. What is left out stays.
+/// Settings of an endpoint to change. Absent fields keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndpointPatch {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub description: Option<Option<String>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub events: Option<Option<Vec<String>>>,
-    /// All of them: what is not named goes.
+    /// Replaces all custom headers.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub headers: Option<Option<BTreeMap<String, String>>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub inboxes: Option<Option<Vec<String>>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub include_text: Option<Option<bool>>,
-    /// `null` for no limit.
+    /// Rate limit in requests per second; `null` removes it.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<Option<u32>>,
-    /// The rev that was seen, if it must still be that.
+    /// The `rev` that you read. If it is set, the call is refused when the endpoint has changed since.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub rev: Option<Option<u32>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub url: Option<Option<String>>,
 }
 
-/// How a test went.
+/// Result of a test request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EndpointTest {
-    /// Whether the answer was 2xx.
+    /// Whether the endpoint answered 2xx.
     #[serde(default)]
     pub delivered: bool,
-    /// Else why not: `blocked name connect tls timeout broken`.
+    /// Why there was no response: `blocked name connect tls timeout broken`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The `webhook-id` of the test.
+    /// The `webhook-id` of the test request.
     pub id: String,
     #[serde(default)]
     pub latency_ms: u32,
-    /// The beginning of the answer, or what went wrong.
+    /// Start of the response body, or the error message.
     pub response: String,
-    /// The status of the answer, if there was one.
+    /// HTTP status of the response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u32>,
 }
 
-/// A fact.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
     pub about: EventSubject,
     pub at: String,
-    /// `epoch-seq`.
+    /// Position of the event, `epoch-seq`; pass it as `after`.
     pub cursor: String,
     #[serde(default)]
     pub data: BTreeMap<String, serde_json::Value>,
     pub id: String,
-    /// From 1, without gaps.
+    /// Sequence number in the team, from 1 without gaps.
     #[serde(default)]
     pub seq: u64,
     #[serde(rename = "type")]
     pub kind: String,
 }
 
-/// Events, oldest first.
+/// A page of events, oldest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EventPage {
     #[serde(default)]
     pub data: Vec<Event>,
-    /// Pass it as `after`; null when there was nothing to look at. With a filter a page may be short, even empty, and still have more behind it.
+    /// Pass it as `after` to read on; null when there are no events after the cursor. With a filter, even an empty page may have a next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// What an event is about.
+/// The object that an event is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EventSubject {
@@ -577,7 +577,7 @@ pub struct EventSubject {
     pub rev: u32,
 }
 
-/// A fact about what the next hop did.
+/// Evidence: a fact about what the next hop did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Evidence {
@@ -593,41 +593,41 @@ pub struct Evidence {
     pub source: String,
 }
 
-/// A message to be passed on.
+/// Recipients and text of a forwarded message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forward {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<Addresses>,
-    /// The one-use token of a held look-alike: that email goes, and never another.
+    /// One-time token of a held email that looks like an earlier one: releases the held email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_token: Option<String>,
-    /// The token of the lease that you hold.
+    /// Token of the lease that you hold on the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// Words before it.
+    /// Text above the forwarded message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub to: Addresses,
 }
 
-/// One envelope.
+/// One handoff: an envelope for one transport.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Handoff {
     #[serde(default)]
     pub attempts: Vec<Attempt>,
-    /// When it is tried next, or looked at again while it is unknown.
+    /// When the next attempt is due, or the next check while the outcome is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<String>,
-    /// Whether some attempt may have succeeded without our knowing.
+    /// Whether some attempt may have succeeded although its outcome is unknown.
     #[serde(default)]
     pub in_doubt: bool,
-    /// Whether the recipient may have it twice.
+    /// Whether the recipient may get the email twice.
     #[serde(default)]
     pub may_duplicate: bool,
     #[serde(default)]
     pub number: u32,
-    /// Why it waits or failed.
+    /// Why the handoff waits, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default)]
@@ -660,15 +660,15 @@ pub struct Inbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     pub created_at: String,
-    /// The place after its latest message, for `after`.
+    /// Cursor of the latest message; pass it as `after`.
     pub cursor: String,
-    /// From then on it refuses mail; its history stays.
+    /// When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     pub id: String,
     #[serde(default)]
     pub mark_auto_submitted: bool,
-    /// Messages that arrived.
+    /// Number of messages that were received.
     #[serde(default)]
     pub message_count: u64,
     #[serde(default)]
@@ -681,7 +681,7 @@ pub struct Inbox {
     pub rev: u32,
 }
 
-/// Inboxes, newest first.
+/// A page of inboxes, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InboxPage {
@@ -691,7 +691,7 @@ pub struct InboxPage {
     pub next_cursor: Option<String>,
 }
 
-/// What to change. Absent members stay; `null` takes away.
+/// Fields of an inbox to change. Absent fields keep their value; `null` removes a value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InboxPatch {
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
@@ -710,15 +710,15 @@ pub struct InboxPatch {
     pub name: Option<Option<String>>,
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub reply_to_likely_automatic: Option<Option<bool>>,
-    /// The rev that was seen; a stale one is refused.
+    /// The `rev` that you read. If it is set, the call is refused when the inbox has changed since.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub rev: Option<Option<u32>>,
-    /// From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent.
+    /// New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Option<String>>,
 }
 
-/// A sign that somebody talks to the model.
+/// A sign of prompt injection, and how often it occurs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InjectionFlag {
@@ -727,46 +727,46 @@ pub struct InjectionFlag {
     pub flag: String,
 }
 
-/// What a mail is about. Its key follows from this and from `to`, so that every retry has the same key.
+/// What an email is about. The idempotency key is derived from the intent and `to`, so that every retry has the same key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
-    /// What it is about: `order_4821`.
+    /// What the email is about, such as `order_4821`.
     pub entity: String,
-    /// The day, week or run it belongs to, when it recurs.
+    /// The day, week or run of a recurring email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
-    /// What kind of mail it is: `order.confirmation`.
+    /// Type of the email, such as `order.confirmation`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Rises when the same thing is told again on purpose.
+    /// Increase it to send about the same entity again on purpose; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
 }
 
-/// A key as it is now.
+/// An idempotency key and what it is bound to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Key {
-    /// How often it was bound.
+    /// How often the key was bound: 1, plus 1 for each time it was used again after it had expired.
     #[serde(default)]
     pub bind_number: u32,
-    /// `email`, `operation` or `forgotten`.
+    /// `email`, `operation` (another call) or `forgotten`.
     pub bound_to: String,
-    /// How it came about: `intent` or `header`.
+    /// Where the key comes from: `intent` or `header`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derivation: Option<String>,
-    /// The versioned hash of the email's meaning.
+    /// Versioned hash of the canonical email; a retry with another digest is a mismatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The email it is bound to.
+    /// Id of the email that the key is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// When it is forgotten; null until the email is settled.
+    /// When the key expires; null until the email reaches a final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten_at: Option<String>,
-    /// Calls answered with the email instead of making another.
+    /// Number of duplicate calls that were answered with the same email.
     #[serde(default)]
     pub hits: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -774,62 +774,62 @@ pub struct Key {
     pub key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The latest 20, newest first.
+    /// The latest 20 duplicate calls, newest first.
     #[serde(default)]
     pub suppressed_calls: Vec<SuppressedCall>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
 }
 
-/// Another memory for a key.
+/// New lifetime of an idempotency key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyPatch {
     pub ttl: Ttl,
 }
 
-/// A lease.
+/// A lease of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lease {
     pub expires_at: String,
-    /// Grows with each lease of the thread.
+    /// Fencing token: grows with each lease of the thread.
     #[serde(default)]
     pub fence: u64,
     pub holder: String,
-    /// Show it as `lease` when you answer.
+    /// Pass it as `lease` when you reply, acknowledge or extend.
     pub token: String,
 }
 
-/// Who works on a thread.
+/// The current lease of a thread, without its token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeaseHolder {
     pub expires_at: String,
     pub holder: String,
-    /// The message it was offered with.
+    /// Id of the message that the lease was taken with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A link with its verdict. It is never followed.
+/// A link in a message, with a safety verdict. mailonce never opens links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Link {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// What it is for, when it says so: `verify`, `reset` …
+    /// Purpose of the link if it is recognized, such as `verify` or `reset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
     #[serde(default)]
     pub reasons: Vec<String>,
-    /// The whole address; only with the scope `secrets`, since a link may be a secret.
+    /// The URL; null without the scope `secrets`, because a link may contain a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// `allowed suspicious blocked`.
     pub verdict: String,
 }
 
-/// A message, without what it says.
+/// A message, without its body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
@@ -840,7 +840,7 @@ pub struct Message {
     pub automatic: Option<AutomaticReason>,
     #[serde(default)]
     pub cc: Vec<Party>,
-    /// Its place in the inbox, for `after`.
+    /// Position in the inbox; pass it as `after`.
     pub cursor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
@@ -851,7 +851,7 @@ pub struct Message {
     pub folder: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Party>,
-    /// What was found in it: `code`, `link`.
+    /// Types of the artifacts in the message: `code`, `link`.
     #[serde(default)]
     pub has: Vec<String>,
     pub id: String,
@@ -860,26 +860,26 @@ pub struct Message {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Why it counts as our own: `address loop_mark message_id`.
+    /// Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_reason: Option<String>,
-    /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
+    /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
     pub preview: String,
     #[serde(default)]
     pub read: bool,
     pub received_at: String,
-    /// The address it was sent to, plus tag and all.
+    /// Envelope recipient, including a `+tag`.
     pub recipient: String,
-    /// Emails that answered it or passed it on.
+    /// Ids of the emails that replied to or forwarded the message.
     #[serde(default)]
     pub replies: Vec<String>,
-    /// Where an answer goes.
+    /// Where a reply goes.
     pub reply_target: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
     #[serde(default)]
     pub rev: u32,
-    /// Rules that matched, in the order in which they were asked.
+    /// Rules that matched, in the order of evaluation.
     #[serde(default)]
     pub rules: Vec<RuleHit>,
     #[serde(default)]
@@ -892,7 +892,7 @@ pub struct Message {
     pub to: Vec<Party>,
 }
 
-/// What its message must be like.
+/// Conditions on the message of the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageMatch {
     /// An address, or `@domain`.
@@ -903,174 +903,174 @@ pub struct MessageMatch {
     pub subject: Option<String>,
 }
 
-/// Messages in the order that was asked for.
+/// A page of messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MessagePage {
     #[serde(default)]
     pub data: Vec<Message>,
-    /// Where to go on, as `cursor` newest first and as `after` oldest first; null at the end.
+    /// Pass it as `cursor` (newest first) or as `after` (oldest first) to get the next page; null at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// An endpoint to make.
+/// A webhook endpoint to create.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewEndpoint {
-    /// Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event.
+    /// Where to start: an event cursor, or `0` for all stored events. When absent, with the next event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// For people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told.
+    /// Payload and signature format: `resend` or `usesend`; mailonce's own format when absent. Events that the dialect does not have are not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means.
+    /// Event types to send: types such as `email.sent`, prefixes such as `email.*`, or `["*"]` for all (default).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<String>>,
-    /// Headers that every request carries. Their values are not shown again.
+    /// Custom headers of every webhook request. The values are not shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// Only what happens at these inboxes, by id.
+    /// Send only events of these inboxes, by id; all inboxes when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inboxes: Option<Vec<String>>,
-    /// Whether `message.received` carries the visible text of the message, its codes hidden.
+    /// Whether `message.received` includes the visible text of the message, with codes masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_text: Option<bool>,
-    /// Requests a second at the most.
+    /// Rate limit in requests per second; no limit when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
-    /// A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made.
+    /// Signing secret to use: `whsec_` and Base64 of 24 to 64 bytes. Generated when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// Where notices go: `https://…`. In `dev` also `http://` and this machine.
+    /// Webhook URL: `https://…`. In `dev` mode also `http://` and loopback addresses.
     pub url: String,
 }
 
-/// An inbox to make: a whole `address`, or `username` and `domain`, or neither for a random one.
+/// An inbox to create. Set `address`, or `username` and `domain`, or neither for a random address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewInbox {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The agent it is for.
+    /// Name of the agent that uses the inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Registrable domains whose links are allowed; without any, links are judged by their sender.
+    /// Registrable domains whose links are allowed, at most 50. When empty, links are judged by the sender's domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_link_domains: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<Caps>,
-    /// Whether it takes mail for every address of its domain that has no inbox; needs `admin`.
+    /// Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_all: Option<bool>,
-    /// The same `client_id` again answers with the same inbox.
+    /// Your own id of the inbox. Another call with the same `client_id` returns the same inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// The first domain of this installation by default.
+    /// Domain of the address; the first domain of this installation by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Whether its answers say that a machine wrote them (`Auto-Submitted`).
+    /// Whether replies have the header `Auto-Submitted`, which marks them as written by a machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark_auto_submitted: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// The name beside its address in mail that it sends.
+    /// Display name for mail from this inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether mail that only looks automatic may be answered.
+    /// Whether agents may reply to mail that is likely, but not certainly, automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to_likely_automatic: Option<bool>,
-    /// How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent.
+    /// Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
 }
 
-/// A wish for a lease.
+/// A request for the lease of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewLease {
-    /// Who asks, as people call it; the name of the API key by default.
+    /// Name of the agent, shown to others; the name of the API key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// The token of your lease, to renew it.
+    /// Token of your current lease, to renew it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// 1 to 600; 30 by default.
+    /// Duration of the lease in seconds, 1 to 600; 30 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u32>,
 }
 
-/// A watch to begin.
+/// A watch to start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewWatch {
-    /// How often its agent may ask for the mail to be sent again; 1 by default.
+    /// How often the agent may request that the email is sent again, at most 100; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u32>,
-    /// When it ends: an instant, or a time from now such as `5m`; 10 minutes by default.
+    /// When the watch ends: an RFC 3339 time, or a duration from now such as `5m`. 10 minutes by default, at most 7 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// `true`: only mail whose sender is authenticated counts.
+    /// `true`: only messages with an authenticated sender count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_auth: Option<bool>,
 }
 
-/// A wish for work.
+/// A request for messages to work on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NextMessages {
-    /// Who asks, as people call it; the name of the API key by default.
+    /// Name of the agent, shown to others; the name of the API key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// At most so many messages, 1 to 10; 1 by default.
+    /// Maximum number of messages, 1 to 10; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// How long each lease lasts, 1 to 600 seconds; 30 by default.
+    /// Duration of each lease in seconds, 1 to 600; 30 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u32>,
-    /// How long to wait for a message, up to 60 seconds; 0 by default.
+    /// How long to wait for a message in seconds, up to 60; 0 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u64>,
 }
 
-/// An attempt to tell.
+/// An attempt to send a notice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NoticeAttempt {
     pub at: String,
-    /// What went wrong: `blocked name connect tls timeout broken status`.
+    /// Why the attempt failed: `blocked name connect tls timeout broken status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(default)]
     pub latency_ms: u32,
     #[serde(default)]
     pub number: u32,
-    /// The beginning of the answer, or what went wrong.
+    /// Start of the response body, or the error message.
     pub response: String,
-    /// The status of the answer, if there was one.
+    /// HTTP status of the response, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u32>,
 }
 
-/// One event owed to one endpoint.
+/// A notice: one event to be sent to one endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Notice {
-    /// The id of what the event is about.
+    /// Id of the object that the event is about.
     pub about: String,
-    /// Attempts that were begun.
+    /// Number of attempts that were started.
     #[serde(default)]
     pub attempt_count: u32,
-    /// The latest attempts that ended, oldest first.
+    /// The latest finished attempts, oldest first.
     #[serde(default)]
     pub attempts: Vec<NoticeAttempt>,
     pub created_at: String,
     pub endpoint: String,
-    /// The cursor of its event.
+    /// Cursor of the event.
     pub event: String,
-    /// Its `webhook-id`, the same at every attempt.
+    /// Id of the notice; the `webhook-id` header of every attempt.
     pub id: String,
-    /// When it is due. Null while it stands behind an earlier one about the same thing.
+    /// When the next attempt is due; null while an earlier notice about the same object is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<String>,
     #[serde(default)]
@@ -1083,7 +1083,7 @@ pub struct Notice {
     pub kind: String,
 }
 
-/// Notices, those of the latest events first.
+/// A page of notices, latest events first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NoticePage {
@@ -1093,7 +1093,7 @@ pub struct NoticePage {
     pub next_cursor: Option<String>,
 }
 
-/// Somebody named in a mail.
+/// A sender or recipient of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Party {
@@ -1102,38 +1102,38 @@ pub struct Party {
     pub name: Option<String>,
 }
 
-/// Why a call did not do what it asked, and what to do next.
+/// An error response (RFC 9457): what went wrong and what to do next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The word to branch on.
+    /// Error code. Branch on this value.
     pub code: String,
-    /// What happened this time.
+    /// What went wrong in this call.
     pub detail: String,
-    /// The field or parameter at fault.
+    /// Path of the invalid field, or name of the invalid parameter or header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// One sentence that a model can act on.
+    /// What to do next, in a sentence that a model can act on.
     pub next: String,
-    /// Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`.
+    /// Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause).
     pub retry: String,
     /// The HTTP status.
     #[serde(default)]
     pub status: u32,
-    /// A short name for people.
+    /// Short title for people.
     pub title: String,
-    /// A link to the page of this code.
+    /// Link to the documentation page of this error code.
     #[serde(rename = "type")]
     pub kind: String,
 }
 
-/// From where to tell again: one of `since` and `after`.
+/// Which notices to send again. Set either `since` or `after`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recover {
     /// Events after this cursor; `0` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// `failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered.
+    /// `failed` (default): dead notices, and notices that wait for a retry. `all`: also those that were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<String>,
     /// Events at or after this time.
@@ -1141,26 +1141,26 @@ pub struct Recover {
     pub since: Option<String>,
 }
 
-/// What is told again.
+/// Result of a recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// The cursor behind which events are told again. Null when this was asked before.
+    /// Events after this cursor are sent again. Null when the call is a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Failed notices that are due now. At 5000 there may be more: ask again under another key.
+    /// Number of failed notices that are due now. At 5000 there may be more: call again with a new idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeued: Option<u64>,
 }
 
-/// Which lease to give back.
+/// The lease to release.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReleaseLease {
-    /// Its token: only your own is given back.
+    /// Token of the lease. Only its holder knows it.
     pub token: String,
 }
 
-/// A message with what it says.
+/// A message with its body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RenderedMessage {
@@ -1171,7 +1171,7 @@ pub struct RenderedMessage {
     pub automatic: Option<AutomaticReason>,
     #[serde(default)]
     pub cc: Vec<Party>,
-    /// Its place in the inbox, for `after`.
+    /// Position in the inbox; pass it as `after`.
     pub cursor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
@@ -1182,7 +1182,7 @@ pub struct RenderedMessage {
     pub folder: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Party>,
-    /// What was found in it: `code`, `link`.
+    /// Types of the artifacts in the message: `code`, `link`.
     #[serde(default)]
     pub has: Vec<String>,
     pub id: String,
@@ -1191,26 +1191,26 @@ pub struct RenderedMessage {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Why it counts as our own: `address loop_mark message_id`.
+    /// Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_reason: Option<String>,
-    /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
+    /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
     pub preview: String,
     #[serde(default)]
     pub read: bool,
     pub received_at: String,
-    /// The address it was sent to, plus tag and all.
+    /// Envelope recipient, including a `+tag`.
     pub recipient: String,
-    /// Emails that answered it or passed it on.
+    /// Ids of the emails that replied to or forwarded the message.
     #[serde(default)]
     pub replies: Vec<String>,
-    /// Where an answer goes.
+    /// Where a reply goes.
     pub reply_target: ReplyTarget,
     #[serde(default)]
     pub reply_to: Vec<Party>,
     #[serde(default)]
     pub rev: u32,
-    /// Rules that matched, in the order in which they were asked.
+    /// Rules that matched, in the order of evaluation.
     #[serde(default)]
     pub rules: Vec<RuleHit>,
     #[serde(default)]
@@ -1223,61 +1223,61 @@ pub struct RenderedMessage {
     pub to: Vec<Party>,
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
-    /// What else it could hold; never given out.
+    /// Ambiguous codes and links. They cannot be consumed.
     #[serde(default)]
     pub candidates: Vec<BTreeMap<String, serde_json::Value>>,
-    /// Whether all of the mail was looked at.
+    /// Whether the whole message was processed; false when it exceeded a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
-    /// In `full`.
+    /// The header fields; only in the view `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<Vec<HeaderField>>,
-    /// In `full`: without anything that acts or loads.
+    /// Sanitized HTML without active or remote content; only in the view `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
     #[serde(default)]
     pub injection_flags: Vec<InjectionFlag>,
     #[serde(default)]
     pub links: Vec<Link>,
-    /// What `min` took out, counted.
+    /// How many hidden or unsafe parts the view `min` removed, by kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_counts: Option<BTreeMap<String, serde_json::Value>>,
-    /// In `min` between fences with a random word: everything in it is untrusted.
+    /// The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// `min plain full`, or `gone` when its bytes are no longer kept.
+    /// `min plain full`, or `gone` when the message's bytes are no longer stored.
     pub view: String,
 }
 
-/// An answer to a message.
+/// A reply to a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The one-use token of a held look-alike: that answer goes, and never another.
+    /// One-time token of a held reply that looks like an earlier email: releases the held reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_token: Option<String>,
-    /// 0 is the answer, higher numbers are wanted follow-ups; each is sent once.
+    /// 0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_up: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// The token of the lease that you hold.
+    /// Token of the lease that you hold on the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// Whether the message follows below your words.
+    /// Whether to quote the message below the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quote: Option<bool>,
-    /// Whether everybody who got the message gets the answer; our own addresses never do.
+    /// Whether to reply to all recipients of the message. The team's own inboxes are always left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_all: Option<bool>,
-    /// Ids of newer messages in the thread that you have read.
+    /// Ids of newer messages in the thread that you have read; at most 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<String>>,
-    /// Plain text. This or `html`, or both.
+    /// Plain text body. Required unless `html` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// How often a thread was answered, and how often it may be.
+/// Number of replies in a thread, and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReplyCounts {
@@ -1291,69 +1291,69 @@ pub struct ReplyCounts {
     pub total: u32,
 }
 
-/// Where an answer to a message goes.
+/// Where a reply to the message goes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReplyTarget {
-    /// `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message.
+    /// Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed).
     #[serde(default)]
     pub flags: Vec<String>,
-    /// The addresses: those of Reply-To, else the sender.
+    /// The Reply-To addresses, or the sender without any.
     #[serde(default)]
     pub to: Vec<String>,
 }
 
-/// Another time for a scheduled email.
+/// New time of a scheduled email.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reschedule {
-    /// RFC 3339 with an offset, or `in 5 minutes`.
+    /// RFC 3339 time with an offset, or a relative time such as `in 5 minutes`.
     pub scheduled_at: String,
 }
 
-/// Why an email is sent again.
+/// Why an email is resent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resend {
-    /// For whoever reads the timeline.
+    /// Reason, for people who read the timeline later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What became of an email whose outcome is unknown, as a person decides.
+/// A person's decision about an email whose outcome is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResolveEmail {
-    /// `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up).
+    /// `sent` (the email arrived), `resend` (send the same bytes again) or `abandon` (give up).
     #[serde(rename = "as")]
     pub as_: String,
-    /// Only this handoff; every unknown one when it is left out.
+    /// Number of the handoff to resolve; every unknown handoff when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<u32>,
-    /// For whoever reads the timeline.
+    /// Reason, for people who read the timeline later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The email's `rev` as you saw it.
+    /// The `rev` of the email that you read; the call is refused if the email has changed since.
     pub rev: u32,
 }
 
-/// Another secret.
+/// Rotation of an endpoint's secret.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RotateEndpoint {
-    /// How long the secrets before still sign beside it, `24h` by default, at most `30d`.
+    /// How long requests are also signed with the previous secrets; `24h` by default, at most `30d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_secret_ttl: Option<String>,
-    /// A secret that you already have. Left out, one is made.
+    /// New signing secret: `whsec_…`. Generated when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
 
-/// A rule that matched.
+/// A rule that matched the message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RuleHit {
-    /// What was done: `folder`, `label` …
+    /// Actions of the rule, such as `folder` and `label`.
     #[serde(default)]
     pub actions: Vec<String>,
     pub id: String,
-    /// Its name at the time.
+    /// Name of the rule at that time.
     pub name: String,
 }
 
@@ -1375,73 +1375,73 @@ pub struct Mail {
     pub bcc: Option<Addresses>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<Addresses>,
-    /// The one-use token of a held look-alike.
+    /// One-time token of a held email that looks like an earlier one: confirms that it is a different email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_token: Option<String>,
-    /// `agent@example.com` or `Name <agent@example.com>`.
+    /// Sender: `agent@example.com` or `Name <agent@example.com>`.
     pub from: String,
-    /// Custom headers.
+    /// Custom headers, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// Strings, numbers up to 2^53-1 and booleans.
+    /// Your own data: strings, numbers up to 2^53-1 and booleans, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, Scalar>>,
-    /// `reject` or `first_wins`.
+    /// What to do when the key was used for a different email. `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and `first_wins` for intents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_mismatch: Option<String>,
-    /// `hold` or `resend`.
+    /// What to do when the outcome is unknown. `hold` (default) waits for evidence or a person; `resend` sends once more, so the recipient may get it twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_unknown: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<Addresses>,
-    /// RFC 3339 with an offset, or `in 5 minutes`.
+    /// When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<Tag>>,
-    /// Plain text body. This or `html`, or both.
+    /// Plain text body. Required unless `html` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub to: Addresses,
-    /// The name of a configured transport.
+    /// Name of the transport to use; chosen by the server when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
 }
 
-/// The answer to a send, the first time and every time after.
+/// The response to a send. A retry gets the same email with its current state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SendReceipt {
     pub created_at: String,
     pub dedupe: Dedupe,
-    /// Post the mail again with it if this held look-alike is meant; it goes, and never another.
+    /// One-time token of a held email that looks like an earlier one. If it is a different email, send the same call again with this token: the held email is released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct_token: Option<String>,
     /// The fence of that thread's latest lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// The guard that spoke.
+    /// The guard that held or flagged the email, or found a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
     pub id: String,
-    /// With angle brackets.
+    /// The Message-ID header, with angle brackets.
     pub message_id: String,
-    /// What this answer means, in a sentence.
+    /// What this response means and what to do next, in a sentence.
     pub next: String,
-    /// The version that followed it, when there is one.
+    /// Id of the next version, if the email was resent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resent_as: Option<String>,
     #[serde(default)]
     pub rev: u32,
     /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     pub state: String,
-    /// The thread that an answer belongs to.
+    /// The thread of a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
 }
@@ -1460,14 +1460,14 @@ pub struct SentAttachment {
     pub size: u64,
 }
 
-/// A call that was answered with an earlier email.
+/// A duplicate call that was answered with an earlier email.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SuppressedCall {
     pub at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallTrace>,
-    /// The id of the API key it came with.
+    /// Id of the API key of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     pub channel: String,
@@ -1493,27 +1493,27 @@ pub struct TagPair {
     pub value: Option<String>,
 }
 
-/// Messages and emails that answer each other.
+/// A thread: messages and emails that reply to each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Thread {
     pub created_at: String,
     #[serde(default)]
     pub email_count: u32,
-    /// What was said, oldest first, the latest 100 of each direction; only when one thread is read.
+    /// The latest 100 messages and 100 emails, oldest first; only when a single thread is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<ThreadEntry>>,
-    /// The fence of its latest lease.
+    /// Fence of the latest lease; grows with each lease.
     #[serde(default)]
     pub fence: u64,
-    /// When somebody said that nothing is left to do; a new message takes that back.
+    /// When the thread was marked as handled; null if it is not. A new message clears the mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handled_at: Option<String>,
     pub id: String,
     pub inbox_id: String,
     #[serde(default)]
     pub labels: Vec<String>,
-    /// When something was last added to it.
+    /// When the last message or email was added.
     pub last_activity_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseHolder>,
@@ -1526,7 +1526,7 @@ pub struct Thread {
     pub subject: String,
 }
 
-/// Something that was said.
+/// An entry of a thread: a received message or a sent email.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ThreadEntry {
@@ -1540,7 +1540,7 @@ pub struct ThreadEntry {
     pub email: Option<Email>,
 }
 
-/// Threads, those with the latest news first.
+/// A page of threads, latest activity first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ThreadPage {
@@ -1550,18 +1550,18 @@ pub struct ThreadPage {
     pub next_cursor: Option<String>,
 }
 
-/// What to change. Absent members stay.
+/// Fields of a thread to change. Absent fields keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadPatch {
-    /// Whether nothing is left to do.
+    /// Whether the thread is handled: nothing is left to do.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub handled: Option<Option<bool>>,
-    /// All labels from now on.
+    /// Replaces all labels.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub labels: Option<Option<Vec<String>>>,
 }
 
-/// Something that happened to an email.
+/// An entry in the timeline of an email.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TimelineEntry {
@@ -1569,46 +1569,46 @@ pub struct TimelineEntry {
     pub description: String,
 }
 
-/// How long a key is remembered.
+/// How long an idempotency key is remembered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Ttl {
     /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
     Text(String),
-    /// Twice the interval of a mail that recurs.
+    /// Twice the interval of a recurring email.
     Object(TtlClass),
 }
 
-/// The memory of a mail that recurs.
+/// Key lifetime for a recurring email: twice its interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TtlClass {
-    /// `scheduled`.
+    /// Always `scheduled`.
     pub class: String,
-    /// How often it recurs: `7d`.
+    /// How often the email recurs, such as `7d`.
     pub interval: String,
 }
 
-/// A message that arrived.
+/// The message that was waited for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WaitResult {
-    /// Pass it as `after` to go on.
+    /// Pass it as `after` to wait for the next message.
     pub cursor: String,
     pub message: Message,
 }
 
-/// A watch.
+/// A watch: one run of an agent that waits for mail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Watch {
     #[serde(default)]
     pub budget: u32,
-    /// Only mail after this place counts.
+    /// Only messages after this cursor count.
     pub cursor: String,
     pub deadline: String,
     pub id: String,
     pub inbox_id: String,
-    /// Whether only mail whose sender is authenticated counts.
+    /// Whether only messages with an authenticated sender count.
     #[serde(default)]
     pub require_auth: bool,
     #[serde(default)]
@@ -1624,12 +1624,12 @@ pub struct Watch {
 pub struct WorkItem {
     pub lease: Lease,
     pub message: Message,
-    /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
+    /// Ids of newer messages from people in the thread. Read them, and list them in `seen` when you reply.
     #[serde(default)]
     pub newer_messages: Vec<String>,
 }
 
-/// Messages to work on.
+/// Messages to work on, each with a lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkItemPage {

@@ -1,33 +1,33 @@
 // The shapes of the wire, from openapi.json by sdks/generate. Do not edit.
 
-/** What an agent says about a message that it holds. */
+/** Acknowledgement of a leased message, for `ack`, `nack` and `extend`. */
 export interface Acknowledgement {
-  /** For `nack`: others may try after so many seconds; 0 by default. */
+  /** For `nack`: seconds until the message is offered again, at most 86400; 0 by default. */
   delay_s?: number | null;
-  /** The token of the lease. */
+  /** Token of the lease. */
   lease: string;
-  /** For `extend`: how long from now, 1 to 600 seconds; 30 by default. */
+  /** For `extend`: new duration of the lease from now in seconds, 1 to 600; 30 by default. */
   ttl_s?: number | null;
 }
 
-/** A message as it stands. */
+/** The message after an acknowledgement. */
 export interface AcknowledgementResult {
   lease?: Lease | null;
   message: Message;
 }
 
-/** One address or a list of them. */
+/** One address or a list of addresses. */
 export type Addresses = string | string[];
 
-/** For whom it was taken. */
+/** The consumer that reports the use. */
 export interface ArtifactApplied {
   for: string;
 }
 
-/** A code or link. */
+/** An artifact: a code or link found in a message. */
 export interface Artifact {
   applied_at?: string | null;
-  /** 0 to 100. */
+  /** Confidence of the extraction, 0 to 100. */
   confidence: number;
   consumed_at?: string | null;
   consumed_for?: string | null;
@@ -35,7 +35,7 @@ export interface Artifact {
   id: string;
   inbox_id: string;
   masked: string;
-  /** Our id of the message. */
+  /** Id of the message. */
   message: string;
   reasons: string[];
   rev: number;
@@ -43,25 +43,25 @@ export interface Artifact {
   sender_authenticated: boolean;
   /** `code` or `link`. */
   type: string;
-  /** Only for whoever took it, and with the scope `secrets`. */
+  /** The code or link; null unless you consumed it or your API key has the scope `secrets`. */
   value?: string | null;
   watch?: string | null;
 }
 
-/** What was found in a message. */
+/** The artifacts of a message. */
 export interface ArtifactPage {
-  /** What else it could be; never given out. */
+  /** Ambiguous finds. They cannot be consumed. */
   candidates: Record<string, unknown>[];
-  /** Decided ones, best first. */
+  /** The artifacts, best first. */
   data: Artifact[];
   next_cursor?: string | null;
 }
 
-/** A file that goes with the mail. */
+/** An attachment. */
 export interface Attachment {
-  /** Base64. */
+  /** The file's bytes in Base64. */
   content: string;
-  /** For inline images. */
+  /** Content-ID, for inline images. */
   content_id?: string | null;
   /** MIME type. */
   content_type?: string | null;
@@ -69,7 +69,7 @@ export interface Attachment {
   filename?: string | null;
 }
 
-/** An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes. */
+/** An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes. */
 export interface AttachmentInfo {
   content_id?: string | null;
   content_type: string;
@@ -79,47 +79,47 @@ export interface AttachmentInfo {
   size: number;
 }
 
-/** One try at an envelope. */
+/** One attempt to send a handoff. */
 export interface Attempt {
-  /** When it was marked, or began when it never came so far. */
+  /** When the `sending` marker was committed; the start of the attempt if it never got that far. */
   at: string;
-  /** The SMTP or HTTP status. */
+  /** SMTP or HTTP status code of the reply. */
   code?: number | null;
-  /** When its answer was written down; null while it is on the wire. */
+  /** When the outcome was recorded; null while the attempt is running. */
   ended_at?: string | null;
-  /** Whether an earlier attempt may have succeeded already. */
+  /** Whether an earlier attempt may have succeeded, so that the recipient may get the email twice. */
   may_duplicate: boolean;
   number: number;
-  /** `accepted deferred refused unknown`; null while it is on the wire. */
+  /** `accepted deferred refused unknown`; null while the attempt is running. */
   outcome?: string | null;
-  /** How far it came: `connect tls greet login mail rcpt data final`. */
+  /** The last phase that was reached: `connect tls greet login mail rcpt data final`. */
   phase?: string | null;
-  /** The next hop's own name for the mail. */
+  /** The next hop's own id for the message. */
   remote_id?: string | null;
-  /** What the next hop said. */
+  /** Text of the next hop's reply. */
   reply: string;
-  /** The way out it took. */
+  /** Name of the transport. */
   transport?: string | null;
 }
 
-/** Whether a sender is who it says. */
+/** Results of the sender authentication. */
 export interface Auth {
   dkim: string;
   dmarc: string;
   domain?: string | null;
   spf: string;
-  /** Our own: `pass`, `fail`, `none` or `temperror`. */
+  /** Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`. */
   verdict: string;
 }
 
 /** Why a message counts as automatic. */
 export interface AutomaticReason {
-  /** Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same. */
+  /** Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway. */
   overridable: boolean;
   reason: string;
 }
 
-/** What was wrong with one item. */
+/** Why one item of a batch was refused. */
 export interface BatchItemError {
   code: string;
   field?: string | null;
@@ -127,44 +127,44 @@ export interface BatchItemError {
   message: string;
 }
 
-/** The answer to a batch. */
+/** The response to a batch. */
 export interface BatchReceipt {
-  /** In order; null where `errors` has a row. */
+  /** One entry per item, in order; null for an item that has an entry in `errors`. */
   data: (SendReceipt | null)[];
   errors: BatchItemError[];
 }
 
-/** What a caller calls its own call: for correlation, it decides nothing. */
+/** The caller's own ids of a call. They are stored for correlation only. */
 export interface CallTrace {
-  /** From `Mailonce-Call-Id`, or the `_meta` of a model's call. */
+  /** From the `Mailonce-Call-Id` header, or from `_meta` of an MCP call. */
   id?: string | null;
   /** From `traceparent` (W3C Trace Context). */
   traceparent?: string | null;
 }
 
-/** How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person. */
+/** Limits on the number of replies. A reply beyond a limit is held. Absent fields keep their value. The defaults are 3 in 300 seconds and 20 a day in a thread, and 20 a day to one recipient. */
 export interface Caps {
-  /** Answers to one person within a day, over all threads. */
+  /** Replies to one recipient per day, over all threads. */
   per_recipient_per_day?: number | null;
-  /** Answers in a thread within a day. */
+  /** Replies in a thread per day. */
   per_thread_per_day?: number | null;
-  /** Answers in a thread in all; any number without it, and again after `null`. */
+  /** Replies in a thread in total; `null` removes the limit. No limit by default. */
   per_thread_total?: number | null;
-  /** Answers in a thread within the window; the next is held. */
+  /** Replies in a thread within `window_s`. */
   per_window?: number | null;
-  /** Seconds, at most a day. */
+  /** Length of the window in seconds, 1 to 86400. */
   window_s?: number | null;
 }
 
-/** For whom an artifact is taken. */
+/** The consumer of an artifact. */
 export interface Consume {
-  /** The account, workflow or run it is for. The same again gets the same answer; another is refused. */
+  /** The account, workflow or run that consumes the artifact. The same one gets the same response again; another is refused. */
   for: string;
-  /** The id of the watch it belongs to. */
+  /** Id of the watch that the call belongs to. */
   watch?: string | null;
 }
 
-/** Which artifact of an inbox is taken, and for whom. */
+/** Which artifact of an inbox to consume, and for whom. */
 export interface ConsumeMatch {
   for: string;
   match?: MessageMatch | null;
@@ -173,46 +173,46 @@ export interface ConsumeMatch {
   watch?: string | null;
 }
 
-/** An artifact that was taken. */
+/** A consumed artifact. */
 export interface ConsumedArtifact {
   artifact: Artifact;
 }
 
-/** What the key of a send did. */
+/** What the idempotency key of a send did. */
 export interface Dedupe {
-  /** When the key is forgotten; null until the email is settled. */
+  /** When the idempotency key expires; null until the email reaches a final state. */
   expires_at?: string | null;
-  /** The key, given or derived; null without one. */
+  /** The idempotency key, from the header or derived from the intent; null without one. */
   key?: string | null;
-  /** `first` or `replayed`. */
+  /** `first` for a new email, `replayed` for a duplicate call. */
   outcome: string;
-  /** Whether this call said something else than the first one. */
+  /** Whether the content of this call differs from that of the first call. */
   payload_differs: boolean;
-  /** Calls that were answered with this email instead of making another. */
+  /** Number of duplicate calls that were answered with this email. */
   suppressed: number;
 }
 
-/** One email in a list. */
+/** An email, without its content. */
 export interface Email {
   bcc?: string[];
   call?: CallTrace | null;
   cc?: string[];
-  /** How many envelopes are in which state. */
+  /** Number of handoffs in each state. */
   counts: Record<string, number>;
   created_at: string;
-  /** When the key is forgotten; null until the email is settled. */
+  /** When the idempotency key expires; null until the email reaches a final state. */
   expires_at?: string | null;
   from: string;
   guard?: string | null;
   id: string;
   key?: string | null;
   message_id: string;
-  /** The message it answers or passes on. */
+  /** Id of the message that this email replies to or forwards. */
   reply_to_message?: string | null;
   resend_of?: string | null;
   resent_as?: string | null;
   rev: number;
-  /** When it is due, while it is scheduled, or held for a person and wished for later. */
+  /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
   settled_at?: string | null;
   state: string;
@@ -223,27 +223,27 @@ export interface Email {
   version: number;
 }
 
-/** Everything about one email. */
+/** An email with its content, handoffs, evidence and timeline. */
 export interface EmailDetail {
   bcc?: string[];
   call?: CallTrace | null;
   cc?: string[];
-  /** How many envelopes are in which state. */
+  /** Number of handoffs in each state. */
   counts: Record<string, number>;
   created_at: string;
-  /** When the key is forgotten; null until the email is settled. */
+  /** When the idempotency key expires; null until the email reaches a final state. */
   expires_at?: string | null;
   from: string;
   guard?: string | null;
   id: string;
   key?: string | null;
   message_id: string;
-  /** The message it answers or passes on. */
+  /** Id of the message that this email replies to or forwards. */
   reply_to_message?: string | null;
   resend_of?: string | null;
   resent_as?: string | null;
   rev: number;
-  /** When it is due, while it is scheduled, or held for a person and wished for later. */
+  /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
   settled_at?: string | null;
   state: string;
@@ -253,7 +253,7 @@ export interface EmailDetail {
   to: string[];
   version: number;
   attachments: SentAttachment[];
-  /** In the order it was learnt. */
+  /** Oldest first. */
   evidence: Evidence[];
   handoffs: Handoff[];
   headers: Record<string, string>;
@@ -262,10 +262,10 @@ export interface EmailDetail {
   metadata: Record<string, unknown>;
   on_unknown: string;
   reply_to: string[];
-  /** The latest 20, newest first. */
+  /** The latest 20 suppressed duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
   tags: Record<string, unknown>;
-  /** Null, like the other parts of the content, once the body was dropped. */
+  /** Plain text body. Null when the retention period of the content is over, like the other parts of the content. */
   text?: string | null;
   timeline: TimelineEntry[];
 }
@@ -273,112 +273,112 @@ export interface EmailDetail {
 /** A page of emails, newest first. */
 export interface EmailPage {
   data: Email[];
-  /** Pass it as `cursor`; null at the end. A page may be short and still have more behind it. */
+  /** Pass it as `cursor` to get the next page; null at the end. A page with few results may still have a next page. */
   next_cursor?: string | null;
 }
 
-/** No words are needed. */
+/** An empty object; the body may be left out. */
 export interface Empty {
 }
 
-/** An endpoint. */
+/** A webhook endpoint. */
 export interface Endpoint {
   created_at: string;
-  /** The last event that was looked at for it. */
+  /** Cursor of the last event that was processed for this endpoint. */
   cursor: string;
   description: string;
-  /** In whose words it is told, when not in ours. */
+  /** Payload and signature format; null for mailonce's own. */
   dialect?: string | null;
   events: string[];
-  /** When it failed first since it last succeeded. */
+  /** When the first failure since the last success happened; null while requests succeed. */
   failing_since?: string | null;
-  /** The names of its custom headers. */
+  /** Names of the custom headers. */
   headers: string[];
   id: string;
   inboxes: string[];
-  /** Whether `message.received` carries the text of the message. */
+  /** Whether `message.received` includes the text of the message. */
   include_text: boolean;
   rate_per_s?: number | null;
-  /** Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days). */
+  /** Why the endpoint is not enabled: `asked` (by a call), `gone` (it answered 410) or `failing` (for 14 days). */
   reason?: string | null;
   rev: number;
-  /** `whsec_…`, when it was just made. */
+  /** Signing secret `whsec_…`; only in the response that created or rotated it. */
   secret?: string | null;
-  /** How many secrets sign at the moment. */
+  /** Number of secrets that sign requests at the moment. */
   secret_count: number;
   /** `enabled`, `paused` or `disabled`. */
   state: string;
-  /** Since when its state is what it is. */
+  /** When the state last changed. */
   state_since: string;
   url: string;
-  /** The wire format that it was made with. */
+  /** API version that the endpoint was created with. */
   version: string;
 }
 
-/** Endpoints, newest first. */
+/** A page of endpoints, newest first. */
 export interface EndpointPage {
   data: Endpoint[];
   next_cursor?: string | null;
 }
 
-/** What to change. What is left out stays. */
+/** Settings of an endpoint to change. Absent fields keep their value. */
 export interface EndpointPatch {
   description?: string | null;
   events?: string[] | null;
-  /** All of them: what is not named goes. */
+  /** Replaces all custom headers. */
   headers?: Record<string, string> | null;
   inboxes?: string[] | null;
   include_text?: boolean | null;
-  /** `null` for no limit. */
+  /** Rate limit in requests per second; `null` removes it. */
   rate_per_s?: number | null;
-  /** The rev that was seen, if it must still be that. */
+  /** The `rev` that you read. If it is set, the call is refused when the endpoint has changed since. */
   rev?: number | null;
   url?: string | null;
 }
 
-/** How a test went. */
+/** Result of a test request. */
 export interface EndpointTest {
-  /** Whether the answer was 2xx. */
+  /** Whether the endpoint answered 2xx. */
   delivered: boolean;
-  /** Else why not: `blocked name connect tls timeout broken`. */
+  /** Why there was no response: `blocked name connect tls timeout broken`. */
   error?: string | null;
-  /** The `webhook-id` of the test. */
+  /** The `webhook-id` of the test request. */
   id: string;
   latency_ms: number;
-  /** The beginning of the answer, or what went wrong. */
+  /** Start of the response body, or the error message. */
   response: string;
-  /** The status of the answer, if there was one. */
+  /** HTTP status of the response, if there was one. */
   status?: number | null;
 }
 
-/** A fact. */
+/** An event. */
 export interface Event {
   about: EventSubject;
   at: string;
-  /** `epoch-seq`. */
+  /** Position of the event, `epoch-seq`; pass it as `after`. */
   cursor: string;
   data: Record<string, unknown>;
   id: string;
-  /** From 1, without gaps. */
+  /** Sequence number in the team, from 1 without gaps. */
   seq: number;
   type: string;
 }
 
-/** Events, oldest first. */
+/** A page of events, oldest first. */
 export interface EventPage {
   data: Event[];
-  /** Pass it as `after`; null when there was nothing to look at. With a filter a page may be short, even empty, and still have more behind it. */
+  /** Pass it as `after` to read on; null when there are no events after the cursor. With a filter, even an empty page may have a next page. */
   next_cursor?: string | null;
 }
 
-/** What an event is about. */
+/** The object that an event is about. */
 export interface EventSubject {
   id: string;
   kind: string;
   rev: number;
 }
 
-/** A fact about what the next hop did. */
+/** Evidence: a fact about what the next hop did. */
 export interface Evidence {
   at: string;
   attempt?: number | null;
@@ -390,29 +390,29 @@ export interface Evidence {
   source: string;
 }
 
-/** A message to be passed on. */
+/** Recipients and text of a forwarded message. */
 export interface Forward {
   cc?: Addresses;
-  /** The one-use token of a held look-alike: that email goes, and never another. */
+  /** One-time token of a held email that looks like an earlier one: releases the held email. */
   distinct_token?: string | null;
-  /** The token of the lease that you hold. */
+  /** Token of the lease that you hold on the thread. */
   lease?: string | null;
-  /** Words before it. */
+  /** Text above the forwarded message. */
   text?: string | null;
   to: Addresses;
 }
 
-/** One envelope. */
+/** One handoff: an envelope for one transport. */
 export interface Handoff {
   attempts: Attempt[];
-  /** When it is tried next, or looked at again while it is unknown. */
+  /** When the next attempt is due, or the next check while the outcome is unknown. */
   due_at?: string | null;
-  /** Whether some attempt may have succeeded without our knowing. */
+  /** Whether some attempt may have succeeded although its outcome is unknown. */
   in_doubt: boolean;
-  /** Whether the recipient may have it twice. */
+  /** Whether the recipient may get the email twice. */
   may_duplicate: boolean;
   number: number;
-  /** Why it waits or failed. */
+  /** Why the handoff waits, or why it failed. */
   reason?: string | null;
   recipients: string[];
   /** `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled` */
@@ -435,13 +435,13 @@ export interface Inbox {
   catch_all: boolean;
   client_id?: string | null;
   created_at: string;
-  /** The place after its latest message, for `after`. */
+  /** Cursor of the latest message; pass it as `after`. */
   cursor: string;
-  /** From then on it refuses mail; its history stays. */
+  /** When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox. */
   expires_at?: string | null;
   id: string;
   mark_auto_submitted: boolean;
-  /** Messages that arrived. */
+  /** Number of messages that were received. */
   message_count: number;
   metadata: Record<string, string>;
   name?: string | null;
@@ -449,13 +449,13 @@ export interface Inbox {
   rev: number;
 }
 
-/** Inboxes, newest first. */
+/** A page of inboxes, newest first. */
 export interface InboxPage {
   data: Inbox[];
   next_cursor?: string | null;
 }
 
-/** What to change. Absent members stay; `null` takes away. */
+/** Fields of an inbox to change. Absent fields keep their value; `null` removes a value. */
 export interface InboxPatch {
   agent?: string | null;
   allowed_link_domains?: string[] | null;
@@ -465,124 +465,124 @@ export interface InboxPatch {
   metadata?: Record<string, string> | null;
   name?: string | null;
   reply_to_likely_automatic?: boolean | null;
-  /** The rev that was seen; a stale one is refused. */
+  /** The `rev` that you read. If it is set, the call is refused when the inbox has changed since. */
   rev?: number | null;
-  /** From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent. */
+  /** New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent. */
   ttl?: string | null;
 }
 
-/** A sign that somebody talks to the model. */
+/** A sign of prompt injection, and how often it occurs. */
 export interface InjectionFlag {
   count: number;
   flag: string;
 }
 
-/** What a mail is about. Its key follows from this and from `to`, so that every retry has the same key. */
+/** What an email is about. The idempotency key is derived from the intent and `to`, so that every retry has the same key. */
 export interface Intent {
-  /** What it is about: `order_4821`. */
+  /** What the email is about, such as `order_4821`. */
   entity: string;
-  /** The day, week or run it belongs to, when it recurs. */
+  /** The day, week or run of a recurring email. */
   period?: string | null;
-  /** What kind of mail it is: `order.confirmation`. */
+  /** Type of the email, such as `order.confirmation`. */
   type: string;
-  /** Rises when the same thing is told again on purpose. */
+  /** Increase it to send about the same entity again on purpose; 1 by default. */
   version?: number | null;
 }
 
-/** A key as it is now. */
+/** An idempotency key and what it is bound to. */
 export interface Key {
-  /** How often it was bound. */
+  /** How often the key was bound: 1, plus 1 for each time it was used again after it had expired. */
   bind_number: number;
-  /** `email`, `operation` or `forgotten`. */
+  /** `email`, `operation` (another call) or `forgotten`. */
   bound_to: string;
-  /** How it came about: `intent` or `header`. */
+  /** Where the key comes from: `intent` or `header`. */
   derivation?: string | null;
-  /** The versioned hash of the email's meaning. */
+  /** Versioned hash of the canonical email; a retry with another digest is a mismatch. */
   digest?: string | null;
-  /** The email it is bound to. */
+  /** Id of the email that the key is bound to. */
   email?: string | null;
-  /** When it is forgotten; null until the email is settled. */
+  /** When the key expires; null until the email reaches a final state. */
   expires_at?: string | null;
   forgotten_at?: string | null;
-  /** Calls answered with the email instead of making another. */
+  /** Number of duplicate calls that were answered with the same email. */
   hits: number;
   intent?: Intent | null;
   key: string;
   state?: string | null;
-  /** The latest 20, newest first. */
+  /** The latest 20 duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
   ttl?: string | null;
 }
 
-/** Another memory for a key. */
+/** New lifetime of an idempotency key. */
 export interface KeyPatch {
   ttl: Ttl;
 }
 
-/** A lease. */
+/** A lease of a thread. */
 export interface Lease {
   expires_at: string;
-  /** Grows with each lease of the thread. */
+  /** Fencing token: grows with each lease of the thread. */
   fence: number;
   holder: string;
-  /** Show it as `lease` when you answer. */
+  /** Pass it as `lease` when you reply, acknowledge or extend. */
   token: string;
 }
 
-/** Who works on a thread. */
+/** The current lease of a thread, without its token. */
 export interface LeaseHolder {
   expires_at: string;
   holder: string;
-  /** The message it was offered with. */
+  /** Id of the message that the lease was taken with. */
   message?: string | null;
 }
 
-/** A link with its verdict. It is never followed. */
+/** A link in a message, with a safety verdict. mailonce never opens links. */
 export interface Link {
   host?: string | null;
-  /** What it is for, when it says so: `verify`, `reset` … */
+  /** Purpose of the link if it is recognized, such as `verify` or `reset`. */
   purpose?: string | null;
   reasons: string[];
-  /** The whole address; only with the scope `secrets`, since a link may be a secret. */
+  /** The URL; null without the scope `secrets`, because a link may contain a secret. */
   url?: string | null;
   /** `allowed suspicious blocked`. */
   verdict: string;
 }
 
-/** A message, without what it says. */
+/** A message, without its body. */
 export interface Message {
   attachments: AttachmentInfo[];
   auth: Auth;
   automatic?: AutomaticReason | null;
   cc: Party[];
-  /** Its place in the inbox, for `after`. */
+  /** Position in the inbox; pass it as `after`. */
   cursor: string;
   date?: string | null;
   /** `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
   flags: string[];
   folder?: string | null;
   from?: Party | null;
-  /** What was found in it: `code`, `link`. */
+  /** Types of the artifacts in the message: `code`, `link`. */
   has: string[];
   id: string;
   inbox_id: string;
   labels: string[];
   message_id?: string | null;
-  /** Why it counts as our own: `address loop_mark message_id`. */
+  /** Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not. */
   own_reason?: string | null;
-  /** The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences. */
+  /** Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence. */
   preview: string;
   read: boolean;
   received_at: string;
-  /** The address it was sent to, plus tag and all. */
+  /** Envelope recipient, including a `+tag`. */
   recipient: string;
-  /** Emails that answered it or passed it on. */
+  /** Ids of the emails that replied to or forwarded the message. */
   replies: string[];
-  /** Where an answer goes. */
+  /** Where a reply goes. */
   reply_target: ReplyTarget;
   reply_to: Party[];
   rev: number;
-  /** Rules that matched, in the order in which they were asked. */
+  /** Rules that matched, in the order of evaluation. */
   rules: RuleHit[];
   size: number;
   /** `unanswered leased answered skipped`. */
@@ -592,7 +592,7 @@ export interface Message {
   to: Party[];
 }
 
-/** What its message must be like. */
+/** Conditions on the message of the artifact. */
 export interface MessageMatch {
   /** An address, or `@domain`. */
   from?: string | null;
@@ -600,123 +600,123 @@ export interface MessageMatch {
   subject?: string | null;
 }
 
-/** Messages in the order that was asked for. */
+/** A page of messages. */
 export interface MessagePage {
   data: Message[];
-  /** Where to go on, as `cursor` newest first and as `after` oldest first; null at the end. */
+  /** Pass it as `cursor` (newest first) or as `after` (oldest first) to get the next page; null at the end. */
   next_cursor?: string | null;
 }
 
-/** An endpoint to make. */
+/** A webhook endpoint to create. */
 export interface NewEndpoint {
-  /** Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event. */
+  /** Where to start: an event cursor, or `0` for all stored events. When absent, with the next event. */
   after?: string | null;
-  /** For people. */
+  /** Description for people. */
   description?: string | null;
-  /** In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told. */
+  /** Payload and signature format: `resend` or `usesend`; mailonce's own format when absent. Events that the dialect does not have are not sent. */
   dialect?: string | null;
-  /** Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means. */
+  /** Event types to send: types such as `email.sent`, prefixes such as `email.*`, or `["*"]` for all (default). */
   events?: string[] | null;
-  /** Headers that every request carries. Their values are not shown again. */
+  /** Custom headers of every webhook request. The values are not shown again. */
   headers?: Record<string, string> | null;
-  /** Only what happens at these inboxes, by id. */
+  /** Send only events of these inboxes, by id; all inboxes when absent. */
   inboxes?: string[] | null;
-  /** Whether `message.received` carries the visible text of the message, its codes hidden. */
+  /** Whether `message.received` includes the visible text of the message, with codes masked. */
   include_text?: boolean | null;
-  /** Requests a second at the most. */
+  /** Rate limit in requests per second; no limit when absent. */
   rate_per_s?: number | null;
-  /** A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made. */
+  /** Signing secret to use: `whsec_` and Base64 of 24 to 64 bytes. Generated when absent. */
   secret?: string | null;
-  /** Where notices go: `https://…`. In `dev` also `http://` and this machine. */
+  /** Webhook URL: `https://…`. In `dev` mode also `http://` and loopback addresses. */
   url: string;
 }
 
-/** An inbox to make: a whole `address`, or `username` and `domain`, or neither for a random one. */
+/** An inbox to create. Set `address`, or `username` and `domain`, or neither for a random address. */
 export interface NewInbox {
   address?: string | null;
-  /** The agent it is for. */
+  /** Name of the agent that uses the inbox. */
   agent?: string | null;
-  /** Registrable domains whose links are allowed; without any, links are judged by their sender. */
+  /** Registrable domains whose links are allowed, at most 50. When empty, links are judged by the sender's domain. */
   allowed_link_domains?: string[];
   caps?: Caps | null;
-  /** Whether it takes mail for every address of its domain that has no inbox; needs `admin`. */
+  /** Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`. */
   catch_all?: boolean;
-  /** The same `client_id` again answers with the same inbox. */
+  /** Your own id of the inbox. Another call with the same `client_id` returns the same inbox. */
   client_id?: string | null;
-  /** The first domain of this installation by default. */
+  /** Domain of the address; the first domain of this installation by default. */
   domain?: string | null;
-  /** Whether its answers say that a machine wrote them (`Auto-Submitted`). */
+  /** Whether replies have the header `Auto-Submitted`, which marks them as written by a machine. */
   mark_auto_submitted?: boolean;
   metadata?: Record<string, string>;
-  /** The name beside its address in mail that it sends. */
+  /** Display name for mail from this inbox. */
   name?: string | null;
-  /** Whether mail that only looks automatic may be answered. */
+  /** Whether agents may reply to mail that is likely, but not certainly, automatic. */
   reply_to_likely_automatic?: boolean;
-  /** How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent. */
+  /** Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent. */
   ttl?: string | null;
   username?: string | null;
 }
 
-/** A wish for a lease. */
+/** A request for the lease of a thread. */
 export interface NewLease {
-  /** Who asks, as people call it; the name of the API key by default. */
+  /** Name of the agent, shown to others; the name of the API key by default. */
   holder?: string | null;
-  /** The token of your lease, to renew it. */
+  /** Token of your current lease, to renew it. */
   token?: string | null;
-  /** 1 to 600; 30 by default. */
+  /** Duration of the lease in seconds, 1 to 600; 30 by default. */
   ttl_s?: number | null;
 }
 
-/** A watch to begin. */
+/** A watch to start. */
 export interface NewWatch {
-  /** How often its agent may ask for the mail to be sent again; 1 by default. */
+  /** How often the agent may request that the email is sent again, at most 100; 1 by default. */
   budget?: number | null;
-  /** When it ends: an instant, or a time from now such as `5m`; 10 minutes by default. */
+  /** When the watch ends: an RFC 3339 time, or a duration from now such as `5m`. 10 minutes by default, at most 7 days. */
   deadline?: string | null;
-  /** `true`: only mail whose sender is authenticated counts. */
+  /** `true`: only messages with an authenticated sender count. */
   require_auth?: boolean | null;
 }
 
-/** A wish for work. */
+/** A request for messages to work on. */
 export interface NextMessages {
-  /** Who asks, as people call it; the name of the API key by default. */
+  /** Name of the agent, shown to others; the name of the API key by default. */
   holder?: string | null;
-  /** At most so many messages, 1 to 10; 1 by default. */
+  /** Maximum number of messages, 1 to 10; 1 by default. */
   limit?: number | null;
-  /** How long each lease lasts, 1 to 600 seconds; 30 by default. */
+  /** Duration of each lease in seconds, 1 to 600; 30 by default. */
   ttl_s?: number | null;
-  /** How long to wait for a message, up to 60 seconds; 0 by default. */
+  /** How long to wait for a message in seconds, up to 60; 0 by default. */
   wait?: number | null;
 }
 
-/** An attempt to tell. */
+/** An attempt to send a notice. */
 export interface NoticeAttempt {
   at: string;
-  /** What went wrong: `blocked name connect tls timeout broken status`. */
+  /** Why the attempt failed: `blocked name connect tls timeout broken status`. */
   error?: string | null;
   latency_ms: number;
   number: number;
-  /** The beginning of the answer, or what went wrong. */
+  /** Start of the response body, or the error message. */
   response: string;
-  /** The status of the answer, if there was one. */
+  /** HTTP status of the response, if there was one. */
   status?: number | null;
 }
 
-/** One event owed to one endpoint. */
+/** A notice: one event to be sent to one endpoint. */
 export interface Notice {
-  /** The id of what the event is about. */
+  /** Id of the object that the event is about. */
   about: string;
-  /** Attempts that were begun. */
+  /** Number of attempts that were started. */
   attempt_count: number;
-  /** The latest attempts that ended, oldest first. */
+  /** The latest finished attempts, oldest first. */
   attempts: NoticeAttempt[];
   created_at: string;
   endpoint: string;
-  /** The cursor of its event. */
+  /** Cursor of the event. */
   event: string;
-  /** Its `webhook-id`, the same at every attempt. */
+  /** Id of the notice; the `webhook-id` header of every attempt. */
   id: string;
-  /** When it is due. Null while it stands behind an earlier one about the same thing. */
+  /** When the next attempt is due; null while an earlier notice about the same object is pending. */
   next_attempt_at?: string | null;
   rev: number;
   settled_at?: string | null;
@@ -725,96 +725,96 @@ export interface Notice {
   type: string;
 }
 
-/** Notices, those of the latest events first. */
+/** A page of notices, latest events first. */
 export interface NoticePage {
   data: Notice[];
   next_cursor?: string | null;
 }
 
-/** Somebody named in a mail. */
+/** A sender or recipient of a message. */
 export interface Party {
   address: string;
   name?: string | null;
 }
 
-/** Why a call did not do what it asked, and what to do next. */
+/** An error response (RFC 9457): what went wrong and what to do next. */
 export interface Problem {
-  /** The word to branch on. */
+  /** Error code. Branch on this value. */
   code: string;
-  /** What happened this time. */
+  /** What went wrong in this call. */
   detail: string;
-  /** The field or parameter at fault. */
+  /** Path of the invalid field, or name of the invalid parameter or header. */
   field?: string | null;
-  /** One sentence that a model can act on. */
+  /** What to do next, in a sentence that a model can act on. */
   next: string;
-  /** Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`. */
+  /** Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause). */
   retry: string;
   /** The HTTP status. */
   status: number;
-  /** A short name for people. */
+  /** Short title for people. */
   title: string;
-  /** A link to the page of this code. */
+  /** Link to the documentation page of this error code. */
   type: string;
 }
 
-/** From where to tell again: one of `since` and `after`. */
+/** Which notices to send again. Set either `since` or `after`. */
 export interface Recover {
   /** Events after this cursor; `0` for all. */
   after?: string | null;
-  /** `failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered. */
+  /** `failed` (default): dead notices, and notices that wait for a retry. `all`: also those that were delivered. */
   include?: string | null;
   /** Events at or after this time. */
   since?: string | null;
 }
 
-/** What is told again. */
+/** Result of a recovery. */
 export interface Recovery {
-  /** The cursor behind which events are told again. Null when this was asked before. */
+  /** Events after this cursor are sent again. Null when the call is a replay. */
   after?: string | null;
-  /** Failed notices that are due now. At 5000 there may be more: ask again under another key. */
+  /** Number of failed notices that are due now. At 5000 there may be more: call again with a new idempotency key. */
   requeued?: number | null;
 }
 
-/** Which lease to give back. */
+/** The lease to release. */
 export interface ReleaseLease {
-  /** Its token: only your own is given back. */
+  /** Token of the lease. Only its holder knows it. */
   token: string;
 }
 
-/** A message with what it says. */
+/** A message with its body. */
 export interface RenderedMessage {
   attachments: AttachmentInfo[];
   auth: Auth;
   automatic?: AutomaticReason | null;
   cc: Party[];
-  /** Its place in the inbox, for `after`. */
+  /** Position in the inbox; pass it as `after`. */
   cursor: string;
   date?: string | null;
   /** `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
   flags: string[];
   folder?: string | null;
   from?: Party | null;
-  /** What was found in it: `code`, `link`. */
+  /** Types of the artifacts in the message: `code`, `link`. */
   has: string[];
   id: string;
   inbox_id: string;
   labels: string[];
   message_id?: string | null;
-  /** Why it counts as our own: `address loop_mark message_id`. */
+  /** Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not. */
   own_reason?: string | null;
-  /** The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences. */
+  /** Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence. */
   preview: string;
   read: boolean;
   received_at: string;
-  /** The address it was sent to, plus tag and all. */
+  /** Envelope recipient, including a `+tag`. */
   recipient: string;
-  /** Emails that answered it or passed it on. */
+  /** Ids of the emails that replied to or forwarded the message. */
   replies: string[];
-  /** Where an answer goes. */
+  /** Where a reply goes. */
   reply_target: ReplyTarget;
   reply_to: Party[];
   rev: number;
-  /** Rules that matched, in the order in which they were asked. */
+  /** Rules that matched, in the order of evaluation. */
   rules: RuleHit[];
   size: number;
   /** `unanswered leased answered skipped`. */
@@ -823,44 +823,44 @@ export interface RenderedMessage {
   thread_id: string;
   to: Party[];
   artifacts: Artifact[];
-  /** What else it could hold; never given out. */
+  /** Ambiguous codes and links. They cannot be consumed. */
   candidates: Record<string, unknown>[];
-  /** Whether all of the mail was looked at. */
+  /** Whether the whole message was processed; false when it exceeded a limit. */
   complete?: boolean | null;
-  /** In `full`. */
+  /** The header fields; only in the view `full`. */
   headers?: HeaderField[] | null;
-  /** In `full`: without anything that acts or loads. */
+  /** Sanitized HTML without active or remote content; only in the view `full`. */
   html?: string | null;
   injection_flags: InjectionFlag[];
   links: Link[];
-  /** What `min` took out, counted. */
+  /** How many hidden or unsafe parts the view `min` removed, by kind. */
   removed_counts?: Record<string, unknown> | null;
-  /** In `min` between fences with a random word: everything in it is untrusted. */
+  /** The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted. */
   text?: string | null;
-  /** `min plain full`, or `gone` when its bytes are no longer kept. */
+  /** `min plain full`, or `gone` when the message's bytes are no longer stored. */
   view: string;
 }
 
-/** An answer to a message. */
+/** A reply to a message. */
 export interface Reply {
-  /** The one-use token of a held look-alike: that answer goes, and never another. */
+  /** One-time token of a held reply that looks like an earlier email: releases the held reply. */
   distinct_token?: string | null;
-  /** 0 is the answer, higher numbers are wanted follow-ups; each is sent once. */
+  /** 0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once. */
   follow_up?: number;
   html?: string | null;
-  /** The token of the lease that you hold. */
+  /** Token of the lease that you hold on the thread. */
   lease?: string | null;
-  /** Whether the message follows below your words. */
+  /** Whether to quote the message below the reply. */
   quote?: boolean;
-  /** Whether everybody who got the message gets the answer; our own addresses never do. */
+  /** Whether to reply to all recipients of the message. The team's own inboxes are always left out. */
   reply_all?: boolean;
-  /** Ids of newer messages in the thread that you have read. */
+  /** Ids of newer messages in the thread that you have read; at most 100. */
   seen?: string[];
-  /** Plain text. This or `html`, or both. */
+  /** Plain text body. Required unless `html` is set. */
   text?: string | null;
 }
 
-/** How often a thread was answered, and how often it may be. */
+/** Number of replies in a thread, and its limits. */
 export interface ReplyCounts {
   caps: Caps;
   in_window: number;
@@ -869,52 +869,52 @@ export interface ReplyCounts {
   total: number;
 }
 
-/** Where an answer to a message goes. */
+/** Where a reply to the message goes. */
 export interface ReplyTarget {
-  /** `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message. */
+  /** Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed). */
   flags: string[];
-  /** The addresses: those of Reply-To, else the sender. */
+  /** The Reply-To addresses, or the sender without any. */
   to: string[];
 }
 
-/** Another time for a scheduled email. */
+/** New time of a scheduled email. */
 export interface Reschedule {
-  /** RFC 3339 with an offset, or `in 5 minutes`. */
+  /** RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. */
   scheduled_at: string;
 }
 
-/** Why an email is sent again. */
+/** Why an email is resent. */
 export interface Resend {
-  /** For whoever reads the timeline. */
+  /** Reason, for people who read the timeline later. */
   reason?: string | null;
 }
 
-/** What became of an email whose outcome is unknown, as a person decides. */
+/** A person's decision about an email whose outcome is unknown. */
 export interface ResolveEmail {
-  /** `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up). */
+  /** `sent` (the email arrived), `resend` (send the same bytes again) or `abandon` (give up). */
   as: string;
-  /** Only this handoff; every unknown one when it is left out. */
+  /** Number of the handoff to resolve; every unknown handoff when absent. */
   handoff?: number | null;
-  /** For whoever reads the timeline. */
+  /** Reason, for people who read the timeline later. */
   reason?: string | null;
-  /** The email's `rev` as you saw it. */
+  /** The `rev` of the email that you read; the call is refused if the email has changed since. */
   rev: number;
 }
 
-/** Another secret. */
+/** Rotation of an endpoint's secret. */
 export interface RotateEndpoint {
-  /** How long the secrets before still sign beside it, `24h` by default, at most `30d`. */
+  /** How long requests are also signed with the previous secrets; `24h` by default, at most `30d`. */
   previous_secret_ttl?: string | null;
-  /** A secret that you already have. Left out, one is made. */
+  /** New signing secret: `whsec_…`. Generated when absent. */
   secret?: string | null;
 }
 
-/** A rule that matched. */
+/** A rule that matched the message. */
 export interface RuleHit {
-  /** What was done: `folder`, `label` … */
+  /** Actions of the rule, such as `folder` and `label`. */
   actions: string[];
   id: string;
-  /** Its name at the time. */
+  /** Name of the rule at that time. */
   name: string;
 }
 
@@ -926,54 +926,54 @@ export interface Send {
   attachments?: Attachment[] | null;
   bcc?: Addresses;
   cc?: Addresses;
-  /** The one-use token of a held look-alike. */
+  /** One-time token of a held email that looks like an earlier one: confirms that it is a different email. */
   distinct_token?: string | null;
-  /** `agent@example.com` or `Name <agent@example.com>`. */
+  /** Sender: `agent@example.com` or `Name <agent@example.com>`. */
   from: string;
-  /** Custom headers. */
+  /** Custom headers, by name. */
   headers?: Record<string, string> | null;
   html?: string | null;
   intent?: Intent | null;
-  /** Strings, numbers up to 2^53-1 and booleans. */
+  /** Your own data: strings, numbers up to 2^53-1 and booleans, by name. */
   metadata?: Record<string, Scalar> | null;
-  /** `reject` or `first_wins`. */
+  /** What to do when the key was used for a different email. `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and `first_wins` for intents. */
   on_mismatch?: string | null;
-  /** `hold` or `resend`. */
+  /** What to do when the outcome is unknown. `hold` (default) waits for evidence or a person; `resend` sends once more, so the recipient may get it twice. */
   on_unknown?: string | null;
   reply_to?: Addresses;
-  /** RFC 3339 with an offset, or `in 5 minutes`. */
+  /** When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent. */
   scheduled_at?: string | null;
   subject?: string | null;
   tags?: Tag[] | null;
-  /** Plain text body. This or `html`, or both. */
+  /** Plain text body. Required unless `html` is set. */
   text?: string | null;
   to: Addresses;
-  /** The name of a configured transport. */
+  /** Name of the transport to use; chosen by the server when absent. */
   transport?: string | null;
   ttl?: Ttl | null;
 }
 
-/** The answer to a send, the first time and every time after. */
+/** The response to a send. A retry gets the same email with its current state. */
 export interface SendReceipt {
   created_at: string;
   dedupe: Dedupe;
-  /** Post the mail again with it if this held look-alike is meant; it goes, and never another. */
+  /** One-time token of a held email that looks like an earlier one. If it is a different email, send the same call again with this token: the held email is released. */
   distinct_token?: string | null;
   /** The fence of that thread's latest lease. */
   fence?: number | null;
-  /** The guard that spoke. */
+  /** The guard that held or flagged the email, or found a duplicate. */
   guard?: string | null;
   id: string;
-  /** With angle brackets. */
+  /** The Message-ID header, with angle brackets. */
   message_id: string;
-  /** What this answer means, in a sentence. */
+  /** What this response means and what to do next, in a sentence. */
   next: string;
-  /** The version that followed it, when there is one. */
+  /** Id of the next version, if the email was resent. */
   resent_as?: string | null;
   rev: number;
   /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
   state: string;
-  /** The thread that an answer belongs to. */
+  /** The thread of a reply. */
   thread_id?: string | null;
 }
 
@@ -985,11 +985,11 @@ export interface SentAttachment {
   size: number;
 }
 
-/** A call that was answered with an earlier email. */
+/** A duplicate call that was answered with an earlier email. */
 export interface SuppressedCall {
   at: string;
   call?: CallTrace | null;
-  /** The id of the API key it came with. */
+  /** Id of the API key of the call. */
   caller?: string | null;
   channel: string;
   /** `key_replay payload_differs mismatch already_answered` */
@@ -1005,20 +1005,20 @@ export interface TagPair {
   value?: string | null;
 }
 
-/** Messages and emails that answer each other. */
+/** A thread: messages and emails that reply to each other. */
 export interface Thread {
   created_at: string;
   email_count: number;
-  /** What was said, oldest first, the latest 100 of each direction; only when one thread is read. */
+  /** The latest 100 messages and 100 emails, oldest first; only when a single thread is read. */
   entries?: ThreadEntry[] | null;
-  /** The fence of its latest lease. */
+  /** Fence of the latest lease; grows with each lease. */
   fence: number;
-  /** When somebody said that nothing is left to do; a new message takes that back. */
+  /** When the thread was marked as handled; null if it is not. A new message clears the mark. */
   handled_at?: string | null;
   id: string;
   inbox_id: string;
   labels: string[];
-  /** When something was last added to it. */
+  /** When the last message or email was added. */
   last_activity_at: string;
   lease?: LeaseHolder | null;
   message_count: number;
@@ -1027,7 +1027,7 @@ export interface Thread {
   subject: string;
 }
 
-/** Something that was said. */
+/** An entry of a thread: a received message or a sent email. */
 export interface ThreadEntry {
   /** The message. */
   message?: Message;
@@ -1036,53 +1036,53 @@ export interface ThreadEntry {
   email?: Email;
 }
 
-/** Threads, those with the latest news first. */
+/** A page of threads, latest activity first. */
 export interface ThreadPage {
   data: Thread[];
   next_cursor?: string | null;
 }
 
-/** What to change. Absent members stay. */
+/** Fields of a thread to change. Absent fields keep their value. */
 export interface ThreadPatch {
-  /** Whether nothing is left to do. */
+  /** Whether the thread is handled: nothing is left to do. */
   handled?: boolean | null;
-  /** All labels from now on. */
+  /** Replaces all labels. */
   labels?: string[] | null;
 }
 
-/** Something that happened to an email. */
+/** An entry in the timeline of an email. */
 export interface TimelineEntry {
   at: string;
   description: string;
 }
 
-/** How long a key is remembered. */
+/** How long an idempotency key is remembered. */
 export type Ttl = string | TtlClass;
 
-/** The memory of a mail that recurs. */
+/** Key lifetime for a recurring email: twice its interval. */
 export interface TtlClass {
-  /** `scheduled`. */
+  /** Always `scheduled`. */
   class: string;
-  /** How often it recurs: `7d`. */
+  /** How often the email recurs, such as `7d`. */
   interval: string;
 }
 
-/** A message that arrived. */
+/** The message that was waited for. */
 export interface WaitResult {
-  /** Pass it as `after` to go on. */
+  /** Pass it as `after` to wait for the next message. */
   cursor: string;
   message: Message;
 }
 
-/** A watch. */
+/** A watch: one run of an agent that waits for mail. */
 export interface Watch {
   budget: number;
-  /** Only mail after this place counts. */
+  /** Only messages after this cursor count. */
   cursor: string;
   deadline: string;
   id: string;
   inbox_id: string;
-  /** Whether only mail whose sender is authenticated counts. */
+  /** Whether only messages with an authenticated sender count. */
   require_auth: boolean;
   resends_used: number;
   rev: number;
@@ -1093,11 +1093,11 @@ export interface Watch {
 export interface WorkItem {
   lease: Lease;
   message: Message;
-  /** What people wrote in the thread since. Read it, and name it in `seen` when you answer. */
+  /** Ids of newer messages from people in the thread. Read them, and list them in `seen` when you reply. */
   newer_messages: string[];
 }
 
-/** Messages to work on. */
+/** Messages to work on, each with a lease. */
 export interface WorkItemPage {
   data: WorkItem[];
 }

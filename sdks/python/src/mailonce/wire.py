@@ -25,28 +25,28 @@ Ttl: TypeAlias = "str | Mapping[str, str]"
 
 class _AcknowledgementNeeds(TypedDict):
     lease: str
-    """The token of the lease."""
+    """Token of the lease."""
 
 
 class Acknowledgement(_AcknowledgementNeeds, total=False):
-    """What an agent says about a message that it holds."""
+    """Acknowledgement of a leased message, for `ack`, `nack` and `extend`."""
 
     delay_s: int | None
-    """For `nack`: others may try after so many seconds; 0 by default."""
+    """For `nack`: seconds until the message is offered again, at most 86400; 0 by default."""
     ttl_s: int | None
-    """For `extend`: how long from now, 1 to 600 seconds; 30 by default."""
+    """For `extend`: new duration of the lease from now in seconds, 1 to 600; 30 by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AcknowledgementResult:
-    """A message as it stands."""
+    """The message after an acknowledgement."""
 
     message: Message
     lease: Lease | None = None
 
 
 Addresses: TypeAlias = "str | Sequence[str]"
-"""One address or a list of them."""
+"""One address or a list of addresses."""
 
 
 class _ArtifactAppliedNeeds(TypedDict):
@@ -54,22 +54,22 @@ class _ArtifactAppliedNeeds(TypedDict):
 
 
 class ArtifactApplied(_ArtifactAppliedNeeds, total=False):
-    """For whom it was taken."""
+    """The consumer that reports the use."""
 
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A code or link."""
+    """An artifact: a code or link found in a message."""
 
     confidence: int
-    """0 to 100."""
+    """Confidence of the extraction, 0 to 100."""
     found_at: str
     id: str
     inbox_id: str
     masked: str
     message: str
-    """Our id of the message."""
+    """Id of the message."""
     reasons: list[str]
     rev: int
     sender: str
@@ -80,31 +80,31 @@ class Artifact:
     consumed_at: str | None = None
     consumed_for: str | None = None
     value: str | None = None
-    """Only for whoever took it, and with the scope `secrets`."""
+    """The code or link; null unless you consumed it or your API key has the scope `secrets`."""
     watch: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactPage:
-    """What was found in a message."""
+    """The artifacts of a message."""
 
     candidates: list[dict[str, Any]]
-    """What else it could be; never given out."""
+    """Ambiguous finds. They cannot be consumed."""
     data: list[Artifact]
-    """Decided ones, best first."""
+    """The artifacts, best first."""
     next_cursor: str | None = None
 
 
 class _AttachmentNeeds(TypedDict):
     content: str
-    """Base64."""
+    """The file's bytes in Base64."""
 
 
 class Attachment(_AttachmentNeeds, total=False):
-    """A file that goes with the mail."""
+    """An attachment."""
 
     content_id: str | None
-    """For inline images."""
+    """Content-ID, for inline images."""
     content_type: str | None
     """MIME type."""
     filename: str | None
@@ -113,7 +113,7 @@ class Attachment(_AttachmentNeeds, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class AttachmentInfo:
-    """An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes."""
+    """An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes."""
 
     content_type: str
     inline: bool
@@ -125,38 +125,38 @@ class AttachmentInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One try at an envelope."""
+    """One attempt to send a handoff."""
 
     at: str
-    """When it was marked, or began when it never came so far."""
+    """When the `sending` marker was committed; the start of the attempt if it never got that far."""
     may_duplicate: bool
-    """Whether an earlier attempt may have succeeded already."""
+    """Whether an earlier attempt may have succeeded, so that the recipient may get the email twice."""
     number: int
     reply: str
-    """What the next hop said."""
+    """Text of the next hop's reply."""
     code: int | None = None
-    """The SMTP or HTTP status."""
+    """SMTP or HTTP status code of the reply."""
     ended_at: str | None = None
-    """When its answer was written down; null while it is on the wire."""
+    """When the outcome was recorded; null while the attempt is running."""
     outcome: str | None = None
-    """`accepted deferred refused unknown`; null while it is on the wire."""
+    """`accepted deferred refused unknown`; null while the attempt is running."""
     phase: str | None = None
-    """How far it came: `connect tls greet login mail rcpt data final`."""
+    """The last phase that was reached: `connect tls greet login mail rcpt data final`."""
     remote_id: str | None = None
-    """The next hop's own name for the mail."""
+    """The next hop's own id for the message."""
     transport: str | None = None
-    """The way out it took."""
+    """Name of the transport."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auth:
-    """Whether a sender is who it says."""
+    """Results of the sender authentication."""
 
     dkim: str
     dmarc: str
     spf: str
     verdict: str
-    """Our own: `pass`, `fail`, `none` or `temperror`."""
+    """Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`."""
     domain: str | None = None
 
 
@@ -165,13 +165,13 @@ class AutomaticReason:
     """Why a message counts as automatic."""
 
     overridable: bool
-    """Whether the inbox's setting `reply_to_likely_automatic` allows an answer all the same."""
+    """Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway."""
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchItemError:
-    """What was wrong with one item."""
+    """Why one item of a batch was refused."""
 
     code: str
     index: int
@@ -181,49 +181,49 @@ class BatchItemError:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchReceipt:
-    """The answer to a batch."""
+    """The response to a batch."""
 
     data: list[SendReceipt | None]
-    """In order; null where `errors` has a row."""
+    """One entry per item, in order; null for an item that has an entry in `errors`."""
     errors: list[BatchItemError]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallTrace:
-    """What a caller calls its own call: for correlation, it decides nothing."""
+    """The caller's own ids of a call. They are stored for correlation only."""
 
     id: str | None = None
-    """From `Mailonce-Call-Id`, or the `_meta` of a model's call."""
+    """From the `Mailonce-Call-Id` header, or from `_meta` of an MCP call."""
     traceparent: str | None = None
     """From `traceparent` (W3C Trace Context)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caps:
-    """How many answers are too many. What is absent stays; a new inbox begins with 3 in 300 s and 20 a day in a thread, and 20 a day to a person."""
+    """Limits on the number of replies. A reply beyond a limit is held. Absent fields keep their value. The defaults are 3 in 300 seconds and 20 a day in a thread, and 20 a day to one recipient."""
 
     per_recipient_per_day: int | None = None
-    """Answers to one person within a day, over all threads."""
+    """Replies to one recipient per day, over all threads."""
     per_thread_per_day: int | None = None
-    """Answers in a thread within a day."""
+    """Replies in a thread per day."""
     per_thread_total: int | None = None
-    """Answers in a thread in all; any number without it, and again after `null`."""
+    """Replies in a thread in total; `null` removes the limit. No limit by default."""
     per_window: int | None = None
-    """Answers in a thread within the window; the next is held."""
+    """Replies in a thread within `window_s`."""
     window_s: int | None = None
-    """Seconds, at most a day."""
+    """Length of the window in seconds, 1 to 86400."""
 
 
 class _ConsumeNeeds(TypedDict):
     for_: str
-    """The account, workflow or run it is for. The same again gets the same answer; another is refused."""
+    """The account, workflow or run that consumes the artifact. The same one gets the same response again; another is refused."""
 
 
 class Consume(_ConsumeNeeds, total=False):
-    """For whom an artifact is taken."""
+    """The consumer of an artifact."""
 
     watch: str | None
-    """The id of the watch it belongs to."""
+    """Id of the watch that the call belongs to."""
 
 
 class _ConsumeMatchNeeds(TypedDict):
@@ -233,7 +233,7 @@ class _ConsumeMatchNeeds(TypedDict):
 
 
 class ConsumeMatch(_ConsumeMatchNeeds, total=False):
-    """Which artifact of an inbox is taken, and for whom."""
+    """Which artifact of an inbox to consume, and for whom."""
 
     match: MessageMatch | None
     watch: str | None
@@ -241,33 +241,33 @@ class ConsumeMatch(_ConsumeMatchNeeds, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumedArtifact:
-    """An artifact that was taken."""
+    """A consumed artifact."""
 
     artifact: Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dedupe:
-    """What the key of a send did."""
+    """What the idempotency key of a send did."""
 
     outcome: str
-    """`first` or `replayed`."""
+    """`first` for a new email, `replayed` for a duplicate call."""
     payload_differs: bool
-    """Whether this call said something else than the first one."""
+    """Whether the content of this call differs from that of the first call."""
     suppressed: int
-    """Calls that were answered with this email instead of making another."""
+    """Number of duplicate calls that were answered with this email."""
     expires_at: str | None = None
-    """When the key is forgotten; null until the email is settled."""
+    """When the idempotency key expires; null until the email reaches a final state."""
     key: str | None = None
-    """The key, given or derived; null without one."""
+    """The idempotency key, from the header or derived from the intent; null without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Email:
-    """One email in a list."""
+    """An email, without its content."""
 
     counts: dict[str, int]
-    """How many envelopes are in which state."""
+    """Number of handoffs in each state."""
     created_at: str
     from_: str
     id: str
@@ -282,25 +282,25 @@ class Email:
     call: CallTrace | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
-    """When the key is forgotten; null until the email is settled."""
+    """When the idempotency key expires; null until the email reaches a final state."""
     guard: str | None = None
     key: str | None = None
     reply_to_message: str | None = None
-    """The message it answers or passes on."""
+    """Id of the message that this email replies to or forwards."""
     resend_of: str | None = None
     resent_as: str | None = None
     scheduled_at: str | None = None
-    """When it is due, while it is scheduled, or held for a person and wished for later."""
+    """When the email is due, while it is scheduled or held."""
     settled_at: str | None = None
     thread_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmailDetail:
-    """Everything about one email."""
+    """An email with its content, handoffs, evidence and timeline."""
 
     counts: dict[str, int]
-    """How many envelopes are in which state."""
+    """Number of handoffs in each state."""
     created_at: str
     from_: str
     id: str
@@ -313,35 +313,35 @@ class EmailDetail:
     version: int
     attachments: list[SentAttachment]
     evidence: list[Evidence]
-    """In the order it was learnt."""
+    """Oldest first."""
     handoffs: list[Handoff]
     headers: dict[str, str]
     metadata: dict[str, Any]
     on_unknown: str
     reply_to: list[str]
     suppressed_calls: list[SuppressedCall]
-    """The latest 20, newest first."""
+    """The latest 20 suppressed duplicate calls, newest first."""
     tags: dict[str, Any]
     timeline: list[TimelineEntry]
     bcc: list[str] | None = None
     call: CallTrace | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
-    """When the key is forgotten; null until the email is settled."""
+    """When the idempotency key expires; null until the email reaches a final state."""
     guard: str | None = None
     key: str | None = None
     reply_to_message: str | None = None
-    """The message it answers or passes on."""
+    """Id of the message that this email replies to or forwards."""
     resend_of: str | None = None
     resent_as: str | None = None
     scheduled_at: str | None = None
-    """When it is due, while it is scheduled, or held for a person and wished for later."""
+    """When the email is due, while it is scheduled or held."""
     settled_at: str | None = None
     thread_id: str | None = None
     html: str | None = None
     intent: Intent | None = None
     text: str | None = None
-    """Null, like the other parts of the content, once the body was dropped."""
+    """Plain text body. Null when the retention period of the content is over, like the other parts of the content."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,118 +350,118 @@ class EmailPage:
 
     data: list[Email]
     next_cursor: str | None = None
-    """Pass it as `cursor`; null at the end. A page may be short and still have more behind it."""
+    """Pass it as `cursor` to get the next page; null at the end. A page with few results may still have a next page."""
 
 
 class Empty(TypedDict, total=False):
-    """No words are needed."""
+    """An empty object; the body may be left out."""
 
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """An endpoint."""
+    """A webhook endpoint."""
 
     created_at: str
     cursor: str
-    """The last event that was looked at for it."""
+    """Cursor of the last event that was processed for this endpoint."""
     description: str
     events: list[str]
     headers: list[str]
-    """The names of its custom headers."""
+    """Names of the custom headers."""
     id: str
     inboxes: list[str]
     include_text: bool
-    """Whether `message.received` carries the text of the message."""
+    """Whether `message.received` includes the text of the message."""
     rev: int
     secret_count: int
-    """How many secrets sign at the moment."""
+    """Number of secrets that sign requests at the moment."""
     state: str
     """`enabled`, `paused` or `disabled`."""
     state_since: str
-    """Since when its state is what it is."""
+    """When the state last changed."""
     url: str
     version: str
-    """The wire format that it was made with."""
+    """API version that the endpoint was created with."""
     dialect: str | None = None
-    """In whose words it is told, when not in ours."""
+    """Payload and signature format; null for mailonce's own."""
     failing_since: str | None = None
-    """When it failed first since it last succeeded."""
+    """When the first failure since the last success happened; null while requests succeed."""
     rate_per_s: int | None = None
     reason: str | None = None
-    """Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days)."""
+    """Why the endpoint is not enabled: `asked` (by a call), `gone` (it answered 410) or `failing` (for 14 days)."""
     secret: str | None = None
-    """`whsec_…`, when it was just made."""
+    """Signing secret `whsec_…`; only in the response that created or rotated it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointPage:
-    """Endpoints, newest first."""
+    """A page of endpoints, newest first."""
 
     data: list[Endpoint]
     next_cursor: str | None = None
 
 
 class EndpointPatch(TypedDict, total=False):
-    """What to change. What is left out stays."""
+    """Settings of an endpoint to change. Absent fields keep their value."""
 
     description: str | None
     events: Sequence[str] | None
     headers: Mapping[str, str] | None
-    """All of them: what is not named goes."""
+    """Replaces all custom headers."""
     inboxes: Sequence[str] | None
     include_text: bool | None
     rate_per_s: int | None
-    """`null` for no limit."""
+    """Rate limit in requests per second; `null` removes it."""
     rev: int | None
-    """The rev that was seen, if it must still be that."""
+    """The `rev` that you read. If it is set, the call is refused when the endpoint has changed since."""
     url: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointTest:
-    """How a test went."""
+    """Result of a test request."""
 
     delivered: bool
-    """Whether the answer was 2xx."""
+    """Whether the endpoint answered 2xx."""
     id: str
-    """The `webhook-id` of the test."""
+    """The `webhook-id` of the test request."""
     latency_ms: int
     response: str
-    """The beginning of the answer, or what went wrong."""
+    """Start of the response body, or the error message."""
     error: str | None = None
-    """Else why not: `blocked name connect tls timeout broken`."""
+    """Why there was no response: `blocked name connect tls timeout broken`."""
     status: int | None = None
-    """The status of the answer, if there was one."""
+    """HTTP status of the response, if there was one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A fact."""
+    """An event."""
 
     about: EventSubject
     at: str
     cursor: str
-    """`epoch-seq`."""
+    """Position of the event, `epoch-seq`; pass it as `after`."""
     data: dict[str, Any]
     id: str
     seq: int
-    """From 1, without gaps."""
+    """Sequence number in the team, from 1 without gaps."""
     type: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventPage:
-    """Events, oldest first."""
+    """A page of events, oldest first."""
 
     data: list[Event]
     next_cursor: str | None = None
-    """Pass it as `after`; null when there was nothing to look at. With a filter a page may be short, even empty, and still have more behind it."""
+    """Pass it as `after` to read on; null when there are no events after the cursor. With a filter, even an empty page may have a next page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventSubject:
-    """What an event is about."""
+    """The object that an event is about."""
 
     id: str
     kind: str
@@ -470,7 +470,7 @@ class EventSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A fact about what the next hop did."""
+    """Evidence: a fact about what the next hop did."""
 
     at: str
     detail: str
@@ -487,35 +487,35 @@ class _ForwardNeeds(TypedDict):
 
 
 class Forward(_ForwardNeeds, total=False):
-    """A message to be passed on."""
+    """Recipients and text of a forwarded message."""
 
     cc: Addresses
     distinct_token: str | None
-    """The one-use token of a held look-alike: that email goes, and never another."""
+    """One-time token of a held email that looks like an earlier one: releases the held email."""
     lease: str | None
-    """The token of the lease that you hold."""
+    """Token of the lease that you hold on the thread."""
     text: str | None
-    """Words before it."""
+    """Text above the forwarded message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handoff:
-    """One envelope."""
+    """One handoff: an envelope for one transport."""
 
     attempts: list[Attempt]
     in_doubt: bool
-    """Whether some attempt may have succeeded without our knowing."""
+    """Whether some attempt may have succeeded although its outcome is unknown."""
     may_duplicate: bool
-    """Whether the recipient may have it twice."""
+    """Whether the recipient may get the email twice."""
     number: int
     recipients: list[str]
     state: str
     """`scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     transport: str
     due_at: str | None = None
-    """When it is tried next, or looked at again while it is unknown."""
+    """When the next attempt is due, or the next check while the outcome is unknown."""
     reason: str | None = None
-    """Why it waits or failed."""
+    """Why the handoff waits, or why it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -536,31 +536,31 @@ class Inbox:
     catch_all: bool
     created_at: str
     cursor: str
-    """The place after its latest message, for `after`."""
+    """Cursor of the latest message; pass it as `after`."""
     id: str
     mark_auto_submitted: bool
     message_count: int
-    """Messages that arrived."""
+    """Number of messages that were received."""
     metadata: dict[str, str]
     reply_to_likely_automatic: bool
     rev: int
     agent: str | None = None
     client_id: str | None = None
     expires_at: str | None = None
-    """From then on it refuses mail; its history stays."""
+    """When the inbox stops receiving mail; its messages stay readable. Null for a permanent inbox."""
     name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class InboxPage:
-    """Inboxes, newest first."""
+    """A page of inboxes, newest first."""
 
     data: list[Inbox]
     next_cursor: str | None = None
 
 
 class InboxPatch(TypedDict, total=False):
-    """What to change. Absent members stay; `null` takes away."""
+    """Fields of an inbox to change. Absent fields keep their value; `null` removes a value."""
 
     agent: str | None
     allowed_link_domains: Sequence[str] | None
@@ -571,14 +571,14 @@ class InboxPatch(TypedDict, total=False):
     name: str | None
     reply_to_likely_automatic: bool | None
     rev: int | None
-    """The rev that was seen; a stale one is refused."""
+    """The `rev` that you read. If it is set, the call is refused when the inbox has changed since."""
     ttl: str | None
-    """From now on: `30m`, `24h`; `0s` expires it now, `null` makes it permanent."""
+    """New lifetime from now, such as `30m` or `24h`. `0s` expires the inbox now; `null` makes it permanent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InjectionFlag:
-    """A sign that somebody talks to the model."""
+    """A sign of prompt injection, and how often it occurs."""
 
     count: int
     flag: str
@@ -586,25 +586,25 @@ class InjectionFlag:
 
 @dataclass(frozen=True, kw_only=True)
 class Key:
-    """A key as it is now."""
+    """An idempotency key and what it is bound to."""
 
     bind_number: int
-    """How often it was bound."""
+    """How often the key was bound: 1, plus 1 for each time it was used again after it had expired."""
     bound_to: str
-    """`email`, `operation` or `forgotten`."""
+    """`email`, `operation` (another call) or `forgotten`."""
     hits: int
-    """Calls answered with the email instead of making another."""
+    """Number of duplicate calls that were answered with the same email."""
     key: str
     suppressed_calls: list[SuppressedCall]
-    """The latest 20, newest first."""
+    """The latest 20 duplicate calls, newest first."""
     derivation: str | None = None
-    """How it came about: `intent` or `header`."""
+    """Where the key comes from: `intent` or `header`."""
     digest: str | None = None
-    """The versioned hash of the email's meaning."""
+    """Versioned hash of the canonical email; a retry with another digest is a mismatch."""
     email: str | None = None
-    """The email it is bound to."""
+    """Id of the email that the key is bound to."""
     expires_at: str | None = None
-    """When it is forgotten; null until the email is settled."""
+    """When the key expires; null until the email reaches a final state."""
     forgotten_at: str | None = None
     intent: Intent | None = None
     state: str | None = None
@@ -616,76 +616,76 @@ class _KeyPatchNeeds(TypedDict):
 
 
 class KeyPatch(_KeyPatchNeeds, total=False):
-    """Another memory for a key."""
+    """New lifetime of an idempotency key."""
 
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """A lease."""
+    """A lease of a thread."""
 
     expires_at: str
     fence: int
-    """Grows with each lease of the thread."""
+    """Fencing token: grows with each lease of the thread."""
     holder: str
     token: str
-    """Show it as `lease` when you answer."""
+    """Pass it as `lease` when you reply, acknowledge or extend."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseHolder:
-    """Who works on a thread."""
+    """The current lease of a thread, without its token."""
 
     expires_at: str
     holder: str
     message: str | None = None
-    """The message it was offered with."""
+    """Id of the message that the lease was taken with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A link with its verdict. It is never followed."""
+    """A link in a message, with a safety verdict. mailonce never opens links."""
 
     reasons: list[str]
     verdict: str
     """`allowed suspicious blocked`."""
     host: str | None = None
     purpose: str | None = None
-    """What it is for, when it says so: `verify`, `reset` …"""
+    """Purpose of the link if it is recognized, such as `verify` or `reset`."""
     url: str | None = None
-    """The whole address; only with the scope `secrets`, since a link may be a secret."""
+    """The URL; null without the scope `secrets`, because a link may contain a secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A message, without what it says."""
+    """A message, without its body."""
 
     attachments: list[AttachmentInfo]
     auth: Auth
     cc: list[Party]
     cursor: str
-    """Its place in the inbox, for `after`."""
+    """Position in the inbox; pass it as `after`."""
     flags: list[str]
     """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
     has: list[str]
-    """What was found in it: `code`, `link`."""
+    """Types of the artifacts in the message: `code`, `link`."""
     id: str
     inbox_id: str
     labels: list[str]
     preview: str
-    """The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences."""
+    """Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence."""
     read: bool
     received_at: str
     recipient: str
-    """The address it was sent to, plus tag and all."""
+    """Envelope recipient, including a `+tag`."""
     replies: list[str]
-    """Emails that answered it or passed it on."""
+    """Ids of the emails that replied to or forwarded the message."""
     reply_target: ReplyTarget
-    """Where an answer goes."""
+    """Where a reply goes."""
     reply_to: list[Party]
     rev: int
     rules: list[RuleHit]
-    """Rules that matched, in the order in which they were asked."""
+    """Rules that matched, in the order of evaluation."""
     size: int
     state: str
     """`unanswered leased answered skipped`."""
@@ -698,11 +698,11 @@ class Message:
     from_: Party | None = None
     message_id: str | None = None
     own_reason: str | None = None
-    """Why it counts as our own: `address loop_mark message_id`."""
+    """Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not."""
 
 
 class MessageMatch(TypedDict, total=False):
-    """What its message must be like."""
+    """Conditions on the message of the artifact."""
 
     from_: str | None
     """An address, or `@domain`."""
@@ -712,146 +712,146 @@ class MessageMatch(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class MessagePage:
-    """Messages in the order that was asked for."""
+    """A page of messages."""
 
     data: list[Message]
     next_cursor: str | None = None
-    """Where to go on, as `cursor` newest first and as `after` oldest first; null at the end."""
+    """Pass it as `cursor` (newest first) or as `after` (oldest first) to get the next page; null at the end."""
 
 
 class _NewEndpointNeeds(TypedDict):
     url: str
-    """Where notices go: `https://…`. In `dev` also `http://` and this machine."""
+    """Webhook URL: `https://…`. In `dev` mode also `http://` and loopback addresses."""
 
 
 class NewEndpoint(_NewEndpointNeeds, total=False):
-    """An endpoint to make."""
+    """A webhook endpoint to create."""
 
     after: str | None
-    """Where to begin: a cursor, or `0` for every event there ever was. Left out, with the next event."""
+    """Where to start: an event cursor, or `0` for all stored events. When absent, with the next event."""
     description: str | None
-    """For people."""
+    """Description for people."""
     dialect: str | None
-    """In whose words it is told and signed: `resend` or `usesend`. Left out, in ours. Events that the dialect has no word for are not told."""
+    """Payload and signature format: `resend` or `usesend`; mailonce's own format when absent. Events that the dialect does not have are not sent."""
     events: Sequence[str] | None
-    """Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means."""
+    """Event types to send: types such as `email.sent`, prefixes such as `email.*`, or `["*"]` for all (default)."""
     headers: Mapping[str, str] | None
-    """Headers that every request carries. Their values are not shown again."""
+    """Custom headers of every webhook request. The values are not shown again."""
     inboxes: Sequence[str] | None
-    """Only what happens at these inboxes, by id."""
+    """Send only events of these inboxes, by id; all inboxes when absent."""
     include_text: bool | None
-    """Whether `message.received` carries the visible text of the message, its codes hidden."""
+    """Whether `message.received` includes the visible text of the message, with codes masked."""
     rate_per_s: int | None
-    """Requests a second at the most."""
+    """Rate limit in requests per second; no limit when absent."""
     secret: str | None
-    """A secret that you already have: `whsec_` and base64 of 24 to 64 bytes. Left out, one is made."""
+    """Signing secret to use: `whsec_` and Base64 of 24 to 64 bytes. Generated when absent."""
 
 
 class NewInbox(TypedDict, total=False):
-    """An inbox to make: a whole `address`, or `username` and `domain`, or neither for a random one."""
+    """An inbox to create. Set `address`, or `username` and `domain`, or neither for a random address."""
 
     address: str | None
     agent: str | None
-    """The agent it is for."""
+    """Name of the agent that uses the inbox."""
     allowed_link_domains: Sequence[str]
-    """Registrable domains whose links are allowed; without any, links are judged by their sender."""
+    """Registrable domains whose links are allowed, at most 50. When empty, links are judged by the sender's domain."""
     caps: Caps | None
     catch_all: bool
-    """Whether it takes mail for every address of its domain that has no inbox; needs `admin`."""
+    """Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`."""
     client_id: str | None
-    """The same `client_id` again answers with the same inbox."""
+    """Your own id of the inbox. Another call with the same `client_id` returns the same inbox."""
     domain: str | None
-    """The first domain of this installation by default."""
+    """Domain of the address; the first domain of this installation by default."""
     mark_auto_submitted: bool
-    """Whether its answers say that a machine wrote them (`Auto-Submitted`)."""
+    """Whether replies have the header `Auto-Submitted`, which marks them as written by a machine."""
     metadata: Mapping[str, str]
     name: str | None
-    """The name beside its address in mail that it sends."""
+    """Display name for mail from this inbox."""
     reply_to_likely_automatic: bool
-    """Whether mail that only looks automatic may be answered."""
+    """Whether agents may reply to mail that is likely, but not certainly, automatic."""
     ttl: str | None
-    """How long it takes mail: `30m`, `24h`, `7d`. Without one it is permanent."""
+    """Lifetime of the inbox, such as `30m`, `24h` or `7d`; permanent when absent."""
     username: str | None
 
 
 class NewLease(TypedDict, total=False):
-    """A wish for a lease."""
+    """A request for the lease of a thread."""
 
     holder: str | None
-    """Who asks, as people call it; the name of the API key by default."""
+    """Name of the agent, shown to others; the name of the API key by default."""
     token: str | None
-    """The token of your lease, to renew it."""
+    """Token of your current lease, to renew it."""
     ttl_s: int | None
-    """1 to 600; 30 by default."""
+    """Duration of the lease in seconds, 1 to 600; 30 by default."""
 
 
 class NewWatch(TypedDict, total=False):
-    """A watch to begin."""
+    """A watch to start."""
 
     budget: int | None
-    """How often its agent may ask for the mail to be sent again; 1 by default."""
+    """How often the agent may request that the email is sent again, at most 100; 1 by default."""
     deadline: str | None
-    """When it ends: an instant, or a time from now such as `5m`; 10 minutes by default."""
+    """When the watch ends: an RFC 3339 time, or a duration from now such as `5m`. 10 minutes by default, at most 7 days."""
     require_auth: bool | None
-    """`true`: only mail whose sender is authenticated counts."""
+    """`true`: only messages with an authenticated sender count."""
 
 
 class NextMessages(TypedDict, total=False):
-    """A wish for work."""
+    """A request for messages to work on."""
 
     holder: str | None
-    """Who asks, as people call it; the name of the API key by default."""
+    """Name of the agent, shown to others; the name of the API key by default."""
     limit: int | None
-    """At most so many messages, 1 to 10; 1 by default."""
+    """Maximum number of messages, 1 to 10; 1 by default."""
     ttl_s: int | None
-    """How long each lease lasts, 1 to 600 seconds; 30 by default."""
+    """Duration of each lease in seconds, 1 to 600; 30 by default."""
     wait: int | None
-    """How long to wait for a message, up to 60 seconds; 0 by default."""
+    """How long to wait for a message in seconds, up to 60; 0 by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoticeAttempt:
-    """An attempt to tell."""
+    """An attempt to send a notice."""
 
     at: str
     latency_ms: int
     number: int
     response: str
-    """The beginning of the answer, or what went wrong."""
+    """Start of the response body, or the error message."""
     error: str | None = None
-    """What went wrong: `blocked name connect tls timeout broken status`."""
+    """Why the attempt failed: `blocked name connect tls timeout broken status`."""
     status: int | None = None
-    """The status of the answer, if there was one."""
+    """HTTP status of the response, if there was one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """One event owed to one endpoint."""
+    """A notice: one event to be sent to one endpoint."""
 
     about: str
-    """The id of what the event is about."""
+    """Id of the object that the event is about."""
     attempt_count: int
-    """Attempts that were begun."""
+    """Number of attempts that were started."""
     attempts: list[NoticeAttempt]
-    """The latest attempts that ended, oldest first."""
+    """The latest finished attempts, oldest first."""
     created_at: str
     endpoint: str
     event: str
-    """The cursor of its event."""
+    """Cursor of the event."""
     id: str
-    """Its `webhook-id`, the same at every attempt."""
+    """Id of the notice; the `webhook-id` header of every attempt."""
     rev: int
     state: str
     """`pending delivered dead dropped`."""
     type: str
     next_attempt_at: str | None = None
-    """When it is due. Null while it stands behind an earlier one about the same thing."""
+    """When the next attempt is due; null while an earlier notice about the same object is pending."""
     settled_at: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoticePage:
-    """Notices, those of the latest events first."""
+    """A page of notices, latest events first."""
 
     data: list[Notice]
     next_cursor: str | None = None
@@ -859,7 +859,7 @@ class NoticePage:
 
 @dataclass(frozen=True, kw_only=True)
 class Party:
-    """Somebody named in a mail."""
+    """A sender or recipient of a message."""
 
     address: str
     name: str | None = None
@@ -867,87 +867,87 @@ class Party:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Why a call did not do what it asked, and what to do next."""
+    """An error response (RFC 9457): what went wrong and what to do next."""
 
     code: str
-    """The word to branch on."""
+    """Error code. Branch on this value."""
     detail: str
-    """What happened this time."""
+    """What went wrong in this call."""
     next: str
-    """One sentence that a model can act on."""
+    """What to do next, in a sentence that a model can act on."""
     retry: str
-    """Whether the same call may be sent again: `never`, `same` (unchanged, with the same key) or `later`."""
+    """Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause)."""
     status: int
     """The HTTP status."""
     title: str
-    """A short name for people."""
+    """Short title for people."""
     type: str
-    """A link to the page of this code."""
+    """Link to the documentation page of this error code."""
     field: str | None = None
-    """The field or parameter at fault."""
+    """Path of the invalid field, or name of the invalid parameter or header."""
 
 
 class Recover(TypedDict, total=False):
-    """From where to tell again: one of `since` and `after`."""
+    """Which notices to send again. Set either `since` or `after`."""
 
     after: str | None
     """Events after this cursor; `0` for all."""
     include: str | None
-    """`failed` (default): what was given up or waits for its next try. `all`: everything, also what was delivered."""
+    """`failed` (default): dead notices, and notices that wait for a retry. `all`: also those that were delivered."""
     since: str | None
     """Events at or after this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """What is told again."""
+    """Result of a recovery."""
 
     after: str | None = None
-    """The cursor behind which events are told again. Null when this was asked before."""
+    """Events after this cursor are sent again. Null when the call is a replay."""
     requeued: int | None = None
-    """Failed notices that are due now. At 5000 there may be more: ask again under another key."""
+    """Number of failed notices that are due now. At 5000 there may be more: call again with a new idempotency key."""
 
 
 class _ReleaseLeaseNeeds(TypedDict):
     token: str
-    """Its token: only your own is given back."""
+    """Token of the lease. Only its holder knows it."""
 
 
 class ReleaseLease(_ReleaseLeaseNeeds, total=False):
-    """Which lease to give back."""
+    """The lease to release."""
 
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedMessage:
-    """A message with what it says."""
+    """A message with its body."""
 
     attachments: list[AttachmentInfo]
     auth: Auth
     cc: list[Party]
     cursor: str
-    """Its place in the inbox, for `after`."""
+    """Position in the inbox; pass it as `after`."""
     flags: list[str]
     """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
     has: list[str]
-    """What was found in it: `code`, `link`."""
+    """Types of the artifacts in the message: `code`, `link`."""
     id: str
     inbox_id: str
     labels: list[str]
     preview: str
-    """The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences."""
+    """Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence."""
     read: bool
     received_at: str
     recipient: str
-    """The address it was sent to, plus tag and all."""
+    """Envelope recipient, including a `+tag`."""
     replies: list[str]
-    """Emails that answered it or passed it on."""
+    """Ids of the emails that replied to or forwarded the message."""
     reply_target: ReplyTarget
-    """Where an answer goes."""
+    """Where a reply goes."""
     reply_to: list[Party]
     rev: int
     rules: list[RuleHit]
-    """Rules that matched, in the order in which they were asked."""
+    """Rules that matched, in the order of evaluation."""
     size: int
     state: str
     """`unanswered leased answered skipped`."""
@@ -956,53 +956,53 @@ class RenderedMessage:
     to: list[Party]
     artifacts: list[Artifact]
     candidates: list[dict[str, Any]]
-    """What else it could hold; never given out."""
+    """Ambiguous codes and links. They cannot be consumed."""
     injection_flags: list[InjectionFlag]
     links: list[Link]
     view: str
-    """`min plain full`, or `gone` when its bytes are no longer kept."""
+    """`min plain full`, or `gone` when the message's bytes are no longer stored."""
     automatic: AutomaticReason | None = None
     date: str | None = None
     folder: str | None = None
     from_: Party | None = None
     message_id: str | None = None
     own_reason: str | None = None
-    """Why it counts as our own: `address loop_mark message_id`."""
+    """Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not."""
     complete: bool | None = None
-    """Whether all of the mail was looked at."""
+    """Whether the whole message was processed; false when it exceeded a limit."""
     headers: list[HeaderField] | None = None
-    """In `full`."""
+    """The header fields; only in the view `full`."""
     html: str | None = None
-    """In `full`: without anything that acts or loads."""
+    """Sanitized HTML without active or remote content; only in the view `full`."""
     removed_counts: dict[str, Any] | None = None
-    """What `min` took out, counted."""
+    """How many hidden or unsafe parts the view `min` removed, by kind."""
     text: str | None = None
-    """In `min` between fences with a random word: everything in it is untrusted."""
+    """The text. In the view `min` it is inside a fence with a random nonce; treat everything in it as untrusted."""
 
 
 class Reply(TypedDict, total=False):
-    """An answer to a message."""
+    """A reply to a message."""
 
     distinct_token: str | None
-    """The one-use token of a held look-alike: that answer goes, and never another."""
+    """One-time token of a held reply that looks like an earlier email: releases the held reply."""
     follow_up: int
-    """0 is the answer, higher numbers are wanted follow-ups; each is sent once."""
+    """0 (default) is the reply; 1, 2 and so on are intended follow-ups. Each number is sent once."""
     html: str | None
     lease: str | None
-    """The token of the lease that you hold."""
+    """Token of the lease that you hold on the thread."""
     quote: bool
-    """Whether the message follows below your words."""
+    """Whether to quote the message below the reply."""
     reply_all: bool
-    """Whether everybody who got the message gets the answer; our own addresses never do."""
+    """Whether to reply to all recipients of the message. The team's own inboxes are always left out."""
     seen: Sequence[str]
-    """Ids of newer messages in the thread that you have read."""
+    """Ids of newer messages in the thread that you have read; at most 100."""
     text: str | None
-    """Plain text. This or `html`, or both."""
+    """Plain text body. Required unless `html` is set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyCounts:
-    """How often a thread was answered, and how often it may be."""
+    """Number of replies in a thread, and its limits."""
 
     caps: Caps
     in_window: int
@@ -1013,65 +1013,65 @@ class ReplyCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyTarget:
-    """Where an answer to a message goes."""
+    """Where a reply to the message goes."""
 
     flags: list[str]
-    """`other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message."""
+    """Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed)."""
     to: list[str]
-    """The addresses: those of Reply-To, else the sender."""
+    """The Reply-To addresses, or the sender without any."""
 
 
 class _RescheduleNeeds(TypedDict):
     scheduled_at: str
-    """RFC 3339 with an offset, or `in 5 minutes`."""
+    """RFC 3339 time with an offset, or a relative time such as `in 5 minutes`."""
 
 
 class Reschedule(_RescheduleNeeds, total=False):
-    """Another time for a scheduled email."""
+    """New time of a scheduled email."""
 
 
 
 class Resend(TypedDict, total=False):
-    """Why an email is sent again."""
+    """Why an email is resent."""
 
     reason: str | None
-    """For whoever reads the timeline."""
+    """Reason, for people who read the timeline later."""
 
 
 class _ResolveEmailNeeds(TypedDict):
     as_: str
-    """`sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up)."""
+    """`sent` (the email arrived), `resend` (send the same bytes again) or `abandon` (give up)."""
     rev: int
-    """The email's `rev` as you saw it."""
+    """The `rev` of the email that you read; the call is refused if the email has changed since."""
 
 
 class ResolveEmail(_ResolveEmailNeeds, total=False):
-    """What became of an email whose outcome is unknown, as a person decides."""
+    """A person's decision about an email whose outcome is unknown."""
 
     handoff: int | None
-    """Only this handoff; every unknown one when it is left out."""
+    """Number of the handoff to resolve; every unknown handoff when absent."""
     reason: str | None
-    """For whoever reads the timeline."""
+    """Reason, for people who read the timeline later."""
 
 
 class RotateEndpoint(TypedDict, total=False):
-    """Another secret."""
+    """Rotation of an endpoint's secret."""
 
     previous_secret_ttl: str | None
-    """How long the secrets before still sign beside it, `24h` by default, at most `30d`."""
+    """How long requests are also signed with the previous secrets; `24h` by default, at most `30d`."""
     secret: str | None
-    """A secret that you already have. Left out, one is made."""
+    """New signing secret: `whsec_…`. Generated when absent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleHit:
-    """A rule that matched."""
+    """A rule that matched the message."""
 
     actions: list[str]
-    """What was done: `folder`, `label` …"""
+    """Actions of the rule, such as `folder` and `label`."""
     id: str
     name: str
-    """Its name at the time."""
+    """Name of the rule at that time."""
 
 
 Scalar: TypeAlias = "str | float | bool"
@@ -1080,7 +1080,7 @@ Scalar: TypeAlias = "str | float | bool"
 
 class _SendNeeds(TypedDict):
     from_: str
-    """`agent@example.com` or `Name <agent@example.com>`."""
+    """Sender: `agent@example.com` or `Name <agent@example.com>`."""
     to: Addresses
 
 
@@ -1091,52 +1091,52 @@ class Send(_SendNeeds, total=False):
     bcc: Addresses
     cc: Addresses
     distinct_token: str | None
-    """The one-use token of a held look-alike."""
+    """One-time token of a held email that looks like an earlier one: confirms that it is a different email."""
     headers: Mapping[str, str] | None
-    """Custom headers."""
+    """Custom headers, by name."""
     html: str | None
     metadata: Mapping[str, Scalar] | None
-    """Strings, numbers up to 2^53-1 and booleans."""
+    """Your own data: strings, numbers up to 2^53-1 and booleans, by name."""
     on_mismatch: str | None
-    """`reject` or `first_wins`."""
+    """What to do when the key was used for a different email. `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and `first_wins` for intents."""
     on_unknown: str | None
-    """`hold` or `resend`."""
+    """What to do when the outcome is unknown. `hold` (default) waits for evidence or a person; `resend` sends once more, so the recipient may get it twice."""
     reply_to: Addresses
     scheduled_at: str | None
-    """RFC 3339 with an offset, or `in 5 minutes`."""
+    """When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent."""
     subject: str | None
     tags: Sequence[Tag] | None
     text: str | None
-    """Plain text body. This or `html`, or both."""
+    """Plain text body. Required unless `html` is set."""
     transport: str | None
-    """The name of a configured transport."""
+    """Name of the transport to use; chosen by the server when absent."""
     ttl: Ttl | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SendReceipt:
-    """The answer to a send, the first time and every time after."""
+    """The response to a send. A retry gets the same email with its current state."""
 
     created_at: str
     dedupe: Dedupe
     id: str
     message_id: str
-    """With angle brackets."""
+    """The Message-ID header, with angle brackets."""
     next: str
-    """What this answer means, in a sentence."""
+    """What this response means and what to do next, in a sentence."""
     rev: int
     state: str
     """`scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     distinct_token: str | None = None
-    """Post the mail again with it if this held look-alike is meant; it goes, and never another."""
+    """One-time token of a held email that looks like an earlier one. If it is a different email, send the same call again with this token: the held email is released."""
     fence: int | None = None
     """The fence of that thread's latest lease."""
     guard: str | None = None
-    """The guard that spoke."""
+    """The guard that held or flagged the email, or found a duplicate."""
     resent_as: str | None = None
-    """The version that followed it, when there is one."""
+    """Id of the next version, if the email was resent."""
     thread_id: str | None = None
-    """The thread that an answer belongs to."""
+    """The thread of a reply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1151,7 +1151,7 @@ class SentAttachment:
 
 @dataclass(frozen=True, kw_only=True)
 class SuppressedCall:
-    """A call that was answered with an earlier email."""
+    """A duplicate call that was answered with an earlier email."""
 
     at: str
     channel: str
@@ -1159,7 +1159,7 @@ class SuppressedCall:
     """`key_replay payload_differs mismatch already_answered`"""
     call: CallTrace | None = None
     caller: str | None = None
-    """The id of the API key it came with."""
+    """Id of the API key of the call."""
 
 
 Tag: TypeAlias = "str | TagPair"
@@ -1178,31 +1178,31 @@ class TagPair(_TagPairNeeds, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Thread:
-    """Messages and emails that answer each other."""
+    """A thread: messages and emails that reply to each other."""
 
     created_at: str
     email_count: int
     fence: int
-    """The fence of its latest lease."""
+    """Fence of the latest lease; grows with each lease."""
     id: str
     inbox_id: str
     labels: list[str]
     last_activity_at: str
-    """When something was last added to it."""
+    """When the last message or email was added."""
     message_count: int
     rev: int
     subject: str
     entries: list[ThreadEntry] | None = None
-    """What was said, oldest first, the latest 100 of each direction; only when one thread is read."""
+    """The latest 100 messages and 100 emails, oldest first; only when a single thread is read."""
     handled_at: str | None = None
-    """When somebody said that nothing is left to do; a new message takes that back."""
+    """When the thread was marked as handled; null if it is not. A new message clears the mark."""
     lease: LeaseHolder | None = None
     replies: ReplyCounts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadEntry:
-    """Something that was said."""
+    """An entry of a thread: a received message or a sent email."""
 
     type: str
     message: Message | None = None
@@ -1213,24 +1213,24 @@ class ThreadEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadPage:
-    """Threads, those with the latest news first."""
+    """A page of threads, latest activity first."""
 
     data: list[Thread]
     next_cursor: str | None = None
 
 
 class ThreadPatch(TypedDict, total=False):
-    """What to change. Absent members stay."""
+    """Fields of a thread to change. Absent fields keep their value."""
 
     handled: bool | None
-    """Whether nothing is left to do."""
+    """Whether the thread is handled: nothing is left to do."""
     labels: Sequence[str] | None
-    """All labels from now on."""
+    """Replaces all labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineEntry:
-    """Something that happened to an email."""
+    """An entry in the timeline of an email."""
 
     at: str
     description: str
@@ -1238,25 +1238,25 @@ class TimelineEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitResult:
-    """A message that arrived."""
+    """The message that was waited for."""
 
     cursor: str
-    """Pass it as `after` to go on."""
+    """Pass it as `after` to wait for the next message."""
     message: Message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """A watch."""
+    """A watch: one run of an agent that waits for mail."""
 
     budget: int
     cursor: str
-    """Only mail after this place counts."""
+    """Only messages after this cursor count."""
     deadline: str
     id: str
     inbox_id: str
     require_auth: bool
-    """Whether only mail whose sender is authenticated counts."""
+    """Whether only messages with an authenticated sender count."""
     resends_used: int
     rev: int
     started_at: str
@@ -1269,11 +1269,11 @@ class WorkItem:
     lease: Lease
     message: Message
     newer_messages: list[str]
-    """What people wrote in the thread since. Read it, and name it in `seen` when you answer."""
+    """Ids of newer messages from people in the thread. Read them, and list them in `seen` when you reply."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkItemPage:
-    """Messages to work on."""
+    """Messages to work on, each with a lease."""
 
     data: list[WorkItem]

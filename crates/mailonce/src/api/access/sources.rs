@@ -89,7 +89,8 @@ pub(crate) struct NewSourceBody {
 
 /// New credentials of a source.
 ///
-/// Give a new secret in the form of the source's kind, or new settings for fetching mail. Absent fields keep their value.
+/// Give a new secret in the form of the source's kind, or new settings for fetching mail. Absent fields keep their
+/// value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RotateSourceBody {
@@ -302,7 +303,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let collecting = parse_collecting(api_key, base_url, poll_interval)?;
     let new = NewSource { name, kind, transport, scope: accepts, credential, collection: collecting };
     let mut digest_input = serde_json::json!([new.name, new.kind, new.transport, new.credential]);
-    // Optional fields are added only when they are set. So a call keeps the digest that it had before the field existed.
+    // Optional fields are added only when they are set. So a call keeps the digest from before the field existed.
     if let (Some(members), Some(scope)) = (digest_input.as_array_mut(), new.scope) {
         members.push(serde_json::json!(scope.names()));
     }

@@ -58,7 +58,8 @@ pub(crate) struct ConditionBody {
     /// What to compare.
     ///
     /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`. Outbound
-    /// rules also have `recipient.is_new recipient.is_outside has_attachments is_first`, with the value `true` or `false`.
+    /// rules also have `recipient.is_new recipient.is_outside has_attachments is_first`, compared with `true` or
+    /// `false`.
     field: String,
     /// How to compare: `is is_not contains in_list`.
     operator: String,

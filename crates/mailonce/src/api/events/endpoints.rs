@@ -113,7 +113,7 @@ pub(crate) struct EndpointBody {
     include_text: bool,
     /// `enabled`, `paused` or `disabled`.
     state: &'static str,
-    /// Why it is not enabled: `asked`, `gone` (it answered 410) or `failing` (nothing reached it for 14 days).
+    /// Why the endpoint is not enabled: `asked` (by a call), `gone` (it answered 410) or `failing` (for 14 days).
     reason: Option<&'static str>,
     /// When the state last changed.
     state_since: String,

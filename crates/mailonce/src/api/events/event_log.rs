@@ -103,8 +103,8 @@ pub(crate) struct EventBody {
 pub(crate) struct EventPage<'a> {
     #[schema(value_type = Vec<EventBody>)]
     data: Vec<EventView<'a>>,
-    /// Pass it as `after` to read on; null when there are no events at all. With a filter, even an empty page may have a
-    /// next page.
+    /// Pass it as `after` to read on; null when there are no events after the cursor. With a filter, even an empty page
+    /// may have a next page.
     next_cursor: Option<String>,
 }
 

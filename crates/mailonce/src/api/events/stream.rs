@@ -1,7 +1,7 @@
 //! The event log as a live stream of server-sent events that a client can resume.
 //!
-//! A stream keeps only its position in the log. It reads more events when the connection can take them, so a slow client
-//! uses no extra memory. A stream ends after an hour; the client reconnects with the last id it has seen.
+//! A stream keeps only its position in the log. It reads more events when the connection can take them, so a slow
+//! client uses no extra memory. A stream ends after an hour; the client reconnects with the last id it has seen.
 
 use axum::{
     body::Body,

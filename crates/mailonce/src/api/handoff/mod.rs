@@ -171,8 +171,8 @@ pub(super) struct HandoffStatusBody {
     /// `running` or `paused`.
     state: &'static str,
     ledger_time: String,
-    /// False after a clock jump: keys do not expire, scheduled emails wait, and no provider's deduplication window counts
-    /// as open.
+    /// False after a clock jump: keys do not expire, scheduled emails wait, and no provider's deduplication window
+    /// counts as open.
     clock_trusted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Provider webhooks: delivery events and received mail. They have no API key; the source's credential authenticates them.
+//! Provider webhooks: delivery events and received mail. The source's credential authenticates them, not an API key.
 
 use axum::{
     Json,

@@ -69,7 +69,7 @@ pub(crate) struct NewInboxBody {
     /// Whether the inbox receives mail for every address of its domain without an inbox; needs the scope `admin`.
     #[serde(default)]
     catch_all: bool,
-    /// Registrable domains whose links are allowed, at most 50. When empty, links are compared with the sender's domain.
+    /// Registrable domains whose links are allowed, at most 50. When empty, links are judged by the sender's domain.
     #[serde(default)]
     allowed_link_domains: Vec<String>,
     /// Limits on the number of replies.
@@ -510,7 +510,9 @@ pub(crate) struct NewWatchBody {
     /// How often the agent may request that the email is sent again, at most 100; 1 by default.
     #[serde(default)]
     budget: Option<u32>,
-    /// When the watch ends: an RFC 3339 time, or a duration from now such as `5m`. 10 minutes by default, at most 7 days.
+    /// When the watch ends: an RFC 3339 time, or a duration from now such as `5m`.
+    ///
+    /// 10 minutes by default, at most 7 days.
     #[serde(default)]
     deadline: Option<String>,
     /// `true`: only messages with an authenticated sender count.
@@ -587,7 +589,7 @@ pub(crate) async fn create_watch(
     }
     let require_auth = require_auth.unwrap_or(false);
     let mut digest_input = serde_json::json!([budget, deadline]);
-    // Added only when it is set. So a call keeps the digest that it had before the field existed.
+    // Added only when it is set. So a call keeps the digest from before the field existed.
     if require_auth && let Some(members) = digest_input.as_array_mut() {
         members.push("require_auth".into());
     }

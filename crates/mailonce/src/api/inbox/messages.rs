@@ -121,7 +121,7 @@ impl From<&RuleMatch> for RuleHitBody {
 pub(crate) struct ReplyTargetBody {
     /// The Reply-To addresses, or the sender without any.
     to: Vec<String>,
-    /// Risks: `other_domain` (another organization than the sender's) and `auth_failed` (the message failed authentication).
+    /// Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed).
     flags: Vec<&'static str>,
 }
 

@@ -104,7 +104,8 @@ pub(crate) async fn respond_when_settled(
     Ok(send_response(receipt))
 }
 
-/// The `wait` preference of a request. An invalid one is kept as a `Problem`, so that the handler checks the scope first.
+/// The `wait` preference of a request. An invalid one is kept as a `Problem`, because the handler checks the scope
+/// first.
 pub(crate) struct PreferredWait(pub(crate) Result<Option<Duration>, Problem>);
 
 impl FromRequestParts<App> for PreferredWait {
