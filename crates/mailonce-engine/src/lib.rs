@@ -19,7 +19,7 @@
 //! | [`drafts`](outbound::drafts) | create, read and change drafts |
 //! | [`draft_send_cycles`](outbound::draft_send_cycles) | sends each draft at most once, under concurrent calls |
 //! | `content_guard` | finds emails that look like a recently sent one |
-//! | `reply_terms` | the conditions under which a reply is accepted |
+//! | `reply_terms` | the conditions under which a reply is accepted, and the problems when it is refused |
 //! | `replay_cache` | recent keys and their emails, in memory |
 //! | `suppressed_calls` | replayed calls, counted in memory and written in batches |
 //!

@@ -11,9 +11,9 @@ use std::{
 };
 
 use crate::{
-    http::{HttpFile, HttpOptions},
     intake::smtp::{SmtpConfig, SmtpFile},
     secrets::{SecretsConfig, SecretsFile},
+    server::{HttpFile, HttpOptions},
 };
 
 /// The configuration file.

@@ -1,6 +1,6 @@
 //! The mailonce binary as a library, so that tests can call it without a socket.
 //!
-//! This is the only crate that listens. [`api`] translates HTTP requests to calls of the engine and back, `dialects`
+//! This is the only crate that listens, in [`server`]. [`http`] holds what all handlers share. [`api`] translates HTTP requests to calls of the engine and back, `dialects`
 //! does the same in the formats of other services, and [`mcp`] offers tools to models. [`intake`] receives mail by
 //! SMTP, and [`cli`] is the command line. [`wiring`] builds the engine and starts everything, [`config`] reads the
 //! configuration, and [`secrets`] reads the key that encrypts the ledger's secrets.
@@ -19,6 +19,7 @@ pub mod http;
 pub mod intake;
 pub mod mcp;
 pub mod secrets;
+pub mod server;
 pub mod tls;
 mod wall_clock;
 pub mod wiring;

@@ -32,8 +32,8 @@ use crate::{
     config::{Config, StoreLocation},
     connection_threads::ConnectionThreads,
     entropy::{OsEntropy, wall_time},
-    http::{FailureLimit, HttpListener, read_certificate},
     intake::{EngineReceiver, smtp},
+    server::{FailureLimit, HttpListener, read_certificate},
     tls::Tls,
     wall_clock::{self, WallClock},
 };
@@ -170,7 +170,7 @@ pub async fn serve(
     let router = api::router_with_options(
         Arc::clone(&engine),
         echo,
-        api::RouterOptions { smtp_metrics, public_url: url, auth_failures: failures },
+        crate::http::app::RouterOptions { smtp_metrics, public_url: url, auth_failures: failures },
     );
     let http_listener = HttpListener::new(router, tls, config)?;
     let outcome = tokio::select! {

@@ -4,14 +4,16 @@ use serde_json::json;
 
 use super::{
     caps::{ReplyCaps, ReplyTally, recipient_hash},
-    message_progress::{MAX_ANSWERS, ReplySlot},
     thread::Thread,
 };
 use crate::{
     control::budget::Overrun,
     events::event::{EventKind, NewEvent},
     id::{EmailId, MessageId},
-    inbox::message::{Message, MessageState},
+    inbox::{
+        message::{Message, MessageState},
+        progress::{MAX_ANSWERS, ReplySlot},
+    },
     mutant,
     outbound::{
         accept::NewEmail,

@@ -4,6 +4,7 @@
 
 pub mod action;
 pub mod capabilities;
+pub mod envelope;
 pub mod lease;
 pub mod reply;
 pub mod transport_request;
@@ -11,10 +12,12 @@ pub mod unknown;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    handoff::reply::{AttemptPhase, ReplyMeaning, TransportReply},
+    handoff::{
+        envelope::Envelope,
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+    },
     id::NodeId,
     mutant,
-    outbound::accept::Envelope,
     string_enum::string_enum,
     time::Time,
 };

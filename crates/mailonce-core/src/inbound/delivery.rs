@@ -57,7 +57,7 @@ string_enum! {
         UnknownInbox = "unknown_inbox",
         /// The inbox has expired.
         ExpiredInbox = "expired_inbox",
-        /// A rule blocks it.
+        /// A rule or a block list refuses its sender.
         Blocked = "blocked",
     }
 }

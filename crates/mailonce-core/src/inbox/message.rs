@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use crate::{
     control::rule::RuleEvaluation,
-    conversation::message_progress::MessageProgress,
     events::event::{EventKind, NewEvent},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::{delivery::DeliverySuppression, sender_auth::SenderAuth},
-    inbox::artifact::{Artifact, ArtifactKind, NewArtifact},
+    inbox::{
+        artifact::{Artifact, ArtifactKind, NewArtifact},
+        progress::MessageProgress,
+    },
     string_enum::string_enum,
     time::Time,
 };

@@ -2,6 +2,7 @@
 
 pub mod artifact;
 pub mod message;
+pub mod progress;
 pub mod watch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::{
     control::budget::{Charge, Overrun},
-    handoff::{Handoff, HandoffState},
+    handoff::{Handoff, HandoffState, envelope::Envelope},
     id::{EmailId, TeamId},
     key::KeyHash,
     mutant,
@@ -17,15 +17,6 @@ use crate::{
     ttl::Ttl,
 };
 use std::sync::Arc;
-
-/// One envelope of a new email.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Envelope {
-    /// The name of the transport.
-    pub transport: String,
-    /// The recipients, as bare addresses.
-    pub recipients: Vec<String>,
-}
 
 /// A new email, to be accepted.
 #[derive(Clone, Debug)]

@@ -18,7 +18,6 @@ use mailonce_core::{
     conversation::{
         caps::recipient_hash,
         escalation::{Escalation, EscalationReason, EscalationSubject},
-        message_progress::ReplySlot,
         reply_guards::{NewReply, ReplyResult, is_surely_unsent},
         thread::Thread,
     },
@@ -26,6 +25,7 @@ use mailonce_core::{
     inbox::{
         Inbox,
         message::{Message, MessageHead, Party, ReplyToPolicy},
+        progress::ReplySlot,
     },
     key::Key,
     outbound::{

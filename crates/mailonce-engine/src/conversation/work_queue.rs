@@ -18,11 +18,14 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     conversation::{
         escalation::{Escalation, EscalationReason, EscalationSubject},
-        message_progress::{Acknowledgement, MAX_OFFERS, MessageLeaseRef},
+        message_progress::{Acknowledgement, MessageLeaseRef},
         thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread},
     },
     id::{InboxId, MessageId},
-    inbox::message::{Message, MessagePosition, MessageQuery, MessageState},
+    inbox::{
+        message::{Message, MessagePosition, MessageQuery, MessageState},
+        progress::MAX_OFFERS,
+    },
     operation::IdempotentResult,
     problem::{Code, Problem},
     time::Time,

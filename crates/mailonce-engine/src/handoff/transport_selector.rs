@@ -3,11 +3,12 @@
 use mailonce_core::{
     handoff::{
         capabilities::{HandoffSplit, RecoveryMethod, TransportCapabilities},
+        envelope::Envelope,
         lease::TransportAccount,
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     mutant,
-    outbound::{accept::Envelope, content::EmailContent},
+    outbound::content::EmailContent,
     ports::transport::Transport,
 };
 use std::{

@@ -13,11 +13,12 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::rule::RuleRef,
+    handoff::envelope::Envelope,
     id::{ApiKeyId, EmailId, TeamId},
     key::{EmailKey, Key},
     operation::IdempotentResult,
     outbound::{
-        accept::{Envelope, GuardInput, NewEmail},
+        accept::{GuardInput, NewEmail},
         email::{Channel, Email, EmailHead, EmailState, Guard},
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
         schedule::Schedule,

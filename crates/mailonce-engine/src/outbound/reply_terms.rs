@@ -2,9 +2,9 @@
 
 use crate::{outbound::Outbound, runtime::problems::unavailable};
 use mailonce_core::{
-    conversation::{message_progress::ReplySlot, reply_guards::ReplyAuthor, thread::Thread},
+    conversation::{reply_guards::ReplyAuthor, thread::Thread},
     id::MessageId,
-    inbox::message::Message,
+    inbox::{message::Message, progress::ReplySlot},
     outbound::email::Guard,
     problem::{Code, Problem},
     time::Time,

@@ -23,7 +23,13 @@ const WAIT_SECONDS: u64 = 2;
 
 impl Workload {
     /// Runs one inbound operation, usually the one that triggers the failpoint.
-    pub(super) fn run_inbound(&self, source: &OperationGenerator, at: SocketAddr, n: u64, trigger: Option<Trigger>) {
+    pub(super) fn run_inbound_operation(
+        &self,
+        source: &OperationGenerator,
+        at: SocketAddr,
+        n: u64,
+        trigger: Option<Trigger>,
+    ) {
         let what = match trigger {
             Some(Trigger::InboundSmtp) => InjectedMailKind::Smtp,
             Some(Trigger::InboundHook) => InjectedMailKind::Hook,

@@ -94,7 +94,7 @@ impl Workload {
     fn run_trigger(&self, cycle: &CycleWorkload<'_>, at: SocketAddr, n: u64, before: u64) {
         let source = &cycle.generator;
         if source.class == HopClass::Inbound && cycle.trigger != Trigger::EmptyLedger {
-            return self.run_inbound(source, at, n, Some(cycle.trigger));
+            return self.run_inbound_operation(source, at, n, Some(cycle.trigger));
         }
         let mail = |special| ClientOperation::Send(source.mail(n, special));
         let operations = match cycle.trigger {

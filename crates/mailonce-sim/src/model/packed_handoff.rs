@@ -4,10 +4,10 @@
 //! due at any moment. A new field of the core does not compile here until the model handles it.
 
 use mailonce_core::{
-    handoff::{Handoff, HandoffProgress, HandoffState},
+    handoff::{Handoff, HandoffProgress, HandoffState, envelope::Envelope},
     id::{EmailId, NodeId, TeamId},
     outbound::{
-        accept::{Envelope, GuardInput, NewEmail},
+        accept::{GuardInput, NewEmail},
         digest::Digest,
         email::{Channel, Email, EmailHead},
     },

@@ -6,12 +6,12 @@ use crate::{
 };
 use mailonce_core::{
     conversation::{
-        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        message_progress::{Acknowledgement, MessageLeaseRef},
         reply_guards::{NewReply, ReplyResult},
         thread::{AcknowledgeResult, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
     },
     id::MessageId,
-    inbox::message::FileMessageResult,
+    inbox::{message::FileMessageResult, progress::ReplySlot},
     operation::IdempotentResult,
     outbound::{accept::AcceptResult, email::Email},
     time::Time,

@@ -30,7 +30,7 @@ use std::time::Duration;
 const IDLE_ROUNDS: usize = 7;
 /// One of this many worlds has such agents.
 const IDLE_WORLD_EVERY: u64 = 5;
-/// How often an agent retries an unanswered call.
+/// How many times an agent makes a call that gets no answer, including the first.
 const CALL_TRIES: usize = 3;
 
 /// Tokens of earlier leases.

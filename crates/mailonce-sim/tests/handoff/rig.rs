@@ -119,6 +119,6 @@ pub(crate) fn sequential_server<'a>(
     root: &'a Path,
     store: Option<&'a str>,
 ) -> ServerFixture<'a> {
-    let config = format!("{}\n[defaults]\nin_flight = 1\n", outside.outbound_target().toml());
+    let config = format!("{}\n[defaults]\nmax_in_flight = 1\n", outside.outbound_target().toml());
     ServerFixture { children: child_processes(), binary, root, store, config }
 }

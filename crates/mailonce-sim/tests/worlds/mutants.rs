@@ -1,11 +1,12 @@
 //! Every mutant is detected.
 
 use mailonce_core::{
-    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, action::HandoffAction},
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, action::HandoffAction, envelope::Envelope,
+    },
     id::{EmailId, TeamId},
     mutant,
     outbound::{
-        accept::Envelope,
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, Email, EmailHead, OnUnknown},

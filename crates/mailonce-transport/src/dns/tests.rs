@@ -429,6 +429,6 @@ fn the_servers_of_resolv_conf_are_read() {
     let text = "# comment\nsearch x.test\nnameserver 9.9.9.9\n nameserver\t::1\nnameserver nonsense\n";
     assert_eq!(parse_resolv_conf(text), ["9.9.9.9:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);
     assert_eq!(parse_resolv_conf(""), ["127.0.0.1:53".parse().unwrap()]);
-    let many: String = (1..=5).map(|n| format!("nameserver 10.0.0.{n}\n")).collect();
-    assert_eq!(parse_resolv_conf(&many).len(), MAX_SERVERS);
+    let many: Vec<String> = (1..=5).map(|n| format!("nameserver 10.0.0.{n}\n")).collect();
+    assert_eq!(parse_resolv_conf(&many.concat()).len(), MAX_SERVERS);
 }

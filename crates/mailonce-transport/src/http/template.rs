@@ -97,7 +97,7 @@ pub fn transport(
     }
     if config.key_window.is_some() && config.key_header.is_none() && !placeholders.contains("key") {
         return Err(config_error(
-            "window is set, but no key_header and no {{key}}: the provider never sees the key".into(),
+            "idempotency_window is set, but there is no idempotency_header and no {{key}}: the provider never sees the key".into(),
         ));
     }
     if config.accepted_statuses.is_empty() || config.accepted_statuses.iter().any(|status| !(200..300).contains(status))

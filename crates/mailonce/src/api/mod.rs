@@ -3,7 +3,6 @@
 pub(crate) mod access;
 pub(crate) mod control;
 pub(crate) mod conversation;
-pub(crate) mod door;
 mod error_pages;
 pub(crate) mod events;
 mod handoff;
@@ -11,31 +10,25 @@ pub(crate) mod inbound;
 pub(crate) mod inbox;
 pub(crate) mod outbound;
 mod pagination;
-pub(crate) mod problem;
 mod system;
-pub(crate) mod wire;
 
+use crate::{
+    http::{
+        app::{ApiResult, App, AppState, RouterOptions},
+        problem::ApiError,
+    },
+    mcp,
+};
 use axum::{
-    BoxError, Router,
-    body::{Bytes, HttpBody},
-    extract::{FromRequestParts, Path, Query, Request},
-    http::request::Parts,
-    response::{IntoResponse, Response},
+    Router,
+    body::Bytes,
+    extract::Request,
+    response::IntoResponse,
     routing::{any, get, post},
 };
 use mailonce_core::problem::{Code, Problem, nearest_name, shorten};
 use mailonce_engine::{Engine, outbound::keyed_send::SendRequest};
-use serde::de::DeserializeOwned;
-use std::{
-    convert::Infallible,
-    future::poll_fn,
-    ops::Deref,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::{Arc, LazyLock},
-    task::Poll,
-};
-use tower::ServiceExt as _;
+use std::sync::{Arc, LazyLock};
 use utoipa::openapi::{
     ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
     security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
@@ -43,51 +36,10 @@ use utoipa::openapi::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use crate::api::conversation::{escalations::MAX_QUESTION_CHARS, replies::MAX_SEEN};
-use crate::{http::FailureLimit, intake::smtp::SmtpMetrics, mcp};
-use problem::ApiError;
-pub(crate) use wire::{check_required_text, check_text};
-
-/// The state that every handler receives. It is one pointer, because axum clones it for each request.
-#[derive(Clone)]
-pub struct App(Arc<AppState>);
-
-impl Deref for App {
-    type Target = AppState;
-
-    fn deref(&self) -> &AppState {
-        &self.0
-    }
-}
-
-/// The state that all handlers of a process share.
-pub struct AppState {
-    /// The engine, which executes every call.
-    pub engine: Arc<Engine>,
-    /// Metrics of the SMTP listener, if it runs.
-    pub smtp_metrics: Option<Arc<SmtpMetrics>>,
-    /// The public URL of this installation.
-    pub public_url: Arc<str>,
-    /// Counts invalid API keys per client address, to block guessing.
-    pub auth_failures: FailureLimit,
-}
-
-/// Options for [`router_with_options`].
-#[derive(Default)]
-pub struct RouterOptions {
-    /// Metrics of the SMTP listener, if it runs.
-    pub smtp_metrics: Option<Arc<SmtpMetrics>>,
-    /// The public URL of this installation.
-    pub public_url: String,
-    /// Counts invalid API keys per client address, to block guessing.
-    pub auth_failures: FailureLimit,
-}
-
-/// The result of every handler.
-type ApiResult = Result<Response, ApiError>;
 
 /// Parses and validates the body of `POST /v1/emails` exactly as the handler does. For fuzzing.
 pub fn parse_send(body: &[u8]) -> Result<SendRequest, Problem> {
-    door::parse::<wire::SendBody>(body)?.into_request(None)
+    crate::http::extract::parse::<outbound::email_bodies::SendBody>(body)?.into_request(None)
 }
 
 /// All routes. The OpenAPI document is built from the same list.
@@ -251,7 +203,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
 
 /// The benchmark baseline: parses and writes JSON, and does nothing else.
 async fn bench_echo(body: Bytes) -> ApiResult {
-    let value: serde_json::Value = door::parse(&body)?;
+    let value: serde_json::Value = crate::http::extract::parse(&body)?;
     Ok(axum::Json(value).into_response())
 }
 
@@ -266,68 +218,6 @@ async fn method_not_allowed(request: Request) -> ApiError {
     let (path, method) = (shorten(request.uri().path()), shorten(request.method().as_str()));
     let detail = format!("{path} does not support {method}");
     ApiError(Problem::new(Code::MethodNotAllowed, detail))
-}
-
-/// Serves one request. A panic in a handler becomes a `500` and does not affect other requests.
-pub(crate) async fn handle_request<B>(router: Router, request: Request<B>) -> Result<Response, Infallible>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let mut response = pin!(router.oneshot(request));
-    poll_fn(|cx| {
-        let step = catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(cx)));
-        step.unwrap_or_else(|_panic| Poll::Ready(Ok(panic_response())))
-    })
-    .await
-}
-
-fn panic_response() -> Response {
-    tracing::error!("a handler panicked");
-    ApiError(Problem::new(Code::Internal, "the request handler panicked")).into_response()
-}
-
-/// The parameter of a path that has exactly one.
-pub(crate) struct PathParam(pub(crate) String);
-
-impl FromRequestParts<App> for PathParam {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        match Path::<String>::from_request_parts(parts, app).await {
-            Ok(Path(text)) => Ok(Self(text)),
-            Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
-        }
-    }
-}
-
-/// Query parameters. `T` denies unknown fields, so unknown parameters are refused.
-pub(crate) struct QueryParams<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
-        let Query(query) =
-            Query::try_from_uri(&parts.uri).map_err(|rejection| invalid_query(&rejection.body_text()))?;
-        Ok(Self(query))
-    }
-}
-
-/// The problem for an invalid query string. An unknown parameter is named, with the most similar known one.
-fn invalid_query(text: &str) -> Problem {
-    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    match names.split_first().filter(|_| text.contains("unknown field")) {
-        Some((unknown, known)) => {
-            let hint = nearest_name(unknown, known.iter().copied())
-                .map(|nearest| format!("; did you mean `{nearest}`?"))
-                .unwrap_or_default();
-            let unknown = shorten(unknown);
-            let detail = format!("there is no parameter `{unknown}`{hint}");
-            Problem::for_field(Code::InvalidQuery, unknown.as_ref(), detail)
-        }
-        None => Problem::for_field(Code::InvalidQuery, "", shorten(text)),
-    }
 }
 
 /// The OpenAPI document of the routes, built once.
@@ -398,24 +288,4 @@ pub fn openapi_json() -> String {
     let mut text = serde_json::to_string_pretty(openapi()).unwrap_or_default();
     text.push('\n');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::body::Body;
-
-    #[tokio::test]
-    async fn a_handler_that_panics_is_our_fault_and_the_next_call_is_answered() {
-        async fn broken(request: Request) -> &'static str {
-            assert!(request.uri().query().is_none(), "a fault of ours");
-            "well"
-        }
-        let router = Router::new().route("/", get(broken));
-        for (path, status) in [("/?x", 500), ("/", 200)] {
-            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-            let response = handle_request(router.clone(), request).await.unwrap();
-            assert_eq!(response.status().as_u16(), status, "{path}");
-        }
-    }
 }

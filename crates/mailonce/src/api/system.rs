@@ -14,7 +14,11 @@ use mailonce_engine::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ApiResult, App, PathParam, error_pages};
+use super::error_pages;
+use crate::http::{
+    app::{ApiResult, App},
+    params::PathParam,
+};
 
 /// Health of the server.
 #[derive(Serialize, ToSchema)]

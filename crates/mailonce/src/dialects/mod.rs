@@ -26,9 +26,9 @@ use mailonce_engine::{Caller, KeyedCall, outbound::send_receipt::SendReceipt};
 use serde::{Serialize, de::DeserializeOwned};
 use std::marker::PhantomData;
 
-use crate::api::{
-    App,
-    door::{self, RawBody, bearer, call_trace, idempotency_key},
+use crate::http::{
+    app::App,
+    extract::{self, RawBody, bearer, call_trace, idempotency_key},
 };
 
 /// The routes of all dialects, each below its own path.
@@ -117,7 +117,7 @@ impl<C: DialectContract> FromRequestParts<App> for AuthedDialectRequest<C> {
     type Rejection = DialectError<C>;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, DialectError<C>> {
-        let found = door::authenticate(app, &parts.extensions, C::credential(&parts.headers), C::CHANNEL).await?;
+        let found = extract::authenticate(app, &parts.extensions, C::credential(&parts.headers), C::CHANNEL).await?;
         let Some(mut caller) = found else { return Err(DialectError::from_response(C::unauthorized())) };
         caller.call = call_trace(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
@@ -128,7 +128,7 @@ impl<C: DialectContract> FromRequestParts<App> for AuthedDialectRequest<C> {
 impl<C> AuthedDialectRequest<C> {
     /// The idempotency key and payload digest of a call other than a send; `None` without a key.
     pub(crate) fn keyed_call(&self, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
-        door::keyed_call(self.key.as_ref(), operation, path, body)
+        extract::keyed_call(self.key.as_ref(), operation, path, body)
     }
 }
 

@@ -1,17 +1,17 @@
-//! The HTTP listener: its settings, and the checks and limits that apply before a request reaches the API.
+//! What the HTTP API, the dialects and MCP share: application state, extractors, JSON readers and error responses.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `app` | the state that handlers receive |
+//! | `extract` | authentication, idempotency keys and bodies of a request |
+//! | `params` | path and query parameters |
+//! | `json` | readers for JSON values |
+//! | `problem` | error responses |
+//! | `router` | serves one request, and turns panics into error responses |
 
-mod address_limits;
-pub(crate) mod body_memory;
-mod config;
-mod host_check;
-mod large_bodies;
-mod listener;
-pub(crate) mod min_rate;
-mod secure_headers;
-
-pub use {address_limits::FailureLimit, config::HttpOptions};
-pub(crate) use {
-    address_limits::MAX_FAILURES,
-    config::HttpFile,
-    listener::{HttpListener, read_certificate},
-};
+pub mod app;
+pub(crate) mod extract;
+pub(crate) mod json;
+pub(crate) mod params;
+pub(crate) mod problem;
+pub(crate) mod router;

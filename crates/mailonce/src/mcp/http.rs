@@ -14,10 +14,12 @@ use mailonce_core::{
 use serde_json::{Value, json};
 
 use super::{ToolContext, dispatch};
-use crate::api::{App, door};
-use crate::mcp::{
-    json_rpc::{self, IncomingMessage, REJECTED, RpcError},
-    protocol_revision::{self, Revision},
+use crate::{
+    http::{app::App, extract},
+    mcp::{
+        json_rpc::{self, IncomingMessage, REJECTED, RpcError},
+        protocol_revision::{self, Revision},
+    },
 };
 
 /// The largest message in bytes. An email without attachments is far smaller.
@@ -95,12 +97,12 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, McpHtt
         ));
     }
     let missing = || Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing");
-    let credential = door::bearer(&parts.headers);
-    let authenticated = door::authenticate(app, &parts.extensions, credential, Channel::Mcp).await?;
+    let credential = extract::bearer(&parts.headers);
+    let authenticated = extract::authenticate(app, &parts.extensions, credential, Channel::Mcp).await?;
     let mut caller = authenticated.ok_or_else(missing)?;
     check_accept(&parts.headers)?;
-    door::check_media_type(&parts.headers)?;
-    let body = door::read_body(body, MESSAGE_BYTES).await?;
+    extract::check_media_type(&parts.headers)?;
+    let body = extract::read_body(body, MESSAGE_BYTES).await?;
     let request = match json_rpc::parse(&body).map_err(|fault| McpHttpError::from_rpc_error(fault, Value::Null))? {
         IncomingMessage::Request(request) => request,
         IncomingMessage::Notification => {
@@ -111,7 +113,8 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, McpHtt
     };
     let revision = protocol_revision::detect(&request, &parts.headers)
         .map_err(|fault| McpHttpError::from_rpc_error(fault, request.id.clone()))?;
-    caller.call = protocol_revision::call_trace(&request.params, door::call_trace(&parts.headers).unwrap_or_default());
+    caller.call =
+        protocol_revision::call_trace(&request.params, extract::call_trace(&parts.headers).unwrap_or_default());
     match dispatch(&ToolContext { app, caller: &caller }, revision, &request).await {
         Ok(result) => Ok(Json(json_rpc::result_message(&request.id, &result)).into_response()),
         Err(fault) if revision == Revision::Stateless => Err(McpHttpError::from_rpc_error(fault, request.id)),

@@ -27,7 +27,7 @@ use mailonce_core::call_trace::CallTrace;
 use mailonce_engine::Caller;
 use serde_json::{Map, Value, json};
 
-use crate::api::App;
+use crate::http::app::App;
 use json_rpc::{IncomingMessage, RpcError, RpcRequest};
 use protocol_revision::{HANDSHAKE_VERSIONS, Revision, STATELESS_VERSION};
 

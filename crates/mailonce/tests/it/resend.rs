@@ -3,10 +3,10 @@
 use mailonce_core::{
     handoff::{
         action::{HandoffAction, HandoffActionStatus},
+        envelope::Envelope,
         lease::HandoffActionResult,
     },
     operation::IdempotentResult,
-    outbound::accept::Envelope,
 };
 use mailonce_engine::SANDBOX;
 use serde_json::json;

@@ -7,14 +7,12 @@ use crate::{
     events::event::{EventKind, NewEvent},
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, Transition,
+        envelope::Envelope,
         reply::{ReplyMeaning, TransportReply},
     },
     id::NodeId,
     mutant,
-    outbound::{
-        accept::Envelope,
-        email::{Email, EmailChangeRefusal, EmailState},
-    },
+    outbound::email::{Email, EmailChangeRefusal, EmailState},
     time::Time,
 };
 

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use crate::{
     events::event::NewEvent,
-    handoff::{Attempt, Evidence, Handoff, Transition, reply::TransportReply},
+    handoff::{Attempt, Evidence, Handoff, Transition, envelope::Envelope, reply::TransportReply},
     id::NodeId,
-    outbound::{accept::Envelope, email::EmailChangeRefusal},
+    outbound::email::EmailChangeRefusal,
     string_enum::string_enum,
     time::Time,
 };

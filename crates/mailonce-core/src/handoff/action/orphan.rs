@@ -10,10 +10,11 @@ use crate::{
     events::event::EventKind,
     handoff::{
         Handoff, HandoffState, Transition,
+        envelope::Envelope,
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     mutant,
-    outbound::{accept::Envelope, email::Email},
+    outbound::email::Email,
     time::Time,
 };
 

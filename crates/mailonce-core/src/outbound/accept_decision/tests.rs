@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{
     control::budget::Charge,
-    handoff::HandoffState,
+    handoff::{HandoffState, envelope::Envelope},
     intent::Intent,
     operation::KeyedOperation,
     outbound::{
-        accept::{BatchAcceptResult, Envelope, GuardInput},
+        accept::{BatchAcceptResult, GuardInput},
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, OnUnknown},

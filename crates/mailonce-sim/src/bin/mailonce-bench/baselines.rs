@@ -1,4 +1,5 @@
-//! What mailonce is compared with: the seeds' pattern, and Redis by itself.
+//! What mailonce is compared with: the usual pattern of Redis lock, PostgreSQL insert and Redis result
+//! (`bench/seed-pattern`), and Redis by itself.
 
 use crate::args::Args;
 use crate::figures::measure_steady;

@@ -110,7 +110,7 @@ pub fn detect(mutant: &Mutant, seed: u64, most: u64) -> MutantVerdict {
     MutantVerdict { mutant: *mutant, worlds: None, seed, rules: BTreeSet::new() }
 }
 
-/// Runs all mutants, some in parallel, and calls `on_verdict` with each result.
+/// Runs all mutants that the simulated worlds detect, `jobs` at a time, and calls `on_verdict` with each result.
 pub fn detect_all(seed: u64, most: u64, jobs: usize, on_verdict: impl Fn(&MutantVerdict) + Sync) -> Vec<MutantVerdict> {
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

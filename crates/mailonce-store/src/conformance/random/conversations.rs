@@ -4,7 +4,7 @@
 use mailonce_core::{
     conversation::{
         caps::ReplyCaps,
-        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        message_progress::{Acknowledgement, MessageLeaseRef},
         reply_guards::{NewReply, ReplyResult},
         thread::{
             AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
@@ -12,7 +12,7 @@ use mailonce_core::{
         },
     },
     id::{EmailId, TeamId, ThreadId},
-    inbox::message::Message,
+    inbox::{message::Message, progress::ReplySlot},
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };

@@ -4,10 +4,11 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding,
         action::{HandoffAction, LeaseRef, Resolution},
+        envelope::Envelope,
         lease::LeaseRequest,
         reply::ReplyMeaning,
     },
-    outbound::{accept::Envelope, email::Email},
+    outbound::email::Email,
     time::Time,
 };
 

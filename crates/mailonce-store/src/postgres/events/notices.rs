@@ -43,7 +43,7 @@ const BY_ID: &str = notices!(
 const ENDPOINT_BY_ID: &str =
     concat!("SELECT ", endpoint_columns!(), " FROM endpoints e WHERE e.team = $1 AND e.id = $2");
 const BY_SEQ: &str = notices!("WHERE n.endpoint = $1 AND n.seq = $2");
-const LOCK_SUBJECT: &str = "
+const LOCK_NOTICES_OF_SUBJECT: &str = "
     SELECT FROM notices n
      WHERE n.endpoint = $1 AND n.seq = ANY (array_append(ARRAY(
            SELECT m.seq FROM notices m WHERE m.endpoint = $1 AND m.about = $2 AND m.next_at IS NOT NULL), $3::bigint))
@@ -102,9 +102,14 @@ const DROP_REMOVED_ENDPOINTS: &str = "
     SELECT id FROM gone ORDER BY id DESC LIMIT 1";
 
 /// Locks the rows that a change of a notice may affect, and reads the notice again.
-async fn lock_subject(tx: &Transaction<'_>, endpoint: EndpointId, about: Uuid, seq: u64) -> TxResult<Option<Notice>> {
+async fn lock_notices_of_subject(
+    tx: &Transaction<'_>,
+    endpoint: EndpointId,
+    about: Uuid,
+    seq: u64,
+) -> TxResult<Option<Notice>> {
     let seq = seq as i64;
-    query_rows(tx, LOCK_SUBJECT, &[&endpoint.0, &about, &seq]).await?;
+    query_rows(tx, LOCK_NOTICES_OF_SUBJECT, &[&endpoint.0, &about, &seq]).await?;
     Ok(read_all(&query_rows(tx, BY_SEQ, &[&endpoint.0, &seq]).await?, read_notice)?.pop())
 }
 
@@ -124,7 +129,7 @@ async fn save_and_reschedule(tx: &Transaction<'_>, mut notice: Notice, now: Time
 
 /// Makes an event pending for an endpoint again. Returns false if it was still pending. The endpoint must be locked.
 pub(crate) async fn recreate_notice(tx: &Transaction<'_>, fresh: Notice, now: Time) -> TxResult<bool> {
-    let owed = match lock_subject(tx, fresh.endpoint, fresh.subject_id, fresh.seq).await? {
+    let owed = match lock_notices_of_subject(tx, fresh.endpoint, fresh.subject_id, fresh.seq).await? {
         None => fresh,
         Some(mut notice) if !notice.is_open() => {
             notice.replay(now);
@@ -185,7 +190,7 @@ impl SharedState {
             Some(endpoint) => endpoints::lock_endpoint(&tx, *team, endpoint.id).await?,
             None => None,
         };
-        let Some(mut notice) = lock_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await? else {
+        let Some(mut notice) = lock_notices_of_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await? else {
             tx.rollback().await?;
             return Ok(None);
         };
@@ -240,7 +245,7 @@ impl SharedState {
         }
         let seen = read_all(&query_rows(&tx, BY_ID, &[&team.0, &id.0]).await?, read_notice)?.pop();
         let locked = match seen {
-            Some(seen) => lock_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await?,
+            Some(seen) => lock_notices_of_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await?,
             None => None,
         };
         let Some(mut notice) = locked else {
@@ -305,7 +310,7 @@ async fn replay_failed(tx: &Transaction<'_>, id: EndpointId, after: u64, now: Ti
     for row in &rows {
         let seq: i64 = row.try_get(0)?;
         let Some(seen) = read_all(&query_rows(tx, BY_SEQ, &[&id.0, &seq]).await?, read_notice)?.pop() else { continue };
-        if let Some(mut notice) = lock_subject(tx, id, seen.subject_id, seen.seq).await?
+        if let Some(mut notice) = lock_notices_of_subject(tx, id, seen.subject_id, seen.seq).await?
             && notice.replay(now)
         {
             save_and_reschedule(tx, notice, now).await?;
@@ -328,7 +333,7 @@ pub(crate) async fn reclaim_notices(
     )?;
     let mut given_back = 0;
     for seen in left {
-        if let Some(mut notice) = lock_subject(tx, seen.endpoint, seen.subject_id, seen.seq).await?
+        if let Some(mut notice) = lock_notices_of_subject(tx, seen.endpoint, seen.subject_id, seen.seq).await?
             && notice.reclaim_lease(now)
         {
             save_and_reschedule(tx, notice, now).await?;

@@ -5,10 +5,10 @@
 //! first one, so many retries of one key cost one round.
 
 use mailonce_core::{
-    handoff::Handoff,
+    handoff::{Handoff, envelope::Envelope},
     key::KeyHash,
     outbound::{
-        accept::{AcceptResult, Envelope, GuardInput, NewEmail},
+        accept::{AcceptResult, GuardInput, NewEmail},
         email::EmailHead,
     },
     ports::store::{Result, StoreError},

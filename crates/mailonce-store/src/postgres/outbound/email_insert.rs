@@ -88,7 +88,7 @@ impl EmailInsert {
         (&self.email, &self.body)
     }
 
-    /// Its approximate size on the wire in bytes.
+    /// Approximately how many bytes it adds to the insert statement.
     pub(crate) fn size(&self) -> usize {
         self.body.len() + self.head.len() + 512
     }

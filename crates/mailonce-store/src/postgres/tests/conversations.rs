@@ -3,12 +3,15 @@
 use mailonce_core::{
     conversation::{
         caps::ReplyCaps,
-        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        message_progress::{Acknowledgement, MessageLeaseRef},
         reply_guards::{NewReply, ReplyResult},
         thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, ThreadLeaseSpec},
     },
     id::{InboxId, MessageId, ThreadId},
-    inbox::message::{FileMessageResult, Message, MessageState, NewMessage},
+    inbox::{
+        message::{FileMessageResult, Message, MessageState, NewMessage},
+        progress::ReplySlot,
+    },
     operation::IdempotentResult,
     ports::{conversation_store::ConversationStore, inbound_store::InboundStore, store::Store},
 };

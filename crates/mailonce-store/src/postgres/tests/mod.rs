@@ -15,11 +15,12 @@ mod two_nodes;
 mod upgrade;
 
 use mailonce_core::{
+    handoff::envelope::Envelope,
     id::{EmailId, IdGenerator, TeamId},
     intent::Intent,
     key::{EmailKey, Key},
     outbound::{
-        accept::{AcceptResult, Envelope, GuardInput, NewEmail},
+        accept::{AcceptResult, GuardInput, NewEmail},
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, Email, EmailHead, OnUnknown},

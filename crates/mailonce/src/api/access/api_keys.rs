@@ -13,11 +13,14 @@ use mailonce_engine::access::api_keys::NewApiKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody},
-    pagination,
-    wire::check_text,
+use crate::{
+    api::pagination,
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::check_text,
+        params::PathParam,
+    },
 };
 
 /// An API key to create.
@@ -238,7 +241,7 @@ pub(crate) struct TeamPage {
 #[utoipa::path(post, path = "/v1/teams", operation_id = "create_team", tag = "access", request_body = NewTeamBody,
     responses((status = 201, description = "Created; the API key is shown only once", body = CreatedTeamBody),
         (status = 200, description = "Created before with this idempotency key", body = CreatedTeamBody),
-        (status = 409, description = "A team with this name already exists", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "A team with this name already exists", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create_team(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let name = body.parse::<NewTeamBody>()?.name;

@@ -10,11 +10,16 @@ use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_d
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    outbound::emails::EmptyBody,
-    pagination::{PageQuery, created_response},
+use crate::{
+    api::{
+        outbound::emails::EmptyBody,
+        pagination::{PageQuery, created_response},
+    },
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// A domain to send from.
@@ -147,7 +152,7 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/domains/{id}/verify", operation_id = "verify_domain", tag = "domains", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The domain with the result of the check", body = DomainBody),
-        (status = 409, description = "The object changed during the call; retry", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed during the call; retry", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn verify(
     State(app): State<App>,
     auth: AuthedRequest,

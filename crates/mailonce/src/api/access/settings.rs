@@ -9,11 +9,13 @@ use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, T
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App,
-    door::{AuthedRequest, RawBody},
-    inbox::inboxes::{invalid_field, parse_duration_ms},
-    wire::{given, given_object, object_or_null},
+use crate::{
+    api::inbox::inboxes::{invalid_field, parse_duration_ms},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::{given, given_object, object_or_null},
+    },
 };
 
 /// Maximum of `held_expires_after`.

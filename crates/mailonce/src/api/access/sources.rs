@@ -14,11 +14,14 @@ use mailonce_engine::access::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    pagination::{PageQuery, created_response},
-    wire::check_text,
+use crate::{
+    api::pagination::{PageQuery, created_response},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::check_text,
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// User name and password for HTTP basic authentication.
@@ -269,7 +272,7 @@ fn collecting_digest_input(collecting: &CollectionConfig) -> Option<serde_json::
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created; configure the provider to post to `hook_path`", body = SourceBody),
         (status = 200, description = "Created before with this idempotency key", body = SourceBody),
-        (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The name is taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewSourceBody {
@@ -354,7 +357,7 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/sources/{id}/rotate", operation_id = "rotate_source_credentials", tag = "sources", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = RotateSourceBody,
     responses((status = 200, description = "The source", body = SourceBody),
-        (status = 409, description = "The object changed during the call; retry", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed during the call; retry", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
     auth: AuthedRequest,

@@ -11,12 +11,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    inbox::inboxes::find_inbox,
-    pagination::{PageQuery, created_response},
-    wire::{check_required_text, object},
+use crate::{
+    api::{
+        inbox::inboxes::find_inbox,
+        pagination::{PageQuery, created_response},
+    },
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::{check_required_text, object},
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// Which emails count. Set exactly one field.
@@ -146,7 +151,7 @@ fn budget_id(text: &str) -> Result<Uuid, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created; it counts from now on", body = BudgetBody),
         (status = 200, description = "Created before with this idempotency key", body = BudgetBody),
-        (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The name is taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewBudgetBody { name, scope: scope_body, measure, per, limit, at_limit, enabled } = body.parse()?;
@@ -190,7 +195,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 /// The usage of the current period is kept.
 #[utoipa::path(patch, path = "/v1/budgets/{id}", operation_id = "update_budget", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
     responses((status = 200, description = "The updated budget", body = BudgetBody),
-        (status = 409, description = "The object changed since you read it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed since you read it", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(app): State<App>,
     auth: AuthedRequest,

@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::{
-    ApiResult, App, QueryParams,
-    door::{AuthedRequest, RawBody},
-    inbox::inboxes::find_inbox,
-    pagination::created_response,
-    problem::ApiError,
+use crate::{
+    api::{inbox::inboxes::find_inbox, pagination::created_response},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        params::QueryParams,
+        problem::ApiError,
+    },
 };
 
 /// A list, and an entry of it, as named in the path.

@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    pagination::{PageQuery, created_response},
-    wire::{check_text, object, object_or_null, objects, objects_or_null},
+use crate::{
+    api::pagination::{PageQuery, created_response},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::{check_text, object, object_or_null, objects, objects_or_null},
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// Priority of a rule that is created without one.
@@ -237,7 +240,7 @@ fn rule_id(text: &str) -> Result<Uuid, Problem> {
 #[utoipa::path(post, path = "/v1/rules", operation_id = "create_rule", tag = "rules", request_body = NewRuleBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created", body = RuleBody), (status = 200, description = "Created before with this idempotency key", body = RuleBody),
-        (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The name is taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewRuleBody { name, direction, priority, enabled, matching, actions } = body.parse()?;
@@ -290,7 +293,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 /// Change a rule.
 #[utoipa::path(patch, path = "/v1/rules/{id}", operation_id = "update_rule", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
     responses((status = 200, description = "The updated rule", body = RuleBody),
-        (status = 409, description = "The object changed since you read it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed since you read it", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(app): State<App>,
     auth: AuthedRequest,

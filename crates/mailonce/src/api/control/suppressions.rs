@@ -10,11 +10,14 @@ use mailonce_engine::control::suppressions::{SuppressionDetails, SuppressionView
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    pagination::{PageQuery, created_response},
-    wire::check_text,
+use crate::{
+    api::pagination::{PageQuery, created_response},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::check_text,
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// An address to suppress.

@@ -16,16 +16,24 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    inbox::{
-        inboxes::{invalid_field, invalid_query},
-        messages::message_id,
+use crate::{
+    api::{
+        inbox::{
+            inboxes::{invalid_field, invalid_query},
+            messages::message_id,
+        },
+        outbound::{
+            email_bodies::EmailBody,
+            emails::{email_id, page_limit},
+        },
+        pagination::created_response,
     },
-    outbound::emails::{email_id, page_limit},
-    pagination::created_response,
-    wire::{EmailBody, check_required_text, check_text, object_or_null},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::{check_required_text, check_text, object_or_null},
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// Maximum length of a question, in characters.
@@ -362,7 +370,7 @@ pub(crate) struct DecisionBody {
 #[utoipa::path(post, path = "/v1/escalations/{id}/resolve", operation_id = "resolve_escalation", tag = "escalations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = DecisionBody,
     responses((status = 200, description = "The updated escalation", body = EscalationBody),
-        (status = 409, description = "The escalation changed since you read it, or is no longer open", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The escalation changed since you read it, or is no longer open", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn resolve(
     State(app): State<App>,
     auth: AuthedRequest,

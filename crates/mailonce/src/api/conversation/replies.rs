@@ -6,12 +6,20 @@ use mailonce_engine::conversation::reply::{ForwardRequest, ReplyRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody},
-    inbox::{inboxes::invalid_field, messages::message_id},
-    outbound::emails::{PreferredWait, respond_when_settled},
-    wire::{OneOrMany, SendReceiptBody},
+use crate::{
+    api::{
+        inbox::{inboxes::invalid_field, messages::message_id},
+        outbound::{
+            email_bodies::SendReceiptBody,
+            emails::{PreferredWait, respond_when_settled},
+        },
+    },
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::OneOrMany,
+        params::PathParam,
+    },
 };
 
 /// Maximum number of ids in `seen`.
@@ -65,7 +73,7 @@ impl ReplyBody {
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60)")),
     responses((status = 202, description = "Accepted; a guard may hold it", body = SendReceiptBody), (status = 200, description = "Replayed: the message was answered before", body = SendReceiptBody),
-        (status = 409, description = "Another agent holds the thread, or the thread has a newer message", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "Another agent holds the thread, or the thread has a newer message", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn reply(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -115,7 +123,7 @@ pub(crate) struct ForwardBody {
 #[utoipa::path(post, path = "/v1/messages/{id}/forward", operation_id = "forward_message", tag = "conversations", request_body = ForwardBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 202, description = "Accepted; a guard may hold it", body = SendReceiptBody), (status = 200, description = "Replayed: the message was forwarded to these recipients before", body = SendReceiptBody),
-        (status = 409, description = "Another agent holds the thread", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "Another agent holds the thread", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn forward(
     State(app): State<App>,
     auth: AuthedRequest,

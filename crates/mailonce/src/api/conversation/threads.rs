@@ -16,16 +16,21 @@ use mailonce_engine::conversation::threads::{MAX_LABELS, NewThreadLease, ThreadE
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::conversation::work_queue::{LeaseBody, lease_duration_ms, lease_holder};
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    inbox::{
-        inboxes::{CapsBody, find_inbox, invalid_field, invalid_query},
-        messages::MessageBody,
+use crate::{
+    api::{
+        conversation::work_queue::{LeaseBody, lease_duration_ms, lease_holder},
+        inbox::{
+            inboxes::{CapsBody, find_inbox, invalid_field, invalid_query},
+            messages::MessageBody,
+        },
+        outbound::{email_bodies::EmailBody, emails::page_limit},
     },
-    outbound::emails::page_limit,
-    wire::{EmailBody, check_required_text},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::check_required_text,
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// One day in milliseconds.
@@ -268,7 +273,7 @@ pub(crate) struct NewLeaseBody {
 #[utoipa::path(post, path = "/v1/threads/{id}/lease", operation_id = "lease_thread", tag = "conversations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = Option<NewLeaseBody>,
     responses((status = 201, description = "Taken or renewed", body = LeaseBody),
-        (status = 409, description = "Another agent holds the lease, or your lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "Another agent holds the lease, or your lease was lost", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn lease(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -296,7 +301,7 @@ pub(crate) struct ReleaseLeaseBody {
 /// Release your lease of a thread.
 #[utoipa::path(delete, path = "/v1/threads/{id}/lease", operation_id = "release_thread_lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseLeaseBody,
     responses((status = 200, description = "The updated thread", body = ThreadBody),
-        (status = 409, description = "The token is not that of the current lease", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The token is not that of the current lease", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn release(
     State(app): State<App>,
     auth: AuthedRequest,

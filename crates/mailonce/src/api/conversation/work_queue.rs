@@ -12,14 +12,17 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody},
-    inbox::{
+use crate::{
+    api::inbox::{
         inboxes::{inbox_id, invalid_field},
         messages::{MessageBody, message_id},
     },
-    wire::check_required_text,
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::check_required_text,
+        params::PathParam,
+    },
 };
 
 /// Default duration of a lease, in seconds.
@@ -171,7 +174,7 @@ async fn acknowledge(
 /// Acknowledge a message: you are done with it, with or without a reply.
 #[utoipa::path(post, path = "/v1/messages/{id}/ack", operation_id = "ack_message", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message", body = AcknowledgementResultBody),
-        (status = 409, description = "The lease expired or is held by another agent", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease expired or is held by another agent", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn ack(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -184,7 +187,7 @@ pub(crate) async fn ack(
 /// Return a message to the queue, so that another agent can take it.
 #[utoipa::path(post, path = "/v1/messages/{id}/nack", operation_id = "nack_message", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message", body = AcknowledgementResultBody),
-        (status = 409, description = "The lease expired or is held by another agent", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease expired or is held by another agent", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn nack(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -201,7 +204,7 @@ pub(crate) async fn nack(
 /// Extend the lease of a message.
 #[utoipa::path(post, path = "/v1/messages/{id}/extend", operation_id = "extend_message_lease", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message and its lease", body = AcknowledgementResultBody),
-        (status = 409, description = "The lease expired or is held by another agent", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The lease expired or is held by another agent", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn extend(
     State(app): State<App>,
     auth: AuthedRequest,

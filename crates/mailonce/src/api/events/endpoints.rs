@@ -16,12 +16,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-use crate::api::events::event_log::parse_cursor;
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    pagination::{PageQuery, created_response},
-    wire::{check_text, given, parse_choice},
+use crate::{
+    api::{
+        events::event_log::parse_cursor,
+        pagination::{PageQuery, created_response},
+    },
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::{check_text, given, parse_choice},
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// A webhook endpoint to create.
@@ -213,8 +218,8 @@ async fn owned_endpoint_id(app: &App, auth: &AuthedRequest, text: &str) -> Resul
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created; `secret` is shown only once", body = EndpointBody),
         (status = 200, description = "Created before with this idempotency key", body = EndpointBody),
-        (status = 409, description = "The team has reached its maximum number of endpoints", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The team has reached its maximum number of endpoints", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let NewEndpointBody {
@@ -273,7 +278,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 /// Change an endpoint.
 #[utoipa::path(patch, path = "/v1/endpoints/{id}", operation_id = "update_endpoint", tag = "endpoints", params(("id" = String, Path)), request_body = EndpointPatchBody,
     responses((status = 200, description = "The updated endpoint", body = EndpointBody),
-        (status = 409, description = "The object changed since you read it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed since you read it", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -305,7 +310,7 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/endpoints/{id}/rotate", operation_id = "rotate_endpoint_secret", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = RotateEndpointBody,
     responses((status = 200, description = "The endpoint; `secret` is shown only once", body = EndpointBody),
-        (status = 409, description = "The object changed during the call; retry", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed during the call; retry", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(
     State(app): State<App>,
     auth: AuthedRequest,

@@ -11,7 +11,14 @@ use mailonce_engine::events::{endpoints::parse_filter, event_view::EventView, ta
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::{ApiResult, App, QueryParams, door::AuthedRequest, outbound::emails::page_limit};
+use crate::{
+    api::outbound::emails::page_limit,
+    http::{
+        app::{ApiResult, App},
+        extract::AuthedRequest,
+        params::QueryParams,
+    },
+};
 
 /// Start and filters for reading events.
 #[derive(Deserialize, IntoParams)]
@@ -111,7 +118,7 @@ pub(crate) struct EventPage<'a> {
 /// Read events after a cursor, oldest first.
 #[utoipa::path(get, path = "/v1/events", operation_id = "list_events", tag = "events", params(EventQuery),
     responses((status = 200, description = "Events, oldest first", body = EventPage),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest, query: QueryParams<EventQuery>) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let after = parse_cursor(query.0.after().unwrap_or("0"))?;

@@ -10,12 +10,18 @@ use mailonce_engine::handoff::{reroute::RerouteSummary, unknown::ResolveRequest}
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody},
-    wire::{EmailBody, check_text},
+use crate::{
+    api::outbound::{
+        email_bodies::EmailBody,
+        emails::{EmptyBody, email_id},
+    },
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::check_text,
+        params::PathParam,
+    },
 };
-use crate::api::outbound::emails::{EmptyBody, email_id};
 
 /// A person's decision about an email whose outcome is unknown.
 #[derive(Deserialize, ToSchema)]
@@ -36,7 +42,7 @@ pub(super) struct ResolveEmailBody {
 /// Resolve an email whose outcome is unknown.
 #[utoipa::path(post, path = "/v1/emails/{id}/resolve", operation_id = "resolve_email", tag = "emails", params(("id" = String, Path)), request_body = ResolveEmailBody,
     responses((status = 200, description = "The email", body = EmailBody),
-        (status = 409, description = "The email changed since you read it, or no outcome is unknown", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The email changed since you read it, or no outcome is unknown", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn resolve(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -150,7 +156,7 @@ pub(super) struct RerouteResultBody {
 /// Affects every team. Handoffs that may already have been sent are not moved.
 #[utoipa::path(post, path = "/v1/transports/{name}/reroute", operation_id = "reroute_transport", tag = "handoff", params(("name" = String, Path)), request_body = RerouteBody,
     responses((status = 200, description = "The result", body = RerouteResultBody),
-        (status = 422, description = "`to` is not another transport of this node", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 422, description = "`to` is not another transport of this node", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn reroute(
     State(app): State<App>,
     auth: AuthedRequest,

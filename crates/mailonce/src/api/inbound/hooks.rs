@@ -13,8 +13,15 @@ use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-use crate::api::{ApiResult, App, PathParam, access::sources::source_id, door::body_problem};
-use crate::http::min_rate::MinRateBody;
+use crate::{
+    api::access::sources::source_id,
+    http::{
+        app::{ApiResult, App},
+        extract::body_problem,
+        params::PathParam,
+    },
+    server::min_rate::MinRateBody,
+};
 
 /// How long a provider may take to send a body with events. Providers time out after about ten seconds themselves.
 const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -79,10 +86,10 @@ impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
 #[utoipa::path(post, path = "/hooks/{source_id}", operation_id = "receive_hook", tag = "hooks", security(()), params(("source_id" = String, Path)),
     request_body(content = Object, description = "The body in the provider's own format"),
     responses((status = 200, description = "Received, including duplicates and reports that match no email", body = ProviderRequestSummaryBody),
-        (status = 400, description = "Authenticated, but the body cannot be parsed", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "The signature or secret is not valid", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "Larger than 1 MB, or than 40 MB for a source that delivers mail", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 400, description = "Authenticated, but the body cannot be parsed", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "The signature or secret is not valid", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "Larger than 1 MB, or than 40 MB for a source that delivers mail", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, request: Request) -> ApiResult {
     // Look up the source first, so that the body of a request to an unknown source is never read.
     let hook = app.engine.inbound.find_hook(source_id(&id)?).await?;
@@ -100,7 +107,7 @@ pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, re
 #[utoipa::path(get, path = "/hooks/{source_id}", operation_id = "answer_hook_challenge", tag = "hooks", security(()),
     params(("source_id" = String, Path), ("challenge" = String, Query, description = "Returned unchanged")),
     responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
-        (status = 404, description = "There is no such source, or its provider sends no challenge", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such source, or its provider sends no challenge", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn challenge(State(app): State<App>, PathParam(id): PathParam, uri: Uri) -> ApiResult {
     let hook = app.engine.inbound.find_hook(source_id(&id)?).await?;
     let answer = hook.challenge(uri.query().unwrap_or_default());

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{inboxes::find_inbox, messages::message_id};
-use crate::api::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody},
-    wire::{check_text, object_or_null},
+use crate::http::{
+    app::{ApiResult, App},
+    extract::{AuthedRequest, RawBody},
+    json::{check_text, object_or_null},
+    params::PathParam,
 };
 
 /// An artifact: a code or link found in a message.
@@ -193,7 +194,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 #[utoipa::path(post, path = "/v1/artifacts/{id}/consume", operation_id = "consume_artifact", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = ConsumeBody,
     responses((status = 200, description = "Consumed; `value` is shown", body = ConsumedArtifactBody),
-        (status = 409, description = "Already consumed with another `for`", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "Already consumed with another `for`", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn consume(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -217,7 +218,7 @@ pub(crate) async fn consume(
 #[utoipa::path(post, path = "/v1/inboxes/{id}/consume", operation_id = "consume_matching_artifact", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = ConsumeMatchBody,
     responses((status = 200, description = "Consumed; `value` is shown", body = ConsumedArtifactBody),
-        (status = 409, description = "Already consumed with another `for`", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "Already consumed with another `for`", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn consume_match(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -244,7 +245,7 @@ pub(crate) async fn consume_match(
 /// Report that a consumed code or link was used.
 #[utoipa::path(post, path = "/v1/artifacts/{id}/applied", operation_id = "mark_artifact_applied", tag = "artifacts", params(("id" = String, Path)), request_body = ArtifactAppliedBody,
     responses((status = 200, description = "Recorded", body = ConsumedArtifactBody),
-        (status = 409, description = "Not consumed yet, or consumed with another `for`", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "Not consumed yet, or consumed with another `for`", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn applied(
     State(app): State<App>,
     auth: AuthedRequest,

@@ -25,11 +25,14 @@ use std::{collections::BTreeMap, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 use super::messages::MessageBody;
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams,
-    door::{AuthedRequest, RawBody},
-    pagination::{PageQuery, created_response},
-    wire::{check_text, given, given_object, object_or_null},
+use crate::{
+    api::pagination::{PageQuery, created_response},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        json::{check_text, given, given_object, object_or_null},
+        params::{PathParam, QueryParams},
+    },
 };
 
 /// Maximum number of `allowed_link_domains`.
@@ -320,7 +323,7 @@ pub(crate) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Created", body = InboxBody),
         (status = 200, description = "Created before with this idempotency key or `client_id`", body = InboxBody),
-        (status = 409, description = "The address is already taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The address is already taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let new = body.parse_or_empty::<NewInboxBody>()?.validate()?;
@@ -352,7 +355,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 /// Change or expire an inbox.
 #[utoipa::path(patch, path = "/v1/inboxes/{id}", operation_id = "update_inbox", tag = "inboxes", params(("id" = String, Path)), request_body = InboxPatchBody,
     responses((status = 200, description = "The updated inbox", body = InboxBody),
-        (status = 409, description = "The inbox changed since you read it, or its domain has another catch-all inbox", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The inbox changed since you read it, or its domain has another catch-all inbox", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -409,7 +412,7 @@ pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/inboxes/{id}/rotate", operation_id = "rotate_inbox_address", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "The updated inbox", body = InboxBody),
-        (status = 409, description = "The object changed during the call; retry", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The object changed during the call; retry", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let inbox = find_inbox(&app, &auth, &id).await?;
@@ -485,7 +488,7 @@ pub(crate) struct WaitResultBody {
 /// Returns at once when a matching message is already there.
 #[utoipa::path(get, path = "/v1/inboxes/{id}/wait", operation_id = "wait_for_message", tag = "inboxes", params(("id" = String, Path), WaitQuery),
     responses((status = 200, description = "The message", body = WaitResultBody), (status = 204, description = "No matching message arrived in time"),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn wait(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -618,12 +621,12 @@ pub(crate) async fn read_watch(State(app): State<App>, auth: AuthedRequest, Path
 #[utoipa::path(post, path = "/v1/watches/{id}/resend", operation_id = "spend_watch_resend", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 200, description = "The email may be requested again", body = WatchBody),
-        (status = 409, description = "The budget is used up, or the watch has ended", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The budget is used up, or the watch has ended", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn spend(
     State(app): State<App>,
     auth: AuthedRequest,
     PathParam(id): PathParam,
-) -> Result<Response, crate::api::problem::ApiError> {
+) -> Result<Response, crate::http::problem::ApiError> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let id = watch_id(&id)?;
     let keyed_call = auth.keyed_call("watches/resend", &id.to_string(), b"");

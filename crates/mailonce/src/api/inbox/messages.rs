@@ -29,8 +29,14 @@ use super::{
     artifacts::ArtifactBody,
     inboxes::{artifact_kind, find_inbox, invalid_query, parse_inbox_cursor},
 };
-use crate::api::{
-    ApiResult, App, PathParam, QueryParams, door::AuthedRequest, outbound::emails::page_limit, problem::ApiError,
+use crate::{
+    api::outbound::emails::page_limit,
+    http::{
+        app::{ApiResult, App},
+        extract::AuthedRequest,
+        params::{PathParam, QueryParams},
+        problem::ApiError,
+    },
 };
 
 /// A sender or recipient of a message.
@@ -280,7 +286,7 @@ impl MessageListQuery {
 /// List messages of an inbox, newest first; oldest first with `after`.
 #[utoipa::path(get, path = "/v1/inboxes/{id}/messages", operation_id = "list_messages", tag = "messages", params(("id" = String, Path), MessageListQuery),
     responses((status = 200, description = "A page of results", body = MessagePageBody),
-        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 410, description = "The cursor is from before a restore or database failover", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn list(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -640,7 +646,7 @@ pub(crate) async fn delivery(State(app): State<App>, auth: AuthedRequest, PathPa
 /// Replay a dead delivery: process it again.
 #[utoipa::path(post, path = "/v1/deliveries/{id}/replay", operation_id = "replay_delivery", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The updated delivery", body = DeliveryBody),
-        (status = 409, description = "The delivery is not dead", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The delivery is not dead", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let delivery = app.engine.inboxes.replay_delivery(&auth.caller, delivery_id(&id)?).await?;

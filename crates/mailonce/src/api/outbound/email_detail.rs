@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::api::wire::{EmailBody, SuppressedCallBody};
+use crate::api::outbound::email_bodies::{EmailBody, SuppressedCallBody};
 
 /// One attempt to send a handoff.
 #[derive(Serialize, ToSchema)]
@@ -132,7 +132,7 @@ pub(crate) struct EmailDetailBody {
     tags: Value,
     #[schema(value_type = Object)]
     metadata: Value,
-    #[schema(value_type = Option<crate::api::wire::IntentBody>)]
+    #[schema(value_type = Option<crate::api::outbound::email_bodies::IntentBody>)]
     intent: Option<Value>,
     on_unknown: &'static str,
     handoffs: Vec<HandoffBody>,

@@ -22,12 +22,18 @@ use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody, parse},
-    outbound::email_detail::EmailDetailBody,
-    problem::ApiError,
-    wire::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody, check_text},
+use crate::{
+    api::outbound::{
+        email_bodies::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody},
+        email_detail::EmailDetailBody,
+    },
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody, parse},
+        json::check_text,
+        params::PathParam,
+        problem::ApiError,
+    },
 };
 
 /// Maximum of `Prefer: wait`, in seconds.
@@ -247,7 +253,7 @@ impl EmailListQuery {
 pub(crate) async fn list(
     State(app): State<App>,
     auth: AuthedRequest,
-    query: crate::api::QueryParams<EmailListQuery>,
+    query: crate::http::params::QueryParams<EmailListQuery>,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let page = app.engine.outbound.emails(&auth.caller, query.0.parse(auth.caller.team.id)?).await?;
@@ -275,7 +281,7 @@ pub(crate) struct RescheduleBody {
 
 /// Reschedule an email.
 #[utoipa::path(patch, path = "/v1/emails/{id}", operation_id = "reschedule_email", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
-    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "The email is not scheduled", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "The email is not scheduled", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn reschedule(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -302,7 +308,7 @@ pub(crate) struct EmptyBody {}
 ///
 /// Works only while no part of it was sent or may have been sent.
 #[utoipa::path(post, path = "/v1/emails/{id}/cancel", operation_id = "cancel_email", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
-    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "The email was sent, or may have been", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "The email was sent, or may have been", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(app): State<App>,
     auth: AuthedRequest,
@@ -334,7 +340,7 @@ pub(crate) struct ResendBody {
 /// Creates the next version of the email, once: repeating the call returns that version.
 #[utoipa::path(post, path = "/v1/emails/{id}/resend", operation_id = "resend_email", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
     responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Replayed: this version was created before", body = SendReceiptBody),
-        (status = 409, description = "The email is not in a final state, its outcome is unknown, or the resend budget is used up", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+        (status = 409, description = "The email is not in a final state, its outcome is unknown, or the resend budget is used up", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn resend(
     State(app): State<App>,
     auth: AuthedRequest,

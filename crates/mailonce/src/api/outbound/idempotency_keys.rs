@@ -14,10 +14,13 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::{
-    ApiResult, App, PathParam,
-    door::{AuthedRequest, RawBody},
-    wire::{SuppressedCallBody, TtlBody},
+use crate::{
+    api::outbound::email_bodies::{SuppressedCallBody, TtlBody},
+    http::{
+        app::{ApiResult, App},
+        extract::{AuthedRequest, RawBody},
+        params::PathParam,
+    },
 };
 
 /// An idempotency key and what it is bound to.
@@ -31,7 +34,7 @@ pub(crate) struct KeyBody {
     state: Option<&'static str>,
     /// Where the key comes from: `intent` or `header`.
     derivation: Option<&'static str>,
-    #[schema(value_type = Option<crate::api::wire::IntentBody>)]
+    #[schema(value_type = Option<crate::api::outbound::email_bodies::IntentBody>)]
     intent: Option<serde_json::Value>,
     /// Versioned hash of the canonical email; a retry with another digest is a mismatch.
     digest: Option<String>,
@@ -119,7 +122,7 @@ pub(crate) async fn extend(
 ///
 /// The next send with this key creates a new email.
 #[utoipa::path(delete, path = "/v1/keys/{key}", operation_id = "forget_key", tag = "keys", params(("key" = String, Path)),
-    responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email has not reached a final state", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email has not reached a final state", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn forget(State(app): State<App>, auth: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let key = parse_key(&text)?;

@@ -1,5 +1,6 @@
 //! Sending: accepting emails under idempotency keys.
 
+pub(crate) mod email_bodies;
 pub(crate) mod email_detail;
 pub(crate) mod emails;
 pub(crate) mod idempotency_keys;

@@ -29,8 +29,10 @@ use super::{
     labels::check_labels,
     send,
 };
-use crate::api::{door, wire::OneOrMany};
-use crate::dialects::agentmail::{message_view, request::AgentMailRequest};
+use crate::{
+    dialects::agentmail::{message_view, request::AgentMailRequest},
+    http::{extract, json::OneOrMany},
+};
 
 /// Finishes the pending work of a draft and returns the draft with its inbox. This cancels an email that must no longer
 /// be sent, and accepts the scheduled email of a draft with `send_at`.
@@ -239,7 +241,7 @@ async fn reopen_scheduled(call: &AgentMailRequest, draft: &Draft, cause: Problem
 
 /// Locks the draft against changes; `None` if it changed meanwhile. The same transaction binds the idempotency key.
 async fn lock_for_sending(call: &AgentMailRequest, draft: &Draft, id: &str) -> Result<Option<Draft>, Problem> {
-    let mut keyed_call = door::keyed_call(call.key.as_ref(), "agentmail draft send", id, b"");
+    let mut keyed_call = extract::keyed_call(call.key.as_ref(), "agentmail draft send", id, b"");
     if draft.details.sent && keyed_call.is_none() {
         return Ok(Some(draft.clone()));
     }

@@ -31,13 +31,15 @@ use super::{
     query::{encode_page_token, page_json},
     send::FileBody,
 };
-use crate::dialects::agentmail::{
-    message_view::{self, add_download_link},
-    request::AgentMailRequest,
-};
 use crate::{
-    api::wire::{OneOrMany, check_text, given},
-    dialects::json as as_json,
+    dialects::{
+        agentmail::{
+            message_view::{self, add_download_link},
+            request::AgentMailRequest,
+        },
+        json as as_json,
+    },
+    http::json::{OneOrMany, check_text, given},
 };
 
 /// Maximum drafts scanned per page.

@@ -16,10 +16,12 @@ use super::{
     AgentMailResult, no_route,
     query::{encode_page_token, page_json},
 };
-use crate::dialects::agentmail::{errors::UNPROCESSABLE, request::AgentMailRequest};
 use crate::{
-    api::wire::{check_text, given},
-    dialects::json as as_json,
+    dialects::{
+        agentmail::{errors::UNPROCESSABLE, request::AgentMailRequest},
+        json as as_json,
+    },
+    http::json::{check_text, given},
 };
 
 /// Maximum inboxes read for a search or for an ascending list.

@@ -24,11 +24,16 @@ use super::{
     search::{SearchHit, SearchTerms},
     send,
 };
-use crate::dialects::agentmail::{
-    message_view::{self, AgentMailMessage},
-    request::AgentMailRequest,
+use crate::{
+    dialects::{
+        agentmail::{
+            message_view::{self, AgentMailMessage},
+            request::AgentMailRequest,
+        },
+        json as as_json,
+    },
+    http::json::OneOrMany,
 };
-use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
 /// Maximum emails scanned per list page, per search and per ascending list.
 const MAX_SCANNED: usize = 1_000;

@@ -37,8 +37,9 @@ use mailonce_core::{
 use serde_json::json;
 
 use super::{DialectContract, DialectError, DialectResult, json};
-use crate::api::{App, inbox::messages::set_download_headers};
-use crate::dialects::agentmail::request::AgentMailRequest;
+use crate::{
+    api::inbox::messages::set_download_headers, dialects::agentmail::request::AgentMailRequest, http::app::App,
+};
 
 pub(crate) use event_format::format_event;
 

@@ -6,7 +6,7 @@ use mailonce_core::{
 };
 use serde_json::{Value, json};
 
-use crate::api::door::percent_decode;
+use crate::http::extract::percent_decode;
 
 /// Default number of rows per page.
 const DEFAULT_LIMIT: usize = 20;

@@ -12,11 +12,11 @@ use std::{ops::Deref, sync::Arc};
 
 use super::{AgentMail, ROOT, query::AgentMailQuery};
 use crate::{
-    api::{
-        App,
-        door::{RawBody, authenticate, bearer, call_trace, idempotency_key, percent_decode},
-    },
     dialects::{DialectContract as _, DialectError},
+    http::{
+        app::App,
+        extract::{RawBody, authenticate, bearer, call_trace, idempotency_key, percent_decode},
+    },
 };
 
 /// What handlers need to read emails on behalf of a caller, and to build links.

@@ -6,8 +6,7 @@ use axum::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    conversation::message_progress::ReplySlot,
-    inbox::Inbox,
+    inbox::{Inbox, progress::ReplySlot},
     key::Key,
     outbound::{
         content::{EmailContent, RawAttachment, RawContent},
@@ -29,14 +28,17 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{AgentMailResult, labels::check_labels};
-use crate::dialects::agentmail::{
-    errors,
-    message_view::{self, AgentMailMessage},
-    request::AgentMailRequest,
-};
 use crate::{
-    api::wire::{OneOrMany, OrderedMap},
-    dialects::{MessageAction, json as as_json, reject_different_payload, with_state_headers},
+    dialects::{
+        MessageAction,
+        agentmail::{
+            errors,
+            message_view::{self, AgentMailMessage},
+            request::AgentMailRequest,
+        },
+        json as as_json, reject_different_payload, with_state_headers,
+    },
+    http::json::{OneOrMany, OrderedMap},
 };
 
 /// How long AgentMail remembers an idempotency key after a send.

@@ -27,13 +27,15 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 use super::{AgentMail, AgentMailResult, query::AgentMailQuery};
-use crate::dialects::agentmail::event_format::{self, EventContext};
 use crate::{
-    api::{
-        App,
-        door::{authenticate, bearer},
+    dialects::{
+        DialectContract as _, DialectError,
+        agentmail::event_format::{self, EventContext},
     },
-    dialects::{DialectContract as _, DialectError},
+    http::{
+        app::App,
+        extract::{authenticate, bearer},
+    },
 };
 
 /// How often an idle connection gets a ping.

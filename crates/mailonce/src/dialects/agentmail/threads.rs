@@ -22,10 +22,15 @@ use super::{
     query::page_json,
     search::{SearchHit, SearchTerms},
 };
-use crate::dialects::agentmail::{
-    message_view, request::AgentMailRequest, thread_stream::ThreadStream, thread_view::AgentMailThread,
+use crate::{
+    dialects::{
+        agentmail::{
+            message_view, request::AgentMailRequest, thread_stream::ThreadStream, thread_view::AgentMailThread,
+        },
+        json as as_json,
+    },
+    http::json::OneOrMany,
 };
-use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
 /// Maximum threads scanned per list page, per search and per ascending list.
 const MAX_SCANNED: usize = 1_000;

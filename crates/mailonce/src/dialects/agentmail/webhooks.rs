@@ -20,8 +20,13 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::{AgentMailResult, NAME, no_route, query::page_json};
-use crate::dialects::agentmail::{event_format, request::AgentMailRequest};
-use crate::{api::wire::check_text, dialects::json as as_json};
+use crate::{
+    dialects::{
+        agentmail::{event_format, request::AgentMailRequest},
+        json as as_json,
+    },
+    http::json::check_text,
+};
 
 /// Maximum inboxes of one webhook.
 const MAX_IDS: usize = 10;

@@ -12,9 +12,9 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
     deleted_response, json, list_response, parse_id,
 };
-use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
-    api::{App, wire::check_text},
+    dialects::resend::errors::{missing_field, unsupported_field},
+    http::{app::App, json::check_text},
     wiring::unrestricted_key,
 };
 

@@ -21,7 +21,7 @@ use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
     TwoPathSegments, json, list_response, parse_id,
 };
-use crate::api::{App, inbox::messages::set_download_headers};
+use crate::{api::inbox::messages::set_download_headers, http::app::App};
 
 /// An attachment with its download link.
 #[derive(Serialize)]

@@ -12,8 +12,13 @@ use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
     ResendResult, deleted_response, json, list_response, object_response, parse_id,
 };
-use crate::dialects::resend::errors::{missing_field, unsupported_field};
-use crate::{api::App, dialects::pagination::MAX_SHORT_LIST};
+use crate::{
+    dialects::{
+        pagination::MAX_SHORT_LIST,
+        resend::errors::{missing_field, unsupported_field},
+    },
+    http::app::App,
+};
 
 /// The regions of Resend. mailonce sends from where it runs and always reports the first region.
 const REGIONS: [&str; 4] = ["us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"];

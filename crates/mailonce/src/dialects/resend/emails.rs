@@ -17,10 +17,13 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult, json,
     list_response, object_response, parse_id,
 };
-use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
-    api::App,
-    dialects::{pagination, to_requirement},
+    dialects::{
+        pagination,
+        resend::errors::{missing_field, unsupported_field},
+        to_requirement,
+    },
+    http::app::App,
 };
 
 #[derive(Serialize)]

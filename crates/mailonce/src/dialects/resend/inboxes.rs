@@ -17,13 +17,13 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
     deleted_response, json, list_response, object_response,
 };
-use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
-    api::{App, wire::check_text},
     dialects::{
         pagination::{MAX_SHORT_LIST, PageRows},
         rename_field,
+        resend::errors::{missing_field, unsupported_field},
     },
+    http::{app::App, json::check_text},
 };
 
 /// An inbox. `unread` counts the unanswered and unread messages among the latest ones.

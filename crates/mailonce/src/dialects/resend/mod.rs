@@ -29,8 +29,10 @@ use std::str::FromStr;
 use super::{
     AuthedDialectRequest, DialectBody, DialectContract, DialectError, DialectPath, DialectQuery, DialectResult, json,
 };
-use crate::api::App;
-use crate::dialects::pagination::{DialectPageQuery as PageQuery, PageRows};
+use crate::{
+    dialects::pagination::{DialectPageQuery as PageQuery, PageRows},
+    http::app::App,
+};
 
 /// The Resend API contract.
 pub(crate) struct Resend;

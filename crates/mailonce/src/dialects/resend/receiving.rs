@@ -19,10 +19,12 @@ use super::{
     attachments::{download_url, file_id},
     json, list_response, parse_id,
 };
-use crate::dialects::resend::errors::unsupported_field;
 use crate::{
-    api::App,
-    dialects::pagination::{MAX_SHORT_LIST, PagePosition, PageRequest, PageRows},
+    dialects::{
+        pagination::{MAX_SHORT_LIST, PagePosition, PageRequest, PageRows},
+        resend::errors::unsupported_field,
+    },
+    http::app::App,
 };
 
 #[derive(Serialize)]

@@ -19,10 +19,13 @@ use super::{
     DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, ThreePathSegments, json,
     parse_id, threads::find_entry,
 };
-use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
-    api::{App, wire::OneOrMany},
-    dialects::{MessageAction, reject_different_payload, respond_to_send},
+    dialects::{
+        MessageAction, reject_different_payload,
+        resend::errors::{missing_field, unsupported_field},
+        respond_to_send,
+    },
+    http::{app::App, json::OneOrMany},
 };
 
 /// Finds the message to reply to or to forward. If the request has an idempotency key, the message may be deleted: the

@@ -15,15 +15,17 @@ use mailonce_engine::outbound::keyed_send::SendRequest;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{Resend, ResendRequest, ResendRequestBody, ResendResult, json};
-use crate::dialects::resend::errors::{self, FILE_FIELD, missing_field, problem_message, unsupported_field};
 use crate::{
-    api::{
-        App,
-        door::parse,
-        wire::{OneOrMany, OrderedMap},
-    },
     dialects::{
-        attachment::DialectAttachment, batch_failure, respond_to_send, send_failure, send_failures, with_state_headers,
+        attachment::DialectAttachment,
+        batch_failure,
+        resend::errors::{self, FILE_FIELD, missing_field, problem_message, unsupported_field},
+        respond_to_send, send_failure, send_failures, with_state_headers,
+    },
+    http::{
+        app::App,
+        extract::parse,
+        json::{OneOrMany, OrderedMap},
     },
 };
 

@@ -23,10 +23,12 @@ use super::{
     json, list_response, parse_id,
     receiving::{format_parties, format_party},
 };
-use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
-    api::App,
-    dialects::pagination::{MAX_SHORT_LIST, PageRows},
+    dialects::{
+        pagination::{MAX_SHORT_LIST, PageRows},
+        resend::errors::{missing_field, unsupported_field},
+    },
+    http::app::App,
 };
 
 /// Threads that are read per query.

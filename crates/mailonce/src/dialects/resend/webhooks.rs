@@ -24,16 +24,16 @@ use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
     ResendResult, TwoPathSegments, deleted_response, json, list_response, object_response, parse_id,
 };
-use crate::dialects::resend::{
-    errors::{missing_field, unsupported_field},
-    event_format::{self, NAME},
-};
 use crate::{
-    api::App,
     dialects::{
         pagination::{MAX_SHORT_LIST, PageRows},
         rename_field,
+        resend::{
+            errors::{missing_field, unsupported_field},
+            event_format::{self, NAME},
+        },
     },
+    http::app::App,
 };
 
 #[derive(Serialize)]

@@ -6,8 +6,10 @@ use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_d
 use serde::{Deserialize, Serialize};
 
 use super::{DialectPath, OnePathParam, UsesendRequest, UsesendRequestBody, UsesendResult, json, numeric_id};
-use crate::dialects::usesend::errors::invalid_field;
-use crate::{api::App, dialects::pagination::MAX_SHORT_LIST};
+use crate::{
+    dialects::{pagination::MAX_SHORT_LIST, usesend::errors::invalid_field},
+    http::app::App,
+};
 
 #[derive(Serialize)]
 struct DomainRecordBody {

@@ -21,7 +21,7 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
     numeric_id, send::SendReceiptBody,
 };
-use crate::{api::App, dialects::usesend::errors::invalid_field};
+use crate::{dialects::usesend::errors::invalid_field, http::app::App};
 
 /// Maximum and default number of rows per page.
 const PAGE_ROWS: usize = 50;

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::{
     AuthedDialectRequest, DialectBody, DialectContract, DialectError, DialectPath, DialectQuery, DialectResult, json,
 };
-use crate::api::App;
+use crate::http::app::App;
 
 /// The largest integer that JavaScript SDKs read without loss.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;

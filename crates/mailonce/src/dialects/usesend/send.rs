@@ -15,14 +15,18 @@ use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 use super::{Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json};
-use crate::dialects::usesend::errors::{invalid_field, problem_response};
 use crate::{
-    api::{
-        App,
-        door::parse,
-        wire::{OneOrMany, OrderedMap},
+    dialects::{
+        attachment::DialectAttachment,
+        batch_failure, respond_to_send, send_failures,
+        usesend::errors::{invalid_field, problem_response},
+        with_state_headers,
     },
-    dialects::{attachment::DialectAttachment, batch_failure, respond_to_send, send_failures, with_state_headers},
+    http::{
+        app::App,
+        extract::parse,
+        json::{OneOrMany, OrderedMap},
+    },
 };
 
 /// Maximum number of emails in a batch.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id};
-use crate::api::check_text;
+use crate::http::json::check_text;
 
 /// The longest code that is returned without a fence.
 const MAX_PLAIN_CODE_CHARS: usize = 16;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id, send::EDGE_SPACE_ERROR};
-use crate::api::{MAX_QUESTION_CHARS, check_required_text};
+use crate::{api::MAX_QUESTION_CHARS, http::json::check_required_text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

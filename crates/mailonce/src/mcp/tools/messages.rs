@@ -16,8 +16,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id};
-use crate::api::check_text;
-use crate::mcp::tools::message_view;
+use crate::{http::json::check_text, mcp::tools::message_view};
 
 /// Messages on one page.
 const PAGE_SIZE: usize = 20;

@@ -23,8 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{ToolContext, object};
-use crate::api::door;
-use crate::mcp::json_rpc::RpcError;
+use crate::{http::extract, mcp::json_rpc::RpcError};
 use tool_reply::ToolReply;
 
 pub(super) use tool_list::list;
@@ -94,7 +93,7 @@ fn log_call(caller: &Caller, tool: &str, reply: &ToolReply) {
 
 /// Parses the arguments of a tool.
 fn parse_args<T: DeserializeOwned>(arguments: &Value) -> Result<T, Problem> {
-    door::parse(arguments.to_string().as_bytes())
+    extract::parse(arguments.to_string().as_bytes())
 }
 
 fn invalid_argument(field: &str, detail: impl std::fmt::Display) -> Problem {

@@ -19,8 +19,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ToolContext, ToolReply, ToolResult, find_inbox_where, invalid_argument, outcome, parse_args, parse_id};
-use crate::api::check_text;
-use crate::mcp::tools::tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step};
+use crate::{
+    http::json::check_text,
+    mcp::tools::tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step},
+};
 
 /// Why leading and trailing spaces are rejected: they would change the derived key.
 pub(super) const EDGE_SPACE_ERROR: &str =

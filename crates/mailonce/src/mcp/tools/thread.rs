@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id};
-use crate::api::check_required_text;
+use crate::http::json::check_required_text;
 
 /// The default duration of a lease, in seconds. Long, because models are slow.
 const DEFAULT_LEASE_S: u32 = 120;

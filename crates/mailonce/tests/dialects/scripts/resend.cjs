@@ -177,7 +177,7 @@ async function inboxes() {
 
 async function webhooks() {
   const webhookServer = await receiver();
-  assert.match(await bad(resend.webhooks.create({ endpoint: "x", events: ["email.sent"] }), 422, "validation_error"), /^The `endpoint` field is no address/);
+  assert.match(await bad(resend.webhooks.create({ endpoint: "x", events: ["email.sent"] }), 422, "validation_error"), /^The `endpoint` field is not a URL/);
   const made = await good(resend.webhooks.create({ endpoint: webhookServer.url, events: ["email.sent", "email.failed", "email.scheduled", "email.opened"] }));
   assert.match(made.signing_secret, /^whsec_/);
   const sent = await good(resend.emails.send(mail({ subject: "Told", tags: [{ name: "run", value: "42" }] }), { idempotencyKey: "node-told" }));

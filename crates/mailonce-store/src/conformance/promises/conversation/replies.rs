@@ -1,13 +1,13 @@
 //! Promises about replies: each message is answered once, whatever the content of a second reply.
 
 use mailonce_core::{
-    conversation::{
-        message_progress::{MAX_ANSWERS, ReplySlot},
-        reply_guards::{NewReply, ReplyResult},
-    },
+    conversation::reply_guards::{NewReply, ReplyResult},
     handoff::{action::Resolution, reply::ReplyMeaning},
     id::{EmailId, MessageId},
-    inbox::message::MessageState,
+    inbox::{
+        message::MessageState,
+        progress::{MAX_ANSWERS, ReplySlot},
+    },
     operation::IdempotentResult,
     outbound::{
         accept::AcceptResult,

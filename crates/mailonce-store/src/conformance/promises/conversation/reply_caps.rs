@@ -3,11 +3,10 @@
 use mailonce_core::{
     conversation::{
         caps::{ReplyCaps, recipient_hash},
-        message_progress::ReplySlot,
         reply_guards::{NewReply, ReplyResult},
     },
     handoff::action::{HandoffAction, HandoffActionStatus},
-    inbox::message::Message,
+    inbox::{message::Message, progress::ReplySlot},
     operation::IdempotentResult,
     outbound::{
         email::{Email, EmailState, Guard},

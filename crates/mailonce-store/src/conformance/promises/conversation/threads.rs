@@ -2,7 +2,6 @@
 
 use mailonce_core::{
     conversation::{
-        message_progress::ReplySlot,
         reply_guards::NewReply,
         thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadQuery},
     },
@@ -10,6 +9,7 @@ use mailonce_core::{
     inbox::{
         Inbox,
         message::{MessageState, NewMessage},
+        progress::ReplySlot,
     },
     operation::IdempotentResult,
 };

@@ -1,12 +1,11 @@
 //! Promises about the work queue: the oldest messages first, one per thread, none lost.
 
 use mailonce_core::{
-    conversation::{
-        message_progress::{Acknowledgement, MAX_OFFERS},
-        reply_guards::NewReply,
-        thread::AcknowledgeResult,
+    conversation::{message_progress::Acknowledgement, reply_guards::NewReply, thread::AcknowledgeResult},
+    inbox::{
+        message::{MessageState, NewMessage},
+        progress::MAX_OFFERS,
     },
-    inbox::message::{MessageState, NewMessage},
     operation::IdempotentResult,
     outbound::key_binding::KeyBinding,
 };

@@ -4,12 +4,12 @@ use mailonce_core::{
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        envelope::Envelope,
         lease::{Backlog, HandoffActionResult, LeaseRequest},
         reply::ReplyMeaning,
     },
     operation::IdempotentResult,
     outbound::{
-        accept::Envelope,
         email::{EmailChangeRefusal, EmailState},
         email_commands::EmailChangeResult,
     },

@@ -5,14 +5,12 @@ use mailonce_core::{
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        envelope::Envelope,
         lease::{OrphanBacklog, TransportAccount},
         reply::ReplyMeaning,
     },
     id::{EmailId, TeamId},
-    outbound::{
-        accept::Envelope,
-        email::{Email, EmailState},
-    },
+    outbound::email::{Email, EmailState},
     time::Time,
 };
 

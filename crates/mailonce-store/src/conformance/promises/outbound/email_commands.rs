@@ -4,12 +4,12 @@ use mailonce_core::{
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        envelope::Envelope,
         reply::ReplyMeaning,
     },
     id::EmailId,
     operation::IdempotentResult,
     outbound::{
-        accept::Envelope,
         email::{Email, EmailChangeRefusal, EmailState},
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
     },

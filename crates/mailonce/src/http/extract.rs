@@ -17,10 +17,10 @@ use mailonce_engine::{Caller, KeyedCall, events::endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-use super::{App, problem::ApiError};
+use super::{app::App, problem::ApiError};
 use crate::{
     client_address::ClientAddress,
-    http::{
+    server::{
         MAX_FAILURES,
         body_memory::BodyMemoryExhausted,
         min_rate::{MinRateBody, TooSlow},
@@ -189,7 +189,7 @@ pub(crate) async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Pro
 }
 
 /// The problem for a body that could not be read. `truncated` is the code for a body that ended too early.
-pub(super) fn body_problem(error: &axum::Error, max_bytes: usize, truncated: Code) -> Problem {
+pub(crate) fn body_problem(error: &axum::Error, max_bytes: usize, truncated: Code) -> Problem {
     let text = error.to_string();
     if TooSlow::is_cause_of(error) {
         Problem::new(Code::Timeout, text)

@@ -31,10 +31,10 @@ use super::{
     secure_headers,
 };
 use crate::{
-    api::problem::ApiError,
     client_address::TrustedProxies,
     config::Config,
     connection_threads::ConnectionThreads,
+    http::problem::ApiError,
     mcp,
     tls::Tls,
     write_timeout::{self, WriteTimeout},

@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::api::{self, problem::ApiError};
+use crate::http::problem::ApiError;
 
 /// Bodies up to this size are handled on the connection's thread. That takes about a millisecond.
 const SMALL_BODY_MAX: u64 = 128 * 1024;
@@ -43,11 +43,11 @@ impl LargeBodyThreads {
     {
         let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_MAX);
         let Some(runtime) = self.0.as_ref().filter(|_| !is_small) else {
-            return api::handle_request(router, request).await;
+            return crate::http::router::handle_request(router, request).await;
         };
         // Dropping the set aborts the task, so that a request ends when its client disconnects.
         let mut task = JoinSet::new();
-        task.spawn_on(api::handle_request(router, request), runtime.handle());
+        task.spawn_on(crate::http::router::handle_request(router, request), runtime.handle());
         match task.join_next().await {
             Some(Ok(answer)) => answer,
             Some(Err(_)) | None => {

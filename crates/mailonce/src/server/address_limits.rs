@@ -15,7 +15,7 @@ use crate::client_address::{TrustedProxies, network_of};
 pub(crate) const MAX_FAILURES: u32 = 20;
 const WINDOW: Duration = Duration::from_mins(1);
 /// Addresses whose failures are counted. Beyond that, new addresses are not counted until older windows expire.
-const MAX_ADDRESSES: usize = 65_536;
+const MAX_FAILING_ADDRESSES: usize = 65_536;
 /// Refused connections are logged at most this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -116,9 +116,9 @@ impl FailureLimit {
         }
         let (address, now) = (network_of(client), Instant::now());
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&address) {
+        if failures.len() >= MAX_FAILING_ADDRESSES && !failures.contains_key(&address) {
             failures.retain(|_, window| now - window.since < WINDOW);
-            if failures.len() >= MAX_ADDRESSES {
+            if failures.len() >= MAX_FAILING_ADDRESSES {
                 return;
             }
         }
@@ -189,10 +189,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
         let limit = FailureLimit::default();
-        for n in 0..MAX_ADDRESSES as u32 + 5 {
+        for n in 0..MAX_FAILING_ADDRESSES as u32 + 5 {
             limit.record(IpAddr::from((0x0b00_0000 + n).to_be_bytes()));
         }
-        assert_eq!(limit.failures.lock().unwrap().len(), MAX_ADDRESSES);
+        assert_eq!(limit.failures.lock().unwrap().len(), MAX_FAILING_ADDRESSES);
         tokio::time::advance(WINDOW).await;
         limit.record(ip("192.0.2.1"));
         assert_eq!(limit.failures.lock().unwrap().len(), 1);
