@@ -38,7 +38,8 @@ pub(crate) struct StoredCollectionConfig {
     pub(crate) poll_ms: Option<i64>,
 }
 
-fn secret_location(team: TeamId, record: Uuid) -> SecretLocation {
+/// Where the API key of a source is stored. It has its own purpose, so that no other secret opens in its place.
+pub(crate) fn api_key_location(team: TeamId, record: Uuid) -> SecretLocation {
     SecretLocation { team, record, purpose: "collect" }
 }
 
@@ -72,7 +73,7 @@ impl Access {
         }
         let account = ProviderAccount { provider: kind.as_str(), api_key, base_url };
         self.ctx.deps.mail_collector.check_account(&account).map_err(|why| invalid_field("base_url", why))?;
-        let sealed = self.ctx.seal_secret(secret_location(team, id), account.api_key.as_bytes());
+        let sealed = self.ctx.seal_secret(api_key_location(team, id), account.api_key.as_bytes());
         let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the credential could not be encrypted"))?;
         Ok(Some(StoredCollectionConfig { sealed, base_url: account.base_url, poll_ms }))
     }

@@ -7,7 +7,7 @@ use crate::{
     access::{
         Access,
         caller::Caller,
-        collection_config::{CollectionConfig, StoredCollectionConfig},
+        collection_config::{CollectionConfig, StoredCollectionConfig, api_key_location},
         source_credentials::{rotate, to_secrets},
     },
     runtime::{
@@ -478,7 +478,7 @@ impl Access {
         let config = details.collecting.as_ref();
         let config = config
             .ok_or("the source has no api_key to fetch mail with: rotate the source with an api_key, then replay")?;
-        let opened = self.ctx.open_secret(secret_location(record.team, record.id), &config.sealed);
+        let opened = self.ctx.open_secret(api_key_location(record.team, record.id), &config.sealed);
         let api_key = opened.and_then(|bytes| String::from_utf8(bytes).ok());
         let api_key = api_key.ok_or("the api_key of the source cannot be decrypted")?;
         Ok(ProviderAccount { provider: details.kind.as_str(), api_key, base_url: config.base_url.clone() })

@@ -79,12 +79,12 @@ fn content_without_a_placeholder_is_unfit() {
 fn a_template_that_cannot_work_is_refused_at_once() {
     let usual = custom_provider_template;
     for (config, why) in [
-        (with_body("{"), "no JSON"),
+        (with_body("{"), "not JSON"),
         (with_body(r#"{"x":"{{too}}"}"#), "too"),
         (template::TemplateConfig { method: "GET".into(), ..usual() }, "GET"),
         (template::TemplateConfig { key_header: None, ..usual() }, "key"),
         (template::TemplateConfig { accepted_statuses: vec![302], ..usual() }, "accepted"),
-        (template::TemplateConfig { duplicate_statuses: vec![200], ..usual() }, "repeated"),
+        (template::TemplateConfig { duplicate_statuses: vec![200], ..usual() }, "duplicate_statuses"),
     ] {
         let error = build_template(config).err().map(|error| error.0).unwrap_or_default();
         assert!(error.contains(why), "{why}: {error:?}");

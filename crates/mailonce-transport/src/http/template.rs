@@ -102,10 +102,10 @@ pub fn transport(
     }
     if config.accepted_statuses.is_empty() || config.accepted_statuses.iter().any(|status| !(200..300).contains(status))
     {
-        return Err(config_error("accepted must list statuses from 200 to 299".into()));
+        return Err(config_error("accepted_statuses must list statuses from 200 to 299".into()));
     }
     if config.duplicate_statuses.iter().any(|status| !(400..500).contains(status)) {
-        return Err(config_error("repeated must list statuses from 400 to 499".into()));
+        return Err(config_error("duplicate_statuses must list statuses from 400 to 499".into()));
     }
     setting.base_url = Some(config.url.clone());
     let values = config.headers.iter().map(|(_, value)| value.0.as_str());

@@ -79,6 +79,18 @@ impl McpClient {
         json_edit::server_in(text, self.servers_member())
     }
 
+    /// The whole configuration file as a value.
+    pub(super) fn parse_file(self, text: &str) -> anyhow::Result<Value> {
+        if self == Self::Codex {
+            let file: toml::Table = toml::from_str(text).context("the file is not valid TOML")?;
+            return Ok(serde_json::to_value(file)?);
+        }
+        if text.trim().is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(text).context("the file is not valid JSON")
+    }
+
     /// The configuration file with the `mailonce` entry. Everything else stays as it is.
     pub(super) fn with_server(self, old: &str, command: &LaunchCommand) -> anyhow::Result<String> {
         if self == Self::Codex {

@@ -208,7 +208,7 @@ impl InstallPlan {
             None => command.clone(),
         };
         for ConfigChange { client, path, old } in &self.changes {
-            let secrets = client.server_in(old)?.map(|server| secret_values(&server)).unwrap_or_default();
+            let secrets = secret_values(&client.parse_file(old)?);
             let diff = file_diff(old, &client.with_server(old, &command)?);
             let diff = secrets.iter().fold(diff, |diff, secret| diff.replace(secret, "…"));
             let (name, scope) = (client.name(), client.config_scope());
@@ -239,20 +239,34 @@ impl InstallPlan {
 /// Hides the values of environment variables, except those known to be harmless.
 fn redact_environment(mut server: Value) -> Value {
     for (name, value) in server["env"].as_object_mut().into_iter().flatten() {
-        let is_known = matches!(name.as_str(), "MAILONCE_URL" | "MAILONCE_CA_FILE");
-        if !is_known && value.as_str() != Some(NEW_KEY_PLACEHOLDER) {
+        if !is_harmless_variable(name) && value.as_str() != Some(NEW_KEY_PLACEHOLDER) {
             *value = json!("…");
         }
     }
     server
 }
 
-/// The values that `redact_environment` hides.
-fn secret_values(server: &Value) -> Vec<String> {
-    let redacted = redact_environment(server.clone());
-    let variables = server["env"].as_object().into_iter().flatten();
-    let hidden = variables.filter(|(name, value)| redacted["env"][name.as_str()] != **value);
-    hidden.filter_map(|(_, value)| value.as_str()).filter(|value| !value.is_empty()).map(str::to_owned).collect()
+/// The texts of a configuration file that may be secrets: environment variables and headers of every server in it, as
+/// they are and as JSON escapes them.
+fn secret_values(file: &Value) -> Vec<String> {
+    match file {
+        Value::Object(members) => members.iter().flat_map(|(name, value)| member_secrets(name, value)).collect(),
+        Value::Array(items) => items.iter().flat_map(secret_values).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn member_secrets(name: &str, value: &Value) -> Vec<String> {
+    let Some(variables) = value.as_object().filter(|_| matches!(name, "env" | "headers" | "http_headers")) else {
+        return secret_values(value);
+    };
+    let hidden = variables.iter().filter(|(name, _)| !is_harmless_variable(name));
+    let texts = hidden.filter_map(|(_, value)| value.as_str()).filter(|text| !text.is_empty());
+    texts.flat_map(|text| [json!(text).to_string().trim_matches('"').to_owned(), text.to_owned()]).collect()
+}
+
+fn is_harmless_variable(name: &str) -> bool {
+    matches!(name, "MAILONCE_URL" | "MAILONCE_CA_FILE")
 }
 
 /// The lines that change in a file: `-` removed, `+` added.

@@ -102,7 +102,7 @@ over_every_engine! {
             assert_eq!(row["state"], "waiting", "{row}");
             errors.push(row["last_error"].as_str().unwrap().to_owned());
         }
-        for (error, expected) in errors.iter().zip(["500", "broke off", "no JSON", "302", "401"]) {
+        for (error, expected) in errors.iter().zip(["500", "ended early", "not a JSON object", "302", "401"]) {
             assert!(error.contains(expected), "{expected}: {errors:?}");
         }
         world.advance_clock(5 * MINUTE);

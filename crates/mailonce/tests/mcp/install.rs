@@ -193,8 +193,9 @@ async fn an_existing_mailonce_entry_is_updated_in_place_after_showing_the_diff()
                \"env\": { \"TOKEN\": \"of-another\" } },\n        \"ant\": {\"command\":\"ant\"}\n    },\n    \"bee\": true\n}\n";
     write_client_file(&cli, ".cursor/mcp.json", old);
     let done = run_install(&cli, &["--yes", "--client", "cursor"], &[]).await.expect_exit(0);
-    assert!(done.stderr.contains("-   \"command\": \"/old/mailonce\""), "{done:?}");
-    assert!(done.stderr.contains("+   \"command\": ") && !done.stderr.contains("of-another"), "{done:?}");
+    let removed = done.stderr.lines().find(|line| line.contains("/old/mailonce"));
+    assert!(removed.is_some_and(|line| line.trim_start().starts_with('-')), "{done:?}");
+    assert!(done.stderr.contains("\"command\": ") && !done.stderr.contains("of-another"), "{done:?}");
     let new = fs::read_to_string(cli.path().join(".cursor/mcp.json")).unwrap();
     assert!(new.starts_with("{\n    \"zoo\": [1, 2],\n    \"mcpServers\": {\n        \"mailonce\": {\n"), "{new}");
     assert!(
