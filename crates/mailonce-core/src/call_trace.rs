@@ -21,7 +21,7 @@ pub struct CallTrace {
 }
 
 impl CallTrace {
-    /// The valid ids; `None` when there is none.
+    /// A trace of ids that were validated before; `None` when both are absent.
     pub fn from_parts(id: Option<String>, traceparent: Option<String>) -> Option<Self> {
         (id.is_some() || traceparent.is_some()).then_some(Self { id, traceparent })
     }

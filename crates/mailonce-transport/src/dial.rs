@@ -1,7 +1,7 @@
-//! The only module that opens connections: name resolution, TCP, and TLS with rustls.
+//! Opens every connection of this crate except DNS queries: name resolution, TCP, and TLS with rustls.
 //!
-//! A filter checks every resolved address, and exactly the checked addresses are dialled. This prevents DNS rebinding:
-//! a name cannot resolve to something else between check and connect.
+//! Where a filter is given, it checks every resolved address, and only addresses that passed are dialled. This prevents
+//! DNS rebinding: a name cannot resolve to something else between check and connect.
 
 use rustls::{
     ClientConfig, RootCertStore,

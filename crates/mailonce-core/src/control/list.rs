@@ -94,8 +94,8 @@ pub fn normalize_entry(text: &str) -> Option<String> {
     Some(address.domain().to_owned())
 }
 
-/// Why the lists refuse mail from or to an address; `None` when they do not. `authenticated`: whether the sender is
-/// authenticated.
+/// Why the lists refuse mail from or to an address; `None` when they do not. Senders get the text. Refused received
+/// mail stores only `DeliverySuppression::Blocked`. `authenticated`: whether the sender is authenticated.
 pub fn list_refusal(
     entries: &[ListEntry],
     direction: ListDirection,

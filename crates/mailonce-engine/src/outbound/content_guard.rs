@@ -1,7 +1,8 @@
 //! The content guard finds emails between the same people with similar content within minutes.
 //!
-//! In flag mode it compares only with emails that this process accepted recently, which it keeps in memory. Nothing is
-//! parsed until a second email between the same people arrives. In hold mode it reads the latest emails from the
+//! In flag mode it compares only with earlier items of the batch and with emails that this process accepted recently,
+//! which it keeps in memory. A small unencrypted email is parsed only when a second one between the same people arrives;
+//! the fingerprint of any other is computed at once. In hold mode it reads the latest emails from the
 //! store, and the store decides between two that arrive at once.
 
 use crate::{

@@ -6,7 +6,7 @@ use mailonce_core::{
     problem::{Code, Problem},
 };
 
-/// The problem for a cursor of an earlier epoch.
+/// The problem for a cursor of another epoch.
 pub(crate) fn cursor_reset() -> Problem {
     Problem::new(
         Code::CursorReset,
@@ -20,7 +20,7 @@ impl Context {
         self.store.epoch().unwrap_or(self.initial_epoch)
     }
 
-    /// Refuses cursors of an earlier epoch. Call it after a read, because the read may be the first to reach the new
+    /// Refuses cursors of another epoch. Call it after a read, because the read may be the first to reach the new
     /// history.
     pub(crate) fn check_epoch(&self, epoch: u32) -> Result<(), Problem> {
         if self.epoch() == epoch { Ok(()) } else { Err(cursor_reset()) }
@@ -31,7 +31,7 @@ impl Context {
         EventCursor { epoch: self.epoch(), seq }
     }
 
-    /// The sequence number of a cursor; 0 without a cursor. Refuses a cursor of an earlier epoch.
+    /// The sequence number of a cursor; 0 without a cursor. Refuses a cursor of another epoch.
     pub fn seq_of(&self, cursor: Option<EventCursor>) -> Result<u64, Problem> {
         match cursor {
             None => Ok(0),

@@ -224,7 +224,8 @@ impl Workload {
         }
     }
 
-    /// Resolves an unknown outcome after a look at the sink's log.
+    /// Resolves an unknown email: as sent if the sink's log has it, as abandoned if not. Every third one is resent
+    /// regardless.
     fn resolve(&self, at: SocketAddr, which: u64) {
         let team = self.team(0);
         let unknown = emails_in_state(at, &team, "unknown").unwrap_or_default();

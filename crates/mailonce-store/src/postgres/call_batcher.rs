@@ -1,7 +1,7 @@
 //! Group commit: calls of one kind that arrive together share one transaction.
 //!
-//! No call waits for others: a worker takes all queued calls, and the next ones queue up while its transaction runs.
-//! A busy inbox thus needs one commit for many messages, and a quiet one has no added latency.
+//! No call waits for a batch to fill: a free worker takes what is queued, up to a limit, and later calls queue while its
+//! transaction runs. Many calls thus share a commit under load, and a single call has no added delay.
 
 use mailonce_core::ports::store::{Result, StoreError};
 use std::{

@@ -140,7 +140,7 @@ pub(crate) async fn query_pipelined(
     Ok(answers)
 }
 
-/// Writes all changes of a unit of work. The caller commits.
+/// Writes the inserts and updates of a unit of work. The sweep does the deletions (`drop_rows`). The caller commits.
 pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     write_new_emails(tx, ground).await?;
     write_keys(tx, ground).await?;

@@ -214,7 +214,7 @@ async fn run_kek_lifecycle(ledger: KekFixture) {
     let server = ledger.start_dev(&[(KEK_FILE_ENV, &one)]).await;
     let rotate = ["secrets", "rotate-kek", "--new-kek-file", &two, "--plain"];
     let output = ledger.run(&rotate, &[(KEK_FILE_ENV, &one)]).await.expect_exit(0);
-    assert!(output.stderr.contains("Set [secrets] to the new KEK"), "{}", output.stderr);
+    assert!(output.stderr.contains("Configure the new KEK"), "{}", output.stderr);
     send_and_check_signatures(&ledger, &server, &inbox, "a server that runs goes on").await;
     server.terminate().await;
     ledger.expect_refused(&[(KEK_FILE_ENV, &one)], "the configured KEK has the fingerprint").await;
@@ -249,7 +249,7 @@ async fn a_postgres_ledger_works_with_its_kek_through_rotation() {
 async fn a_new_ledger_never_stores_its_secret_in_the_clear_and_doctor_names_the_kek_source() {
     let ledger = KekFixture::sqlite().await;
     let doctor = ledger.run(&["doctor", "--offline", "--plain"], &[]).await;
-    assert!(doctor.stdout.contains("the install secret lies in the ledger"), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("the ledger contains the key to its secrets"), "{}", doctor.stdout);
     let env = [("MAILONCE_SECRETS_KEK_ENV", "OUR_KEK"), ("OUR_KEK", &*"0b".repeat(32))];
     ledger.start_dev(&env).await.kill().await;
     assert!(matches!(ledger.stored_secret().await, StoredSecret::Wrapped(_)));
@@ -257,7 +257,7 @@ async fn a_new_ledger_never_stores_its_secret_in_the_clear_and_doctor_names_the_
     assert!(doctor.stdout.contains("from environment variable OUR_KEK"), "{}", doctor.stdout);
     std::fs::rename(ledger.write_kek_file(11), ledger.cli.data_dir().join("kek")).unwrap();
     let doctor = ledger.run(&["doctor", "--offline", "--plain"], &[(KEK_FILE_ENV, "mailonce-data/kek")]).await;
-    assert!(doctor.stdout.contains("lies beside the ledger"), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("is in the data directory"), "{}", doctor.stdout);
     let output =
         ledger.run(&["dev", "--http", "127.0.0.1:0"], &[("MAILONCE_SECRETS_SEAL_BODIES", "true")]).await.expect_exit(5);
     assert!(output.stderr.contains("openssl rand -base64 32"), "{}", output.stderr);

@@ -205,8 +205,8 @@ async fn an_existing_mailonce_entry_is_updated_in_place_after_showing_the_diff()
     // The output says where each file applies.
     let args = ["--client", "claude-code", "--client", "windsurf"];
     let shown = run_install(&cli, &args, &[]).await.expect_exit(0);
-    assert!(shown.stderr.contains(".mcp.json, read in this folder alone"), "{shown:?}");
-    assert!(shown.stderr.contains("mcp_config.json, read wherever it is started"), "{shown:?}");
+    assert!(shown.stderr.contains(".mcp.json (read in this folder alone)"), "{shown:?}");
+    assert!(shown.stderr.contains("mcp_config.json (read wherever it is started)"), "{shown:?}");
 }
 
 #[tokio::test]

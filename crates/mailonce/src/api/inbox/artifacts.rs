@@ -50,7 +50,7 @@ pub(crate) struct ArtifactBody {
 }
 
 impl ArtifactBody {
-    /// The artifact as the caller may see it: the value is masked without permission.
+    /// The artifact as the caller may see it. Without permission `value` is absent and only `masked` is shown.
     pub(crate) fn of(caller: &Caller, artifact: &Artifact) -> Self {
         Self::with_value_visible(artifact, may_see_value(caller, artifact))
     }

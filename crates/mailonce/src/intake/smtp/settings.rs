@@ -93,8 +93,8 @@ pub struct SmtpSettings {
     pub max_recipients: usize,
     /// Maximum open connections.
     pub max_connections: usize,
-    /// Maximum octets in memory of all mails: small ones while they are received, and large ones while they are
-    /// committed.
+    /// Maximum octets in memory of all mails. A small mail counts until it is committed. A large one is spooled: one
+    /// chunk counts while it is received, and all of it while it is committed.
     pub max_memory: usize,
     /// Maximum octets in the spool of all mails that are being received.
     pub max_spool: usize,
