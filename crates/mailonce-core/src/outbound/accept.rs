@@ -65,12 +65,6 @@ pub struct GuardInput {
 }
 
 impl NewEmail {
-    /// The fingerprint to compare with other emails. A resend is a deliberate repeat: its fingerprint is stored but not
-    /// compared.
-    pub fn fingerprint_to_compare(&self) -> Option<&ContentFingerprint> {
-        self.guard_input.fingerprint.as_ref().filter(|_| self.head.resend_of.is_none())
-    }
-
     /// The email that is stored when this is the first use of its key.
     pub fn into_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
         let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };

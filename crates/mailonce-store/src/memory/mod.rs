@@ -286,22 +286,15 @@ impl Store for Memory {
 
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         let mut world = self.lock_tables();
-        let binds_key = match world.check_batch(&batch, now) {
-            ControlFlow::Continue(binds_key) => binds_key,
-            ControlFlow::Break(refusal) => return Ok(refusal),
-        };
-        if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
-            world.bind_operation(operation);
-        }
-        let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));
-        let items: Vec<AcceptResult> =
-            batch.items.into_iter().take(whole).map(|wish| world.accept(wish, now)).collect();
-        for item in &items {
-            if let AcceptResult::First(email) = item {
-                self.notify_email_changed(email);
+        let answer = world.accept_batch(batch, now);
+        if let BatchAcceptResult::Items(items) = &answer {
+            for item in items {
+                if let AcceptResult::First(email) = item {
+                    self.notify_email_changed(email);
+                }
             }
         }
-        Ok(BatchAcceptResult::Items(items))
+        Ok(answer)
     }
 
     async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {

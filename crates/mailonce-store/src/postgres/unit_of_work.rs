@@ -5,6 +5,7 @@
 
 use mailonce_core::{
     commit_clock::CommitClock,
+    control::budget::BudgetCounter,
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
@@ -13,10 +14,8 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
-        accept_decision::{
-            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend,
-            batch::{BatchCheck, BatchItem, BatchStep},
-        },
+        accept_decision::{AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, batch::check_batch, decide},
+        content_guard::ContentFingerprint,
         email::Email,
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
@@ -26,6 +25,7 @@ use mailonce_core::{
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     ops::ControlFlow,
     sync::Arc,
 };
@@ -99,51 +99,31 @@ impl UnitOfWork {
 
     /// Accepts an email and binds its key, or returns what the key is bound to.
     pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
-        match self.decide(&wish, None, now) {
+        let Ok(decision) = decide(self, &wish.send_facts(), None, now);
+        match decision {
             AcceptDecision::First(first) => AcceptResult::First(self.insert_first(wish, first, now)),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
 
-    /// Answers what the core asks for from the loaded rows until it has decided. Changes nothing.
-    fn decide(&self, wish: &NewEmail, resend: Option<&Resend>, now: Time) -> AcceptDecision {
-        let row = |key: KeyHash| self.keys.get(&(wish.team, key));
-        let binding = |key: KeyHash| self.key_binding(wish.team, key, now);
-        let (mut check, mut step) = AcceptCheck::start(wish.send_facts(), resend, self.time.expiry_cutoff(now));
-        loop {
-            step = match step {
-                AcceptStep::LoadOwnKey(key) => check.own_key(row(key).map_or(0, |row| row.bind_number), binding(key)),
-                AcceptStep::CheckBudget => check.budget(self.exceeded_budget(wish)),
-                AcceptStep::LoadOccupant(key) => {
-                    let occupant = row(key).and_then(|row| row.slot);
-                    check.occupant(occupant.and_then(|id| self.emails.get(&id)))
-                }
-                AcceptStep::LoadRecipientKey(key) => check.recipient_key(binding(key).as_ref()),
-                AcceptStep::CompareContent => check.content(self.looks_duplicate(wish, now)),
-                AcceptStep::Decided(decision) => return decision,
-            }
+    /// Accepts the items of a batch. A strict batch accepts every item or none.
+    pub(crate) fn accept_batch(&mut self, batch: &NewBatch, now: Time) -> BatchAcceptResult {
+        let items: Vec<_> = batch.items.iter().map(NewEmail::send_facts).collect();
+        let Ok(checked) = check_batch(self, &items, batch.operation.as_ref(), batch.strict, now);
+        let binds_key = match checked {
+            ControlFlow::Continue(binds_key) => binds_key,
+            ControlFlow::Break(refusal) => return refusal,
+        };
+        if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
+            self.bind_operation(operation);
         }
-    }
-
-    /// Checks the keys and budgets of a batch. Returns whether to bind its own key, or breaks with the refusal.
-    pub(crate) fn check_batch(&self, batch: &NewBatch, now: Time) -> ControlFlow<BatchAcceptResult, bool> {
-        let items = batch.items.iter().map(BatchItem::from);
-        let (mut check, mut step) = BatchCheck::start(items, batch.operation.as_ref(), batch.strict);
-        loop {
-            step = match step {
-                BatchStep::LoadItemKey(team, key) => check.item_key(self.key_binding(team, key, now)),
-                BatchStep::LoadBatchKey(team, key) => check.batch_key(self.key_binding(team, key, now)),
-                BatchStep::CheckBudgets => check.budget(self.batch_over_budget(batch, now)),
-                BatchStep::Accept { binds_key } => return ControlFlow::Continue(binds_key),
-                BatchStep::Refuse(refusal) => return ControlFlow::Break(refusal),
-            }
-        }
+        BatchAcceptResult::Items(batch.items.iter().map(|email| self.accept(email.clone(), now)).collect())
     }
 
     /// Records the first email of a key as the core decided.
     fn insert_first(&mut self, wish: NewEmail, first: FirstSend, now: Time) -> Email {
-        self.charge_budgets(&wish);
+        self.budgets.charge(&wish);
         let likeness = wish.guard_input.fingerprint.clone();
         let key = wish.key;
         let (email, body) = wish.into_email(first.bind_number, first.held_by, now);
@@ -237,7 +217,8 @@ impl UnitOfWork {
         replaced: bool,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let version = match resend.decide(self.decide(&wish, Some(&resend), now), !replaced) {
+        let Ok(decision) = decide(self, &wish.send_facts(), Some(&resend), now);
+        let version = match resend.decide(decision, !replaced) {
             ControlFlow::Continue(version) => version,
             ControlFlow::Break(answer) => return answer,
         };
@@ -310,6 +291,32 @@ impl UnitOfWork {
             *row = KeyRow { slot: row.slot, ..KeyRow::default() };
         }
         stands
+    }
+}
+
+impl AcceptReader for UnitOfWork {
+    type Error = Infallible;
+
+    fn expiry_cutoff(&self, now: Time) -> Time {
+        self.time.expiry_cutoff(now)
+    }
+
+    fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>), Infallible> {
+        let bind_number = self.keys.get(&(team, key)).map_or(0, |row| row.bind_number);
+        Ok((bind_number, self.key_binding(team, key, now)))
+    }
+
+    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        let occupant = self.keys.get(&(team, key)).and_then(|row| row.slot);
+        Ok(occupant.and_then(|id| self.emails.get(&id)).map(Cow::Borrowed))
+    }
+
+    fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Infallible> {
+        Ok(self.budgets.used(team, counter))
+    }
+
+    fn has_similar_content(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> Result<bool, Infallible> {
+        Ok(self.looks_duplicate(team, new, now))
     }
 }
 

@@ -1,16 +1,15 @@
 //! Decides what a send is under its idempotency key: the first, a replay, a mismatch, one that overlaps, or the next
 //! version of an email.
 //!
-//! [`AcceptCheck`] is a state machine without I/O. It names the next fact that the decision needs ([`AcceptStep`]), and
-//! the store answers it from its tables. So every store checks in the same order, and loads only what decides. The
-//! store writes nothing before the decision, so a refusal changes nothing.
+//! [`decide`] asks the store for one fact after the other ([`AcceptReader`]). So every store checks in the same order,
+//! and loads only what decides. The store writes nothing before the decision, so a refusal changes nothing.
 
 pub mod batch;
 #[cfg(test)]
 mod tests;
 
 use crate::{
-    control::budget::Overrun,
+    control::budget::{BudgetCounter, BudgetUsage, Charge, Overrun},
     events::event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
@@ -18,13 +17,15 @@ use crate::{
     operation::IdempotentResult,
     outbound::{
         accept::NewEmail,
+        content_guard::ContentFingerprint,
+        digest::Digest,
         email::{Email, EmailChangeRefusal, EmailHead, Guard},
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
     },
     time::Time,
 };
-use std::ops::ControlFlow;
+use std::{borrow::Cow, ops::ControlFlow};
 
 /// What the decision needs to know about the new email itself.
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +34,20 @@ pub struct SendFacts<'a> {
     pub team: TeamId,
     /// Its immutable part.
     pub head: &'a EmailHead,
+    /// The digest of its meaning.
+    pub digest: &'a Digest,
     /// The hash of its key, if it has one.
     pub key: Option<KeyHash>,
     /// The keys that its recipients would have alone, if it takes them.
     pub shadow_keys: &'a [KeyHash],
+    /// Whether it may differ in its wording from the email that its key is bound to.
+    pub first_wins: bool,
     /// The guard that holds it, regardless of what the transaction finds.
     pub held_by: Option<Guard>,
-    /// Whether it has a fingerprint of its content.
-    pub has_fingerprint: bool,
-    /// Whether it counts in a budget.
-    pub has_charges: bool,
+    /// The fingerprint of its content, if the content guard compares it.
+    pub fingerprint: Option<&'a ContentFingerprint>,
+    /// What it would use of each budget.
+    pub charges: &'a [Charge],
 }
 
 impl NewEmail {
@@ -51,31 +56,37 @@ impl NewEmail {
         SendFacts {
             team: self.team,
             head: &self.head,
+            digest: &self.digest,
             key: self.key,
             shadow_keys: &self.shadow_keys,
+            first_wins: self.first_wins,
             held_by: self.guard_input.held_by,
-            has_fingerprint: self.guard_input.fingerprint.is_some(),
-            has_charges: !self.guard_input.charges.is_empty(),
+            fingerprint: self.guard_input.fingerprint.as_ref(),
+            charges: &self.guard_input.charges,
         }
     }
 }
 
-/// The fact that the store loads next, or the decision.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum AcceptStep {
-    /// Load the row of the email's own key. Continue with [`AcceptCheck::own_key`].
-    LoadOwnKey(KeyHash),
-    /// Check whether the email would exceed a budget. Continue with [`AcceptCheck::budget`].
-    CheckBudget,
-    /// Load the email that occupies this key as a shadow key. Continue with [`AcceptCheck::occupant`].
-    LoadOccupant(KeyHash),
-    /// Load what this recipient's key is bound to. Continue with [`AcceptCheck::recipient_key`].
-    LoadRecipientKey(KeyHash),
-    /// Compare the content with recent emails. Continue with [`AcceptCheck::content`].
-    CompareContent,
-    /// Nothing more to load.
-    Decided(AcceptDecision),
+/// Loads the facts of a decision, as the transaction of the store sees them.
+pub trait AcceptReader {
+    /// Why a fact could not be loaded.
+    type Error;
+
+    /// Keys that expired by this time are free.
+    fn expiry_cutoff(&self, now: Time) -> Time;
+    /// How often a key was bound, and what it is bound to now.
+    fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>), Self::Error>;
+    /// The email to several recipients that occupies this key as a shadow key.
+    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Self::Error>;
+    /// The current usage of a budget.
+    fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Self::Error>;
+    /// Whether a recent email between the same sender and recipients has similar content and was or may be sent.
+    fn has_similar_content(
+        &self,
+        team: TeamId,
+        fingerprint: &ContentFingerprint,
+        now: Time,
+    ) -> Result<bool, Self::Error>;
 }
 
 /// The decision about a send.
@@ -101,136 +112,87 @@ pub struct FirstSend {
     pub held_by: Option<Guard>,
 }
 
-/// A decision in progress. See the module documentation.
-#[derive(Debug)]
-pub struct AcceptCheck<'a> {
-    facts: SendFacts<'a>,
-    /// Keys that expired by this time are free.
-    expiry_cutoff: Time,
-    /// The previous version as the resend leaves it. `None` unless this is a resend.
-    previous: Option<&'a Email>,
-    /// The keys of its recipients under its earlier versions.
-    earlier_keys: Vec<KeyHash>,
-    /// How many keys were checked for an occupant.
-    checked_keys: usize,
-    overlaps: bool,
-    first: FirstSend,
-}
-
-impl<'a> AcceptCheck<'a> {
-    /// Starts the decision about a send, or about the next version of an email. Keys that expired by `expiry_cutoff`
-    /// are free.
-    pub fn start(facts: SendFacts<'a>, resend: Option<&'a Resend>, expiry_cutoff: Time) -> (Self, AcceptStep) {
-        let previous = resend.map(|resend| &resend.previous);
-        let earlier_keys = facts.head.earlier_shadow_keys(facts.team);
-        let first = FirstSend { held_by: facts.held_by, ..FirstSend::default() };
-        let (checked_keys, overlaps) = (0, false);
-        let mut check = Self { facts, expiry_cutoff, previous, earlier_keys, checked_keys, overlaps, first };
-        let step = match facts.key {
-            Some(key) => AcceptStep::LoadOwnKey(key),
-            None => check.check_budget(),
-        };
-        (check, step)
-    }
-
-    /// Continues with the row of the own key: how often it was bound, and to what it is bound now. A bound key decides
-    /// before every guard and budget, because a retry is never refused.
-    pub fn own_key(&mut self, bind_number: u32, bound: Option<KeyBinding>) -> AcceptStep {
+/// Decides about a send, or about the next version of an email.
+pub fn decide<R: AcceptReader>(
+    reader: &R,
+    facts: &SendFacts<'_>,
+    resend: Option<&Resend>,
+    now: Time,
+) -> Result<AcceptDecision, R::Error> {
+    let mut first = FirstSend { held_by: facts.held_by, ..FirstSend::default() };
+    if let Some(key) = facts.key {
+        let (bind_number, bound) = reader.key(facts.team, key, now)?;
+        // A bound key decides before every guard and budget, because a retry is never refused.
         if let Some(bound) = bound.filter(|_| !mutant!("key-ignored")) {
-            return AcceptStep::Decided(AcceptDecision::KeyBound(bound));
+            return Ok(AcceptDecision::KeyBound(bound));
         }
-        self.first.bind_number = bind_number + 1;
-        self.check_budget()
+        first.bind_number = bind_number + 1;
     }
-
-    fn check_budget(&mut self) -> AcceptStep {
-        if self.facts.has_charges { AcceptStep::CheckBudget } else { self.load_next_occupant() }
+    let mut usage = BudgetUsage::default();
+    load_usage(reader, facts, &mut usage)?;
+    if let Some(exceeded) = usage.exceeded(facts.charges) {
+        return Ok(AcceptDecision::OverBudget(exceeded));
     }
-
-    /// Continues with the budget that the email would exceed.
-    pub fn budget(&mut self, exceeded: Option<Overrun>) -> AcceptStep {
-        match exceeded {
-            Some(exceeded) => AcceptStep::Decided(AcceptDecision::OverBudget(exceeded)),
-            None => self.load_next_occupant(),
-        }
+    if take_shadow_keys(reader, facts, resend, now, &mut first.occupies)? && !mutant!("overlap-ignored") {
+        first.held_by = Some(Guard::Overlaps);
     }
-
-    /// Continues with the email that occupies the key of the last step. Every shadow key that is not occupied is taken.
-    pub fn occupant(&mut self, email: Option<&Email>) -> AcceptStep {
-        let is_occupied = email.is_some_and(|email| self.occupies_keys(email));
-        let Some((key, kind)) = self.current_key() else { return self.load_next_occupant() };
-        if !is_occupied && kind != KeyKind::Own && !mutant!("slots-unbound") {
-            self.first.occupies.push(key);
-        }
-        self.overlaps |= is_occupied && kind != KeyKind::Earlier;
-        if kind == KeyKind::Recipient && !self.overlaps {
-            return AcceptStep::LoadRecipientKey(key);
-        }
-        self.checked_keys += 1;
-        self.load_next_occupant()
+    // A resend was requested explicitly, so its content is not compared.
+    if let Some(fingerprint) = facts.fingerprint.filter(|_| first.held_by.is_none() && facts.head.resend_of.is_none())
+        && reader.has_similar_content(facts.team, fingerprint, now)?
+        && !mutant!("likeness-ignored")
+    {
+        first.held_by = Some(Guard::LooksDuplicate);
     }
-
-    /// Continues with what a recipient's key is bound to: an email of the same intent to that recipient alone.
-    pub fn recipient_key(&mut self, bound: Option<&KeyBinding>) -> AcceptStep {
-        self.overlaps |= matches!(bound, Some(KeyBinding::Email(email)) if self.occupies_keys(email));
-        self.checked_keys += 1;
-        self.load_next_occupant()
-    }
-
-    /// Continues with whether a recent email has similar content.
-    pub fn content(&mut self, is_similar: bool) -> AcceptStep {
-        if is_similar && !mutant!("likeness-ignored") {
-            self.first.held_by = Some(Guard::LooksDuplicate);
-        }
-        self.decided_first()
-    }
-
-    fn load_next_occupant(&mut self) -> AcceptStep {
-        if let Some((key, _)) = self.current_key() {
-            return AcceptStep::LoadOccupant(key);
-        }
-        if self.overlaps && !mutant!("overlap-ignored") {
-            self.first.held_by = Some(Guard::Overlaps);
-        }
-        // A resend was requested explicitly, so its content is not compared.
-        let compares = self.facts.has_fingerprint && self.facts.head.resend_of.is_none();
-        if compares && self.first.held_by.is_none() { AcceptStep::CompareContent } else { self.decided_first() }
-    }
-
-    fn decided_first(&mut self) -> AcceptStep {
-        AcceptStep::Decided(AcceptDecision::First(std::mem::take(&mut self.first)))
-    }
-
-    /// The key whose occupant is loaded next: the own key, then the recipients' keys, then those of earlier versions.
-    fn current_key(&self) -> Option<(KeyHash, KeyKind)> {
-        let mut place = self.checked_keys;
-        let own = self.facts.key.as_slice();
-        for (keys, kind) in [
-            (own, KeyKind::Own),
-            (self.facts.shadow_keys, KeyKind::Recipient),
-            (self.earlier_keys.as_slice(), KeyKind::Earlier),
-        ] {
-            if let Some(key) = keys.get(place) {
-                return Some((*key, kind));
-            }
-            place -= keys.len();
-        }
-        None
-    }
-
-    /// Whether an email occupies the keys of its recipients. The previous version counts as the resend leaves it.
-    fn occupies_keys(&self, email: &Email) -> bool {
-        let previous = self.previous.filter(|previous| previous.id == email.id);
-        previous.unwrap_or(email).holds_shadow_keys(self.expiry_cutoff)
-    }
+    Ok(AcceptDecision::First(first))
 }
 
-/// Why a key is checked for an occupant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum KeyKind {
-    Own,
-    Recipient,
-    Earlier,
+/// Loads the counters that an email charges, except those already loaded.
+fn load_usage<R: AcceptReader>(reader: &R, facts: &SendFacts<'_>, usage: &mut BudgetUsage) -> Result<(), R::Error> {
+    for counter in facts.charges.iter().map(Charge::counter) {
+        if !usage.is_loaded(counter) {
+            usage.load(counter, reader.budget_used(facts.team, counter)?);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the free shadow keys of the email and of its earlier versions to `occupies`. Returns whether the same intent
+/// was sent to one of its recipients.
+fn take_shadow_keys<R: AcceptReader>(
+    reader: &R,
+    facts: &SendFacts<'_>,
+    resend: Option<&Resend>,
+    now: Time,
+    occupies: &mut Vec<KeyHash>,
+) -> Result<bool, R::Error> {
+    let expiry_cutoff = reader.expiry_cutoff(now);
+    let occupies_keys = |email: &Email| {
+        // The previous version counts as the resend leaves it.
+        let previous = resend.map(|resend| &resend.previous).filter(|previous| previous.id == email.id);
+        previous.unwrap_or(email).holds_shadow_keys(expiry_cutoff)
+    };
+    let is_occupied = |key| -> Result<bool, R::Error> {
+        Ok(reader.occupant(facts.team, key)?.is_some_and(|email| occupies_keys(&email)))
+    };
+    let mut take_if_free = |key| -> Result<bool, R::Error> {
+        let is_occupied = is_occupied(key)?;
+        if !is_occupied && !mutant!("slots-unbound") {
+            occupies.push(key);
+        }
+        Ok(is_occupied)
+    };
+    let mut overlaps = facts.key.map_or(Ok(false), is_occupied)?;
+    for key in facts.shadow_keys {
+        overlaps |= take_if_free(*key)?;
+        // The key may also be bound to an email of the same intent to that recipient alone.
+        if !overlaps && let (_, Some(KeyBinding::Email(email))) = reader.key(facts.team, *key, now)? {
+            overlaps = occupies_keys(&email);
+        }
+    }
+    for key in facts.head.earlier_shadow_keys(facts.team) {
+        take_if_free(key)?;
+    }
+    Ok(overlaps)
 }
 
 /// A resend that the previous version allows. Nothing of it is saved yet.

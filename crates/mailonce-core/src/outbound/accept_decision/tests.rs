@@ -1,23 +1,18 @@
 //! Tables of sends and resends: what the store finds, what it is asked for, and the decision.
 
-use super::{
-    batch::{BatchCheck, BatchItem, BatchStep},
-    *,
-};
+use super::{batch::check_batch, *};
 use crate::{
-    control::budget::Charge,
     handoff::{HandoffState, envelope::Envelope},
     intent::Intent,
     operation::KeyedOperation,
     outbound::{
         accept::{BatchAcceptResult, GuardInput},
         content::{EmailContent, RawContent},
-        digest::Digest,
         email::{Channel, OnUnknown},
     },
     ttl,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, convert::Infallible, sync::Arc};
 use uuid::Uuid;
 
 const T0: Time = Time(1_731_628_800_000);
@@ -92,9 +87,14 @@ fn email(state: &str) -> Email {
     email
 }
 
+static FINGERPRINT: ContentFingerprint = ContentFingerprint { pair: [0; 16], words: Vec::new(), marks: [0; 16] };
+
+/// A charge to a budget of 3.
+const CHARGE: Charge =
+    Charge { budget: Uuid::from_u128(5), period_start: T0, ends_at: Time(T0.0 + 1), amount: 1, limit: 3 };
+
 fn overrun() -> Overrun {
-    let charge = Charge { budget: Uuid::from_u128(5), period_start: T0, ends_at: T0.plus(1), amount: 1, limit: 3 };
-    Overrun { charge, used: 3 }
+    Overrun { charge: CHARGE, used: 3 }
 }
 
 /// What a store has about one key.
@@ -118,8 +118,9 @@ fn occupied_by(state: &str) -> Row {
 #[derive(Default)]
 struct Snapshot {
     rows: BTreeMap<[u8; 16], Row>,
-    exceeded: Option<Overrun>,
+    budget_used: u64,
     is_similar: bool,
+    asked: RefCell<Vec<String>>,
 }
 
 impl Snapshot {
@@ -128,33 +129,52 @@ impl Snapshot {
         self
     }
 
-    /// The decision, and the steps before it.
+    /// The decision, and what the store was asked for.
     fn decide(&self, facts: SendFacts<'_>, resend: Option<&Resend>) -> (AcceptDecision, String) {
-        let row = |key: KeyHash| self.rows.get(&key.0).cloned().unwrap_or_default();
-        let name = |key: KeyHash| match key {
-            OWN => "own",
-            ANN => "ann",
-            BOB => "bob",
-            _ => "earlier",
-        };
-        let (mut check, mut step) = AcceptCheck::start(facts, resend, T0);
-        let mut asked = Vec::new();
-        loop {
-            let (word, next) = match step {
-                AcceptStep::LoadOwnKey(key) => ("key".into(), check.own_key(row(key).bind_number, row(key).bound)),
-                AcceptStep::CheckBudget => ("budget".into(), check.budget(self.exceeded.clone())),
-                AcceptStep::LoadOccupant(key) => {
-                    (format!("{}?", name(key)), check.occupant(row(key).occupant.as_ref()))
-                }
-                AcceptStep::LoadRecipientKey(key) => {
-                    (name(key).to_owned(), check.recipient_key(row(key).bound.as_ref()))
-                }
-                AcceptStep::CompareContent => ("content".into(), check.content(self.is_similar)),
-                AcceptStep::Decided(decision) => return (decision, asked.join(" ")),
-            };
-            asked.push(word);
-            step = next;
-        }
+        let Ok(decision) = decide(self, &facts, resend, T0);
+        (decision, self.asked.take().join(" "))
+    }
+
+    fn note(&self, asked: impl Into<String>) {
+        self.asked.borrow_mut().push(asked.into());
+    }
+}
+
+fn key_name(key: KeyHash) -> &'static str {
+    match key {
+        OWN => "own",
+        ANN => "ann",
+        BOB => "bob",
+        _ => "earlier",
+    }
+}
+
+impl AcceptReader for Snapshot {
+    type Error = Infallible;
+
+    fn expiry_cutoff(&self, now: Time) -> Time {
+        now
+    }
+
+    fn key(&self, _team: TeamId, key: KeyHash, _now: Time) -> Result<(u32, Option<KeyBinding>), Infallible> {
+        self.note(key_name(key));
+        let row = self.rows.get(&key.0).cloned().unwrap_or_default();
+        Ok((row.bind_number, row.bound))
+    }
+
+    fn occupant(&self, _team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        self.note(format!("{}?", key_name(key)));
+        Ok(self.rows.get(&key.0).and_then(|row| row.occupant.as_ref()).map(Cow::Borrowed))
+    }
+
+    fn budget_used(&self, _team: TeamId, _counter: BudgetCounter) -> Result<u64, Infallible> {
+        self.note("budget");
+        Ok(self.budget_used)
+    }
+
+    fn has_similar_content(&self, _: TeamId, _: &ContentFingerprint, _now: Time) -> Result<bool, Infallible> {
+        self.note("content");
+        Ok(self.is_similar)
     }
 }
 
@@ -179,21 +199,21 @@ fn check_single(cases: &[(&str, Row, &str, AcceptDecision)]) {
 #[test]
 fn a_bound_key_decides_alone() {
     check_single(&[
-        ("never bound", Row::default(), "key own?", first(1, &[], None)),
-        ("queued", bound_to("queued"), "key", bound_email("queued")),
-        ("sent", bound_to("sent"), "key", bound_email("sent")),
-        ("failed", bound_to("failed"), "key", bound_email("failed")),
-        ("cancelled", bound_to("cancelled"), "key", bound_email("cancelled")),
-        ("held", bound_to("held"), "key", bound_email("held")),
-        ("forgotten", bound_to("forgotten"), "key own?", first(2, &[], None)),
+        ("never bound", Row::default(), "own own?", first(1, &[], None)),
+        ("queued", bound_to("queued"), "own", bound_email("queued")),
+        ("sent", bound_to("sent"), "own", bound_email("sent")),
+        ("failed", bound_to("failed"), "own", bound_email("failed")),
+        ("cancelled", bound_to("cancelled"), "own", bound_email("cancelled")),
+        ("held", bound_to("held"), "own", bound_email("held")),
+        ("forgotten", bound_to("forgotten"), "own own?", first(2, &[], None)),
         (
             "an operation",
             Row { bind_number: 1, bound: Some(OPERATION), occupant: None },
-            "key",
+            "own",
             AcceptDecision::KeyBound(OPERATION),
         ),
-        ("bound often before", Row { bind_number: 4, ..Row::default() }, "key own?", first(5, &[], None)),
-        ("bound and occupied", Row { occupant: Some(email("sent")), ..bound_to("sent") }, "key", bound_email("sent")),
+        ("bound often before", Row { bind_number: 4, ..Row::default() }, "own own?", first(5, &[], None)),
+        ("bound and occupied", Row { occupant: Some(email("sent")), ..bound_to("sent") }, "own", bound_email("sent")),
     ]);
 }
 
@@ -201,13 +221,13 @@ fn a_bound_key_decides_alone() {
 fn a_key_that_an_email_to_several_occupies_overlaps() {
     let overlaps = || first(1, &[], Some(Guard::Overlaps));
     check_single(&[
-        ("queued", occupied_by("queued"), "key own?", overlaps()),
-        ("held", occupied_by("held"), "key own?", overlaps()),
-        ("sent", occupied_by("sent"), "key own?", overlaps()),
-        ("unknown", occupied_by("unknown"), "key own?", overlaps()),
-        ("failed", occupied_by("failed"), "key own?", first(1, &[], None)),
-        ("cancelled", occupied_by("cancelled"), "key own?", first(1, &[], None)),
-        ("forgotten", occupied_by("forgotten"), "key own?", first(1, &[], None)),
+        ("queued", occupied_by("queued"), "own own?", overlaps()),
+        ("held", occupied_by("held"), "own own?", overlaps()),
+        ("sent", occupied_by("sent"), "own own?", overlaps()),
+        ("unknown", occupied_by("unknown"), "own own?", overlaps()),
+        ("failed", occupied_by("failed"), "own own?", first(1, &[], None)),
+        ("cancelled", occupied_by("cancelled"), "own own?", first(1, &[], None)),
+        ("forgotten", occupied_by("forgotten"), "own own?", first(1, &[], None)),
     ]);
 }
 
@@ -215,22 +235,22 @@ fn a_key_that_an_email_to_several_occupies_overlaps() {
 fn an_email_to_several_takes_the_free_keys_of_its_recipients() {
     let (new, head) = (new_email(), head(1));
     let overlaps = Some(Guard::Overlaps);
-    let every_step = "key own? ann? ann bob? bob";
+    let every_step = "own own? ann? ann bob? bob";
     for (name, ann, bob, asked, decision) in [
         ("both free", Row::default(), Row::default(), every_step, first(1, &[ANN, BOB], None)),
-        ("one sent alone", bound_to("sent"), Row::default(), "key own? ann? ann bob?", first(1, &[ANN, BOB], overlaps)),
+        ("one sent alone", bound_to("sent"), Row::default(), "own own? ann? ann bob?", first(1, &[ANN, BOB], overlaps)),
         ("the other sent alone", Row::default(), bound_to("sent"), every_step, first(1, &[ANN, BOB], overlaps)),
         ("one failed alone", bound_to("failed"), Row::default(), every_step, first(1, &[ANN, BOB], None)),
         ("one forgotten", bound_to("forgotten"), Row::default(), every_step, first(1, &[ANN, BOB], None)),
-        ("one occupied", occupied_by("queued"), Row::default(), "key own? ann? bob?", first(1, &[BOB], overlaps)),
+        ("one occupied", occupied_by("queued"), Row::default(), "own own? ann? bob?", first(1, &[BOB], overlaps)),
         (
             "the other occupied",
             Row::default(),
             occupied_by("held"),
-            "key own? ann? ann bob?",
+            "own own? ann? ann bob?",
             first(1, &[ANN], overlaps),
         ),
-        ("both occupied", occupied_by("sent"), occupied_by("sent"), "key own? ann? bob?", first(1, &[], overlaps)),
+        ("both occupied", occupied_by("sent"), occupied_by("sent"), "own own? ann? bob?", first(1, &[], overlaps)),
         ("one given up", occupied_by("cancelled"), Row::default(), every_step, first(1, &[ANN, BOB], None)),
         (
             "bound to an operation",
@@ -254,22 +274,22 @@ fn budgets_and_guards_are_asked_in_order_and_only_if_they_can_decide() {
     let over = AcceptDecision::OverBudget(overrun());
     // Own key, held before, has charges, exceeds a budget, has a fingerprint, resembles a recent email.
     for (row, held_by, charged, over_budget, compared, is_similar, asked, decision) in [
-        (&free, None, true, false, false, false, "key budget own?", first(1, &[], None)),
-        (&free, None, true, true, true, true, "key budget", over.clone()),
-        (&taken, cap, true, true, true, true, "key budget", over),
-        (&free, None, false, true, false, false, "key own?", first(1, &[], None)),
-        (&free, None, false, false, true, false, "key own? content", first(1, &[], None)),
-        (&free, None, false, false, true, true, "key own? content", first(1, &[], similar)),
-        (&free, None, false, false, false, true, "key own?", first(1, &[], None)),
-        (&free, cap, false, false, true, true, "key own?", first(1, &[], cap)),
-        (&taken, None, false, false, true, true, "key own?", first(1, &[], Some(Guard::Overlaps))),
-        (&taken, cap, false, false, false, false, "key own?", first(1, &[], Some(Guard::Overlaps))),
-        (&bound_to("sent"), cap, true, true, true, true, "key", bound_email("sent")),
+        (&free, None, true, false, false, false, "own budget own?", first(1, &[], None)),
+        (&free, None, true, true, true, true, "own budget", over.clone()),
+        (&taken, cap, true, true, true, true, "own budget", over),
+        (&free, None, false, true, false, false, "own own?", first(1, &[], None)),
+        (&free, None, false, false, true, false, "own own? content", first(1, &[], None)),
+        (&free, None, false, false, true, true, "own own? content", first(1, &[], similar)),
+        (&free, None, false, false, false, true, "own own?", first(1, &[], None)),
+        (&free, cap, false, false, true, true, "own own?", first(1, &[], cap)),
+        (&taken, None, false, false, true, true, "own own?", first(1, &[], Some(Guard::Overlaps))),
+        (&taken, cap, false, false, false, false, "own own?", first(1, &[], Some(Guard::Overlaps))),
+        (&bound_to("sent"), cap, true, true, true, true, "own", bound_email("sent")),
     ] {
-        let facts = SendFacts { held_by, has_charges: charged, has_fingerprint: compared, ..new.send_facts() };
-        let facts = SendFacts { head: &head, ..facts };
-        let exceeded = over_budget.then(overrun);
-        let snapshot = Snapshot { exceeded, is_similar, ..Snapshot::default() }.with(OWN, row.clone());
+        let (charges, fingerprint) = (&[CHARGE][..usize::from(charged)], compared.then_some(&FINGERPRINT));
+        let facts = SendFacts { head: &head, held_by, charges, fingerprint, ..new.send_facts() };
+        let budget_used = if over_budget { 3 } else { 2 };
+        let snapshot = Snapshot { budget_used, is_similar, ..Snapshot::default() }.with(OWN, row.clone());
         assert_eq!(snapshot.decide(facts, None), (decision, asked.to_owned()), "{asked}");
     }
 }
@@ -277,7 +297,7 @@ fn budgets_and_guards_are_asked_in_order_and_only_if_they_can_decide() {
 #[test]
 fn an_email_without_a_key_is_always_first() {
     let new = new_email();
-    let facts = SendFacts { key: None, has_fingerprint: true, has_charges: true, ..new.send_facts() };
+    let facts = SendFacts { key: None, fingerprint: Some(&FINGERPRINT), charges: &[CHARGE], ..new.send_facts() };
     let snapshot = Snapshot::default().with(OWN, bound_to("sent"));
     assert_eq!(snapshot.decide(facts, None), (first(0, &[], None), "budget content".to_owned()));
     let snapshot = Snapshot { is_similar: true, ..snapshot };
@@ -288,7 +308,7 @@ fn an_email_without_a_key_is_always_first() {
 fn a_later_version_takes_the_free_keys_of_the_earlier_and_never_overlaps_them() {
     let (new, head) = (new_email(), EmailHead { resend_of: Some(email("sent").id), ..head(2) });
     let earlier = head.earlier_shadow_keys(TEAM)[0];
-    let facts = SendFacts { head: &head, has_fingerprint: true, ..new.send_facts() };
+    let facts = SendFacts { head: &head, fingerprint: Some(&FINGERPRINT), ..new.send_facts() };
     for (name, row, occupies) in [
         ("free", Row::default(), vec![earlier]),
         ("the earlier version was sent alone", bound_to("sent"), vec![earlier]),
@@ -297,7 +317,7 @@ fn a_later_version_takes_the_free_keys_of_the_earlier_and_never_overlaps_them() 
         ("the earlier version is held", occupied_by("held"), Vec::new()),
     ] {
         let found = Snapshot::default().with(earlier, row).decide(facts, None);
-        assert_eq!(found, (first(1, &occupies, None), "key own? earlier?".to_owned()), "{name}");
+        assert_eq!(found, (first(1, &occupies, None), "own own? earlier?".to_owned()), "{name}");
     }
 }
 
@@ -370,57 +390,47 @@ fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
     }
 }
 
-/// The answer to a batch of two keyed items and one without a key, and the steps before it.
+/// The answer to a batch of two keyed items and one without a key, which is charged, and what the store was asked for.
 fn decide_batch(
     is_strict: bool,
     items: [&KeyBinding; 2],
     batch: Option<Option<&KeyBinding>>,
-    exceeded: Option<(usize, Overrun)>,
-) -> (BatchStep, String) {
+    budget_used: u64,
+) -> (ControlFlow<BatchAcceptResult, bool>, String) {
     let new = [new_email(), NewEmail { key: None, ..new_email() }, NewEmail { key: Some(ANN), ..new_email() }];
+    let mut facts = new.each_ref().map(NewEmail::send_facts);
+    facts[1].charges = &[CHARGE];
     let operation = KeyedOperation { team: TEAM, key: BOB, digest: [7; 32], response: Vec::new(), expires_at: T0 };
-    let operation = batch.map(|_| &operation);
-    let (mut check, mut step) = BatchCheck::start(new.iter().map(BatchItem::from), operation, is_strict);
-    let mut asked = Vec::new();
-    loop {
-        let (word, next) = match step {
-            BatchStep::LoadItemKey(_, OWN) => ("one", check.item_key(Some(items[0].clone()))),
-            BatchStep::LoadItemKey(..) => ("two", check.item_key(Some(items[1].clone()))),
-            BatchStep::LoadBatchKey(..) => ("batch", check.batch_key(batch.flatten().cloned())),
-            BatchStep::CheckBudgets => ("budget", check.budget(exceeded.clone())),
-            decided => return (decided, asked.join(" ")),
-        };
-        asked.push(word);
-        step = next;
-    }
+    let row = |bound: Option<&KeyBinding>| Row { bound: bound.cloned(), ..Row::default() };
+    let snapshot = Snapshot { budget_used, ..Snapshot::default() }.with(OWN, row(Some(items[0])));
+    let snapshot = snapshot.with(ANN, row(Some(items[1]))).with(BOB, row(batch.flatten()));
+    let Ok(decision) = check_batch(&snapshot, &facts, batch.map(|_| &operation), is_strict, T0);
+    (decision, snapshot.asked.take().join(" "))
 }
 
 #[test]
 fn a_batch_is_refused_in_order_and_binds_a_free_key() {
     let (same, other) = (&KeyBinding::Email(email("sent")), &KeyBinding::Operation { digest: [8; 32] });
-    let accept = |binds_key| BatchStep::Accept { binds_key };
-    let item = |index| BatchStep::Refuse(BatchAcceptResult::ItemKeyMismatch(index, other.clone()));
-    let batch = || BatchStep::Refuse(BatchAcceptResult::BatchKeyMismatch(other.clone()));
-    let over = || BatchStep::Refuse(BatchAcceptResult::OverBudget(1, overrun()));
-    let exceeded = || Some((1, overrun()));
-    for (is_strict, items, key, exceeded, asked, expected) in [
-        (false, [same, same], None, None, "", accept(false)),
-        (false, [other, other], None, exceeded(), "", accept(false)),
-        (false, [same, same], Some(None), None, "batch", accept(true)),
-        (false, [same, same], Some(Some(&OPERATION)), None, "batch", accept(false)),
-        (false, [same, same], Some(Some(other)), None, "batch", batch()),
-        (false, [same, same], Some(Some(same)), None, "batch", {
-            BatchStep::Refuse(BatchAcceptResult::BatchKeyMismatch(same.clone()))
-        }),
-        (true, [same, same], None, None, "one two budget", accept(false)),
-        (true, [same, same], Some(None), None, "one two batch budget", accept(true)),
-        (true, [other, other], Some(Some(other)), exceeded(), "one", item(0)),
-        (true, [same, other], Some(Some(other)), exceeded(), "one two", item(2)),
-        (true, [same, same], Some(Some(other)), exceeded(), "one two batch", batch()),
-        (true, [same, same], Some(None), exceeded(), "one two batch budget", over()),
-        (true, [same, same], Some(Some(&OPERATION)), exceeded(), "one two batch budget", over()),
+    let accept = |binds_key| ControlFlow::Continue(binds_key);
+    let item = |index| ControlFlow::Break(BatchAcceptResult::ItemKeyMismatch(index, other.clone()));
+    let batch = |bound: &KeyBinding| ControlFlow::Break(BatchAcceptResult::BatchKeyMismatch(bound.clone()));
+    let over = || ControlFlow::Break(BatchAcceptResult::OverBudget(1, overrun()));
+    for (is_strict, items, key, budget_used, asked, expected) in [
+        (false, [same, same], None, 2, "", accept(false)),
+        (false, [other, other], None, 3, "", accept(false)),
+        (false, [same, same], Some(None), 2, "bob", accept(true)),
+        (false, [same, same], Some(Some(&OPERATION)), 2, "bob", accept(false)),
+        (false, [same, same], Some(Some(other)), 2, "bob", batch(other)),
+        (false, [same, same], Some(Some(same)), 2, "bob", batch(same)),
+        (true, [same, same], None, 2, "own ann budget", accept(false)),
+        (true, [same, same], Some(None), 2, "own ann bob budget", accept(true)),
+        (true, [other, other], Some(Some(other)), 3, "own", item(0)),
+        (true, [same, other], Some(Some(other)), 3, "own ann", item(2)),
+        (true, [same, same], Some(Some(other)), 3, "own ann bob", batch(other)),
+        (true, [same, same], Some(None), 3, "own ann bob budget", over()),
+        (true, [same, same], Some(Some(&OPERATION)), 3, "own ann bob budget", over()),
     ] {
-        let found = decide_batch(is_strict, items, key, exceeded);
+        let found = decide_batch(is_strict, items, key, budget_used);
         assert_eq!(found, (expected, asked.to_owned()), "strict {is_strict}: {asked}");
     }
 }

@@ -3,10 +3,7 @@
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
     id::{EmailId, TeamId},
-    outbound::{
-        accept::{NewBatch, NewEmail},
-        email::Email,
-    },
+    outbound::{accept::NewEmail, email::Email},
     time::Time,
 };
 use std::collections::BTreeMap;
@@ -20,34 +17,8 @@ pub(crate) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
 pub(crate) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
 impl Tables {
-    fn usage<'a>(&self, wishes: impl Iterator<Item = &'a NewEmail>) -> BudgetUsage {
-        let mut usage = BudgetUsage::default();
-        for (team, charge) in
-            wishes.flat_map(|wish| wish.guard_input.charges.iter().map(move |charge| (wish.team, charge)))
-        {
-            usage.load(charge.counter(), self.budget_used(team, charge.counter()));
-        }
-        usage
-    }
-
     pub(crate) fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
-    }
-
-    /// The budget that a new email would exceed.
-    pub(crate) fn exceeded_budget(&self, wish: &NewEmail) -> Option<Overrun> {
-        self.usage(std::iter::once(wish)).exceeded(&wish.guard_input.charges)
-    }
-
-    fn is_new(&self, wish: &NewEmail, now: Time) -> bool {
-        wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
-    }
-
-    /// The first item of a strict batch that would exceed a budget, when the items before it are charged too.
-    pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
-        let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
-        let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
-        self.usage(batch.items.iter()).exceeded_by_batch(items)
     }
 
     /// Charges an accepted email to its budgets.

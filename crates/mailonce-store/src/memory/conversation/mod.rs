@@ -145,17 +145,15 @@ impl Tables {
         self.conversations.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
     }
 
-    pub(crate) fn looks_duplicate(&self, wish: &NewEmail, now: Time) -> bool {
-        let Some(likeness) = wish.fingerprint_to_compare() else { return false };
-        let latest =
-            self.conversations.recent_fingerprints.get(&(wish.team, likeness.pair)).map_or(&[][..], Vec::as_slice);
+    pub(crate) fn looks_duplicate(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> bool {
+        let latest = self.conversations.recent_fingerprints.get(&(team, new.pair)).map_or(&[][..], Vec::as_slice);
         let stands = |id: &EmailId| {
             let state = self.emails.get(id).map(Email::state);
             !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
         };
         let recent = latest.iter().rev().take(content_guard::MAX_COMPARED);
         let recent = recent.filter(|(at, id, _)| now.since(*at) < content_guard::COMPARE_WINDOW_MS && stands(id));
-        recent.map(|(_, _, other)| other).any(|other| likeness.is_similar_to(other))
+        recent.map(|(_, _, other)| other).any(|other| new.is_similar_to(other))
     }
 
     pub(crate) fn remember_fingerprint(&mut self, likeness: Option<ContentFingerprint>, email: &Email, now: Time) {

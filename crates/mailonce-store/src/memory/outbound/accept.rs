@@ -1,68 +1,49 @@
 //! Accepting emails: binds each idempotency key to one email, and answers repeated calls from that binding.
 
 use mailonce_core::{
+    control::budget::BudgetCounter,
     id::TeamId,
     key::KeyHash,
+    mutant,
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
-        accept_decision::{
-            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend,
-            batch::{BatchCheck, BatchItem, BatchStep},
-        },
+        accept_decision::{AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, batch::check_batch, decide},
+        content_guard::ContentFingerprint,
         email::Email,
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
     },
     time::Time,
 };
-use std::{borrow::Cow, ops::ControlFlow};
+use std::{borrow::Cow, convert::Infallible, ops::ControlFlow};
 
 use crate::memory::{KeyTarget, Tables, ordered_bits};
 
 impl Tables {
     /// Binds a key to a new email, or returns the existing binding of the key.
     pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
-        match self.decide(&wish, None, now) {
+        let Ok(decision) = decide(self, &wish.send_facts(), None, now);
+        match decision {
             AcceptDecision::First(first) => AcceptResult::First(self.insert_first(wish, first, now)),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
 
-    /// Loads what the core asks for until it has decided. Changes nothing.
-    fn decide(&self, wish: &NewEmail, resend: Option<&Resend>, now: Time) -> AcceptDecision {
-        let row = |key: KeyHash| self.keys.get(&(wish.team, key));
-        let binding = |key: KeyHash| self.key_binding(wish.team, key, now);
-        let (mut check, mut step) = AcceptCheck::start(wish.send_facts(), resend, self.time.expiry_cutoff(now));
-        loop {
-            step = match step {
-                AcceptStep::LoadOwnKey(key) => check.own_key(row(key).map_or(0, |row| row.bind_number), binding(key)),
-                AcceptStep::CheckBudget => check.budget(self.exceeded_budget(wish)),
-                AcceptStep::LoadOccupant(key) => {
-                    let occupant = row(key).and_then(|row| row.slot);
-                    check.occupant(occupant.and_then(|id| self.emails.get(&id)))
-                }
-                AcceptStep::LoadRecipientKey(key) => check.recipient_key(binding(key).as_ref()),
-                AcceptStep::CompareContent => check.content(self.looks_duplicate(wish, now)),
-                AcceptStep::Decided(decision) => return decision,
-            }
+    /// Accepts the items of a batch. A strict batch accepts every item or none.
+    pub(crate) fn accept_batch(&mut self, batch: NewBatch, now: Time) -> BatchAcceptResult {
+        let items: Vec<_> = batch.items.iter().map(NewEmail::send_facts).collect();
+        let Ok(checked) = check_batch(self, &items, batch.operation.as_ref(), batch.strict, now);
+        let binds_key = match checked {
+            ControlFlow::Continue(binds_key) => binds_key,
+            ControlFlow::Break(refusal) => return refusal,
+        };
+        if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
+            self.bind_operation(operation);
         }
-    }
-
-    /// Checks the keys and budgets of a batch. Returns whether to bind its own key, or breaks with the refusal.
-    pub(crate) fn check_batch(&self, batch: &NewBatch, now: Time) -> ControlFlow<BatchAcceptResult, bool> {
-        let items = batch.items.iter().map(BatchItem::from);
-        let (mut check, mut step) = BatchCheck::start(items, batch.operation.as_ref(), batch.strict);
-        loop {
-            step = match step {
-                BatchStep::LoadItemKey(team, key) => check.item_key(self.key_binding(team, key, now)),
-                BatchStep::LoadBatchKey(team, key) => check.batch_key(self.key_binding(team, key, now)),
-                BatchStep::CheckBudgets => check.budget(self.batch_over_budget(batch, now)),
-                BatchStep::Accept { binds_key } => return ControlFlow::Continue(binds_key),
-                BatchStep::Refuse(refusal) => return ControlFlow::Break(refusal),
-            }
-        }
+        let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));
+        BatchAcceptResult::Items(batch.items.into_iter().take(whole).map(|email| self.accept(email, now)).collect())
     }
 
     /// Stores the first email of a key as the core decided.
@@ -165,7 +146,7 @@ impl Tables {
         wish: NewEmail,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let decision = self.decide(&wish, Some(&resend), now);
+        let Ok(decision) = decide(self, &wish.send_facts(), Some(&resend), now);
         let version = match resend.decide(decision, self.is_current_reply(resend.before())) {
             ControlFlow::Continue(version) => version,
             ControlFlow::Break(answer) => return answer,
@@ -184,5 +165,31 @@ impl Tables {
             return IdempotentResult::Done(EmailResendResult::First(email));
         }
         IdempotentResult::Done(EmailResendResult::Replayed(email))
+    }
+}
+
+impl AcceptReader for Tables {
+    type Error = Infallible;
+
+    fn expiry_cutoff(&self, now: Time) -> Time {
+        self.time.expiry_cutoff(now)
+    }
+
+    fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>), Infallible> {
+        let bind_number = self.keys.get(&(team, key)).map_or(0, |row| row.bind_number);
+        Ok((bind_number, self.key_binding(team, key, now)))
+    }
+
+    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        let occupant = self.keys.get(&(team, key)).and_then(|row| row.slot);
+        Ok(occupant.and_then(|id| self.emails.get(&id)).map(Cow::Borrowed))
+    }
+
+    fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Infallible> {
+        Ok(self.budget_used(team, counter))
+    }
+
+    fn has_similar_content(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> Result<bool, Infallible> {
+        Ok(self.looks_duplicate(team, new, now))
     }
 }

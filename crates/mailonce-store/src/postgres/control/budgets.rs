@@ -8,7 +8,7 @@ use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
     id::{EmailId, TeamId},
     outbound::{
-        accept::{NewBatch, NewEmail},
+        accept::NewEmail,
         email::Email,
     },
     time::Time,
@@ -72,11 +72,13 @@ impl Counters {
         self.changed.is_empty()
     }
 
-    fn exceeded(&self, wish: &NewEmail) -> Option<Overrun> {
-        self.teams.get(&wish.team)?.exceeded(&wish.guard_input.charges)
+    /// The current usage of a loaded counter.
+    pub(crate) fn used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
+        self.teams.get(&team).map_or(0, |usage| usage.used(counter))
     }
 
-    fn charge(&mut self, wish: &NewEmail) {
+    /// Charges an accepted email to its budgets.
+    pub(crate) fn charge(&mut self, wish: &NewEmail) {
         if wish.guard_input.charges.is_empty() {
             return;
         }
@@ -107,7 +109,7 @@ impl Counters {
             teams.push(team.0);
             budgets.push(counter.0);
             starts.push(counter.1.0);
-            used.push(self.teams.get(team).map_or(0, |usage| usage.used(*counter)) as i64);
+            used.push(self.used(*team, *counter) as i64);
         }
         execute(tx, WRITE, &[&teams, &budgets, &starts, &used]).await?;
         let teams: Vec<Uuid> = self.recorded.keys().map(|(team, ..)| team.0).collect();
@@ -193,29 +195,6 @@ pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
         execute(tx, sql, &[&now.plus(-USAGE_RETENTION_MS).0, &ROWS_PER_SWEEP]).await?;
     }
     Ok(())
-}
-
-impl UnitOfWork {
-    /// The budget that a new email would exceed.
-    pub(crate) fn exceeded_budget(&self, wish: &NewEmail) -> Option<Overrun> {
-        self.budgets.exceeded(wish)
-    }
-
-    fn is_new(&self, wish: &NewEmail, now: Time) -> bool {
-        wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
-    }
-
-    /// The first item of a strict batch that would exceed a budget.
-    pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
-        let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
-        let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
-        self.budgets.teams.get(&batch.team).cloned().unwrap_or_default().exceeded_by_batch(items)
-    }
-
-    /// Charges an accepted email to its budgets.
-    pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
-        self.budgets.charge(wish);
-    }
 }
 
 impl SharedState {

@@ -16,7 +16,6 @@ use mailonce_core::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    ops::ControlFlow,
     time::Instant,
 };
 
@@ -35,7 +34,7 @@ use crate::postgres::{
         KEY_COLUMNS, KeyRow, KeyScope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
         scope_columns,
     },
-    unit_of_work::{UnitOfWork, binding_of_target, new_email_scopes},
+    unit_of_work::{binding_of_target, new_email_scopes},
     write::query_rows,
 };
 
@@ -264,21 +263,10 @@ impl SharedState {
         let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
         content_guard::lock_recent_content(&tx, &mut ground, batch.items.iter()).await?;
         budgets::lock(&tx, &mut ground, batch.items.iter()).await?;
-        let answer = accept_batch_locked(&mut ground, batch, now);
+        let answer = ground.accept_batch(batch, now);
         self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
-}
-
-fn accept_batch_locked(ground: &mut UnitOfWork, batch: &NewBatch, now: Time) -> BatchAcceptResult {
-    let binds_key = match ground.check_batch(batch, now) {
-        ControlFlow::Continue(binds_key) => binds_key,
-        ControlFlow::Break(refusal) => return refusal,
-    };
-    if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
-        ground.bind_operation(operation);
-    }
-    BatchAcceptResult::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())
 }
 
 fn missing_answer_error() -> StoreError {

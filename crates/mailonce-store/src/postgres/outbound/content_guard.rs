@@ -101,16 +101,15 @@ fn pair_columns<'a>(pairs: impl Iterator<Item = &'a ContactPair>) -> (Vec<Uuid>,
 
 impl UnitOfWork {
     /// Whether a recent email between the same pair has the same content and was or may still be sent.
-    pub(crate) fn looks_duplicate(&self, wish: &NewEmail, now: Time) -> bool {
-        let Some(likeness) = wish.fingerprint_to_compare() else { return false };
-        let Some(said) = self.conversations.recent_content.get(&(wish.team, likeness.pair)) else { return false };
+    pub(crate) fn looks_duplicate(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> bool {
+        let Some(said) = self.conversations.recent_content.get(&(team, new.pair)) else { return false };
         let stands = |id: &EmailId| {
             let state = self.emails.get(id).map(Email::state);
             !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
         };
         let recent = said.latest.iter().rev().take(MAX_COMPARED);
         let mut recent = recent.filter(|(at, id, _)| now.since(*at) < COMPARE_WINDOW_MS && stands(id));
-        recent.any(|(_, _, other)| likeness.is_similar_to(other))
+        recent.any(|(_, _, other)| new.is_similar_to(other))
     }
 
     /// Adds an email's fingerprint to the recent content of its pair.

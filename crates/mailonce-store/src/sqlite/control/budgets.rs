@@ -33,20 +33,12 @@ pub(crate) fn used(conn: &Connection, team: i64, (budget, start): BudgetCounter)
     Ok(row.optional().map_err(store_error)?.unwrap_or_default().unsigned_abs())
 }
 
-/// Reads the counters of these charges, except those already loaded.
-pub(crate) fn load(ledger: &WriteSession<'_>, team: i64, charges: &[Charge], usage: &mut BudgetUsage) -> Result<()> {
-    for charge in charges {
-        if !usage.is_loaded(charge.counter()) {
-            usage.load(charge.counter(), used(ledger.conn, team, charge.counter())?);
-        }
-    }
-    Ok(())
-}
-
 /// The budget that these charges would exceed.
-pub(crate) fn exceeded(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
+fn exceeded(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
     let mut usage = BudgetUsage::default();
-    load(ledger, team, charges, &mut usage)?;
+    for counter in charges.iter().map(Charge::counter) {
+        usage.load(counter, used(ledger.conn, team, counter)?);
+    }
     Ok(usage.exceeded(charges))
 }
 

@@ -1,13 +1,13 @@
 //! Accepting emails: binds each idempotency key to one email, and answers repeated calls from that binding.
 //!
 //! Nearly every accept has a free key and no shadow keys. One lookup confirms that, and two inserts write the email and
-//! its handoff. All other cases load what the core asks for ([`decide`]).
+//! its handoff. All other cases load what the core asks for ([`decide_send`]).
 //!
 //! A *shadow key* is the key that one recipient of an email to several recipients would have alone. The email occupies
 //! the shadow keys of its recipients (column `slot`), so that a separate email to one of them is noticed.
 
 use mailonce_core::{
-    control::budget::{BudgetUsage, Charge, Overrun},
+    control::budget::{BudgetCounter, Charge},
     events::event::NewEvent,
     id::{self, TeamId},
     key::KeyHash,
@@ -15,8 +15,7 @@ use mailonce_core::{
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewEmail},
         accept_decision::{
-            AcceptCheck, AcceptDecision, AcceptStep, FirstSend, NextVersion, Resend, SendFacts,
-            batch::{BatchCheck, BatchItem, BatchStep},
+            AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, SendFacts, batch::check_batch, decide,
         },
         content_guard::ContentFingerprint,
         email::{Email, Guard},
@@ -27,7 +26,7 @@ use mailonce_core::{
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
-use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, cell::Cell, ops::ControlFlow, sync::Arc};
 
 use crate::sqlite::{
     control::budgets,
@@ -62,6 +61,7 @@ const HEAD_CAPACITY: usize = 512;
 const MAX_INLINE_BODY: usize = 1_500;
 
 /// A row of the `keys` table.
+#[derive(Clone, Copy)]
 pub(crate) struct KeyRow {
     pub(crate) bind_number: u32,
     pub(crate) email: Option<i64>,
@@ -152,16 +152,14 @@ impl PreparedEmail {
         SendFacts {
             team: self.email.team,
             head: &self.email.head,
+            digest: &self.email.digest,
             key: self.key,
             shadow_keys: &self.shadow_keys,
+            first_wins: self.first_wins,
             held_by: self.held_by,
-            has_fingerprint: self.fingerprint.is_some(),
-            has_charges: !self.charges.is_empty(),
+            fingerprint: self.fingerprint.as_ref(),
+            charges: &self.charges,
         }
-    }
-
-    fn batch_item(&self) -> BatchItem<'_> {
-        BatchItem { team: self.email.team, key: self.key, digest: &self.email.digest, first_wins: self.first_wins }
     }
 
     /// Changes what differs from the usual case: how often the key was bound, and the guard that holds the email.
@@ -181,8 +179,8 @@ impl PreparedEmail {
 
 /// Binds a key to a new email, or returns the existing binding of the key.
 pub(crate) fn accept(ledger: &mut WriteSession<'_>, prepared: &mut PreparedEmail, now: Time) -> Result<AcceptDecision> {
-    let team = ledger.team_number(prepared.email.team).ok_or_else(|| unknown_team_error(prepared.email.team))?;
-    let (decision, key_is_new) = decide(ledger, team, prepared, None, now)?;
+    let team = known_team_number(ledger, prepared.email.team)?;
+    let (decision, key_is_new) = decide_send(ledger, prepared, None, now)?;
     if let AcceptDecision::First(first) = &decision {
         bind_keys(ledger, team, prepared, (first, key_is_new))?;
         insert_first(ledger, team, prepared, first, now)?;
@@ -194,49 +192,76 @@ pub(crate) fn unknown_team_error(team: TeamId) -> StoreError {
     StoreError::Unreachable(format!("there is no team {team}"))
 }
 
-/// Loads what the core asks for until it has decided. Writes nothing. Also returns whether the email's key has no row
-/// yet and can be bound as a fresh key.
-fn decide(
+/// Decides about a send without writing anything. Also returns whether the email's key has no row yet and can be bound
+/// as a fresh key.
+fn decide_send(
     ledger: &WriteSession<'_>,
-    team: i64,
     prepared: &PreparedEmail,
     resend: Option<&Resend>,
     now: Time,
 ) -> Result<(AcceptDecision, bool)> {
-    let (id, forget_by) = (prepared.email.team, ledger.time.expiry_cutoff(now));
-    let binding = |row: Option<&KeyRow>| match row {
-        Some(row) => binding_of_row(ledger.conn, id, team, row, forget_by),
-        None => Ok(None),
-    };
-    let (mut check, mut step) = AcceptCheck::start(prepared.send_facts(), resend, forget_by);
-    // The row of the latest key. The steps of one key follow one another, so its row is loaded once.
-    let (mut latest, mut row, mut key_is_new) = (None, None, false);
-    loop {
-        step = match step {
-            AcceptStep::LoadOwnKey(key) => {
-                key_is_new = prepared.takes_only_its_key() && ledger.fresh_keys.borrow_mut().is_free(team, key)?;
-                (latest, row) = (Some(key), if key_is_new { None } else { key_row(ledger, team, key)? });
-                check.own_key(row.as_ref().map_or(0, |row| row.bind_number), binding(row.as_ref())?)
-            }
-            AcceptStep::CheckBudget => check.budget(budgets::exceeded(ledger, team, &prepared.charges)?),
-            AcceptStep::LoadOccupant(key) => {
-                if latest != Some(key) {
-                    (latest, row) = (Some(key), key_row(ledger, team, key)?);
-                }
-                let slot = row.as_ref().and_then(|row| row.slot);
-                let occupant = slot.map(|bits| rows::email_by_bits(ledger.conn, id, team, bits)).transpose()?;
-                check.occupant(occupant.flatten().as_ref())
-            }
-            AcceptStep::LoadRecipientKey(_) => check.recipient_key(binding(row.as_ref())?.as_ref()),
-            AcceptStep::CompareContent => check.content(looks_duplicate(ledger, team, prepared, now)?),
-            AcceptStep::Decided(decision) => return Ok((decision, key_is_new)),
+    let own_key = prepared.key.filter(|_| prepared.takes_only_its_key());
+    let reader = SessionReader { ledger, own_key, key_is_new: Cell::default(), latest: Cell::default() };
+    let decision = decide(&reader, &prepared.send_facts(), resend, now)?;
+    Ok((decision, reader.key_is_new.get()))
+}
+
+/// Reads the keys, budgets and recent content that a decision needs.
+struct SessionReader<'a, 'conn> {
+    ledger: &'a WriteSession<'conn>,
+    /// A key that may be fresh: the own key of an email that takes no other.
+    own_key: Option<KeyHash>,
+    /// Whether `own_key` has no row yet.
+    key_is_new: Cell<bool>,
+    /// The row of the latest key. A decision reads a key several times in a row, so its row is loaded once.
+    latest: Cell<Option<(i64, KeyHash, Option<KeyRow>)>>,
+}
+
+impl SessionReader<'_, '_> {
+    fn row(&self, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
+        if let Some((_, _, row)) = self.latest.get().filter(|latest| (latest.0, latest.1) == (team, key)) {
+            return Ok(row);
         }
+        let is_new = self.own_key == Some(key) && self.ledger.fresh_keys.borrow_mut().is_free(team, key)?;
+        self.key_is_new.set(self.key_is_new.get() || is_new);
+        let row = if is_new { None } else { key_row(self.ledger, team, key)? };
+        self.latest.set(Some((team, key, row)));
+        Ok(row)
     }
 }
 
-fn looks_duplicate(ledger: &WriteSession<'_>, team: i64, prepared: &PreparedEmail, now: Time) -> Result<bool> {
-    let Some(likeness) = &prepared.fingerprint else { return Ok(false) };
-    content_guard::has_recent_duplicate(ledger, (prepared.email.team, team), likeness, now)
+impl AcceptReader for SessionReader<'_, '_> {
+    type Error = StoreError;
+
+    fn expiry_cutoff(&self, now: Time) -> Time {
+        self.ledger.time.expiry_cutoff(now)
+    }
+
+    fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>)> {
+        let number = known_team_number(self.ledger, team)?;
+        let Some(row) = self.row(number, key)? else { return Ok((0, None)) };
+        Ok((row.bind_number, binding_of_row(self.ledger.conn, team, number, &row, self.expiry_cutoff(now))?))
+    }
+
+    fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>> {
+        let number = known_team_number(self.ledger, team)?;
+        let Some(slot) = self.row(number, key)?.and_then(|row| row.slot) else { return Ok(None) };
+        Ok(rows::email_by_bits(self.ledger.conn, team, number, slot)?.map(Cow::Owned))
+    }
+
+    fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64> {
+        budgets::used(self.ledger.conn, known_team_number(self.ledger, team)?, counter)
+    }
+
+    fn has_similar_content(&self, team: TeamId, fingerprint: &ContentFingerprint, now: Time) -> Result<bool> {
+        let number = known_team_number(self.ledger, team)?;
+        content_guard::has_recent_duplicate(self.ledger, (team, number), fingerprint, now)
+    }
+}
+
+/// The number of a team that must exist.
+fn known_team_number(ledger: &WriteSession<'_>, team: TeamId) -> Result<i64> {
+    ledger.team_number(team).ok_or_else(|| unknown_team_error(team))
 }
 
 /// Binds the key of a first email, and the shadow keys that it occupies.
@@ -369,43 +394,16 @@ pub(crate) fn accept_batch(
     now: Time,
 ) -> Result<BatchDecision> {
     // `accept` checks and writes item by item. A strict batch must check all items before the first write.
-    let binding = |team: TeamId, key: KeyHash| {
-        let number = ledger.team_number(team).ok_or_else(|| unknown_team_error(team))?;
-        key_binding(ledger, (team, number), key, now)
-    };
-    let facts = items.iter().map(PreparedEmail::batch_item);
-    let (mut check, mut step) = BatchCheck::start(facts, operation, strict);
-    let binds_key = loop {
-        step = match step {
-            BatchStep::LoadItemKey(team, key) => check.item_key(binding(team, key)?),
-            BatchStep::LoadBatchKey(team, key) => check.batch_key(binding(team, key)?),
-            BatchStep::CheckBudgets => check.budget(batch_over_budget(ledger, items, now)?),
-            BatchStep::Accept { binds_key } => break binds_key,
-            BatchStep::Refuse(refusal) => return Ok(BatchDecision::Refused(refusal)),
-        }
+    let reader = SessionReader { ledger, own_key: None, key_is_new: Cell::default(), latest: Cell::default() };
+    let facts: Vec<_> = items.iter().map(PreparedEmail::send_facts).collect();
+    let binds_key = match check_batch(&reader, &facts, operation, strict, now)? {
+        ControlFlow::Continue(binds_key) => binds_key,
+        ControlFlow::Break(refusal) => return Ok(BatchDecision::Refused(refusal)),
     };
     if let Some(operation) = operation.filter(|_| binds_key) {
         bind_operation(ledger, operation)?;
     }
     items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(BatchDecision::Items)
-}
-
-/// The first item that would exceed a budget, when the items before it are charged too.
-fn batch_over_budget(
-    ledger: &WriteSession<'_>,
-    items: &[PreparedEmail],
-    now: Time,
-) -> Result<Option<(usize, Overrun)>> {
-    let (mut usage, mut new) = (BudgetUsage::default(), Vec::new());
-    for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.charges.is_empty()) {
-        let team = ledger.team_number(item.email.team).ok_or_else(|| unknown_team_error(item.email.team))?;
-        let is_bound = item.key.map(|key| key_binding(ledger, (item.email.team, team), key, now)).transpose()?;
-        if is_bound.flatten().is_none() {
-            budgets::load(ledger, team, &item.charges, &mut usage)?;
-            new.push((index, item.key, item.charges.as_slice()));
-        }
-    }
-    Ok(usage.exceeded_by_batch(new.into_iter()))
 }
 
 /// The decision about a batch.
@@ -422,7 +420,7 @@ pub(crate) fn find_replay<T>(
     operation: &KeyedOperation,
     now: Time,
 ) -> Result<Option<IdempotentResult<T>>> {
-    let team = ledger.team_number(operation.team).ok_or_else(|| unknown_team_error(operation.team))?;
+    let team = known_team_number(ledger, operation.team)?;
     match operation.decide(key_binding(ledger, (operation.team, team), operation.key, now)?) {
         OperationDecision::First => Ok(None),
         OperationDecision::Replayed => {
@@ -436,7 +434,7 @@ pub(crate) fn find_replay<T>(
 
 /// Binds the key of a completed operation. The key must be free.
 pub(crate) fn bind_operation(ledger: &WriteSession<'_>, operation: &KeyedOperation) -> Result<()> {
-    let team = ledger.team_number(operation.team).ok_or_else(|| unknown_team_error(operation.team))?;
+    let team = known_team_number(ledger, operation.team)?;
     let KeyedOperation { digest, response: answer, expires_at, .. } = operation;
     flush_key(ledger, team, operation.key)?;
     ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
@@ -462,7 +460,7 @@ pub(crate) fn resend(
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> Result<IdempotentResult<EmailResendResult>> {
-    let team = ledger.team_number(wish.team).ok_or_else(|| unknown_team_error(wish.team))?;
+    let team = known_team_number(ledger, wish.team)?;
     let previous = wish.head.resend_of.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
     let Some(previous) = previous.transpose()?.flatten() else {
         return Ok(IdempotentResult::Done(EmailResendResult::Missing));
@@ -494,7 +492,7 @@ fn accept_next_version(
     now: Time,
 ) -> Result<IdempotentResult<EmailResendResult>> {
     let mut prepared = PreparedEmail::new(wish, now)?;
-    let (decision, key_is_new) = decide(ledger, team, &prepared, Some(&resend), now)?;
+    let (decision, key_is_new) = decide_send(ledger, &prepared, Some(&resend), now)?;
     let is_current_reply = reply::is_current_reply(ledger, team, resend.before())?;
     let version = match resend.decide(decision, is_current_reply) {
         ControlFlow::Continue(version) => version,
