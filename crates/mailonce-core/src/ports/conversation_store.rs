@@ -23,7 +23,7 @@ use crate::{
 pub trait ConversationStore: Send + Sync + 'static {
     /// Accepts a reply or a forward if every guard allows it, or returns the guard that refused it. A refusal writes an
     /// event. The idempotency key is looked up before any guard runs.
-    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult>;
+    async fn accept_reply(&self, new_reply: NewReply, now: Time) -> Result<ReplyResult>;
 
     /// One thread.
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>>;

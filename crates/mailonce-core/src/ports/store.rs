@@ -101,7 +101,7 @@ pub trait Store:
     // Sending
 
     /// Binds a key to a new email, once. Key, email, handoffs, events and all guards commit together.
-    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult>;
+    async fn accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult>;
     /// Accepts every item of a batch, or none.
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult>;
     /// Binds a key to an operation that changes nothing else, once. Decides between nodes that received the same
@@ -125,10 +125,10 @@ pub trait Store:
         new: RescheduleRequest,
         now: Time,
     ) -> Result<EmailChangeResult>;
-    /// Creates the next version of an email, once. `wish.head.resend_of` names the previous version.
+    /// Creates the next version of an email, once. `new_email.head.resend_of` names the previous version.
     async fn resend(
         &self,
-        wish: NewEmail,
+        new_email: NewEmail,
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>>;
@@ -143,7 +143,7 @@ pub trait Store:
     // Handoffs
 
     /// Leases due handoffs to a worker, earliest due first. Each lease increases the fence of its handoff.
-    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>>;
+    async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>>;
     /// A handoff with everything needed to send it, for a worker that already holds its lease.
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>>;
     /// Applies an action to the handoffs of an email. Evidence with a `once` name is recorded once.

@@ -274,9 +274,9 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+    async fn accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
         let mut world = self.lock_tables();
-        let answer = world.accept(wish, now);
+        let answer = world.accept(new_email, now);
         // Notify under the lock, so that subscribers see changes in commit order.
         if let AcceptResult::First(email) = &answer {
             self.notify_email_changed(email);
@@ -350,13 +350,13 @@ impl Store for Memory {
 
     async fn resend(
         &self,
-        wish: NewEmail,
+        new_email: NewEmail,
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>> {
         let mut world = self.lock_tables();
-        let previous = wish.head.resend_of;
-        let answer = world.resend(wish, operation.as_ref(), now);
+        let previous = new_email.head.resend_of;
+        let answer = world.resend(new_email, operation.as_ref(), now);
         if let IdempotentResult::Done(EmailResendResult::First(email)) = &answer {
             self.notify_email_changed(email);
         }
@@ -389,10 +389,10 @@ impl Store for Memory {
             .map(|(at, _, _)| *at))
     }
 
-    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+    async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
         // Notify under the lock, so that subscribers see changes in commit order.
         let mut world = self.lock_tables();
-        let leased = world.lease_handoffs(&wish, now);
+        let leased = world.lease_handoffs(&request, now);
         leased.iter().for_each(|leased| self.notify_email_changed(&leased.email));
         Ok(leased)
     }

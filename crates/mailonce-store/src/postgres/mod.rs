@@ -264,8 +264,8 @@ use when_durable;
 
 #[async_trait]
 impl Store for Postgres {
-    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
-        when_durable!(self, with_timeout(self.shared.accept(wish, now)).await)
+    async fn accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        when_durable!(self, with_timeout(self.shared.accept(new_email, now)).await)
     }
 
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
@@ -302,11 +302,11 @@ impl Store for Postgres {
 
     async fn resend(
         &self,
-        wish: NewEmail,
+        new_email: NewEmail,
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>> {
-        when_durable!(self, call_until_final!(self.shared.resend(&wish, operation.as_ref(), now)))
+        when_durable!(self, call_until_final!(self.shared.resend(&new_email, operation.as_ref(), now)))
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
@@ -317,8 +317,8 @@ impl Store for Postgres {
         into_store_result(call_until_final!(self.shared.next_handoff_due(transport)))
     }
 
-    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
-        into_store_result(call_until_final!(self.shared.lease_handoffs(&wish, now)))
+    async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+        into_store_result(call_until_final!(self.shared.lease_handoffs(&request, now)))
     }
 
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {

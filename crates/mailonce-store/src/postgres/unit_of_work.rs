@@ -98,10 +98,10 @@ impl UnitOfWork {
     }
 
     /// Accepts an email and binds its key, or returns what the key is bound to.
-    pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
-        let Ok(decision) = decide(self, &wish.send_facts(), None, now);
+    pub(crate) fn accept(&mut self, new_email: NewEmail, now: Time) -> AcceptResult {
+        let Ok(decision) = decide(self, &new_email.send_facts(), None, now);
         match decision {
-            AcceptDecision::First(first) => AcceptResult::First(self.insert_first(wish, first, now)),
+            AcceptDecision::First(first) => AcceptResult::First(self.insert_first(new_email, first, now)),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
@@ -122,11 +122,11 @@ impl UnitOfWork {
     }
 
     /// Records the first email of a key as the core decided.
-    fn insert_first(&mut self, wish: NewEmail, first: FirstSend, now: Time) -> Email {
-        self.budgets.charge(&wish);
-        let likeness = wish.guard_input.fingerprint.clone();
-        let key = wish.key;
-        let (email, body) = wish.into_email(first.bind_number, first.held_by, now);
+    fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
+        self.budgets.charge(&new_email);
+        let likeness = new_email.guard_input.fingerprint.clone();
+        let key = new_email.key;
+        let (email, body) = new_email.into_email(first.bind_number, first.held_by, now);
         self.bind(&email, key, &first.occupies);
         if let Some(likeness) = likeness {
             self.remember_fingerprint(email.team, likeness, email.id, now);
@@ -186,20 +186,20 @@ impl UnitOfWork {
     /// message since.
     pub(crate) fn resend(
         &mut self,
-        wish: NewEmail,
+        new_email: NewEmail,
         operation: Option<&KeyedOperation>,
         replaced: bool,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let Some(previous) = wish.head.resend_of.and_then(|id| self.email_of_team(wish.team, id)) else {
+        let Some(previous) = new_email.head.resend_of.and_then(|id| self.email_of_team(new_email.team, id)) else {
             return IdempotentResult::Done(EmailResendResult::Missing);
         };
         if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let next = previous.resent_as.and_then(|id| self.email_of_team(wish.team, id));
-        let answer = match Resend::prepare(previous, next, wish.guard_input.cancels_previous, now) {
-            ControlFlow::Continue(resend) => self.accept_next_version(resend, wish, replaced, now),
+        let next = previous.resent_as.and_then(|id| self.email_of_team(new_email.team, id));
+        let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+            ControlFlow::Continue(resend) => self.accept_next_version(resend, new_email, replaced, now),
             ControlFlow::Break(answer) => IdempotentResult::Done(answer),
         };
         if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
@@ -213,11 +213,11 @@ impl UnitOfWork {
     fn accept_next_version(
         &mut self,
         mut resend: Resend,
-        wish: NewEmail,
+        new_email: NewEmail,
         replaced: bool,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let Ok(decision) = decide(self, &wish.send_facts(), Some(&resend), now);
+        let Ok(decision) = decide(self, &new_email.send_facts(), Some(&resend), now);
         let version = match resend.decide(decision, !replaced) {
             ControlFlow::Continue(version) => version,
             ControlFlow::Break(answer) => return answer,
@@ -226,7 +226,7 @@ impl UnitOfWork {
             self.save(previous, event.clone());
         }
         let answer = match version {
-            NextVersion::First(first) => EmailResendResult::First(self.insert_first(wish, first, now)),
+            NextVersion::First(first) => EmailResendResult::First(self.insert_first(new_email, first, now)),
             NextVersion::Existing(email) => EmailResendResult::Replayed(email),
         };
         if let EmailResendResult::First(email) | EmailResendResult::Replayed(email) = &answer {
@@ -339,7 +339,7 @@ pub(crate) fn email_scopes(email: &Email) -> BTreeSet<KeyScope> {
 }
 
 /// The keys that a new email must lock: its own key and its shadow keys.
-pub(crate) fn new_email_scopes(wish: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
-    let earlier = wish.head.earlier_shadow_keys(wish.team);
-    wish.key.into_iter().chain(wish.shadow_keys.iter().copied()).chain(earlier).map(|hash| (wish.team, hash))
+pub(crate) fn new_email_scopes(new_email: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
+    let earlier = new_email.head.earlier_shadow_keys(new_email.team);
+    new_email.key.into_iter().chain(new_email.shadow_keys.iter().copied()).chain(earlier).map(|hash| (new_email.team, hash))
 }

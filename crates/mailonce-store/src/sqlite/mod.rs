@@ -288,9 +288,9 @@ fn run_key_counter(conn: &Connection, fresh: &FreshKeys, closing: &AtomicBool) {
 
 #[async_trait]
 impl Store for Sqlite {
-    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+    async fn accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
         // Boxed, because it moves to the writer thread and back.
-        let mut prepared = Box::new(PreparedEmail::new(wish, now)?);
+        let mut prepared = Box::new(PreparedEmail::new(new_email, now)?);
         let verb = move |ledger: &mut WriteSession<'_>| {
             let said = crate::sqlite::outbound::accept::accept(ledger, &mut prepared, now)?;
             Ok((prepared, said))
@@ -305,7 +305,7 @@ impl Store for Sqlite {
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         let strict = batch.strict;
         let mut items =
-            batch.items.into_iter().map(|wish| PreparedEmail::new(wish, now)).collect::<Result<Vec<_>>>()?;
+            batch.items.into_iter().map(|new_email| PreparedEmail::new(new_email, now)).collect::<Result<Vec<_>>>()?;
         let operation = batch.operation;
         let verb = move |ledger: &mut WriteSession<'_>| {
             let said =
@@ -373,11 +373,11 @@ impl Store for Sqlite {
 
     async fn resend(
         &self,
-        wish: NewEmail,
+        new_email: NewEmail,
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>> {
-        self.run_write(move |ledger| crate::sqlite::outbound::accept::resend(ledger, wish, operation.as_ref(), now))
+        self.run_write(move |ledger| crate::sqlite::outbound::accept::resend(ledger, new_email, operation.as_ref(), now))
             .await
     }
 
@@ -394,15 +394,15 @@ impl Store for Sqlite {
         self.run_query(move |conn| crate::sqlite::outbound::email_commands::next_handoff_due(conn, &transport)).await
     }
 
-    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
-        let wish = Arc::new(wish);
-        let wanted = Arc::clone(&wish);
+    async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+        let request = Arc::new(request);
+        let wanted = Arc::clone(&request);
         let places =
             self.run_query(move |conn| crate::sqlite::handoff::handoffs::due_candidates(conn, &wanted, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.run_write(move |ledger| crate::sqlite::handoff::handoffs::lease(ledger, &places, &wish, now)).await
+        self.run_write(move |ledger| crate::sqlite::handoff::handoffs::lease(ledger, &places, &request, now)).await
     }
 
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {

@@ -22,8 +22,8 @@ impl Tables {
     }
 
     /// Charges an accepted email to its budgets.
-    pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
-        self.charge(wish.team, wish.id, &wish.guard_input.charges);
+    pub(crate) fn charge_budgets(&mut self, new_email: &NewEmail) {
+        self.charge(new_email.team, new_email.id, &new_email.guard_input.charges);
     }
 
     fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {

@@ -39,24 +39,24 @@ pub(crate) struct ConversationTables {
 }
 
 impl Tables {
-    fn accept_reply(&mut self, wish: NewReply, now: Time) -> ReplyResult {
-        let team = wish.email.team;
-        if let Some(bound) = wish.email.key.and_then(|key| self.key_binding(team, key, now)) {
+    fn accept_reply(&mut self, new_reply: NewReply, now: Time) -> ReplyResult {
+        let team = new_reply.email.team;
+        if let Some(bound) = new_reply.email.key.and_then(|key| self.key_binding(team, key, now)) {
             return ReplyResult::KeyBound(bound);
         }
-        let Some(mut ground) = self.load_reply_context(&wish, now) else { return ReplyResult::Missing };
-        match wish.check_guards(&ground, now) {
+        let Some(mut ground) = self.load_reply_context(&new_reply, now) else { return ReplyResult::Missing };
+        match new_reply.check_guards(&ground, now) {
             ReplyVerdict::Refuse(guard, newer) => {
-                let event = wish.refusal_event(guard, &ground, now);
+                let event = new_reply.refusal_event(guard, &ground, now);
                 self.events.entry(team).or_default().extend(Some(event).filter(|_| !mutant!("refusal-untold")));
                 ReplyResult::Refused(guard, newer, ground.message, ground.thread)
             }
             ReplyVerdict::AlreadyAnswered(id) => ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread),
             ReplyVerdict::Accept(guard) => {
-                let mut inner = wish.email.clone();
+                let mut inner = new_reply.email.clone();
                 inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
                 match self.accept(inner, now) {
-                    AcceptResult::First(email) => self.save_reply_effects(&wish, &mut ground, email, now),
+                    AcceptResult::First(email) => self.save_reply_effects(&new_reply, &mut ground, email, now),
                     AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
                     AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
                 }
@@ -64,12 +64,12 @@ impl Tables {
         }
     }
 
-    fn load_reply_context(&self, wish: &NewReply, now: Time) -> Option<ReplyContext> {
-        let team = wish.email.team;
-        let message = self.message(team, wish.message)?;
+    fn load_reply_context(&self, new_reply: &NewReply, now: Time) -> Option<ReplyContext> {
+        let team = new_reply.email.team;
+        let message = self.message(team, new_reply.message)?;
         let thread = self.thread_of(&message, now);
-        let before = message.annotations.turn.answered_by(&wish.slot).and_then(|id| self.effective_version(team, id));
-        let person = wish
+        let before = message.annotations.turn.answered_by(&new_reply.slot).and_then(|id| self.effective_version(team, id));
+        let person = new_reply
             .recipient_hash
             .and_then(|person| self.conversations.person_tallies.get(&(team, person)).cloned())
             .unwrap_or_default();
@@ -91,18 +91,18 @@ impl Tables {
 
     fn save_reply_effects(
         &mut self,
-        wish: &NewReply,
+        new_reply: &NewReply,
         ground: &mut ReplyContext,
         email: Email,
         now: Time,
     ) -> ReplyResult {
-        let team = wish.email.team;
-        let events = wish.apply(ground, &email, now);
+        let team = new_reply.email.team;
+        let events = new_reply.apply(ground, &email, now);
         self.events.entry(team).or_default().extend(events.into_iter().filter(|_| !mutant!("answer-untold")));
         self.inbound.messages.insert(ground.message.id, ground.message.clone());
         self.conversations.threads.insert(ground.thread.id, ground.thread.clone());
         self.conversations.emails.entry(ground.thread.id).or_default().insert(email.id);
-        if let Some(person) = wish.recipient_hash {
+        if let Some(person) = new_reply.recipient_hash {
             self.conversations.person_tallies.insert((team, person), ground.recipient_tally.clone());
         }
         ReplyResult::First(email, ground.thread.clone())
@@ -262,13 +262,13 @@ impl Tables {
             self.events.entry(message.team).or_default().push(ended);
             return None;
         }
-        let wish = ThreadLeaseSpec {
+        let spec = ThreadLeaseSpec {
             renew: None,
             token: ask.tokens.get(token)?.clone(),
             holder: ask.holder.clone(),
             ttl_ms: ask.ttl_ms,
         };
-        let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&wish, Some(id), now) else { return None };
+        let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&spec, Some(id), now) else { return None };
         self.conversations.threads.insert(thread.id, thread.clone());
         self.events.entry(message.team).or_default().extend(event);
         Some(MessageOffer { message, thread, token_index: token })
@@ -314,10 +314,10 @@ impl Tables {
 
 #[async_trait]
 impl ConversationStore for Memory {
-    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
+    async fn accept_reply(&self, new_reply: NewReply, now: Time) -> Result<ReplyResult> {
         // Notify under the lock, so that subscribers see changes in commit order.
         let mut world = self.lock_tables();
-        let answered = world.accept_reply(wish, now);
+        let answered = world.accept_reply(new_reply, now);
         if let ReplyResult::First(email, _) = &answered {
             self.notify_email_changed(email);
         }

@@ -22,10 +22,10 @@ use crate::memory::{KeyTarget, Tables, ordered_bits};
 
 impl Tables {
     /// Binds a key to a new email, or returns the existing binding of the key.
-    pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
-        let Ok(decision) = decide(self, &wish.send_facts(), None, now);
+    pub(crate) fn accept(&mut self, new_email: NewEmail, now: Time) -> AcceptResult {
+        let Ok(decision) = decide(self, &new_email.send_facts(), None, now);
         match decision {
-            AcceptDecision::First(first) => AcceptResult::First(self.insert_first(wish, first, now)),
+            AcceptDecision::First(first) => AcceptResult::First(self.insert_first(new_email, first, now)),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
@@ -47,11 +47,11 @@ impl Tables {
     }
 
     /// Stores the first email of a key as the core decided.
-    fn insert_first(&mut self, wish: NewEmail, first: FirstSend, now: Time) -> Email {
-        self.charge_budgets(&wish);
-        let likeness = wish.guard_input.fingerprint.clone();
-        let key = wish.key;
-        let (email, body) = wish.into_email(first.bind_number, first.held_by, now);
+    fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
+        self.charge_budgets(&new_email);
+        let likeness = new_email.guard_input.fingerprint.clone();
+        let key = new_email.key;
+        let (email, body) = new_email.into_email(first.bind_number, first.held_by, now);
         self.bind(&email, key, &first.occupies);
         self.bodies.insert(email.id, body.to_vec());
         self.highest_id = self.highest_id.max(ordered_bits(email.id.0));
@@ -117,19 +117,19 @@ impl Tables {
     /// Resends an email: accepts its next version, once.
     pub(crate) fn resend(
         &mut self,
-        wish: NewEmail,
+        new_email: NewEmail,
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let Some(previous) = wish.head.resend_of.and_then(|id| self.email_of_team(wish.team, id)) else {
+        let Some(previous) = new_email.head.resend_of.and_then(|id| self.email_of_team(new_email.team, id)) else {
             return IdempotentResult::Done(EmailResendResult::Missing);
         };
         if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let next = previous.resent_as.and_then(|id| self.email_of_team(wish.team, id));
-        let answer = match Resend::prepare(previous, next, wish.guard_input.cancels_previous, now) {
-            ControlFlow::Continue(resend) => self.accept_next_version(resend, wish, now),
+        let next = previous.resent_as.and_then(|id| self.email_of_team(new_email.team, id));
+        let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+            ControlFlow::Continue(resend) => self.accept_next_version(resend, new_email, now),
             ControlFlow::Break(answer) => IdempotentResult::Done(answer),
         };
         if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
@@ -143,10 +143,10 @@ impl Tables {
     fn accept_next_version(
         &mut self,
         mut resend: Resend,
-        wish: NewEmail,
+        new_email: NewEmail,
         now: Time,
     ) -> IdempotentResult<EmailResendResult> {
-        let Ok(decision) = decide(self, &wish.send_facts(), Some(&resend), now);
+        let Ok(decision) = decide(self, &new_email.send_facts(), Some(&resend), now);
         let version = match resend.decide(decision, self.is_current_reply(resend.before())) {
             ControlFlow::Continue(version) => version,
             ControlFlow::Break(answer) => return answer,
@@ -155,7 +155,7 @@ impl Tables {
             self.save_email(previous, event.clone());
         }
         let (email, is_first) = match version {
-            NextVersion::First(first) => (self.insert_first(wish, first, now), true),
+            NextVersion::First(first) => (self.insert_first(new_email, first, now), true),
             NextVersion::Existing(email) => (email, false),
         };
         let (previous, event) = resend.link(email.id, now);

@@ -78,13 +78,13 @@ impl Counters {
     }
 
     /// Charges an accepted email to its budgets.
-    pub(crate) fn charge(&mut self, wish: &NewEmail) {
-        if wish.guard_input.charges.is_empty() {
+    pub(crate) fn charge(&mut self, new_email: &NewEmail) {
+        if new_email.guard_input.charges.is_empty() {
             return;
         }
-        self.teams.entry(wish.team).or_default().add(&wish.guard_input.charges);
-        self.changed.extend(wish.guard_input.charges.iter().map(|charge| (wish.team, charge.counter())));
-        self.record(wish.team, wish.id, &wish.guard_input.charges);
+        self.teams.entry(new_email.team).or_default().add(&new_email.guard_input.charges);
+        self.changed.extend(new_email.guard_input.charges.iter().map(|charge| (new_email.team, charge.counter())));
+        self.record(new_email.team, new_email.id, &new_email.guard_input.charges);
     }
 
     fn apply(&mut self, email: &Email, moved: &ChargeMove) {
@@ -126,9 +126,9 @@ impl Counters {
 pub(crate) async fn lock<'a>(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
-    wishes: impl Iterator<Item = &'a NewEmail> + Send,
+    new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
-    let charges = wishes.flat_map(|wish| wish.guard_input.charges.iter().map(|charge| (wish.team, charge)));
+    let charges = new_emails.flat_map(|new_email| new_email.guard_input.charges.iter().map(|charge| (new_email.team, charge)));
     let counters = charges.map(|(team, charge)| ((team, charge.counter()), charge.ends_at)).collect();
     lock_counters(tx, ground, &counters).await
 }

@@ -39,8 +39,8 @@ use crate::postgres::error::call_until_final;
 
 #[async_trait]
 impl ConversationStore for Postgres {
-    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
-        when_durable!(self, call_until_final!(self.shared.accept_reply(&wish, now)))
+    async fn accept_reply(&self, new_reply: NewReply, now: Time) -> Result<ReplyResult> {
+        when_durable!(self, call_until_final!(self.shared.accept_reply(&new_reply, now)))
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {

@@ -29,8 +29,8 @@ use crate::postgres::{
 
 impl SharedState {
     /// Accepts a reply or a forward if all guards agree, or returns the guard that refused it.
-    pub(crate) async fn accept_reply(&self, wish: &NewReply, now: Time) -> TxResult<ReplyResult> {
-        let inner = &wish.email;
+    pub(crate) async fn accept_reply(&self, new_reply: &NewReply, now: Time) -> TxResult<ReplyResult> {
+        let inner = &new_reply.email;
         let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -40,11 +40,11 @@ impl SharedState {
             tx.rollback().await?;
             return Ok(ReplyResult::KeyBound(bound));
         }
-        let Some(mut met) = load_reply_context(&tx, &mut ground, wish).await? else {
+        let Some(mut met) = load_reply_context(&tx, &mut ground, new_reply).await? else {
             tx.rollback().await?;
             return Ok(ReplyResult::Missing);
         };
-        let answer = judge_reply(&mut ground, &mut met, wish, now);
+        let answer = judge_reply(&mut ground, &mut met, new_reply, now);
         self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
@@ -54,20 +54,20 @@ impl SharedState {
 async fn load_reply_context(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
-    wish: &NewReply,
+    new_reply: &NewReply,
 ) -> TxResult<Option<reply_guards::ReplyContext>> {
-    let team = wish.email.team;
-    let Some((message, thread)) = lock_message_and_thread(tx, team, wish.message).await? else { return Ok(None) };
-    let before = match message.annotations.turn.answered_by(&wish.slot) {
+    let team = new_reply.email.team;
+    let Some((message, thread)) = lock_message_and_thread(tx, team, new_reply.message).await? else { return Ok(None) };
+    let before = match message.annotations.turn.answered_by(&new_reply.slot) {
         Some(id) => effective_version(tx, ground, team, id).await?,
         None => None,
     };
-    let person = match wish.recipient_hash {
+    let person = match new_reply.recipient_hash {
         Some(person) => lock_tally(tx, team, person).await?,
         None => ReplyTally::default(),
     };
-    content_guard::lock_recent_content(tx, ground, std::iter::once(&wish.email)).await?;
-    budgets::lock(tx, ground, std::iter::once(&wish.email)).await?;
+    content_guard::lock_recent_content(tx, ground, std::iter::once(&new_reply.email)).await?;
+    budgets::lock(tx, ground, std::iter::once(&new_reply.email)).await?;
     Ok(Some(reply_guards::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 
@@ -146,23 +146,23 @@ pub(crate) async fn update_message_progress(
 fn judge_reply(
     ground: &mut UnitOfWork,
     met: &mut reply_guards::ReplyContext,
-    wish: &NewReply,
+    new_reply: &NewReply,
     now: Time,
 ) -> ReplyResult {
-    let team = wish.email.team;
-    match wish.check_guards(met, now) {
+    let team = new_reply.email.team;
+    match new_reply.check_guards(met, now) {
         ReplyVerdict::Refuse(guard, newer) => {
-            ground.events.push((team, wish.refusal_event(guard, met, now)));
+            ground.events.push((team, new_reply.refusal_event(guard, met, now)));
             ReplyResult::Refused(guard, newer, met.message.clone(), met.thread.clone())
         }
         ReplyVerdict::AlreadyAnswered(id) => {
             ReplyResult::AlreadyAnswered(id, met.previous_reply.clone(), met.thread.clone())
         }
         ReplyVerdict::Accept(guard) => {
-            let mut inner = wish.email.clone();
+            let mut inner = new_reply.email.clone();
             inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
             match ground.accept(inner, now) {
-                AcceptResult::First(email) => save_reply_effects(ground, met, wish, email, now),
+                AcceptResult::First(email) => save_reply_effects(ground, met, new_reply, email, now),
                 AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
                 AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
             }
@@ -174,19 +174,19 @@ fn judge_reply(
 fn save_reply_effects(
     ground: &mut UnitOfWork,
     met: &mut reply_guards::ReplyContext,
-    wish: &NewReply,
+    new_reply: &NewReply,
     email: Email,
     now: Time,
 ) -> ReplyResult {
-    let team = wish.email.team;
+    let team = new_reply.email.team;
     let before = met.recipient_tally.clone();
-    let events = wish.apply(met, &email, now);
+    let events = new_reply.apply(met, &email, now);
     ground.events.extend(events.into_iter().map(|event| (team, event)));
     let talk = &mut ground.conversations;
     talk.messages.insert(met.message.id, met.message.clone());
     talk.threads.insert(met.thread.id, met.thread.clone());
     talk.joined_emails.push((team, met.thread.id, email.id));
-    let counted = wish.recipient_hash.filter(|_| met.recipient_tally != before);
+    let counted = new_reply.recipient_hash.filter(|_| met.recipient_tally != before);
     talk.tally = counted.map(|person| (team, person, met.recipient_tally.clone(), now));
     ReplyResult::First(email, met.thread.clone())
 }

@@ -134,14 +134,14 @@ async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> 
 
 impl SharedState {
     /// Leases due handoffs to a worker, in one commit.
-    pub(crate) async fn lease_handoffs(&self, wish: &LeaseRequest, now: Time) -> TxResult<Vec<LeasedHandoff>> {
-        let busy: Vec<String> = wish.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
+    pub(crate) async fn lease_handoffs(&self, request: &LeaseRequest, now: Time) -> TxResult<Vec<LeasedHandoff>> {
+        let busy: Vec<String> = request.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         let rows = query_rows(
             &tx,
             DUE,
-            &[&wish.transport, &now.0, &(wish.max as i64), &busy, &wish.schedule_cutoff.map(|at| at.0)],
+            &[&request.transport, &now.0, &(request.max as i64), &busy, &request.schedule_cutoff.map(|at| at.0)],
         )
         .await?;
         let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
@@ -150,8 +150,8 @@ impl SharedState {
         let mut leased = Vec::new();
         for ((team, id), number) in due {
             let Some(mut email) = ground.email_of_team(team, id) else { continue };
-            let still = |h: &Handoff| wish.may_lease(h, now);
-            if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, wish.node, now)
+            let still = |h: &Handoff| request.may_lease(h, now);
+            if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, request.node, now)
             {
                 ground.changed_emails.insert(id, Time(i64::MIN));
                 ground.emails.insert(id, email.clone());

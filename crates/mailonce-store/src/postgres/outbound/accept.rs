@@ -82,8 +82,8 @@ pub(crate) fn binding_in(found: &LoadedKeys, scope: KeyScope, now: Time) -> Opti
 
 impl SharedState {
     /// Queues an email and waits for its answer.
-    pub(crate) async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
-        let (waiting, answered) = QueuedAccept::new(wish, now)?;
+    pub(crate) async fn accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        let (waiting, answered) = QueuedAccept::new(new_email, now)?;
         self.accept_batcher.enqueue(waiting);
         let answer = answered.await.unwrap_or_else(|_gone| Err(StoreError::CommitUnknown("the lane ended".into())))?;
         if matches!(answer, AcceptResult::First(_)) {
@@ -214,9 +214,9 @@ impl SharedState {
         if careful.is_empty() {
             return;
         }
-        let wishes: Vec<(NewEmail, Time)> =
+        let new_emails: Vec<(NewEmail, Time)> =
             careful.iter().map(|waiting| (waiting.to_new_email(), waiting.now)).collect();
-        match call_until_final!(self.accept_locked(wishes.clone())) {
+        match call_until_final!(self.accept_locked(new_emails.clone())) {
             Ok(answers) => {
                 for (waiting, answer) in careful.into_iter().zip(answers) {
                     waiting.answer(Ok(answer));
@@ -235,16 +235,16 @@ impl SharedState {
     }
 
     /// Decides emails one after the other in one transaction, with all their keys locked.
-    async fn accept_locked(&self, wishes: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
-        let scopes: BTreeSet<KeyScope> = wishes.iter().flat_map(|(wish, _)| new_email_scopes(wish)).collect();
-        let verbs = wishes.len();
+    async fn accept_locked(&self, new_emails: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
+        let scopes: BTreeSet<KeyScope> = new_emails.iter().flat_map(|(new_email, _)| new_email_scopes(new_email)).collect();
+        let verbs = new_emails.len();
         let mut client = self.connections.accept_client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        content_guard::lock_recent_content(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
-        budgets::lock(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
-        let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
+        content_guard::lock_recent_content(&tx, &mut ground, new_emails.iter().map(|(new_email, _)| new_email)).await?;
+        budgets::lock(&tx, &mut ground, new_emails.iter().map(|(new_email, _)| new_email)).await?;
+        let answers = new_emails.into_iter().map(|(new_email, now)| ground.accept(new_email, now)).collect();
         self.write_and_commit(tx, &ground, verbs).await?;
         Ok(answers)
     }
@@ -270,5 +270,5 @@ impl SharedState {
 }
 
 fn missing_answer_error() -> StoreError {
-    StoreError::Corrupt("a wish was decided without an answer".into())
+    StoreError::Corrupt("an email was decided without an answer".into())
 }

@@ -48,11 +48,11 @@ pub(crate) struct QueuedAccept {
 
 impl QueuedAccept {
     /// Prepares an email for the queue. Returns it with the receiver of its answer.
-    pub(crate) fn new(wish: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
-        let (key_hash, slots, first_wins) = (wish.key, wish.shadow_keys.clone(), wish.first_wins);
-        let (due, care) = (wish.due_at, wish.guard_input.clone());
-        let scopes = new_email_scopes(&wish).collect();
-        let (email, body) = wish.into_email(u32::from(key_hash.is_some()), None, now);
+    pub(crate) fn new(new_email: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
+        let (key_hash, slots, first_wins) = (new_email.key, new_email.shadow_keys.clone(), new_email.first_wins);
+        let (due, care) = (new_email.due_at, new_email.guard_input.clone());
+        let scopes = new_email_scopes(&new_email).collect();
+        let (email, body) = new_email.into_email(u32::from(key_hash.is_some()), None, now);
         let draft = EmailInsert::of_accepted(email, body)?;
         let (answer, answered) = oneshot::channel();
         Ok((

@@ -60,10 +60,10 @@ pub(crate) struct RecentContent {
 pub(crate) async fn lock_recent_content<'a>(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
-    wishes: impl Iterator<Item = &'a NewEmail> + Send,
+    new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
     let pairs: BTreeSet<ContactPair> =
-        wishes.filter_map(|wish| Some((wish.team, wish.guard_input.fingerprint.as_ref()?.pair))).collect();
+        new_emails.filter_map(|new_email| Some((new_email.team, new_email.guard_input.fingerprint.as_ref()?.pair))).collect();
     if pairs.is_empty() {
         return Ok(());
     }

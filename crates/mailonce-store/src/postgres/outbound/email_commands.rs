@@ -127,30 +127,30 @@ impl SharedState {
     /// Accepts the next version of an email, once.
     pub(crate) async fn resend(
         &self,
-        wish: &NewEmail,
+        new_email: &NewEmail,
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> TxResult<IdempotentResult<EmailResendResult>> {
-        let Some(previous) = wish.head.resend_of else {
+        let Some(previous) = new_email.head.resend_of else {
             return Ok(IdempotentResult::Done(EmailResendResult::Missing));
         };
-        let mut scopes: BTreeSet<KeyScope> = new_email_scopes(wish).collect();
+        let mut scopes: BTreeSet<KeyScope> = new_email_scopes(new_email).collect();
         scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(wish.team, previous)]).await?;
+        lock_emails(&tx, &BTreeSet::from([(new_email.team, previous)])).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(new_email.team, previous)]).await?;
         let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
-        load_more_emails(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
-        content_guard::lock_recent_content(&tx, &mut ground, std::iter::once(wish)).await?;
-        let before = ground.email_of_team(wish.team, previous);
+        load_more_emails(&tx, &mut ground, next.map(|id| (new_email.team, id)).into_iter()).await?;
+        content_guard::lock_recent_content(&tx, &mut ground, std::iter::once(new_email)).await?;
+        let before = ground.email_of_team(new_email.team, previous);
         let replaced = match &before {
             Some(email) => !is_current_reply(&tx, &mut ground, email).await?,
             None => false,
         };
-        budgets::lock(&tx, &mut ground, std::iter::once(wish)).await?;
-        let answer = ground.resend(wish.clone(), operation, replaced, now);
+        budgets::lock(&tx, &mut ground, std::iter::once(new_email)).await?;
+        let answer = ground.resend(new_email.clone(), operation, replaced, now);
         if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
             update_message_progress(&tx, &mut ground, (before, email), now).await?;
         }

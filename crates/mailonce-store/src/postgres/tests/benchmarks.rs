@@ -38,10 +38,10 @@ async fn accepts_of_256_callers() {
                     if begun.elapsed() > took {
                         break;
                     }
-                    let mut wish = new_email(Some(&format!("{caller}-{i}")));
-                    wish.body = vec![(i % 251) as u8; 1000].into();
+                    let mut email = new_email(Some(&format!("{caller}-{i}")));
+                    email.body = vec![(i % 251) as u8; 1000].into();
                     let asked = Instant::now();
-                    assert!(email_of(node.accept(wish, NOW).await.unwrap()).1);
+                    assert!(email_of(node.accept(email, NOW).await.unwrap()).1);
                     waited.push(asked.elapsed());
                     count.fetch_add(1, Ordering::Relaxed);
                 }
@@ -72,20 +72,20 @@ async fn accepts_of_256_callers() {
 async fn a_storm_of_10000_on_one_key() {
     let fresh = TestDatabase::create().await;
     let node = node(&fresh).await;
-    let wishes: Vec<_> = (0..10_000).map(|_| new_email(Some("k"))).collect();
+    let new_emails: Vec<_> = (0..10_000).map(|_| new_email(Some("k"))).collect();
     let begun = Instant::now();
-    let callers: Vec<_> = wishes
+    let callers: Vec<_> = new_emails
         .into_iter()
-        .map(|wish| {
+        .map(|email| {
             let node = node.clone();
-            tokio::spawn(async move { email_of(node.accept(wish, NOW).await.unwrap()).1 })
+            tokio::spawn(async move { email_of(node.accept(email, NOW).await.unwrap()).1 })
         })
         .collect();
     let mut firsts = 0;
     for caller in callers {
         firsts += usize::from(caller.await.unwrap());
     }
-    println!("10,000 equal wishes in {:?}", begun.elapsed());
+    println!("10,000 equal sends in {:?}", begun.elapsed());
     assert_eq!(firsts, 1);
 }
 
@@ -95,7 +95,7 @@ async fn captures_and_lookups() {
     let fresh = TestDatabase::create().await;
     let node = node(&fresh).await;
     let keys: Vec<_> = (0..5000).map(|i| new_email(Some(&format!("k{i}")))).collect();
-    let hashes: Vec<_> = keys.iter().map(|wish| wish.key.unwrap()).collect();
+    let hashes: Vec<_> = keys.iter().map(|email| email.key.unwrap()).collect();
     let batch =
         mailonce_core::outbound::accept::NewBatch { team: super::TEAM, operation: None, items: keys, strict: false };
     let begun = Instant::now();

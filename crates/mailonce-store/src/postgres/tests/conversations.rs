@@ -81,8 +81,8 @@ async fn of_50_answers_on_two_nodes_one_is_sent() {
         let message = file_message(&one, a, message_in_thread(&name, &name)).await;
         let tasks: Vec<_> = (0..50)
             .map(|n| {
-                let (node, wish) = (if n % 2 == 0 { one.clone() } else { two.clone() }, reply(&message));
-                tokio::spawn(async move { node.accept_reply(wish, NOW).await.unwrap() })
+                let (node, new_reply) = (if n % 2 == 0 { one.clone() } else { two.clone() }, reply(&message));
+                tokio::spawn(async move { node.accept_reply(new_reply, NOW).await.unwrap() })
             })
             .collect();
         let (mut first, mut ids) = (0, BTreeSet::new());
@@ -130,12 +130,12 @@ async fn work_until_done(node: Arc<Postgres>, a: InboxId, holder: String, desk: 
             let token = tokens[offer.token_index].clone();
             let again = round % 3 == 0 && offer.message.annotations.turn.offers == 1;
             if !again {
-                let wish = NewReply {
+                let new_reply = NewReply {
                     lease_token_hash: Some(token.clone()),
                     seen: offer.thread.details.people.iter().map(|(_, id)| *id).collect(),
                     ..reply(&offer.message)
                 };
-                let answered = node.accept_reply(wish, NOW).await.unwrap();
+                let answered = node.accept_reply(new_reply, NOW).await.unwrap();
                 assert!(matches!(answered, ReplyResult::First(..)), "{answered:?}");
                 desk.lock().unwrap().done.push(id);
             }
@@ -202,8 +202,8 @@ async fn an_answer_that_waited_for_its_thread_is_judged_by_what_was_left_there()
     let tasks: Vec<_> = [one.clone(), two.clone()]
         .into_iter()
         .map(|node| {
-            let wish = reply(&message);
-            tokio::spawn(async move { node.accept_reply(wish, NOW).await.unwrap() })
+            let new_reply = reply(&message);
+            tokio::spawn(async move { node.accept_reply(new_reply, NOW).await.unwrap() })
         })
         .collect();
     until_blocked(&fresh.session().await, 2).await;

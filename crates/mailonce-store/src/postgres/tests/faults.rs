@@ -129,13 +129,13 @@ async fn a_wish_the_database_refuses_does_not_spoil_its_neighbours() {
     let node = Arc::new(fresh.node().await);
     let mut tasks = Vec::new();
     for i in 0..60 {
-        let mut wish = new_email(Some(&format!("k{i}")));
+        let mut email = new_email(Some(&format!("k{i}")));
         if i % 20 == 7 {
             // PostgreSQL text cannot contain NUL.
-            wish.envelopes[0].transport = "no\0transport".into();
+            email.envelopes[0].transport = "no\0transport".into();
         }
         let node = node.clone();
-        tasks.push((i, tokio::spawn(async move { node.accept(wish, NOW).await })));
+        tasks.push((i, tokio::spawn(async move { node.accept(email, NOW).await })));
     }
     for (i, task) in tasks {
         let answer = task.await.unwrap();

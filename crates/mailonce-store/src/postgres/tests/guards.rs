@@ -34,9 +34,9 @@ async fn answers_to_a_person_on_two_nodes_stop_at_the_cap() {
     for n in 0..30 {
         let name = format!("{n}");
         let message = file_message(&one, a, message_in_thread(&name, &name)).await;
-        let wish = NewReply { caps: ReplyCaps { per_person: 7, ..UNLIMITED_CAPS }, ..reply(&message) };
+        let new_reply = NewReply { caps: ReplyCaps { per_person: 7, ..UNLIMITED_CAPS }, ..reply(&message) };
         let node = if n % 2 == 0 { one.clone() } else { two.clone() };
-        tasks.push(tokio::spawn(async move { node.accept_reply(wish, NOW).await.unwrap() }));
+        tasks.push(tokio::spawn(async move { node.accept_reply(new_reply, NOW).await.unwrap() }));
     }
     let mut held = 0;
     for task in tasks {
@@ -52,18 +52,18 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
     let (_fresh, one, two) = two_nodes().await;
     for round in 0..10 {
         let saying = |text: &str| {
-            let mut wish = new_email(None);
+            let mut email = new_email(None);
             let to = [format!("{round}@example.com")];
-            wish.guard_input.fingerprint =
+            email.guard_input.fingerprint =
                 Some(ContentFingerprint::from_email(TEAM, "agent@example.com", &to, "Hello", text));
-            wish
+            email
         };
         // In every other round the pair already has a row to lock.
         if round % 2 == 0 {
             assert_eq!(email_of(one.accept(saying("something else"), NOW).await.unwrap()).0.guard, None);
         }
-        let wishes = (0..24).map(|_| saying("hello")).collect();
-        let emails: Vec<_> = accept_on_both([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        let new_emails = (0..24).map(|_| saying("hello")).collect();
+        let emails: Vec<_> = accept_on_both([&one, &two], new_emails).await.into_iter().map(email_of).collect();
         assert!(emails.iter().all(|(_, first)| *first));
         let held = |guard| emails.iter().filter(|(email, _)| email.guard == guard).count();
         assert_eq!((held(None), held(Some(Guard::LooksDuplicate))), (1, 23), "round {round}");
@@ -75,14 +75,14 @@ async fn what_guards_said_before_counts_in_every_lane() {
     let (_fresh, one, _two) = two_nodes().await;
     let due = NOW.plus(60_000);
     // Inserting one key row decides the first two; the third needs its recipients' shadow keys locked.
-    for (n, mut wish) in
+    for (n, mut email) in
         [new_email(Some("a")), new_email(None), new_email_with_intent("b", &["a@example.com", "b@example.com"])]
             .into_iter()
             .enumerate()
     {
-        let mut flagged = wish.clone();
-        (wish.guard_input.held_by, wish.due_at) = (Some(Guard::Approval), Some(due));
-        let (email, first) = email_of(one.accept(wish, NOW).await.unwrap());
+        let mut flagged = email.clone();
+        (email.guard_input.held_by, email.due_at) = (Some(Guard::Approval), Some(due));
+        let (email, first) = email_of(one.accept(email, NOW).await.unwrap());
         assert_eq!((first, email.state(), email.guard), (true, EmailState::Held, Some(Guard::Approval)), "{n}");
         assert!(email.handoffs.iter().all(|handoff| handoff.due_at == Some(due)), "{n}");
         assert_eq!(one.email(TEAM, email.id).await.unwrap(), Some(email));
@@ -132,9 +132,9 @@ async fn of_sends_on_two_nodes_only_as_many_go_as_the_budget_allows() {
         Charge { budget: uuid::Uuid::from_u128(7), period_start: NOW, ends_at: NOW.plus(60_000), amount: 3, limit: 31 };
     let charged = |n: usize| {
         let key = format!("k{n}");
-        let mut wish = new_email(Some(&key).filter(|_| n.is_multiple_of(3)).map(String::as_str));
-        wish.guard_input.charges = vec![charge.clone()];
-        wish
+        let mut email = new_email(Some(&key).filter(|_| n.is_multiple_of(3)).map(String::as_str));
+        email.guard_input.charges = vec![charge.clone()];
+        email
     };
     let answers = accept_on_both([&one, &two], (0..64).map(charged).collect()).await;
     let went = answers.iter().filter(|answer| matches!(answer, AcceptResult::First(_))).count();
@@ -153,10 +153,10 @@ async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     let (now, next) = (charge(0), Charge { limit: 96, ..charge(60_000) });
     let mut tasks = Vec::new();
     for n in 0..32 {
-        let mut wish = new_email(None);
-        (wish.due_at, wish.guard_input.charges) = (Some(next.period_start), vec![next.clone()]);
-        let id = wish.id;
-        assert!(matches!(one.accept(wish, NOW).await.unwrap(), AcceptResult::First(_)));
+        let mut email = new_email(None);
+        (email.due_at, email.guard_input.charges) = (Some(next.period_start), vec![next.clone()]);
+        let id = email.id;
+        assert!(matches!(one.accept(email, NOW).await.unwrap(), AcceptResult::First(_)));
         let node = if n % 2 == 0 { one.clone() } else { two.clone() };
         let new = RescheduleRequest { due_at: NOW, charges: vec![now.clone()] };
         tasks.push(async move { node.reschedule(TEAM, id, new, NOW).await.unwrap() });

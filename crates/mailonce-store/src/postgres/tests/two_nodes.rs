@@ -29,13 +29,13 @@ pub(crate) async fn two_nodes() -> (TestDatabase, Arc<Postgres>, Arc<Postgres>) 
 }
 
 /// Accepts emails concurrently, alternating between the two nodes.
-pub(crate) async fn accept_on_both(nodes: [&Arc<Postgres>; 2], wishes: Vec<NewEmail>) -> Vec<AcceptResult> {
-    let tasks: Vec<_> = wishes
+pub(crate) async fn accept_on_both(nodes: [&Arc<Postgres>; 2], new_emails: Vec<NewEmail>) -> Vec<AcceptResult> {
+    let tasks: Vec<_> = new_emails
         .into_iter()
         .enumerate()
-        .map(|(i, wish)| {
+        .map(|(i, email)| {
             let node = nodes[i % 2].clone();
-            tokio::spawn(async move { node.accept(wish, NOW).await.unwrap() })
+            tokio::spawn(async move { node.accept(email, NOW).await.unwrap() })
         })
         .collect();
     let mut answers = Vec::new();
@@ -53,8 +53,8 @@ fn hash(key: KeyHash) -> Uuid {
 async fn of_equal_keys_on_two_nodes_one_is_the_first() {
     let (fresh, one, two) = two_nodes().await;
     for round in 0..30 {
-        let wishes = (0..40).map(|_| new_email(Some(&format!("k{round}")))).collect();
-        let emails: Vec<_> = accept_on_both([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        let new_emails = (0..40).map(|_| new_email(Some(&format!("k{round}")))).collect();
+        let emails: Vec<_> = accept_on_both([&one, &two], new_emails).await.into_iter().map(email_of).collect();
         assert_eq!(emails.iter().filter(|(_, first)| *first).count(), 1);
         assert_eq!(emails.iter().map(|(email, _)| email.id).collect::<BTreeSet<_>>().len(), 1);
     }
@@ -67,13 +67,13 @@ async fn of_overlapping_recipients_on_two_nodes_one_goes() {
     let (_fresh, one, two) = two_nodes().await;
     for round in 0..40 {
         let entity = format!("o{round}");
-        let wishes = vec![
+        let new_emails = vec![
             new_email_with_intent(&entity, &[A, B]),
             new_email_with_intent(&entity, &[B]),
             new_email_with_intent(&entity, &[B, C]),
             new_email_with_intent(&entity, &[C, B, A]),
         ];
-        let emails: Vec<_> = accept_on_both([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        let emails: Vec<_> = accept_on_both([&one, &two], new_emails).await.into_iter().map(email_of).collect();
         assert!(emails.iter().all(|(_, first)| *first));
         assert_eq!(emails.iter().filter(|(email, _)| email.guard.is_none()).count(), 1, "{entity}");
     }
@@ -198,8 +198,8 @@ async fn events_of_two_nodes_have_one_order() {
             seen
         }
     });
-    let wishes = (0..400).map(|_| new_email(None)).collect();
-    accept_on_both([&one, &two], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
+    let new_emails = (0..400).map(|_| new_email(None)).collect();
+    accept_on_both([&one, &two], new_emails).await.into_iter().for_each(|answer| drop(email_of(answer)));
 
     let seen = follower.await.unwrap();
     assert_eq!(seen.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=400).collect::<Vec<u64>>());
@@ -241,8 +241,8 @@ async fn tables_that_outgrew_their_statistics_are_looked_at_again() {
     let (fresh, one, _two) = two_nodes().await;
     let session = fresh.session().await;
     session.batch_execute("ANALYZE").await.unwrap();
-    let wishes = (0..1000).map(|_| new_email(None)).collect();
-    accept_on_both([&one, &one], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
+    let new_emails = (0..1000).map(|_| new_email(None)).collect();
+    accept_on_both([&one, &one], new_emails).await.into_iter().for_each(|answer| drop(email_of(answer)));
     for _ in 0..100 {
         let known = "SELECT reltuples::bigint FROM pg_class WHERE oid = 'handoffs'::regclass";
         if session.query_one(known, &[]).await.unwrap().get::<_, i64>(0) > 100 {

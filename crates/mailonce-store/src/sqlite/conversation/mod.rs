@@ -23,8 +23,8 @@ use super::Sqlite;
 
 #[async_trait]
 impl ConversationStore for Sqlite {
-    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
-        self.run_write(move |ledger| reply::accept_reply(ledger, &wish, now)).await
+    async fn accept_reply(&self, new_reply: NewReply, now: Time) -> Result<ReplyResult> {
+        self.run_write(move |ledger| reply::accept_reply(ledger, &new_reply, now)).await
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {

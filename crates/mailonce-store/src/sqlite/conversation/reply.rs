@@ -27,28 +27,28 @@ const SAVE_TALLY: &str = "INSERT INTO tallies (team, person, latest_at, times) V
      ON CONFLICT DO UPDATE SET latest_at = MAX(latest_at, ?3), times = ?4";
 
 /// Accepts a reply if all guards allow it. Otherwise returns the guard that refused it.
-pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, wish: &NewReply, now: Time) -> Result<ReplyResult> {
-    let id = wish.email.team;
+pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, new_reply: &NewReply, now: Time) -> Result<ReplyResult> {
+    let id = new_reply.email.team;
     let team = ledger.team_number(id).ok_or_else(|| unknown_team_error(id))?;
-    if let Some(key) = wish.email.key
+    if let Some(key) = new_reply.email.key
         && let Some(bound) = accept::key_binding(ledger, (id, team), key, now)?
     {
         return Ok(ReplyResult::KeyBound(bound));
     }
-    let Some(ground) = load_reply_context(ledger, team, wish, now)? else { return Ok(ReplyResult::Missing) };
-    match wish.check_guards(&ground, now) {
+    let Some(ground) = load_reply_context(ledger, team, new_reply, now)? else { return Ok(ReplyResult::Missing) };
+    match new_reply.check_guards(&ground, now) {
         ReplyVerdict::Refuse(guard, newer) => {
-            ledger.emit(team, &wish.refusal_event(guard, &ground, now));
+            ledger.emit(team, &new_reply.refusal_event(guard, &ground, now));
             Ok(ReplyResult::Refused(guard, newer, ground.message, ground.thread))
         }
         ReplyVerdict::AlreadyAnswered(id) => Ok(ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread)),
         ReplyVerdict::Accept(guard) => {
-            let mut inner = wish.email.clone();
+            let mut inner = new_reply.email.clone();
             inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
             let mut prepared = PreparedEmail::new(inner, now)?;
             let said = accept::accept(ledger, &mut prepared, now)?;
             match prepared.into_accept(said) {
-                AcceptResult::First(email) => save_reply_effects(ledger, team, wish, ground, email, now),
+                AcceptResult::First(email) => save_reply_effects(ledger, team, new_reply, ground, email, now),
                 AcceptResult::KeyBound(bound) => Ok(ReplyResult::KeyBound(bound)),
                 AcceptResult::OverBudget(exceeded) => Ok(ReplyResult::OverBudget(exceeded)),
             }
@@ -60,15 +60,15 @@ pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, wish: &NewReply, now: 
 fn load_reply_context(
     ledger: &WriteSession<'_>,
     team: i64,
-    wish: &NewReply,
+    new_reply: &NewReply,
     now: Time,
 ) -> Result<Option<ReplyContext>> {
-    let id = wish.email.team;
-    let Some(message) = messages::by_id(ledger.conn, id, team, wish.message)? else { return Ok(None) };
+    let id = new_reply.email.team;
+    let Some(message) = messages::by_id(ledger.conn, id, team, new_reply.message)? else { return Ok(None) };
     let thread = threads::of_message(ledger.conn, team, &message, now)?;
-    let taken = message.annotations.turn.answered_by(&wish.slot);
+    let taken = message.annotations.turn.answered_by(&new_reply.slot);
     let before = taken.map(|email| effective_version(ledger, (id, team), email)).transpose()?.flatten();
-    let person = wish.recipient_hash.map(|person| load_tally(ledger, team, person)).transpose()?.unwrap_or_default();
+    let person = new_reply.recipient_hash.map(|person| load_tally(ledger, team, person)).transpose()?.unwrap_or_default();
     Ok(Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 
@@ -141,17 +141,17 @@ fn load_tally(ledger: &WriteSession<'_>, team: i64, person: [u8; 16]) -> Result<
 fn save_reply_effects(
     ledger: &mut WriteSession<'_>,
     team: i64,
-    wish: &NewReply,
+    new_reply: &NewReply,
     mut ground: ReplyContext,
     email: Email,
     now: Time,
 ) -> Result<ReplyResult> {
     let before = ground.recipient_tally.clone();
-    let events: Vec<NewEvent> = wish.apply(&mut ground, &email, now);
+    let events: Vec<NewEvent> = new_reply.apply(&mut ground, &email, now);
     messages::save(ledger, &ground.message)?;
     threads::save(ledger, team, &ground.thread)?;
     threads::add_email(ledger, ground.thread.id, email.id)?;
-    if let Some(person) = wish.recipient_hash.filter(|_| ground.recipient_tally != before) {
+    if let Some(person) = new_reply.recipient_hash.filter(|_| ground.recipient_tally != before) {
         ledger.execute(SAVE_TALLY, params![team, person, now.0, to_json(&ground.recipient_tally)?])?;
     }
     events.iter().for_each(|event| ledger.emit(team, event));

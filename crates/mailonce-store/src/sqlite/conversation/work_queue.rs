@@ -129,8 +129,8 @@ fn offer_message(
         return Ok(None);
     }
     let (holder, ttl_ms) = (ask.holder.clone(), ask.ttl_ms);
-    let wish = ThreadLeaseSpec { renew: None, token: token.to_owned(), holder, ttl_ms };
-    let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&wish, Some(message.id), now) else {
+    let spec = ThreadLeaseSpec { renew: None, token: token.to_owned(), holder, ttl_ms };
+    let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&spec, Some(message.id), now) else {
         return Ok(None);
     };
     threads::save(ledger, team, &thread)?;

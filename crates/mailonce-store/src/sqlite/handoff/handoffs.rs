@@ -58,18 +58,18 @@ const COUNT_WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM handof
 pub(crate) type HandoffRef = (i64, i64, u16);
 
 /// Due handoffs that match a lease request, in order. Runs on a reader, so [`lease`] checks each one again.
-pub(crate) fn due_candidates(conn: &Connection, wish: &LeaseRequest, now: Time) -> Result<Vec<HandoffRef>> {
-    let busy: Vec<String> = wish.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
+pub(crate) fn due_candidates(conn: &Connection, request: &LeaseRequest, now: Time) -> Result<Vec<HandoffRef>> {
+    let busy: Vec<String> = request.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
     let mut statement = conn.prepare_cached(DUE).map_err(store_error)?;
-    let mut rows = statement.query(params![now.0, wish.transport]).map_err(store_error)?;
+    let mut rows = statement.query(params![now.0, request.transport]).map_err(store_error)?;
     let mut found = Vec::new();
-    while found.len() < wish.max
+    while found.len() < request.max
         && let Some(row) = rows.next().map_err(store_error)?
     {
         let state: String = row.get(3).map_err(store_error)?;
         let recipients: String = row.get(4).map_err(store_error)?;
         let due_at: i64 = row.get(5).map_err(store_error)?;
-        let early = state == "scheduled" && wish.schedule_cutoff.is_none_or(|by| due_at > by.0);
+        let early = state == "scheduled" && request.schedule_cutoff.is_none_or(|by| due_at > by.0);
         if !early && !busy.iter().any(|domain| recipients.contains(domain.as_str())) {
             found.push((
                 row.get(0).map_err(store_error)?,
@@ -85,7 +85,7 @@ pub(crate) fn due_candidates(conn: &Connection, wish: &LeaseRequest, now: Time) 
 pub(crate) fn lease(
     ledger: &mut WriteSession<'_>,
     places: &[HandoffRef],
-    wish: &LeaseRequest,
+    request: &LeaseRequest,
     now: Time,
 ) -> Result<Vec<LeasedHandoff>> {
     let mut leased = Vec::with_capacity(places.len());
@@ -93,9 +93,9 @@ pub(crate) fn lease(
         let id = ledger.team_id(*team)?;
         let Some(before) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
         let mut email = before.clone();
-        let still = |h: &Handoff| wish.may_lease(h, now);
+        let still = |h: &Handoff| request.may_lease(h, now);
         if !before.handoffs.get(usize::from(*number)).is_some_and(still)
-            || !email.lease_handoff(*number, wish.node, now)
+            || !email.lease_handoff(*number, request.node, now)
         {
             continue;
         }

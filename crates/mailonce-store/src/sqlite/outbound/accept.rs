@@ -105,15 +105,15 @@ pub(crate) struct PreparedEmail {
 }
 
 impl PreparedEmail {
-    pub(crate) fn new(mut wish: NewEmail, now: Time) -> Result<Self> {
+    pub(crate) fn new(mut new_email: NewEmail, now: Time) -> Result<Self> {
         let mut head = Vec::with_capacity(HEAD_CAPACITY);
-        serde_json::to_writer(&mut head, &wish.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        serde_json::to_writer(&mut head, &new_email.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-        let (key, slots, digest) = (wish.key, wish.shadow_keys.clone(), wish.digest.to_bytes());
+        let (key, slots, digest) = (new_email.key, new_email.shadow_keys.clone(), new_email.digest.to_bytes());
         let (first_wins, held_by, likeness) =
-            (wish.first_wins, wish.guard_input.held_by, wish.guard_input.fingerprint.take());
-        let charges = std::mem::take(&mut wish.guard_input.charges);
-        let (email, body) = wish.into_email(u32::from(key.is_some()), None, now);
+            (new_email.first_wins, new_email.guard_input.held_by, new_email.guard_input.fingerprint.take());
+        let charges = std::mem::take(&mut new_email.guard_input.charges);
+        let (email, body) = new_email.into_email(u32::from(key.is_some()), None, now);
         let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
         let event = PackedEvent::pack_accepted(&email);
         Ok(Self {
@@ -456,12 +456,12 @@ pub(crate) fn bind_operation_once(
 /// Resends an email: accepts its next version, once.
 pub(crate) fn resend(
     ledger: &mut WriteSession<'_>,
-    wish: NewEmail,
+    new_email: NewEmail,
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> Result<IdempotentResult<EmailResendResult>> {
-    let team = known_team_number(ledger, wish.team)?;
-    let previous = wish.head.resend_of.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
+    let team = known_team_number(ledger, new_email.team)?;
+    let previous = new_email.head.resend_of.map(|id| rows::email_by_id(ledger.conn, new_email.team, team, id));
     let Some(previous) = previous.transpose()?.flatten() else {
         return Ok(IdempotentResult::Done(EmailResendResult::Missing));
     };
@@ -470,10 +470,10 @@ pub(crate) fn resend(
     {
         return Ok(answer);
     }
-    let next = previous.resent_as.map(|id| rows::email_by_id(ledger.conn, wish.team, team, id));
+    let next = previous.resent_as.map(|id| rows::email_by_id(ledger.conn, new_email.team, team, id));
     let next = next.transpose()?.flatten();
-    let answer = match Resend::prepare(previous, next, wish.guard_input.cancels_previous, now) {
-        ControlFlow::Continue(resend) => accept_next_version(ledger, team, resend, wish, now)?,
+    let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+        ControlFlow::Continue(resend) => accept_next_version(ledger, team, resend, new_email, now)?,
         ControlFlow::Break(answer) => IdempotentResult::Done(answer),
     };
     if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
@@ -488,10 +488,10 @@ fn accept_next_version(
     ledger: &mut WriteSession<'_>,
     team: i64,
     mut resend: Resend,
-    wish: NewEmail,
+    new_email: NewEmail,
     now: Time,
 ) -> Result<IdempotentResult<EmailResendResult>> {
-    let mut prepared = PreparedEmail::new(wish, now)?;
+    let mut prepared = PreparedEmail::new(new_email, now)?;
     let (decision, key_is_new) = decide_send(ledger, &prepared, Some(&resend), now)?;
     let is_current_reply = reply::is_current_reply(ledger, team, resend.before())?;
     let version = match resend.decide(decision, is_current_reply) {

@@ -52,7 +52,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         call: None,
         held_by: None,
     };
-    let wish = NewEmail {
+    let email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),
         team: TeamId(Uuid::from_u128(2)),
         head,
@@ -66,7 +66,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         body: Arc::from([]),
         guard_input: crate::outbound::accept::GuardInput::default(),
     };
-    wish.into_email(0, None, T0).0
+    email.into_email(0, None, T0).0
 }
 
 pub(crate) fn reply(meaning: ReplyMeaning) -> TransportReply {

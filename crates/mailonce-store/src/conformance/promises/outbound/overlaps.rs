@@ -124,10 +124,10 @@ pub(super) async fn a_later_version_occupies_the_recipients_of_a_cancelled_earli
 
 pub(super) async fn a_version_that_takes_back_a_held_email_takes_its_recipients(store: TestStore) {
     let held = accept_first(&store, &intent_email("o", &[A, B]).held(Guard::Approval), T0).await;
-    let mut wish = next_version(&held).to_new_email(T0);
-    wish.guard_input.cancels_previous = true;
+    let mut email = next_version(&held).to_new_email(T0);
+    email.guard_input.cancels_previous = true;
 
-    let resent = store.resend(wish, None, T0).await.unwrap();
+    let resent = store.resend(email, None, T0).await.unwrap();
 
     let IdempotentResult::Done(EmailResendResult::First(next)) = resent else { panic!("{resent:?}") };
     assert!(!is_held(&next));
