@@ -13,25 +13,25 @@ pub struct CommitClock(RwLock<Option<SharedLedgerClock>>);
 
 impl CommitClock {
     /// Sets the clock to read from now on.
-    pub fn set_clock(&self, keeper: SharedLedgerClock) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+    pub fn set_clock(&self, clock: SharedLedgerClock) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(clock);
     }
 
     /// The timestamp of a commit that was requested at `asked`; never earlier than `asked`. To be read inside the
     /// commit.
     pub fn commit_time(&self, asked: Time) -> Time {
-        let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match keeper.as_ref() {
-            Some(keeper) if !mutant!("commit-dated-by-its-caller") => keeper.now().max(asked),
+        let clock = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match clock.as_ref() {
+            Some(clock) if !mutant!("commit-dated-by-its-caller") => clock.now().max(asked),
             _ => asked,
         }
     }
 
     /// Keys and operations that expired by this time count as forgotten in a call made at `asked`.
     pub fn expiry_cutoff(&self, asked: Time) -> Time {
-        let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match keeper.as_ref() {
-            Some(keeper) => keeper.expiry_cutoff().min(asked),
+        let clock = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match clock.as_ref() {
+            Some(clock) => clock.expiry_cutoff().min(asked),
             None => asked,
         }
     }

@@ -147,9 +147,10 @@ mod upkeep;
 use mailonce_core::{
     handoff::lease::Backlog,
     id::IdGenerator,
+    installation::InstallationInfo,
     ports::{
         Clock, Entropy,
-        store::{SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
+        store::{SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, StoreHooks},
         transport::Transport,
     },
     time::Time,
@@ -161,7 +162,7 @@ use crate::{
     access::Access,
     control::Control,
     conversation::{Conversations, Escalations},
-    events::Events,
+    events::{EventWakeUps, Events},
     handoff::{Handoffs, transport_selector::TransportSelector},
     inbound::{Inbound, local::LocalTransport},
     inbox::Inboxes,
@@ -218,23 +219,53 @@ impl Engine {
         deps: EngineDeps,
     ) -> Result<Arc<Self>, StoreError> {
         let replay_cache = Arc::new(ReplayCache::default());
-        let is_single_node = store.subscribe_to_emails(Arc::clone(&replay_cache) as SharedEmailSubscriber);
+        let inbound = Arc::new(InboundRuntime::new(deps.local_domains.clone(), deps.authenticator.clone()));
+        let event_wake_ups = EventWakeUps::default();
+        let (install, time) = read_installation(&*store, clock).await?;
+        let (inbound_hook, events_hook) = (Arc::clone(&inbound), event_wake_ups.clone());
+        let coverage = store.attach(StoreHooks {
+            clock: Some(Arc::clone(&time) as SharedLedgerClock),
+            emails: Some(Arc::clone(&replay_cache) as SharedEmailSubscriber),
+            inbound: Some(Box::new(move |wake_up| inbound_hook.on_wake_up(wake_up))),
+            events: Some(Box::new(move |team| events_hook.on_event(team))),
+        });
+        inbound.has_push_wake_ups.store(coverage.inbound, Ordering::Relaxed);
+        event_wake_ups.set_push_wake_ups(coverage.events);
         let local = Arc::new(LocalTransport::default());
-        let ctx = Arc::new(new_context(store, clock, entropy, deps, &local, is_single_node).await?);
-        let engine = Arc::new(Self::over(ctx, replay_cache));
+        let mut transports = deps.transports.clone();
+        if deps.delivers_to_inboxes() {
+            transports.push(Arc::clone(&local) as Arc<dyn Transport>);
+        }
+        let ctx = Arc::new(Context {
+            store,
+            time,
+            lease_identities: LeaseIdentities::new(&*entropy),
+            transports: TransportSelector::new(&transports, deps.routing.clone(), Arc::clone(&inbound.inbox_domains)),
+            packer: Arc::new(Packer::new(&install.secret, Arc::clone(&entropy), deps.seal_bodies)),
+            deps,
+            unknown_wakeup: Notify::new(),
+            entropy,
+            secret: install.secret,
+            initial_epoch: install.epoch,
+            ids: Mutex::new(IdGenerator::starting_above(install.last_id)),
+            is_single_node: coverage.emails,
+            inbound,
+            escalation_hook: EscalationHook::default(),
+            metrics: Metrics::default(),
+        });
+        let engine = Arc::new(Self::over(ctx, replay_cache, event_wake_ups));
         local.attach_inbound(&engine.inbound);
         let escalations: Weak<Escalations> = Arc::downgrade(&engine.escalations);
         engine.ctx.escalation_hook.attach(escalations);
-        engine.subscribe_to_store();
         Ok(engine)
     }
 
     /// Builds the services in the order of their dependencies.
-    fn over(ctx: Arc<Context>, replay_cache: Arc<ReplayCache>) -> Self {
+    fn over(ctx: Arc<Context>, replay_cache: Arc<ReplayCache>, event_wake_ups: EventWakeUps) -> Self {
         let access = Arc::new(Access::new(Arc::clone(&ctx)));
         let control = Arc::new(Control::new(Arc::clone(&ctx)));
         let inboxes = Arc::new(Inboxes::new(Arc::clone(&ctx), Arc::clone(&access)));
-        let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access), event_wake_ups));
         let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access)));
         let outbound =
             Arc::new(Outbound::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control), replay_cache));
@@ -266,24 +297,6 @@ impl Engine {
         Self { ctx, access, control, inboxes, events, outbound, drafts, handoffs, inbound, escalations, conversations }
     }
 
-    /// Wakes waiting calls and workers when this or another node commits something for them.
-    fn subscribe_to_store(&self) {
-        let ctx = Arc::downgrade(&self.ctx);
-        let is_pushed = self.ctx.store.subscribe_to_inbound(Box::new(move |wake_up| {
-            if let Some(ctx) = ctx.upgrade() {
-                ctx.inbound.on_wake_up(wake_up);
-            }
-        }));
-        self.ctx.inbound.has_push_wake_ups.store(is_pushed, Ordering::Relaxed);
-        let events = Arc::downgrade(&self.events);
-        let is_pushed = self.ctx.store.subscribe_to_events(Box::new(move |team| {
-            if let Some(events) = events.upgrade() {
-                events.on_event(team);
-            }
-        }));
-        self.events.set_push_wake_ups(is_pushed);
-    }
-
     /// All metrics in the Prometheus text format, followed by `more`: metrics of other crates in the same format.
     pub async fn render_metrics(&self, more: &str) -> String {
         let backlog = self.ctx.store.backlog().await.unwrap_or_else(|error| {
@@ -308,41 +321,16 @@ impl Engine {
     }
 }
 
-async fn new_context(
-    store: Arc<dyn Store>,
+/// Reads the installation, and starts the clock from the latest time that the ledger knows.
+async fn read_installation(
+    store: &dyn Store,
     clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-    deps: EngineDeps,
-    local: &Arc<LocalTransport>,
-    is_single_node: bool,
-) -> Result<Context, StoreError> {
+) -> Result<(InstallationInfo, Arc<Timekeeper>), StoreError> {
     let before = clock.boot_clock_ms();
     let install = store.installation().await?;
     let reading = (before, clock.boot_clock_ms());
     // Ids contain the time of acceptance, which may be later than the last heartbeat.
     let last = install.last_heartbeat_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
-    let mut transports = deps.transports.clone();
-    if deps.delivers_to_inboxes() {
-        transports.push(Arc::clone(local) as Arc<dyn Transport>);
-    }
-    let inbound = InboundRuntime::new(deps.local_domains.clone(), deps.authenticator.clone());
     let time = Arc::new(Timekeeper::new(clock, last, install.database_clock, reading));
-    store.set_commit_clock(Arc::clone(&time) as SharedLedgerClock);
-    Ok(Context {
-        store,
-        time,
-        lease_identities: LeaseIdentities::new(&*entropy),
-        transports: TransportSelector::new(&transports, deps.routing.clone(), Arc::clone(&inbound.inbox_domains)),
-        packer: Arc::new(Packer::new(&install.secret, Arc::clone(&entropy), deps.seal_bodies)),
-        deps,
-        unknown_wakeup: Notify::new(),
-        entropy,
-        secret: install.secret,
-        initial_epoch: install.epoch,
-        ids: Mutex::new(IdGenerator::starting_above(install.last_id)),
-        is_single_node,
-        inbound,
-        escalation_hook: EscalationHook::default(),
-        metrics: Metrics::default(),
-    })
+    Ok((install, time))
 }

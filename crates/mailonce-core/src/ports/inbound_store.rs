@@ -163,8 +163,4 @@ pub trait InboundStore: Send + Sync + 'static {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>>;
-
-    /// Registers a wake-up handler. Returns false when other processes may share the data and the store reports only
-    /// this one; then waiters must poll too.
-    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool;
 }

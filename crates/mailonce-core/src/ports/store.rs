@@ -28,6 +28,7 @@ use crate::{
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
+    ports::inbound_store::InboundWakeUpHandler,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
     ttl::Ttl,
@@ -90,6 +91,30 @@ pub trait LedgerClock: Send + Sync {
 
 /// A shared ledger clock.
 pub type SharedLedgerClock = Arc<dyn LedgerClock>;
+
+/// What the store calls in the process that opened it.
+#[derive(Default)]
+pub struct StoreHooks {
+    /// Dates the commits that end an email. Without it, the caller's time is used.
+    pub clock: Option<SharedLedgerClock>,
+    /// Receives changed emails.
+    pub emails: Option<SharedEmailSubscriber>,
+    /// Called when there is received mail to process or to read.
+    pub inbound: Option<InboundWakeUpHandler>,
+    /// Called when there are new events.
+    pub events: Option<EventWakeUpHandler>,
+}
+
+/// Which hooks are called for every commit, whichever process made it. Where one is not, its caller must poll too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HookCoverage {
+    /// Stores that share their data with other processes never call the hook for emails.
+    pub emails: bool,
+    /// Wake-ups for received mail.
+    pub inbound: bool,
+    /// Wake-ups for events.
+    pub events: bool,
+}
 
 /// The store. The module documentation states the rules that every method follows.
 #[async_trait]
@@ -281,16 +306,10 @@ pub trait Store:
     fn fatal_error(&self) -> Option<StoreError>;
     /// Statistics for the metrics.
     fn gauges(&self) -> Gauges;
-    /// Registers a subscriber for changed emails. Stores that share their data with other processes never call it and
-    /// return false.
-    fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool;
-    /// Registers a handler for new events. Returns true when it is called for every commit; otherwise the caller must
-    /// poll too.
-    fn subscribe_to_events(&self, _hearer: EventWakeUpHandler) -> bool {
-        false
-    }
-    /// Sets the clock that dates commits which end an email. Without one, the caller's time is used.
-    fn set_commit_clock(&self, keeper: SharedLedgerClock);
+    /// Attaches the hooks of an engine. An engine attaches them once, after it read [`Self::installation`] and before
+    /// any other call: its clock starts from the last heartbeat and the last id in the ledger, so the hooks cannot
+    /// exist before the store is open. A later clock replaces the earlier one.
+    fn attach(&self, hooks: StoreHooks) -> HookCoverage;
     /// Finishes running operations and closes the store.
     async fn close(&self);
 }

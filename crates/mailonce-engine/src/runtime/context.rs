@@ -48,7 +48,7 @@ pub struct Context {
     /// Whether no other process shares the store. The store then reports every change, so that the caches stay
     /// current.
     pub(crate) is_single_node: bool,
-    pub(crate) inbound: InboundRuntime,
+    pub(crate) inbound: Arc<InboundRuntime>,
     /// Opens and closes escalations for the services that escalations depend on.
     pub(crate) escalation_hook: EscalationHook,
     /// Metrics for operators.

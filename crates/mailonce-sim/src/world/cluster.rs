@@ -12,7 +12,7 @@ use crate::world::world_state::WorldState;
 use mailonce_core::access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team};
 use mailonce_core::id::{ApiKeyId, TeamId};
 use mailonce_core::outbound::email::{Channel, Email};
-use mailonce_core::ports::store::{Store as _, StoreError};
+use mailonce_core::ports::store::{Store as _, StoreError, StoreHooks};
 use mailonce_core::ports::transport::Transport;
 use mailonce_core::time::Time;
 use mailonce_engine::{Caller, Engine};
@@ -60,7 +60,8 @@ impl SimulatedCluster {
     pub(super) async fn create(shared: &Arc<WorldState>) -> Result<Self, StoreError> {
         let store = Arc::new(Memory::new([7; 32]));
         let watcher = Arc::clone(shared);
-        store.subscribe_to_emails(Arc::new(move |email: &Email| watcher.record_handoff_states(email)));
+        let emails = Arc::new(move |email: &Email| watcher.record_handoff_states(email));
+        store.attach(StoreHooks { emails: Some(emails), ..StoreHooks::default() });
         let hops = shared.plan.hops.iter().enumerate().map(|(n, class)| SimulatedHop::new(shared, n, *class)).collect();
         let (nodes, callers, inboxes) = (Vec::new(), Vec::new(), Vec::new());
         let mut cluster = Self { shared: Arc::clone(shared), store, hops, nodes, callers, inboxes };
@@ -106,7 +107,7 @@ impl SimulatedCluster {
             inner: Arc::clone(&self.store),
             process: Arc::clone(&body),
             is_single_node: alone,
-            keeper: OnceLock::new(),
+            clock: OnceLock::new(),
         });
         let (clock, luck) =
             (Arc::new(SimulatedClock(Arc::clone(&body))), Arc::new(SimulatedEntropy(Arc::clone(&body))));

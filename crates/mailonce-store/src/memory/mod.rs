@@ -36,7 +36,7 @@ use mailonce_core::{
     },
     ports::{
         inbound_store::InboundWakeUpHandler,
-        store::{Result, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
+        store::{HookCoverage, Result, SharedEmailSubscriber, Store, StoreError, StoreHooks},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
@@ -239,8 +239,8 @@ impl Memory {
     }
 
     fn notify_email_changed(&self, email: &Email) {
-        for watcher in self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            watcher.after_commit(email);
+        for subscriber in self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            subscriber.after_commit(email);
         }
     }
 
@@ -705,13 +705,12 @@ impl Store for Memory {
         Gauges { keys: self.lock_tables().keys.len() as u64, ..Gauges::default() }
     }
 
-    fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool {
-        self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
-        true
-    }
-
-    fn set_commit_clock(&self, keeper: SharedLedgerClock) {
-        self.time.set_clock(keeper);
+    fn attach(&self, hooks: StoreHooks) -> HookCoverage {
+        hooks.clock.into_iter().for_each(|clock| self.time.set_clock(clock));
+        self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).extend(hooks.emails);
+        self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).extend(hooks.inbound);
+        // The tables call nobody when they append an event.
+        HookCoverage { emails: true, inbound: true, events: false }
     }
 
     async fn close(&self) {}

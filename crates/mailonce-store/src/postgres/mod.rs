@@ -67,7 +67,7 @@ use mailonce_core::{
     },
     ports::{
         secret_keeper::SecretKeeper,
-        store::{EventWakeUpHandler, Result, SharedEmailSubscriber, SharedLedgerClock, Store},
+        store::{EventWakeUpHandler, HookCoverage, Result, Store, StoreHooks},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
@@ -520,19 +520,11 @@ impl Store for Postgres {
         self.shared.meter.gauges()
     }
 
-    fn subscribe_to_events(&self, hearer: EventWakeUpHandler) -> bool {
-        self.shared.event_subscribers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
-        // This node is not notified of events that other nodes write.
-        false
-    }
-
-    fn subscribe_to_emails(&self, _watcher: SharedEmailSubscriber) -> bool {
-        // Other nodes change the same emails, and this node is not notified of that.
-        false
-    }
-
-    fn set_commit_clock(&self, keeper: SharedLedgerClock) {
-        self.shared.time.set_clock(keeper);
+    fn attach(&self, hooks: StoreHooks) -> HookCoverage {
+        hooks.clock.into_iter().for_each(|clock| self.shared.time.set_clock(clock));
+        self.shared.event_subscribers.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.events);
+        // This node is not notified of emails and events that other nodes write.
+        HookCoverage { emails: false, inbound: self.shared.wake_up_bus.subscribe(hooks.inbound), events: false }
     }
 
     async fn close(&self) {

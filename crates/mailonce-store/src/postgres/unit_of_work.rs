@@ -341,5 +341,10 @@ pub(crate) fn email_scopes(email: &Email) -> BTreeSet<KeyScope> {
 /// The keys that a new email must lock: its own key and its shadow keys.
 pub(crate) fn new_email_scopes(new_email: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
     let earlier = new_email.head.earlier_shadow_keys(new_email.team);
-    new_email.key.into_iter().chain(new_email.shadow_keys.iter().copied()).chain(earlier).map(|hash| (new_email.team, hash))
+    new_email
+        .key
+        .into_iter()
+        .chain(new_email.shadow_keys.iter().copied())
+        .chain(earlier)
+        .map(|hash| (new_email.team, hash))
 }

@@ -46,7 +46,7 @@ use mailonce_core::{
     },
     ports::{
         secret_keeper::SecretKeeper,
-        store::{EventWakeUpHandler, Result, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
+        store::{HookCoverage, Result, Store, StoreError, StoreHooks},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
@@ -377,8 +377,10 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>> {
-        self.run_write(move |ledger| crate::sqlite::outbound::accept::resend(ledger, new_email, operation.as_ref(), now))
-            .await
+        self.run_write(move |ledger| {
+            crate::sqlite::outbound::accept::resend(ledger, new_email, operation.as_ref(), now)
+        })
+        .await
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
@@ -705,18 +707,12 @@ impl Store for Sqlite {
         Gauges { keys: self.fresh_keys.count(), ..self.writer.gauges() }
     }
 
-    fn subscribe_to_events(&self, hearer: EventWakeUpHandler) -> bool {
-        self.subscribers.events.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
-        true
-    }
-
-    fn set_commit_clock(&self, keeper: SharedLedgerClock) {
-        self.time.set_clock(keeper);
-    }
-
-    fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool {
-        self.subscribers.emails.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
-        true
+    fn attach(&self, hooks: StoreHooks) -> HookCoverage {
+        hooks.clock.into_iter().for_each(|clock| self.time.set_clock(clock));
+        self.subscribers.emails.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.emails);
+        self.subscribers.inbound.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.inbound);
+        self.subscribers.events.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.events);
+        HookCoverage { emails: true, inbound: true, events: true }
     }
 
     async fn close(&self) {

@@ -185,29 +185,29 @@ impl<'c> WriteSession<'c> {
     }
 
     fn notify_wake_ups(&self) {
-        for hearer in self.subscribers.inbound.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.wake_ups.iter().for_each(|hint| hearer(*hint));
+        for handler in self.subscribers.inbound.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.wake_ups.iter().for_each(|hint| handler(*hint));
         }
     }
 
     /// Notifies event subscribers of the teams that got new events.
     fn notify_events(&self) {
-        for hearer in self.subscribers.events.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.teams_with_new_events.iter().for_each(|team| hearer(self.team_id(*team).ok()));
+        for handler in self.subscribers.events.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.teams_with_new_events.iter().for_each(|team| handler(self.team_id(*team).ok()));
         }
     }
 
     /// Notifies subscribers of an email as it was committed.
     pub(crate) fn notify_email_changed(&self, email: &Email) {
-        for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            watcher.after_commit(email);
+        for subscriber in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            subscriber.after_commit(email);
         }
     }
 
     /// Announces the emails that the next commit changes, so that caches stop answering for them.
     fn notify_emails_changing(&self) {
-        for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.changed_emails.iter().for_each(|email| watcher.before_commit(email));
+        for subscriber in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.changed_emails.iter().for_each(|email| subscriber.before_commit(email));
         }
     }
 

@@ -15,10 +15,7 @@ use mailonce_core::{
     },
     mutant,
     operation::{IdempotentResult, KeyedOperation},
-    ports::{
-        inbound_store::{InboundStore, InboundWakeUpHandler},
-        store::Result,
-    },
+    ports::{inbound_store::InboundStore, store::Result},
     time::Time,
 };
 use std::{sync::Arc, time::Duration};
@@ -67,10 +64,6 @@ macro_rules! arrivals {
                     Ok(filed)
                 };
                 self.call_with_faults("file", true, noted).await
-            }
-
-            fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
-                self.is_single_node && self.inner.subscribe_to_inbound(hearer)
             }
         }
     };

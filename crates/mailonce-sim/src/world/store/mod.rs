@@ -27,7 +27,7 @@ use mailonce_core::{
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
         suppressed_call::SuppressedCalls,
     },
-    ports::store::{Result, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
+    ports::store::{HookCoverage, Result, SharedLedgerClock, Store, StoreError, StoreHooks},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
     ttl::Ttl,
@@ -50,7 +50,7 @@ pub(super) struct FaultyStore {
     /// Whether no other node uses the ledger.
     pub(super) is_single_node: bool,
     /// The source of this process's commit times.
-    pub(super) keeper: OnceLock<SharedLedgerClock>,
+    pub(super) clock: OnceLock<SharedLedgerClock>,
 }
 
 impl FaultyStore {
@@ -72,10 +72,8 @@ impl FaultyStore {
             shared.record_fault(FaultKind::StoreDown, vec!["nobody".into()]);
             return Err(StoreError::Unreachable("nobody answers".into()));
         }
-        if let Some(keeper) = self.keeper.get() {
-            // The memory store serves every process; it is told whose clock counts.
-            self.inner.set_commit_clock(Arc::clone(keeper));
-        }
+        // The memory store serves every process, so each call brings the clock of its process.
+        self.inner.attach(StoreHooks { clock: self.clock.get().cloned(), ..StoreHooks::default() });
         let answer = verb.await;
         if shared.below(100) < SLOW_CALL_PERCENT {
             tokio::time::sleep(Duration::from_millis(shared.between(1, 4))).await;
@@ -164,12 +162,9 @@ macro_rules! ledger {
                 self.inner.gauges()
             }
 
-            fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool {
-                self.is_single_node && self.inner.subscribe_to_emails(watcher)
-            }
-
-            fn set_commit_clock(&self, keeper: SharedLedgerClock) {
-                self.keeper.set(keeper).ok();
+            fn attach(&self, mut hooks: StoreHooks) -> HookCoverage {
+                hooks.clock.take().into_iter().for_each(|clock| self.clock.set(clock).unwrap_or_default());
+                if self.is_single_node { self.inner.attach(hooks) } else { HookCoverage::default() }
             }
 
             async fn close(&self) {}

@@ -68,7 +68,8 @@ impl Tables {
         let team = new_reply.email.team;
         let message = self.message(team, new_reply.message)?;
         let thread = self.thread_of(&message, now);
-        let before = message.annotations.turn.answered_by(&new_reply.slot).and_then(|id| self.effective_version(team, id));
+        let before =
+            message.annotations.turn.answered_by(&new_reply.slot).and_then(|id| self.effective_version(team, id));
         let person = new_reply
             .recipient_hash
             .and_then(|person| self.conversations.person_tallies.get(&(team, person)).cloned())

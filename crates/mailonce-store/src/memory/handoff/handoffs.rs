@@ -20,15 +20,18 @@ use crate::memory::Tables;
 impl Tables {
     pub(crate) fn lease_handoffs(&mut self, request: &LeaseRequest, now: Time) -> Vec<LeasedHandoff> {
         let busy = |recipients: &[String]| {
-            recipients
-                .iter()
-                .any(|to| to.rsplit_once('@').is_some_and(|(_, at)| request.excluded_domains.iter().any(|but| but == at)))
+            recipients.iter().any(|to| {
+                to.rsplit_once('@').is_some_and(|(_, at)| request.excluded_domains.iter().any(|but| but == at))
+            })
         };
         let mut leased = Vec::new();
         for (_, id, number) in self.due_handoffs(&request.transport, usize::MAX, request.schedule_cutoff, now) {
             let Some(mut email) = self.emails.get(&id).cloned() else { continue };
             let Some(handoff) = email.handoffs.get(usize::from(number)) else { continue };
-            if leased.len() == request.max || busy(&handoff.recipients) || !email.lease_handoff(number, request.node, now) {
+            if leased.len() == request.max
+                || busy(&handoff.recipients)
+                || !email.lease_handoff(number, request.node, now)
+            {
                 continue;
             }
             if !mutant!("lease-unsaved") {

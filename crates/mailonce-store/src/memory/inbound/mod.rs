@@ -19,10 +19,7 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
-    ports::{
-        inbound_store::{InboundStore, InboundWakeUpHandler},
-        store::Result,
-    },
+    ports::{inbound_store::InboundStore, store::Result},
     time::Time,
 };
 use std::sync::PoisonError;
@@ -31,8 +28,8 @@ use super::Memory;
 
 impl Memory {
     fn notify_wake_up(&self, hint: InboundWakeUp) {
-        for hearer in self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            hearer(hint);
+        for handler in self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            handler(hint);
         }
     }
 }
@@ -210,10 +207,5 @@ impl InboundStore for Memory {
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>> {
         Ok(self.lock_tables().spend_resend(team, id, operation.as_ref(), now))
-    }
-
-    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
-        self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(hearer);
-        true
     }
 }

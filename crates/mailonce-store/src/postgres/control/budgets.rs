@@ -7,10 +7,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
     id::{EmailId, TeamId},
-    outbound::{
-        accept::NewEmail,
-        email::Email,
-    },
+    outbound::{accept::NewEmail, email::Email},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,7 +125,8 @@ pub(crate) async fn lock<'a>(
     ground: &mut UnitOfWork,
     new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
-    let charges = new_emails.flat_map(|new_email| new_email.guard_input.charges.iter().map(|charge| (new_email.team, charge)));
+    let charges =
+        new_emails.flat_map(|new_email| new_email.guard_input.charges.iter().map(|charge| (new_email.team, charge)));
     let counters = charges.map(|(team, charge)| ((team, charge.counter()), charge.ends_at)).collect();
     lock_counters(tx, ground, &counters).await
 }

@@ -109,8 +109,8 @@ pub(crate) async fn run_sequencer(ledger: Arc<SharedState>, mut closing: watch::
 impl SharedState {
     /// Wakes up the event subscribers on this node, for all teams.
     fn notify_event_subscribers(&self) {
-        let hearers = self.event_subscribers.read().unwrap_or_else(PoisonError::into_inner);
-        hearers.iter().for_each(|hearer| hearer(None));
+        let handlers = self.event_subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        handlers.iter().for_each(|handler| handler(None));
     }
 
     /// Numbers all pending events. Returns how many blocks.

@@ -151,7 +151,8 @@ impl SharedState {
         for ((team, id), number) in due {
             let Some(mut email) = ground.email_of_team(team, id) else { continue };
             let still = |h: &Handoff| request.may_lease(h, now);
-            if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, request.node, now)
+            if email.handoffs.get(usize::from(number)).is_some_and(still)
+                && email.lease_handoff(number, request.node, now)
             {
                 ground.changed_emails.insert(id, Time(i64::MIN));
                 ground.emails.insert(id, email.clone());

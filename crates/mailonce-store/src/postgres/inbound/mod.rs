@@ -34,10 +34,7 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
-    ports::{
-        inbound_store::{InboundStore, InboundWakeUpHandler},
-        store::Result,
-    },
+    ports::{inbound_store::InboundStore, store::Result},
     time::Time,
 };
 
@@ -206,9 +203,5 @@ impl InboundStore for Postgres {
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>> {
         when_durable!(self, call_until_final!(self.shared.spend_resend(team, id, operation.as_ref(), now)))
-    }
-
-    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
-        self.shared.wake_up_bus.subscribe(hearer)
     }
 }

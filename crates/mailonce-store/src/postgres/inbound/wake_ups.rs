@@ -38,17 +38,17 @@ pub(crate) struct WakeUpBus {
 }
 
 impl WakeUpBus {
-    /// Adds a subscriber. Returns whether this node currently receives wake-ups from other nodes.
-    pub(crate) fn subscribe(&self, hearer: InboundWakeUpHandler) -> bool {
-        self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+    /// Adds a subscriber, if there is one. Returns whether this node currently receives wake-ups from other nodes.
+    pub(crate) fn subscribe(&self, handler: Option<InboundWakeUpHandler>) -> bool {
+        self.subscribers.write().unwrap_or_else(PoisonError::into_inner).extend(handler);
         self.listen_session_pid.load(Ordering::SeqCst) != 0
     }
 
     /// Calls the subscribers on this node.
     pub(crate) fn notify_local(&self, hints: &[InboundWakeUp]) {
-        let hearers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        let handlers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for hint in hints {
-            hearers.iter().for_each(|hearer| hearer(*hint));
+            handlers.iter().for_each(|handler| handler(*hint));
         }
     }
 

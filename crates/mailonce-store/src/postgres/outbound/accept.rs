@@ -236,7 +236,8 @@ impl SharedState {
 
     /// Decides emails one after the other in one transaction, with all their keys locked.
     async fn accept_locked(&self, new_emails: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
-        let scopes: BTreeSet<KeyScope> = new_emails.iter().flat_map(|(new_email, _)| new_email_scopes(new_email)).collect();
+        let scopes: BTreeSet<KeyScope> =
+            new_emails.iter().flat_map(|(new_email, _)| new_email_scopes(new_email)).collect();
         let verbs = new_emails.len();
         let mut client = self.connections.accept_client().await?;
         let tx = client.transaction().await?;

@@ -62,8 +62,9 @@ pub(crate) async fn lock_recent_content<'a>(
     ground: &mut UnitOfWork,
     new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
-    let pairs: BTreeSet<ContactPair> =
-        new_emails.filter_map(|new_email| Some((new_email.team, new_email.guard_input.fingerprint.as_ref()?.pair))).collect();
+    let pairs: BTreeSet<ContactPair> = new_emails
+        .filter_map(|new_email| Some((new_email.team, new_email.guard_input.fingerprint.as_ref()?.pair)))
+        .collect();
     if pairs.is_empty() {
         return Ok(());
     }

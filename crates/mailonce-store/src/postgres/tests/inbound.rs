@@ -19,8 +19,8 @@ use mailonce_core::{
     },
     operation::IdempotentResult,
     ports::{
-        inbound_store::InboundStore,
-        store::{Store, StoreError},
+        inbound_store::{InboundStore, InboundWakeUpHandler},
+        store::{Store, StoreError, StoreHooks},
     },
 };
 use std::sync::{Arc, Mutex};
@@ -120,7 +120,8 @@ pub(crate) async fn message_seqs(node: &Postgres, inbox: InboxId) -> Vec<u64> {
 /// Subscribes to all further wake-ups of a node.
 pub(crate) fn subscribe_wake_ups(node: &Postgres) -> mpsc::UnboundedReceiver<InboundWakeUp> {
     let (tell, told) = mpsc::unbounded_channel();
-    assert!(node.subscribe_to_inbound(Box::new(move |hint| tell.send(hint).unwrap_or_default())), "it does not listen");
+    let inbound = Some(Box::new(move |hint| tell.send(hint).unwrap_or_default()) as InboundWakeUpHandler);
+    assert!(node.attach(StoreHooks { inbound, ..StoreHooks::default() }).inbound, "it does not listen");
     told
 }
 

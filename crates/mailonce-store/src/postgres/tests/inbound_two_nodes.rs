@@ -4,7 +4,10 @@ use mailonce_core::{
     id::NodeId,
     inbound::{delivery::ReceiveResult, wake_up::InboundWakeUp},
     inbox::message::FileMessageResult,
-    ports::{inbound_store::InboundStore, store::Store},
+    ports::{
+        inbound_store::InboundStore,
+        store::{Store, StoreHooks},
+    },
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;
@@ -61,7 +64,7 @@ async fn a_node_whose_session_was_lost_listens_again() {
     let id = receive_delivery(&one, a, "1").await;
     let _filed = one.file_message(TEAM, id, new_message("1"), NOW).await.unwrap();
     assert_eq!(next_wake_up(&mut at_two).await, InboundWakeUp::MessageFiled(a));
-    assert!(two.subscribe_to_inbound(Box::new(|_hint| {})));
+    assert!(two.attach(StoreHooks { inbound: Some(Box::new(|_hint| {})), ..StoreHooks::default() }).inbound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -68,7 +68,8 @@ fn load_reply_context(
     let thread = threads::of_message(ledger.conn, team, &message, now)?;
     let taken = message.annotations.turn.answered_by(&new_reply.slot);
     let before = taken.map(|email| effective_version(ledger, (id, team), email)).transpose()?.flatten();
-    let person = new_reply.recipient_hash.map(|person| load_tally(ledger, team, person)).transpose()?.unwrap_or_default();
+    let person =
+        new_reply.recipient_hash.map(|person| load_tally(ledger, team, person)).transpose()?.unwrap_or_default();
     Ok(Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 

@@ -17,10 +17,7 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
-    ports::{
-        inbound_store::{InboundStore, InboundWakeUpHandler},
-        store::Result,
-    },
+    ports::{inbound_store::InboundStore, store::Result},
     time::Time,
 };
 use rusqlite::Connection;
@@ -227,10 +224,5 @@ impl InboundStore for Sqlite {
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>> {
         self.run_write(move |ledger| watches::spend_resend(ledger, (team, id), operation.as_ref(), now)).await
-    }
-
-    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
-        self.subscribers.inbound.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
-        true
     }
 }

@@ -15,6 +15,7 @@ use mailonce_core::{
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
     },
+    ports::store::StoreHooks,
 };
 use std::collections::BTreeSet;
 
@@ -324,8 +325,8 @@ pub(super) async fn unknown_messages_and_those_of_other_teams_cannot_be_answered
 pub(super) async fn subscribers_are_notified_of_a_reply(store: TestStore) {
     let notified = std::sync::Arc::new(std::sync::Mutex::new(Vec::<Email>::new()));
     let recorder = notified.clone();
-    let subscribed = store
-        .subscribe_to_emails(std::sync::Arc::new(move |email: &Email| recorder.lock().unwrap().push(email.clone())));
+    let emails = std::sync::Arc::new(move |email: &Email| recorder.lock().unwrap().push(email.clone()));
+    let subscribed = store.attach(StoreHooks { emails: Some(emails), ..StoreHooks::default() }).emails;
     let (_inbox, message) = inbox_with_message(&store).await;
     let email = expect_accepted(accept_reply(&store, plain_reply(&message), T0).await);
     assert_eq!(notified.lock().unwrap().last(), subscribed.then_some(&email));

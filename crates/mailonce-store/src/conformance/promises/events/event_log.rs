@@ -5,7 +5,7 @@ use mailonce_core::{
     handoff::reply::ReplyMeaning,
     id::EmailId,
     outbound::{email::Email, email_commands::RescheduleRequest, suppressed_call::SuppressedCalls},
-    ports::store::{EmailSubscriber, SharedEmailSubscriber, Store},
+    ports::store::{EmailSubscriber, SharedEmailSubscriber, Store, StoreHooks},
     ttl::Ttl,
 };
 use std::{
@@ -154,10 +154,10 @@ async fn follow_events(store: TestStore, count: usize) -> Vec<Event> {
 fn subscribe_emails(store: &TestStore) -> Option<Arc<Mutex<Vec<Email>>>> {
     let notified = Arc::new(Mutex::new(Vec::new()));
     let recorder = notified.clone();
-    let subscribed = store.subscribe_to_emails(Arc::new(move |email: &Email| {
+    let emails = Arc::new(move |email: &Email| {
         recorder.lock().unwrap_or_else(PoisonError::into_inner).push(email.clone());
-    }));
-    subscribed.then_some(notified)
+    });
+    store.attach(StoreHooks { emails: Some(emails), ..StoreHooks::default() }).emails.then_some(notified)
 }
 
 async fn assert_notified_current(store: &TestStore, notified: &Mutex<Vec<Email>>, id: EmailId, step: &str) {
@@ -269,7 +269,8 @@ async fn a_change_is_announced_before_readers_can_see_it() {
     let promise = async |store: TestStore| {
         let (seen, runtime) = (Mutex::default(), Handle::current());
         let subscriber = Arc::new(ReadsAtAnnouncement { store: Arc::downgrade(&store), runtime, seen });
-        store.subscribe_to_emails(Arc::clone(&subscriber) as SharedEmailSubscriber);
+        let emails = Arc::clone(&subscriber) as SharedEmailSubscriber;
+        store.attach(StoreHooks { emails: Some(emails), ..StoreHooks::default() });
         let email = accept_and_send(&store, &keyed_email("k"), T0).await;
         let _extended = store.extend_key(TEAM, given_key_hash(TEAM, "k"), Ttl(DAY), T0).await.unwrap();
         assert_eq!(email.rev, 2);

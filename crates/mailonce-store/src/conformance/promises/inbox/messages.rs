@@ -11,6 +11,7 @@ use mailonce_core::{
         artifact::ArtifactKind,
         message::{FileMessageResult, Message, MessageFlag, MessagePage, MessagePosition, MessageQuery, MessageState},
     },
+    ports::{inbound_store::InboundWakeUpHandler, store::StoreHooks},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -272,7 +273,8 @@ pub(super) async fn nothing_of_a_removed_inbox_is_found(store: TestStore) {
 
 pub(super) async fn subscribers_get_hints_about_new_deliveries_and_messages(store: TestStore) {
     let (sender, mut hints) = tokio::sync::mpsc::unbounded_channel();
-    store.subscribe_to_inbound(Box::new(move |hint| sender.send(hint).unwrap_or(())));
+    let inbound = Some(Box::new(move |hint| sender.send(hint).unwrap_or(())) as InboundWakeUpHandler);
+    store.attach(StoreHooks { inbound, ..StoreHooks::default() });
     // Hints between nodes take a moment.
     let mut next_hint = async || tokio::time::timeout(Duration::from_secs(10), hints.recv()).await.unwrap().unwrap();
     let inbox = open_inbox(&store, "a@d.test").await;

@@ -11,7 +11,7 @@ use mailonce_core::{
         key_binding::{KeyBinding, KeyChangeResult},
         suppressed_call::{SuppressedCall, SuppressedCalls, SuppressedReason},
     },
-    ports::store::LedgerClock,
+    ports::store::{LedgerClock, StoreHooks},
     time::Time,
     ttl::Ttl,
 };
@@ -94,17 +94,21 @@ impl LedgerClock for FixedClock {
     }
 }
 
+fn attach_clock(store: &TestStore, clock: FixedClock) {
+    store.attach(StoreHooks { clock: Some(Arc::new(clock)), ..StoreHooks::default() });
+}
+
 pub(super) async fn a_lookup_expires_no_key_before_the_ledger_clock_allows_it(store: TestStore) {
     let email = accept_and_send(&store, &keyed_email("k").ttl(DAY), T0).await;
     let expired = T0.plus(2 * DAY);
     for forget_by in [Time(i64::MIN), T0.plus(DAY - 1)] {
-        store.set_commit_clock(Arc::new(FixedClock { now: T0, forget_by }));
+        attach_clock(&store, FixedClock { now: T0, forget_by });
         assert_eq!(accept_replay(&store, &keyed_email("k").ttl(DAY), expired).await.id, email.id);
         assert!(store.key_binding(TEAM, given_key_hash(TEAM, "k"), expired).await.unwrap().is_some());
         let view = store.key(TEAM, given_key_hash(TEAM, "k"), expired).await.unwrap().unwrap();
         assert_eq!((view.binding.is_some(), view.forgotten_at), (true, None));
     }
-    store.set_commit_clock(Arc::new(FixedClock { now: T0, forget_by: T0.plus(DAY) }));
+    attach_clock(&store, FixedClock { now: T0, forget_by: T0.plus(DAY) });
     assert_eq!(store.key_binding(TEAM, given_key_hash(TEAM, "k"), expired).await.unwrap(), None);
     assert_ne!(accept_first(&store, &keyed_email("k"), expired).await.id, email.id);
 }
@@ -115,7 +119,7 @@ pub(super) async fn an_email_settles_at_the_time_of_its_commit(store: TestStore)
     accept_first(&store, &keyed_email("captured").ttl(DAY), T0).await;
     let later = accept_first(&store, &keyed_email("taken back").ttl(DAY).due(T0.plus(DAY)), T0).await;
     // Every caller was suspended between reading the clock and its commit.
-    store.set_commit_clock(Arc::new(FixedClock { now: committed, forget_by: Time(i64::MAX) }));
+    attach_clock(&store, FixedClock { now: committed, forget_by: Time(i64::MAX) });
     assert_eq!(
         handoffs::record_attempt(&store, &job, ReplyMeaning::Accepted, asked).await.0,
         HandoffActionStatus::Done
