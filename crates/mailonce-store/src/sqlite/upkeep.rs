@@ -1,12 +1,30 @@
-//! Upkeep: the sweep that forgets expired keys, drops old bodies and deletes expired tombstones.
+//! Upkeep: the installation, heartbeats, recovery of dead nodes, and the sweep that forgets expired keys, drops old bodies and deletes expired tombstones.
 
 use mailonce_core::{
-    id::ordered_bits, installation::SweepCounts, limits, outbound::email::Email, ports::store::Result, time::Time,
+    id::{NodeId, ordered_bits},
+    installation::{Heartbeat, InstallationInfo, RecoveryCounts, SweepCounts},
+    key::InstallSecret,
+    limits,
+    outbound::email::Email,
+    ports::store::Result,
+    time::Time,
 };
-use rusqlite::params;
+use rusqlite::{Connection, params};
+use std::sync::{PoisonError, atomic::Ordering};
 
-use super::{rows, schema::store_error};
-use crate::sqlite::{outbound::accept, write_session::WriteSession};
+use crate::sqlite::{
+    Sqlite,
+    events::notices,
+    handoff::handoffs,
+    inbound::{self, deliveries},
+    outbound::accept,
+    rows,
+    schema::store_error,
+    write_session::WriteSession,
+};
+
+/// How often a heartbeat saves the current time in the database.
+const SAVE_TIME_INTERVAL_MS: i64 = 60_000;
 
 const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";
@@ -95,4 +113,74 @@ fn remove_traces(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<
     let dropped = ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind_number])?;
     ledger.execute(DROP_EMPTY, params![team, key.0])?;
     Ok(dropped)
+}
+
+/// The identity of this installation, and the latest time and id in the database.
+pub(crate) fn installation(conn: &Connection, secret: InstallSecret) -> Result<InstallationInfo> {
+    let sql = "SELECT epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)), seen_at \
+         FROM install";
+    let install = conn.query_row(sql, [], |row| {
+        Ok(InstallationInfo {
+            secret,
+            epoch: row.get(0)?,
+            last_id: row.get(1)?,
+            last_heartbeat_at: row.get::<_, Option<i64>>(2)?.map(Time),
+            database_clock: None,
+        })
+    });
+    install.map_err(store_error)
+}
+
+impl Sqlite {
+    /// Records that a node of this process is alive.
+    pub(crate) async fn record_heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
+        let latest = {
+            let mut nodes = self.node_heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+            nodes.insert(node, now);
+            nodes.values().max().copied().unwrap_or(now)
+        };
+        let kept = self.seen_at.load(Ordering::Relaxed);
+        if now.0 - kept < SAVE_TIME_INTERVAL_MS {
+            return Ok(Heartbeat { latest_time: latest, database_clock: None });
+        }
+        self.seen_at.store(now.0, Ordering::Relaxed);
+        self.run_write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await?;
+        Ok(Heartbeat { latest_time: latest, database_clock: None })
+    }
+
+    /// Reclaims what nodes without a heartbeat hold.
+    pub(crate) async fn run_recovery(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts> {
+        // This process holds the only lock on the file. A node without a heartbeat here belonged to an earlier process.
+        let nodes = self.node_heartbeats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let alive = move |holder| {
+            holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS)
+        };
+        let verb = move |ledger: &mut WriteSession<'_>| {
+            let recovered = handoffs::recover_dead_nodes(ledger, &alive, max, now)?;
+            let deliveries = deliveries::reclaim(ledger, &alive, max, now)?;
+            Ok(RecoveryCounts { deliveries, notices: notices::reclaim(ledger, alive, max, now)?, ..recovered })
+        };
+        self.run_write(verb).await
+    }
+
+    /// Deletes what has expired.
+    pub(crate) async fn run_sweep(&self, max: usize, now: Time) -> Result<SweepCounts> {
+        let expired = self.expired_delivery_keys(now).await?;
+        let verb = move |ledger: &mut WriteSession<'_>| {
+            let swept = sweep(ledger, max, now)?;
+            let deliveries = inbound::sweep::sweep(ledger, &expired, max, now)?;
+            Ok(SweepCounts { deliveries, notices: notices::sweep(ledger, max, now)?, ..swept })
+        };
+        self.run_write(verb).await
+    }
+
+    /// Expired delivery keys among the next `SCAN_ROWS` keys. A reader scans the table piece by piece and starts over
+    /// at its end. This avoids an index on the expiry time, which every received mail would have to update.
+    async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<inbound::sweep::DeliveryKeyRef>> {
+        let from = self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (expired, last) =
+            self.run_query(move |conn| inbound::sweep::expired_keys(conn, from.as_ref(), now)).await?;
+        *self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        Ok(expired)
+    }
 }

@@ -1,16 +1,17 @@
 //! Teams and API keys.
 
 use mailonce_core::{
-    access::team::{ApiKey, Team},
+    access::team::{ApiKey, CreateTeamResult, Team},
     id::{ApiKeyId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     ports::store::{Result, StoreError},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use std::sync::PoisonError;
 use uuid::Uuid;
 
-use crate::sqlite::{outbound::accept, schema::store_error, write_session::WriteSession};
+use crate::sqlite::{Sqlite, outbound::accept, schema::store_error, write_session::WriteSession, writer::Priority};
 
 const INSERT_TEAM: &str =
     "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
@@ -156,4 +157,25 @@ pub(crate) fn api_key_by_hash(conn: &Connection, hash: [u8; 32]) -> Result<Optio
         Ok((api_key_row(row, team.id)?, team))
     });
     found.optional().map_err(store_error)
+}
+
+impl Sqlite {
+    /// Creates a team on the writer thread, with its first API key.
+    pub(crate) async fn run_create_team(
+        &self,
+        team: Team,
+        key: ApiKey,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateTeamResult>> {
+        let id = team.id;
+        let verb = move |ledger: &mut WriteSession<'_>| create_team(ledger, &team, &key, operation.as_ref());
+        // Publish the team's number to readers only after the commit.
+        let learn = move |answer: &IdempotentResult<Option<i64>>, ledger: &WriteSession<'_>| {
+            if let IdempotentResult::Done(Some(number)) = answer {
+                ledger.teams.write().unwrap_or_else(PoisonError::into_inner).add(id, *number);
+            }
+        };
+        let made = self.writer.run(Priority::Other, verb, learn).await?;
+        Ok(made.map(|number| number.map_or(CreateTeamResult::NameTaken, |_number| CreateTeamResult::Created)))
+    }
 }

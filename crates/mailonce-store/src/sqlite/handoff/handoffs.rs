@@ -14,8 +14,10 @@ use mailonce_core::{
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
+use std::sync::Arc;
 
 use crate::sqlite::{
+    Sqlite,
     conversation::reply,
     outbound::{accept, email_commands},
     rows,
@@ -348,4 +350,17 @@ pub(crate) fn evidence(conn: &Connection, bits: i64) -> Result<Vec<Evidence>> {
     let rows = statement.query_map([bits], |row| row.get::<_, String>(0));
     let facts: Vec<String> = rows.and_then(Iterator::collect).map_err(store_error)?;
     facts.iter().map(|fact| serde_json::from_str(fact).map_err(|_json| rows::corrupt_row("evidence"))).collect()
+}
+
+impl Sqlite {
+    /// Leases due handoffs: finds them on a reader connection, then leases those that are still due.
+    pub(crate) async fn run_lease(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+        let request = Arc::new(request);
+        let wanted = Arc::clone(&request);
+        let places = self.run_query(move |conn| due_candidates(conn, &wanted, now)).await?;
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.run_write(move |ledger| lease(ledger, &places, &request, now)).await
+    }
 }

@@ -13,7 +13,7 @@ use mailonce_core::{
     key::KeyHash,
     operation::{IdempotentResult, KeyedOperation, OperationDecision},
     outbound::{
-        accept::{AcceptResult, BatchAcceptResult, NewEmail},
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         accept_decision::{
             AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, SendFacts, batch::check_batch, decide,
         },
@@ -29,6 +29,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use std::{borrow::Cow, cell::Cell, ops::ControlFlow, sync::Arc};
 
 use crate::sqlite::{
+    Sqlite,
     control::budgets,
     conversation::reply,
     events::event_log::PackedEvent,
@@ -37,6 +38,7 @@ use crate::sqlite::{
     rows,
     schema::store_error,
     write_session::{AcceptStatements, WriteSession},
+    writer::Priority,
 };
 
 const BIND_KEY: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, ?3, ?4) \
@@ -174,6 +176,50 @@ impl PreparedEmail {
     /// Whether it takes no key but its own.
     fn takes_only_its_key(&self) -> bool {
         self.shadow_keys.is_empty() && !self.email.head.may_take_earlier_shadow_keys()
+    }
+}
+
+impl Sqlite {
+    /// Binds a key to a new email on the writer thread.
+    pub(crate) async fn run_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        // Boxed, because it moves to the writer thread and back.
+        let mut prepared = Box::new(PreparedEmail::new(new_email, now)?);
+        let verb = move |ledger: &mut WriteSession<'_>| {
+            let said = accept(ledger, &mut prepared, now)?;
+            Ok((prepared, said))
+        };
+        let tell = |(prepared, said): &(Box<PreparedEmail>, AcceptDecision), ledger: &WriteSession<'_>| {
+            prepared.accepted_email(said).into_iter().for_each(|email| ledger.notify_email_changed(email));
+        };
+        let (prepared, said) = self.writer.run(Priority::Accept, verb, tell).await?;
+        Ok(prepared.into_accept(said))
+    }
+
+    /// Accepts the items of a batch on the writer thread.
+    pub(crate) async fn run_accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+        let strict = batch.strict;
+        let mut items =
+            batch.items.into_iter().map(|new_email| PreparedEmail::new(new_email, now)).collect::<Result<Vec<_>>>()?;
+        let operation = batch.operation;
+        let verb = move |ledger: &mut WriteSession<'_>| {
+            let said = accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
+            Ok((items, said))
+        };
+        let tell = |(items, said): &(Vec<PreparedEmail>, BatchDecision), ledger: &WriteSession<'_>| {
+            if let BatchDecision::Items(said) = said {
+                items
+                    .iter()
+                    .zip(said)
+                    .filter_map(|(item, said)| item.accepted_email(said))
+                    .for_each(|email| ledger.notify_email_changed(email));
+            }
+        };
+        Ok(match self.writer.run(Priority::Accept, verb, tell).await? {
+            (items, BatchDecision::Items(said)) => BatchAcceptResult::Items(
+                items.into_iter().zip(said).map(|(item, said)| item.into_accept(said)).collect(),
+            ),
+            (_, BatchDecision::Refused(refusal)) => refusal,
+        })
     }
 }
 
@@ -331,6 +377,18 @@ pub(crate) fn flush_key(ledger: &WriteSession<'_>, team: i64, key: KeyHash) -> R
 pub(crate) fn key_row(ledger: &WriteSession<'_>, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
     let fresh = ledger.fresh_keys.borrow().get(team, key);
     fresh.map_or_else(|| key_in_tree(ledger.conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
+}
+
+/// What a key is bound to, on a reader connection. `None` if the binding expired by `expiry_cutoff`.
+pub(crate) fn read_key_binding(
+    conn: &Connection,
+    fresh: &FreshKeys,
+    (team, number): (TeamId, i64),
+    key: KeyHash,
+    expiry_cutoff: Time,
+) -> Result<Option<KeyBinding>> {
+    let Some(row) = read_key_row(conn, fresh, number, key)? else { return Ok(None) };
+    binding_of_row(conn, team, number, &row, expiry_cutoff)
 }
 
 /// The committed row of a key, on a reader connection.
