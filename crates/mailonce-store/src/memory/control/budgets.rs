@@ -9,14 +9,14 @@ use mailonce_core::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use crate::memory::Tables;
+use crate::memory::control::ControlTables;
 
 /// The value of each counter, and when its period ends.
 pub(crate) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
 /// The recorded charges, by email and budget.
 pub(crate) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
-impl Tables {
+impl ControlTables {
     pub(crate) fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
     }
@@ -26,7 +26,7 @@ impl Tables {
         self.charge(new_email.team, new_email.id, &new_email.guard_input.charges);
     }
 
-    fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
+    pub(crate) fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
         for charge in charges {
             let (used, _) = self.budgets.entry((team, charge.counter())).or_insert((0, charge.ends_at));
             *used += charge.amount;

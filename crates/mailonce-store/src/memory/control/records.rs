@@ -8,7 +8,7 @@ use mailonce_core::{
 };
 use uuid::Uuid;
 
-use crate::memory::Tables;
+use crate::memory::{Tables, control::ControlTables, events::EventTables};
 
 impl Tables {
     pub(crate) fn create_record(
@@ -16,10 +16,10 @@ impl Tables {
         record: Record,
         operation: Option<&KeyedOperation>,
     ) -> IdempotentResult<CreateRecordResult> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, record.created_at)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, record.created_at)) {
             return answer;
         }
-        if let Some(taken) = self.record_by_name(record.team, record.kind, &record.name) {
+        if let Some(taken) = self.control.record_by_name(record.team, record.kind, &record.name) {
             // The same id: this call is a retry.
             let again = taken.id == record.id;
             return IdempotentResult::Done(if again {
@@ -29,17 +29,47 @@ impl Tables {
             });
         }
         if let Some(operation) = operation {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
-        self.emit_record_event(&record, None, record.created_at);
-        self.records.insert(record.id, record.clone());
+        self.events.emit_record_event(&record, None, record.created_at);
+        self.control.records.insert(record.id, record.clone());
         IdempotentResult::Done(CreateRecordResult::Created(record))
     }
 
-    fn emit_record_event(&mut self, record: &Record, before: Option<&Record>, now: Time) {
-        self.events.entry(record.team).or_default().extend(record.to_event(before, now));
+    pub(crate) fn change_record(
+        &mut self,
+        edit: RecordEdit,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<RecordChangeResult> {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
+            return answer;
+        }
+        let Some(mut record) = self.control.record(edit.team, edit.kind, edit.id) else {
+            return IdempotentResult::Done(RecordChangeResult::Missing);
+        };
+        if record.rev != edit.rev {
+            return IdempotentResult::Done(RecordChangeResult::Stale(record));
+        }
+        if let Some(operation) = operation {
+            self.outbound.bind_operation(operation);
+        }
+        let before = record.clone();
+        record.rev += 1;
+        record.json = edit.json;
+        self.events.emit_record_event(&record, Some(&before), now);
+        self.control.records.insert(record.id, record.clone());
+        IdempotentResult::Done(RecordChangeResult::Changed(record))
     }
+}
 
+impl EventTables {
+    pub(crate) fn emit_record_event(&mut self, record: &Record, before: Option<&Record>, now: Time) {
+        self.log.entry(record.team).or_default().extend(record.to_event(before, now));
+    }
+}
+
+impl ControlTables {
     pub(crate) fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {
         self.records.get(&id).filter(|record| record.team == team && record.kind == kind).cloned()
     }
@@ -54,32 +84,6 @@ impl Tables {
             record.team == team && record.kind == kind && before.is_none_or(|before| record.id < before)
         };
         RecordPage::from_rows(self.records.values().rev().filter(listed).take(limit + 1).cloned().collect(), limit)
-    }
-
-    pub(crate) fn change_record(
-        &mut self,
-        edit: RecordEdit,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> IdempotentResult<RecordChangeResult> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
-            return answer;
-        }
-        let Some(mut record) = self.record(edit.team, edit.kind, edit.id) else {
-            return IdempotentResult::Done(RecordChangeResult::Missing);
-        };
-        if record.rev != edit.rev {
-            return IdempotentResult::Done(RecordChangeResult::Stale(record));
-        }
-        if let Some(operation) = operation {
-            self.bind_operation(operation);
-        }
-        let before = record.clone();
-        record.rev += 1;
-        record.json = edit.json;
-        self.emit_record_event(&record, Some(&before), now);
-        self.records.insert(record.id, record.clone());
-        IdempotentResult::Done(RecordChangeResult::Changed(record))
     }
 
     pub(crate) fn remove_record(&mut self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {

@@ -11,13 +11,12 @@ use mailonce_core::{
             ThreadQuery,
         },
     },
-    handoff::HandoffState,
     id::{EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbox::message::Message,
     mutant,
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
-        accept::{AcceptResult, NewEmail},
+        accept::AcceptResult,
         content_guard::{self, ContentFingerprint},
         email::{Email, EmailState},
     },
@@ -26,7 +25,7 @@ use mailonce_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Memory, Tables};
+use super::{Memory, Tables, inbound::tables::InboundTables, outbound::tables::OutboundTables};
 
 /// The tables of conversations.
 #[derive(Default)]
@@ -41,14 +40,14 @@ pub(crate) struct ConversationTables {
 impl Tables {
     fn accept_reply(&mut self, new_reply: NewReply, now: Time) -> ReplyResult {
         let team = new_reply.email.team;
-        if let Some(bound) = new_reply.email.key.and_then(|key| self.key_binding(team, key, now)) {
+        if let Some(bound) = new_reply.email.key.and_then(|key| self.outbound.key_binding(team, key, now)) {
             return ReplyResult::KeyBound(bound);
         }
         let Some(mut ground) = self.load_reply_context(&new_reply, now) else { return ReplyResult::Missing };
         match new_reply.check_guards(&ground, now) {
             ReplyVerdict::Refuse(guard, newer) => {
                 let event = new_reply.refusal_event(guard, &ground, now);
-                self.events.entry(team).or_default().extend(Some(event).filter(|_| !mutant!("refusal-untold")));
+                self.events.log.entry(team).or_default().extend(Some(event).filter(|_| !mutant!("refusal-untold")));
                 ReplyResult::Refused(guard, newer, ground.message, ground.thread)
             }
             ReplyVerdict::AlreadyAnswered(id) => ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread),
@@ -66,28 +65,18 @@ impl Tables {
 
     fn load_reply_context(&self, new_reply: &NewReply, now: Time) -> Option<ReplyContext> {
         let team = new_reply.email.team;
-        let message = self.message(team, new_reply.message)?;
-        let thread = self.thread_of(&message, now);
-        let before =
-            message.annotations.turn.answered_by(&new_reply.slot).and_then(|id| self.effective_version(team, id));
+        let message = self.inbound.message(team, new_reply.message)?;
+        let thread = self.conversations.thread_of(&message, now);
+        let before = message
+            .annotations
+            .turn
+            .answered_by(&new_reply.slot)
+            .and_then(|id| self.outbound.effective_version(team, id));
         let person = new_reply
             .recipient_hash
             .and_then(|person| self.conversations.person_tallies.get(&(team, person)).cloned())
             .unwrap_or_default();
         Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person })
-    }
-
-    /// The version of an email that counts: the email itself, or one of its resends.
-    fn effective_version(&self, team: TeamId, id: EmailId) -> Option<Email> {
-        let email = self.email_of_team(team, id)?;
-        let later = email
-            .resent_as
-            .filter(|_| !mutant!("later-version-forgotten"))
-            .and_then(|id| self.effective_version(team, id));
-        Some(match later {
-            Some(later) => reply_guards::effective_version(email, later),
-            None => email,
-        })
     }
 
     fn save_reply_effects(
@@ -99,7 +88,7 @@ impl Tables {
     ) -> ReplyResult {
         let team = new_reply.email.team;
         let events = new_reply.apply(ground, &email, now);
-        self.events.entry(team).or_default().extend(events.into_iter().filter(|_| !mutant!("answer-untold")));
+        self.events.log.entry(team).or_default().extend(events.into_iter().filter(|_| !mutant!("answer-untold")));
         self.inbound.messages.insert(ground.message.id, ground.message.clone());
         self.conversations.threads.insert(ground.thread.id, ground.thread.clone());
         self.conversations.emails.entry(ground.thread.id).or_default().insert(email.id);
@@ -111,9 +100,9 @@ impl Tables {
 
     /// Whether an email is a version of a current reply to its message. True when it is not a reply.
     pub(crate) fn is_current_reply(&self, email: &Email) -> bool {
-        let Some(message) = email.head.answers.and_then(|id| self.message(email.team, id)) else { return true };
+        let Some(message) = email.head.answers.and_then(|id| self.inbound.message(email.team, id)) else { return true };
         let is_version = |first: EmailId| {
-            let next = |id: &EmailId| self.emails.get(id).and_then(|email| email.resent_as);
+            let next = |id: &EmailId| self.outbound.emails.get(id).and_then(|email| email.resent_as);
             std::iter::successors(Some(first), next).any(|id| id == email.id)
         };
         message.annotations.turn.answers.iter().any(|(_, first)| is_version(*first))
@@ -122,12 +111,12 @@ impl Tables {
     /// Updates the state of the message that an email replies to, after the email changed.
     pub(crate) fn update_message_progress(&mut self, before: &Email, after: &Email, now: Time) {
         let Some(mut message) =
-            reply_guards::message_to_reassess(before, after).and_then(|id| self.message(after.team, id))
+            reply_guards::message_to_reassess(before, after).and_then(|id| self.inbound.message(after.team, id))
         else {
             return;
         };
         if let Some(person) = reply_guards::recipient_counted_on_release(&message, before, after) {
-            let mut thread = self.thread_of(&message, now);
+            let mut thread = self.conversations.thread_of(&message, now);
             thread.count_released_reply(now);
             self.conversations.threads.insert(thread.id, thread);
             if let Some(person) = person {
@@ -135,54 +124,22 @@ impl Tables {
             }
         }
         let answers: Vec<_> =
-            message.annotations.turn.replies().map(|id| self.effective_version(after.team, id)).collect();
+            message.annotations.turn.replies().map(|id| self.outbound.effective_version(after.team, id)).collect();
         if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
-            self.events.entry(after.team).or_default().push(event);
+            self.events.log.entry(after.team).or_default().push(event);
             self.inbound.messages.insert(message.id, message);
         }
-    }
-
-    fn thread_of(&self, message: &Message, now: Time) -> Thread {
-        self.conversations.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
     }
 
     pub(crate) fn looks_duplicate(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> bool {
         let latest = self.conversations.recent_fingerprints.get(&(team, new.pair)).map_or(&[][..], Vec::as_slice);
         let stands = |id: &EmailId| {
-            let state = self.emails.get(id).map(Email::state);
+            let state = self.outbound.emails.get(id).map(Email::state);
             !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
         };
         let recent = latest.iter().rev().take(content_guard::MAX_COMPARED);
         let recent = recent.filter(|(at, id, _)| now.since(*at) < content_guard::COMPARE_WINDOW_MS && stands(id));
         recent.map(|(_, _, other)| other).any(|other| new.is_similar_to(other))
-    }
-
-    pub(crate) fn remember_fingerprint(&mut self, likeness: Option<ContentFingerprint>, email: &Email, now: Time) {
-        let Some(likeness) = likeness else { return };
-        let latest = self.conversations.recent_fingerprints.entry((email.team, likeness.pair)).or_default();
-        latest.retain(|(at, ..)| now.since(*at) < content_guard::COMPARE_WINDOW_MS);
-        latest.push((now, email.id, likeness));
-    }
-
-    fn thread(&self, team: TeamId, id: ThreadId) -> Option<Thread> {
-        self.conversations.threads.get(&id).filter(|thread| thread.team == team).cloned()
-    }
-
-    fn threads(&self, team: TeamId, query: &ThreadQuery) -> Vec<Thread> {
-        let behind = |thread: &Thread| query.before.is_none_or(|before| (thread.last_activity_at, thread.id) < before);
-        let listed = |thread: &&Thread| thread.team == team && behind(thread) && query.matches(thread);
-        let mut rows: Vec<Thread> = self.conversations.threads.values().filter(listed).cloned().collect();
-        rows.sort_by_key(|thread| std::cmp::Reverse((thread.last_activity_at, thread.id)));
-        rows.truncate(query.limit);
-        rows
-    }
-
-    fn thread_emails(&self, team: TeamId, id: ThreadId, after: Option<EmailId>, limit: usize) -> Vec<EmailId> {
-        if self.thread(team, id).is_none() {
-            return Vec::new();
-        }
-        let emails = self.conversations.emails.get(&id).into_iter().flatten().copied();
-        emails.filter(|id| after.is_none_or(|after| *id > after)).take(limit).collect()
     }
 
     fn lease_thread(
@@ -193,25 +150,21 @@ impl Tables {
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> IdempotentResult<ThreadLeaseResult> {
-        let Some(thread) = self.thread(team, id) else { return IdempotentResult::Done(ThreadLeaseResult::Missing) };
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+        let Some(thread) = self.conversations.thread(team, id) else {
+            return IdempotentResult::Done(ThreadLeaseResult::Missing);
+        };
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
         let (leasing, event) = thread.lease(ask, None, now);
         if let ThreadLeaseResult::Leased(thread) = &leasing {
             self.conversations.threads.insert(id, thread.clone());
-            self.events.entry(team).or_default().extend(event);
+            self.events.log.entry(team).or_default().extend(event);
             if let Some(operation) = operation {
-                self.bind_operation(operation);
+                self.outbound.bind_operation(operation);
             }
         }
         IdempotentResult::Done(leasing)
-    }
-
-    fn edit_thread(&mut self, team: TeamId, id: ThreadId, edit: impl FnOnce(&mut Thread)) -> Option<Thread> {
-        let thread = self.conversations.threads.get_mut(&id).filter(|thread| thread.team == team)?;
-        edit(thread);
-        Some(thread.clone())
     }
 
     fn lease_messages(
@@ -221,28 +174,20 @@ impl Tables {
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> IdempotentResult<Vec<MessageOffer>> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
         let mut offers = Vec::new();
-        for id in self.offerable_messages(team, ask.inbox, now) {
+        for id in self.inbound.offerable_messages(team, ask.inbox, now) {
             if offers.len() == ask.tokens.len() {
                 break;
             }
             offers.extend(self.offer_message(id, ask, offers.len(), now));
         }
         if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         IdempotentResult::Done(offers)
-    }
-
-    /// Messages that may be offered, oldest first.
-    fn offerable_messages(&self, team: TeamId, inbox: InboxId, now: Time) -> Vec<MessageId> {
-        let waits = |message: &&Message| message.team == team && message.inbox == inbox && message.may_be_offered(now);
-        let mut waiting: Vec<&Message> = self.inbound.messages.values().filter(waits).collect();
-        waiting.sort_by_key(|message| message.seq);
-        waiting.into_iter().map(|message| message.id).collect()
     }
 
     fn offer_message(
@@ -253,14 +198,14 @@ impl Tables {
         now: Time,
     ) -> Option<MessageOffer> {
         let mut message = self.inbound.messages.get(&id)?.clone();
-        let thread = self.thread_of(&message, now);
+        let thread = self.conversations.thread_of(&message, now);
         if thread.active_lease(now).is_some() && !mutant!("thread-leased-twice") {
             return None;
         }
         let ended = message.record_offer(now);
         self.inbound.messages.insert(id, message.clone());
         if let Some(ended) = ended {
-            self.events.entry(message.team).or_default().push(ended);
+            self.events.log.entry(message.team).or_default().push(ended);
             return None;
         }
         let spec = ThreadLeaseSpec {
@@ -271,7 +216,7 @@ impl Tables {
         };
         let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&spec, Some(id), now) else { return None };
         self.conversations.threads.insert(thread.id, thread.clone());
-        self.events.entry(message.team).or_default().extend(event);
+        self.events.log.entry(message.team).or_default().extend(event);
         Some(MessageOffer { message, thread, token_index: token })
     }
 
@@ -282,34 +227,93 @@ impl Tables {
         how: Acknowledgement,
         now: Time,
     ) -> AcknowledgeResult {
-        let Some(mut message) = self.message(team, held.message) else { return AcknowledgeResult::Missing };
-        let mut thread = self.thread_of(&message, now);
+        let Some(mut message) = self.inbound.message(team, held.message) else { return AcknowledgeResult::Missing };
+        let mut thread = self.conversations.thread_of(&message, now);
         let Some(events) = thread.acknowledge(&mut message, &held.token_hash, how, now) else {
             return AcknowledgeResult::Stale(message, thread);
         };
-        self.events.entry(team).or_default().extend(events);
+        self.events.log.entry(team).or_default().extend(events);
         self.inbound.messages.insert(message.id, message.clone());
         self.conversations.threads.insert(thread.id, thread.clone());
         AcknowledgeResult::Done(message, thread)
     }
+}
+
+impl OutboundTables {
+    /// The version of an email that counts: the email itself, or one of its resends.
+    pub(crate) fn effective_version(&self, team: TeamId, id: EmailId) -> Option<Email> {
+        let email = self.email_of_team(team, id)?;
+        let later = email
+            .resent_as
+            .filter(|_| !mutant!("later-version-forgotten"))
+            .and_then(|id| self.effective_version(team, id));
+        Some(match later {
+            Some(later) => reply_guards::effective_version(email, later),
+            None => email,
+        })
+    }
+}
+
+impl ConversationTables {
+    pub(crate) fn thread_of(&self, message: &Message, now: Time) -> Thread {
+        self.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
+    }
+
+    pub(crate) fn remember_fingerprint(&mut self, likeness: Option<ContentFingerprint>, email: &Email, now: Time) {
+        let Some(likeness) = likeness else { return };
+        let latest = self.recent_fingerprints.entry((email.team, likeness.pair)).or_default();
+        latest.retain(|(at, ..)| now.since(*at) < content_guard::COMPARE_WINDOW_MS);
+        latest.push((now, email.id, likeness));
+    }
+
+    pub(crate) fn thread(&self, team: TeamId, id: ThreadId) -> Option<Thread> {
+        self.threads.get(&id).filter(|thread| thread.team == team).cloned()
+    }
+
+    pub(crate) fn threads(&self, team: TeamId, query: &ThreadQuery) -> Vec<Thread> {
+        let behind = |thread: &Thread| query.before.is_none_or(|before| (thread.last_activity_at, thread.id) < before);
+        let listed = |thread: &&Thread| thread.team == team && behind(thread) && query.matches(thread);
+        let mut rows: Vec<Thread> = self.threads.values().filter(listed).cloned().collect();
+        rows.sort_by_key(|thread| std::cmp::Reverse((thread.last_activity_at, thread.id)));
+        rows.truncate(query.limit);
+        rows
+    }
+
+    pub(crate) fn thread_emails(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        after: Option<EmailId>,
+        limit: usize,
+    ) -> Vec<EmailId> {
+        if self.thread(team, id).is_none() {
+            return Vec::new();
+        }
+        let emails = self.emails.get(&id).into_iter().flatten().copied();
+        emails.filter(|id| after.is_none_or(|after| *id > after)).take(limit).collect()
+    }
+
+    pub(crate) fn edit_thread(&mut self, team: TeamId, id: ThreadId, edit: impl FnOnce(&mut Thread)) -> Option<Thread> {
+        let thread = self.threads.get_mut(&id).filter(|thread| thread.team == team)?;
+        edit(thread);
+        Some(thread.clone())
+    }
 
     /// Removes the threads of a removed inbox.
     pub(crate) fn remove_threads_of_inbox(&mut self, inbox: InboxId) {
-        self.conversations.threads.retain(|_, thread| thread.inbox != inbox);
-        let threads = &self.conversations.threads;
-        self.conversations.emails.retain(|id, _| threads.contains_key(id));
+        self.threads.retain(|_, thread| thread.inbox != inbox);
+        let threads = &self.threads;
+        self.emails.retain(|id, _| threads.contains_key(id));
     }
+}
 
-    /// Emails with a held or unknown handoff, ordered by team and id.
-    pub(crate) fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email> {
-        let is_stuck = |email: &&Email| {
-            let stuck = |state: HandoffState| matches!(state, HandoffState::Held | HandoffState::Unknown);
-            email.handoffs.iter().any(|handoff| stuck(handoff.state))
-        };
-        let mut emails: Vec<Email> = self.emails.values().filter(is_stuck).cloned().collect();
-        emails.sort_by_key(|email| (email.team, email.id));
-        let behind = |email: &Email| after.is_none_or(|after| (email.team, email.id) > after);
-        emails.into_iter().filter(behind).take(limit).collect()
+impl InboundTables {
+    /// Messages that may be offered, oldest first.
+    pub(crate) fn offerable_messages(&self, team: TeamId, inbox: InboxId, now: Time) -> Vec<MessageId> {
+        let waits = |message: &&Message| message.team == team && message.inbox == inbox && message.may_be_offered(now);
+        let mut waiting: Vec<&Message> = self.messages.values().filter(waits).collect();
+        waiting.sort_by_key(|message| message.seq);
+        waiting.into_iter().map(|message| message.id).collect()
     }
 }
 
@@ -317,8 +321,8 @@ impl Tables {
 impl ConversationStore for Memory {
     async fn accept_reply(&self, new_reply: NewReply, now: Time) -> Result<ReplyResult> {
         // Notify under the lock, so that subscribers see changes in commit order.
-        let mut world = self.lock_tables();
-        let answered = world.accept_reply(new_reply, now);
+        let mut tables = self.lock_tables();
+        let answered = tables.accept_reply(new_reply, now);
         if let ReplyResult::First(email, _) = &answered {
             self.notify_email_changed(email);
         }
@@ -326,11 +330,11 @@ impl ConversationStore for Memory {
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
-        Ok(self.lock_tables().thread(team, id))
+        Ok(self.lock_tables().conversations.thread(team, id))
     }
 
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
-        Ok(self.lock_tables().threads(team, &query))
+        Ok(self.lock_tables().conversations.threads(team, &query))
     }
 
     async fn thread_emails(
@@ -340,11 +344,11 @@ impl ConversationStore for Memory {
         after: Option<EmailId>,
         limit: usize,
     ) -> Result<Vec<EmailId>> {
-        Ok(self.lock_tables().thread_emails(team, id, after, limit))
+        Ok(self.lock_tables().conversations.thread_emails(team, id, after, limit))
     }
 
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
-        Ok(self.lock_tables().edit_thread(team, id, |thread| thread.edit(edit, now)))
+        Ok(self.lock_tables().conversations.edit_thread(team, id, |thread| thread.edit(edit, now)))
     }
 
     async fn lease_thread(
@@ -359,7 +363,7 @@ impl ConversationStore for Memory {
     }
 
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
-        Ok(self.lock_tables().edit_thread(team, id, |thread| {
+        Ok(self.lock_tables().conversations.edit_thread(team, id, |thread| {
             thread.release_lease(token);
         }))
     }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use mailonce_core::{
     events::{
         endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
+        event::{Event, NewEvent},
         notice::{
             FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
         },
@@ -14,8 +15,24 @@ use mailonce_core::{
     ports::{notice_store::NoticeStore, store::Result},
     time::Time,
 };
+use std::collections::BTreeMap;
 
 use super::Memory;
+use notices::WebhookTables;
+
+/// The event log of each team, and the webhooks that follow it.
+#[derive(Default)]
+pub(crate) struct EventTables {
+    pub(crate) log: BTreeMap<TeamId, Vec<NewEvent>>,
+    pub(crate) webhooks: WebhookTables,
+}
+
+impl EventTables {
+    /// Events with a sequence number above `after`, in order.
+    pub(crate) fn page_after(&self, team: TeamId, after: u64, limit: usize) -> Vec<Event> {
+        self.events_after(team, after).take(limit).collect()
+    }
+}
 
 #[async_trait]
 impl NoticeStore for Memory {
@@ -29,11 +46,11 @@ impl NoticeStore for Memory {
     }
 
     async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        Ok(self.lock_tables().webhooks.endpoint(team, id).cloned())
+        Ok(self.lock_tables().events.webhooks.endpoint(team, id).cloned())
     }
 
     async fn endpoints(&self, team: TeamId, before: Option<EndpointId>, limit: usize) -> Result<Vec<Endpoint>> {
-        Ok(self.lock_tables().webhooks.endpoints(team, before, limit))
+        Ok(self.lock_tables().events.webhooks.endpoints(team, before, limit))
     }
 
     async fn change_endpoint(
@@ -46,15 +63,15 @@ impl NoticeStore for Memory {
     }
 
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        Ok(self.lock_tables().remove_endpoint(team, id))
+        Ok(self.lock_tables().events.remove_endpoint(team, id))
     }
 
     async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts> {
-        Ok(self.lock_tables().fan_out(max, now))
+        Ok(self.lock_tables().events.fan_out(max, now))
     }
 
     async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
-        Ok(self.lock_tables().webhooks.endpoints_with_due_notices(max, now))
+        Ok(self.lock_tables().events.webhooks.endpoints_with_due_notices(max, now))
     }
 
     async fn lease_notices(
@@ -65,27 +82,27 @@ impl NoticeStore for Memory {
         max: usize,
         now: Time,
     ) -> Result<Vec<LeasedNotice>> {
-        Ok(self.lock_tables().lease_notices((team, endpoint), node, max, now))
+        Ok(self.lock_tables().events.lease_notices((team, endpoint), node, max, now))
     }
 
     async fn record_notice_outcome(&self, settle: NoticeOutcome, now: Time) -> Result<Option<Notice>> {
-        Ok(self.lock_tables().record_notice_outcome(settle, now))
+        Ok(self.lock_tables().events.record_notice_outcome(settle, now))
     }
 
     async fn next_notice_due(&self) -> Result<Option<Time>> {
-        Ok(self.lock_tables().webhooks.next_due())
+        Ok(self.lock_tables().events.webhooks.next_due())
     }
 
     async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
-        Ok(self.lock_tables().webhooks.notice(team, id).cloned())
+        Ok(self.lock_tables().events.webhooks.notice(team, id).cloned())
     }
 
     async fn notices(&self, team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Result<Vec<Notice>> {
-        Ok(self.lock_tables().webhooks.notices(team, endpoint, &query))
+        Ok(self.lock_tables().events.webhooks.notices(team, endpoint, &query))
     }
 
     async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
-        Ok(self.lock_tables().endpoint_gauges())
+        Ok(self.lock_tables().events.endpoint_gauges())
     }
 
     async fn replay_notice(

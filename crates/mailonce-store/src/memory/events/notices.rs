@@ -17,7 +17,7 @@ use mailonce_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-use crate::memory::Tables;
+use crate::memory::{Tables, events::EventTables};
 
 /// The key of a notice: its endpoint and the sequence number of its event.
 type NoticeKey = (EndpointId, u64);
@@ -149,37 +149,29 @@ impl WebhookTables {
 }
 
 impl Tables {
-    fn last_event_seq(&self, team: TeamId) -> u64 {
-        self.events.get(&team).map_or(0, |events| events.len() as u64)
-    }
-
-    fn events_after(&self, team: TeamId, after: u64) -> impl Iterator<Item = Event> {
-        let events = self.events.get(&team).into_iter().flatten().cloned().enumerate();
-        events.skip(after as usize).map(|(place, event)| Event { seq: place as u64 + 1, event })
-    }
-
     pub(crate) fn create_endpoint(
         &mut self,
         mut endpoint: Endpoint,
         start: EndpointStart,
         operation: Option<&KeyedOperation>,
     ) -> IdempotentResult<Endpoint> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, endpoint.created_at)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, endpoint.created_at))
+        {
             return answer;
         }
-        if let Some(known) = self.webhooks.endpoint(endpoint.team, endpoint.id) {
+        if let Some(known) = self.events.webhooks.endpoint(endpoint.team, endpoint.id) {
             return IdempotentResult::Done(known.clone());
         }
-        let newest = self.last_event_seq(endpoint.team);
+        let newest = self.events.last_event_seq(endpoint.team);
         endpoint.cursor = match start {
             EndpointStart::NextEvent => newest,
             EndpointStart::After(seq) => seq.min(newest),
         };
         if let Some(operation) = operation {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         self.reserve_id(endpoint.id.0);
-        self.webhooks.endpoints.insert(endpoint.id, endpoint.clone());
+        self.events.webhooks.endpoints.insert(endpoint.id, endpoint.clone());
         IdempotentResult::Done(endpoint)
     }
 
@@ -189,26 +181,85 @@ impl Tables {
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> IdempotentResult<EndpointChangeResult> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
-        let Some(mut endpoint) = self.webhooks.endpoint(edit.team, edit.id).cloned() else {
+        let Some(mut endpoint) = self.events.webhooks.endpoint(edit.team, edit.id).cloned() else {
             return IdempotentResult::Done(EndpointChangeResult::Missing);
         };
         if endpoint.rev != edit.rev {
             return IdempotentResult::Done(EndpointChangeResult::Stale(endpoint));
         }
         let told = endpoint.edit(edit.config, edit.state, now);
-        self.save_endpoint(&endpoint, told);
+        self.events.save_endpoint(&endpoint, told);
         if let Some(operation) = operation {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         IdempotentResult::Done(EndpointChangeResult::Changed(endpoint))
     }
 
-    fn save_endpoint(&mut self, endpoint: &Endpoint, told: Option<NewEvent>) {
+    pub(crate) fn replay_notice(
+        &mut self,
+        (team, id): (TeamId, NoticeId),
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<Option<Notice>> {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
+            return answer;
+        }
+        let Some(mut notice) = self.events.webhooks.notice(team, id).cloned() else {
+            return IdempotentResult::Done(None);
+        };
+        if notice.replay(now) {
+            self.events.webhooks.save_and_reschedule(&notice, now);
+        }
+        if let Some(operation) = operation {
+            self.outbound.bind_operation(operation);
+        }
+        IdempotentResult::Done(self.events.webhooks.notice(team, id).cloned())
+    }
+
+    pub(crate) fn recover_notices(
+        &mut self,
+        (team, id): (TeamId, EndpointId),
+        recovery: NoticeRecovery,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<Option<NoticeRecoveryResult>> {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
+            return answer;
+        }
+        let Some(mut endpoint) = self.events.webhooks.endpoint(team, id).cloned() else {
+            return IdempotentResult::Done(None);
+        };
+        let after = self.events.seq_before(team, recovery.from);
+        let mut due = 0;
+        if recovery.include_delivered {
+            endpoint.rewind_to(after);
+            self.events.save_endpoint(&endpoint, None);
+        } else {
+            due = self.events.replay_failed(id, after, now);
+        }
+        if let Some(operation) = operation {
+            self.outbound.bind_operation(operation);
+        }
+        IdempotentResult::Done(Some(NoticeRecoveryResult { after_seq: after, requeued: due }))
+    }
+}
+
+impl EventTables {
+    pub(crate) fn last_event_seq(&self, team: TeamId) -> u64 {
+        self.log.get(&team).map_or(0, |events| events.len() as u64)
+    }
+
+    pub(crate) fn events_after(&self, team: TeamId, after: u64) -> impl Iterator<Item = Event> {
+        let events = self.log.get(&team).map_or(&[][..], Vec::as_slice).iter().enumerate();
+        events.skip(after as usize).map(|(place, event)| Event { seq: place as u64 + 1, event: event.clone() })
+    }
+
+    pub(crate) fn save_endpoint(&mut self, endpoint: &Endpoint, told: Option<NewEvent>) {
         self.webhooks.endpoints.insert(endpoint.id, endpoint.clone());
-        self.events.entry(endpoint.team).or_default().extend(told);
+        self.log.entry(endpoint.team).or_default().extend(told);
     }
 
     pub(crate) fn remove_endpoint(&mut self, team: TeamId, id: EndpointId) -> Option<Endpoint> {
@@ -218,7 +269,7 @@ impl Tables {
     }
 
     /// Enabled endpoints with events after their cursor, those with the oldest fan-out first.
-    fn lagging_endpoints(&self) -> Vec<Endpoint> {
+    pub(crate) fn lagging_endpoints(&self) -> Vec<Endpoint> {
         let behind = |endpoint: &&Endpoint| {
             endpoint.state == EndpointState::Enabled && endpoint.cursor < self.last_event_seq(endpoint.team)
         };
@@ -283,52 +334,8 @@ impl Tables {
         self.webhooks.notice(team, id).cloned()
     }
 
-    pub(crate) fn replay_notice(
-        &mut self,
-        (team, id): (TeamId, NoticeId),
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> IdempotentResult<Option<Notice>> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
-            return answer;
-        }
-        let Some(mut notice) = self.webhooks.notice(team, id).cloned() else { return IdempotentResult::Done(None) };
-        if notice.replay(now) {
-            self.webhooks.save_and_reschedule(&notice, now);
-        }
-        if let Some(operation) = operation {
-            self.bind_operation(operation);
-        }
-        IdempotentResult::Done(self.webhooks.notice(team, id).cloned())
-    }
-
-    pub(crate) fn recover_notices(
-        &mut self,
-        (team, id): (TeamId, EndpointId),
-        recovery: NoticeRecovery,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> IdempotentResult<Option<NoticeRecoveryResult>> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
-            return answer;
-        }
-        let Some(mut endpoint) = self.webhooks.endpoint(team, id).cloned() else { return IdempotentResult::Done(None) };
-        let after = self.seq_before(team, recovery.from);
-        let mut due = 0;
-        if recovery.include_delivered {
-            endpoint.rewind_to(after);
-            self.save_endpoint(&endpoint, None);
-        } else {
-            due = self.replay_failed(id, after, now);
-        }
-        if let Some(operation) = operation {
-            self.bind_operation(operation);
-        }
-        IdempotentResult::Done(Some(NoticeRecoveryResult { after_seq: after, requeued: due }))
-    }
-
     /// The sequence number just before the first event to replay.
-    fn seq_before(&self, team: TeamId, since: ReplayFrom) -> u64 {
+    pub(crate) fn seq_before(&self, team: TeamId, since: ReplayFrom) -> u64 {
         match since {
             ReplayFrom::Event(seq) => seq,
             ReplayFrom::Time(time) => {
@@ -338,7 +345,7 @@ impl Tables {
         }
     }
 
-    fn replay_failed(&mut self, endpoint: EndpointId, after: u64, now: Time) -> usize {
+    pub(crate) fn replay_failed(&mut self, endpoint: EndpointId, after: u64, now: Time) -> usize {
         let failed = |notice: &&Notice| notice.seq > after && notice.has_failed(now);
         let failed = self.webhooks.notices_of(endpoint).filter(failed).take(limits::NOTICES_RECOVERED);
         let failed: Vec<NoticeKey> = failed.map(|notice| (notice.endpoint, notice.seq)).collect();

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     handoff::{
-        Attempt, HandoffState,
+        Attempt, Evidence, HandoffState,
         action::{HandoffAction, HandoffActionStatus},
         lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
     },
@@ -15,7 +15,22 @@ use mailonce_core::{
 };
 use std::collections::BTreeMap;
 
-use crate::memory::Tables;
+use crate::{
+    memory::{Tables, outbound::tables::OutboundTables},
+    transport_registry::TransportRegistry,
+};
+
+/// The tables of handoffs, and the nodes that work on them.
+#[derive(Default)]
+pub(crate) struct HandoffTables {
+    pub(crate) attempts: BTreeMap<EmailId, Vec<Attempt>>,
+    pub(crate) evidence: BTreeMap<EmailId, Vec<Evidence>>,
+    /// Frozen bytes by email and transport.
+    pub(crate) wires: BTreeMap<(EmailId, String), Vec<u8>>,
+    /// The last heartbeat of each node.
+    pub(crate) nodes: BTreeMap<NodeId, Time>,
+    pub(crate) transport_registry: TransportRegistry,
+}
 
 impl Tables {
     pub(crate) fn lease_handoffs(&mut self, request: &LeaseRequest, now: Time) -> Vec<LeasedHandoff> {
@@ -25,8 +40,9 @@ impl Tables {
             })
         };
         let mut leased = Vec::new();
-        for (_, id, number) in self.due_handoffs(&request.transport, usize::MAX, request.schedule_cutoff, now) {
-            let Some(mut email) = self.emails.get(&id).cloned() else { continue };
+        for (_, id, number) in self.outbound.due_handoffs(&request.transport, usize::MAX, request.schedule_cutoff, now)
+        {
+            let Some(mut email) = self.outbound.emails.get(&id).cloned() else { continue };
             let Some(handoff) = email.handoffs.get(usize::from(number)) else { continue };
             if leased.len() == request.max
                 || busy(&handoff.recipients)
@@ -35,7 +51,7 @@ impl Tables {
                 continue;
             }
             if !mutant!("lease-unsaved") {
-                self.emails.insert(id, email.clone());
+                self.outbound.emails.insert(id, email.clone());
             }
             leased.push(self.with_bytes(email, number));
         }
@@ -45,8 +61,8 @@ impl Tables {
     /// Adds to a handoff what a worker needs to send it: the body, and the frozen bytes if there are any.
     pub(crate) fn with_bytes(&self, email: Email, number: u16) -> LeasedHandoff {
         let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.clone());
-        let wire = transport.and_then(|transport| self.wires.get(&(email.id, transport)).cloned());
-        LeasedHandoff { body: self.bodies.get(&email.id).cloned(), frozen_bytes: wire, email, handoff: number }
+        let wire = transport.and_then(|transport| self.handoffs.wires.get(&(email.id, transport)).cloned());
+        LeasedHandoff { body: self.outbound.bodies.get(&email.id).cloned(), frozen_bytes: wire, email, handoff: number }
     }
 
     pub(crate) fn apply_action(
@@ -57,22 +73,22 @@ impl Tables {
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> IdempotentResult<HandoffActionResult> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
         let acted = self.apply_action_once(team, id, act, now);
         if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         IdempotentResult::Done(acted)
     }
 
     fn apply_action_once(&mut self, team: TeamId, id: EmailId, act: &HandoffAction, now: Time) -> HandoffActionResult {
-        let anybody = self.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
-        let Some(mut email) = anybody.or_else(|| self.email_of_team(team, id)) else {
+        let anybody = self.outbound.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
+        let Some(mut email) = anybody.or_else(|| self.outbound.email_of_team(team, id)) else {
             return HandoffActionResult::Missing;
         };
-        let known = self.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.once.as_deref());
+        let known = self.handoffs.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.once.as_deref());
         if !mutant!("facts-count-twice")
             && act.dedup_key().is_some_and(|once| known.into_iter().any(|known| known == once))
         {
@@ -89,54 +105,47 @@ impl Tables {
         if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
             (act, effects.status)
         {
-            self.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
+            self.handoffs.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
         }
         for attempt in effects.attempts {
-            self.save_attempt(id, attempt);
+            self.handoffs.save_attempt(id, attempt);
         }
-        self.evidence.entry(id).or_default().extend(effects.evidence);
-        self.events.entry(team).or_default().extend(effects.events);
+        self.handoffs.evidence.entry(id).or_default().extend(effects.evidence);
+        self.events.log.entry(team).or_default().extend(effects.events);
         if effects.changed {
-            self.schedule_sweep(&email, Time(i64::MIN));
-            self.emails.insert(id, email.clone());
+            self.outbound.schedule_sweep(&email, Time(i64::MIN));
+            self.outbound.emails.insert(id, email.clone());
             self.update_message_progress(&before, &email, now);
         }
         HandoffActionResult::Applied(effects.status, email)
     }
 
-    /// Inserts or updates an attempt.
-    pub(crate) fn save_attempt(&mut self, id: EmailId, attempt: Attempt) {
-        let all = self.attempts.entry(id).or_default();
-        if mutant!("attempts-not-updated") {
-            all.push(attempt.clone());
-        }
-        match all.iter_mut().find(|known| (known.handoff, known.number) == (attempt.handoff, attempt.number)) {
-            Some(known) => *known = attempt,
-            None => all.push(attempt),
-        }
-        all.sort_by_key(|attempt| (attempt.handoff, attempt.number));
-    }
-
     pub(crate) fn due_unknown_handoffs(&self, mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)> {
         let mut due: Vec<(Time, EmailId, u16)> = self
+            .outbound
             .emails
             .values()
             .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
             .filter(|(_, handoff)| handoff.state == HandoffState::Unknown)
-            .filter(|(_, handoff)| self.transport_registry.may_resolve_handoff(mine, handoff, now))
+            .filter(|(_, handoff)| self.handoffs.transport_registry.may_resolve_handoff(mine, handoff, now))
             .filter_map(|(id, handoff)| Some((handoff.due_at.filter(|at| *at <= now)?, id, handoff.number)))
             .collect();
         due.sort_unstable();
         due.truncate(max);
-        due.into_iter().filter_map(|(_, id, number)| Some((self.emails.get(&id)?.clone(), number))).collect()
+        due.into_iter().filter_map(|(_, id, number)| Some((self.outbound.emails.get(&id)?.clone(), number))).collect()
     }
 
     pub(crate) fn orphan_backlogs(&self, known: &[String], now: Time) -> Vec<OrphanBacklog> {
         let mut found: BTreeMap<(TeamId, &str), (u64, u64)> = BTreeMap::new();
-        for (email, handoff) in self.emails.values().flat_map(|email| email.handoffs.iter().map(move |h| (email, h))) {
+        for (email, handoff) in
+            self.outbound.emails.values().flat_map(|email| email.handoffs.iter().map(move |h| (email, h)))
+        {
             let name = handoff.transport.as_str();
             let counted = handoff.is_waiting() || handoff.state == HandoffState::Unknown;
-            if !counted || known.iter().any(|known| known == name) || self.transport_registry.is_live(name, now) {
+            if !counted
+                || known.iter().any(|known| known == name)
+                || self.handoffs.transport_registry.is_live(name, now)
+            {
                 continue;
             }
             let (waiting, unknown) = found.entry((email.team, name)).or_default();
@@ -152,20 +161,8 @@ impl Tables {
         found.into_iter().map(orphans).collect()
     }
 
-    pub(crate) fn emails_open_at_transport(
-        &self,
-        transport: &str,
-        after: Option<(TeamId, EmailId)>,
-        limit: usize,
-    ) -> Vec<(TeamId, EmailId)> {
-        let open = |email: &&Email| email.handoffs.iter().any(|handoff| handoff.is_open_at(transport));
-        let mut places: Vec<_> = self.emails.values().filter(open).map(|email| (email.team, email.id)).collect();
-        places.sort_unstable();
-        places.into_iter().filter(|place| after.is_none_or(|after| *place > after)).take(limit).collect()
-    }
-
     pub(crate) fn recover_dead_nodes(&mut self, node: NodeId, max: usize, now: Time) -> (RecoveryCounts, Vec<Email>) {
-        let nodes = self.nodes.clone();
+        let nodes = self.handoffs.nodes.clone();
         let alive = |holder: NodeId| {
             let heard = |seen: &Time| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS && !mutant!("heartbeat-ignored");
             holder == node || nodes.get(&holder).is_some_and(heard)
@@ -174,11 +171,12 @@ impl Tables {
             let held = email.handoffs.iter().filter_map(|handoff| Some((handoff.number, handoff.holder?)));
             held.filter(|(_, holder)| !alive(*holder)).map(|(n, h)| (email.team, email.id, n, h)).collect::<Vec<_>>()
         };
-        let left: Vec<(TeamId, EmailId, u16, NodeId)> = self.emails.values().flat_map(left).take(max).collect();
+        let left: Vec<(TeamId, EmailId, u16, NodeId)> =
+            self.outbound.emails.values().flat_map(left).take(max).collect();
         let left = if mutant!("nothing-recovered") { Vec::new() } else { left };
         let (mut recovered, mut changed) = (RecoveryCounts::default(), Vec::new());
-        recovered.deliveries = self.reclaim_deliveries(alive, max, now);
-        recovered.notices = self.webhooks.reclaim_notices(alive, max, now);
+        recovered.deliveries = self.inbound.reclaim_deliveries(alive, max, now);
+        recovered.notices = self.events.webhooks.reclaim_notices(alive, max, now);
         for (team, id, number, holder) in left {
             if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
                 self.apply_action_once(team, id, &HandoffAction::Crash { number, holder }, now)
@@ -192,8 +190,37 @@ impl Tables {
 
     pub(crate) fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Option<(EmailId, u16)> {
         let named = |attempt: &&Attempt| attempt.details.remote_id.as_deref() == Some(remote_id);
-        let ours = self.attempts.iter().filter(|(id, _)| self.email_of_team(team, **id).is_some());
+        let ours = self.handoffs.attempts.iter().filter(|(id, _)| self.outbound.email_of_team(team, **id).is_some());
         ours.into_iter().find_map(|(id, all)| Some((*id, all.iter().find(named)?.handoff)))
+    }
+}
+
+impl HandoffTables {
+    /// Inserts or updates an attempt.
+    pub(crate) fn save_attempt(&mut self, id: EmailId, attempt: Attempt) {
+        let all = self.attempts.entry(id).or_default();
+        if mutant!("attempts-not-updated") {
+            all.push(attempt.clone());
+        }
+        match all.iter_mut().find(|known| (known.handoff, known.number) == (attempt.handoff, attempt.number)) {
+            Some(known) => *known = attempt,
+            None => all.push(attempt),
+        }
+        all.sort_by_key(|attempt| (attempt.handoff, attempt.number));
+    }
+}
+
+impl OutboundTables {
+    pub(crate) fn emails_open_at_transport(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Vec<(TeamId, EmailId)> {
+        let open = |email: &&Email| email.handoffs.iter().any(|handoff| handoff.is_open_at(transport));
+        let mut places: Vec<_> = self.emails.values().filter(open).map(|email| (email.team, email.id)).collect();
+        places.sort_unstable();
+        places.into_iter().filter(|place| after.is_none_or(|after| *place > after)).take(limit).collect()
     }
 
     pub(crate) fn backlog(&self) -> Backlog {

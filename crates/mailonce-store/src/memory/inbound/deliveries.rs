@@ -11,8 +11,10 @@ use mailonce_core::{
 };
 use std::sync::Arc;
 
-use crate::memory::Tables;
-use crate::memory::inbound::tables::DeliveryRow;
+use crate::memory::{
+    Tables,
+    inbound::tables::{DeliveryRow, InboundTables},
+};
 
 impl Tables {
     pub(crate) fn receive(&mut self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
@@ -57,27 +59,11 @@ impl Tables {
             return delivery.receive_result(refused);
         }
         self.reserve_id(delivery.id.0);
-        self.events.entry(delivery.team).or_default().extend(delivery.to_event(now));
+        self.events.log.entry(delivery.team).or_default().extend(delivery.to_event(now));
         let received = delivery.receive_result(refused);
         let (holder, raw) = (reader.filter(|_| waits), kept.filter(|_| waits));
         self.inbound.deliveries.insert(delivery.id, DeliveryRow { delivery, holder, raw });
         received
-    }
-
-    pub(crate) fn lease_deliveries(&mut self, node: NodeId, max: usize, now: Time) -> Vec<LeasedDelivery> {
-        let waits = |kept: &&DeliveryRow| kept.delivery.clone().lease(now);
-        let due = |kept: &DeliveryRow| (kept.delivery.due_at, kept.delivery.id);
-        let mut due: Vec<_> = self.inbound.deliveries.values().filter(waits).map(due).collect();
-        due.sort_unstable();
-        let mut readings = Vec::new();
-        for (_, id) in due.into_iter().take(max) {
-            let Some(kept) = self.inbound.deliveries.get_mut(&id) else { continue };
-            kept.delivery.lease(now);
-            kept.holder = Some(node);
-            let raw = kept.raw.and_then(|raw| self.inbound.raws.get(&raw)).map(|raw| raw.to_vec());
-            readings.push(LeasedDelivery { delivery: kept.delivery.clone(), raw: raw.unwrap_or_default() });
-        }
-        readings
     }
 
     pub(crate) fn attach_fetched_content(
@@ -115,22 +101,40 @@ impl Tables {
 
     /// Saves a changed delivery, and emits its event.
     pub(crate) fn finish_delivery(&mut self, delivery: &Delivery, now: Time) {
-        self.events.entry(delivery.team).or_default().extend(delivery.to_event(now));
+        self.events.log.entry(delivery.team).or_default().extend(delivery.to_event(now));
         self.inbound.save_delivery(delivery);
+    }
+}
+
+impl InboundTables {
+    pub(crate) fn lease_deliveries(&mut self, node: NodeId, max: usize, now: Time) -> Vec<LeasedDelivery> {
+        let waits = |kept: &&DeliveryRow| kept.delivery.clone().lease(now);
+        let due = |kept: &DeliveryRow| (kept.delivery.due_at, kept.delivery.id);
+        let mut due: Vec<_> = self.deliveries.values().filter(waits).map(due).collect();
+        due.sort_unstable();
+        let mut readings = Vec::new();
+        for (_, id) in due.into_iter().take(max) {
+            let Some(kept) = self.deliveries.get_mut(&id) else { continue };
+            kept.delivery.lease(now);
+            kept.holder = Some(node);
+            let raw = kept.raw.and_then(|raw| self.raws.get(&raw)).map(|raw| raw.to_vec());
+            readings.push(LeasedDelivery { delivery: kept.delivery.clone(), raw: raw.unwrap_or_default() });
+        }
+        readings
     }
 
     /// Replays a dead delivery: makes it due again. Returns true with the delivery if it changed.
     pub(crate) fn replay_delivery(&mut self, team: TeamId, id: DeliveryId, now: Time) -> Option<(Delivery, bool)> {
-        let mut delivery = self.inbound.delivery(team, id)?.clone();
+        let mut delivery = self.delivery(team, id)?.clone();
         let changed = delivery.replay(now);
         if changed {
-            self.inbound.save_delivery(&delivery);
+            self.save_delivery(&delivery);
         }
         Some((delivery, changed))
     }
 
     pub(crate) fn deliveries(&self, team: TeamId, query: &DeliveryQuery) -> Vec<Delivery> {
-        let ours = self.inbound.deliveries.values().rev().map(|kept| &kept.delivery);
+        let ours = self.deliveries.values().rev().map(|kept| &kept.delivery);
         let older =
             |delivery: &&Delivery| delivery.team == team && query.before.is_none_or(|before| delivery.id < before);
         let looked = ours.filter(older).take(limits::SCAN_ROWS);
@@ -140,7 +144,7 @@ impl Tables {
     /// Makes deliveries due again whose lease holder is no longer alive. Returns how many.
     pub(crate) fn reclaim_deliveries(&mut self, alive: impl Fn(NodeId) -> bool, max: usize, now: Time) -> usize {
         let left = |kept: &&mut DeliveryRow| kept.holder.is_some_and(|holder| !alive(holder));
-        let mut held: Vec<&mut DeliveryRow> = self.inbound.deliveries.values_mut().filter(left).collect();
+        let mut held: Vec<&mut DeliveryRow> = self.deliveries.values_mut().filter(left).collect();
         held.retain(|kept| kept.delivery.clone().reclaim_lease(now));
         held.sort_by_key(|kept| (kept.delivery.due_at, kept.delivery.id));
         held.truncate(max);
@@ -154,7 +158,7 @@ impl Tables {
     /// Deletes old suppressed deliveries, expired delivery keys, and the deliveries of removed inboxes. Returns how
     /// many deliveries were deleted.
     pub(crate) fn sweep_deliveries(&mut self, max: usize, now: Time) -> usize {
-        self.inbound.delivery_keys.retain(|_, (_, until)| *until > now);
+        self.delivery_keys.retain(|_, (_, until)| *until > now);
         let old = |delivery: &Delivery| {
             let suppressed = matches!(delivery.state, DeliveryState::Duplicate | DeliveryState::Refused);
             suppressed && now.since(delivery.received_at) >= limits::SUPPRESSED_DELIVERY_RETENTION_MS
@@ -163,15 +167,15 @@ impl Tables {
         // recorded.
         let homeless = |delivery: &Delivery| {
             let inbox = delivery.target.inbox().filter(|_| delivery.state != DeliveryState::Waiting);
-            inbox.is_some_and(|inbox| self.inbound.removed_inboxes.contains_key(&inbox))
+            inbox.is_some_and(|inbox| self.removed_inboxes.contains_key(&inbox))
         };
-        let all = || self.inbound.deliveries.values().map(|kept| &kept.delivery);
+        let all = || self.deliveries.values().map(|kept| &kept.delivery);
         let mut gone: Vec<DeliveryId> = all().filter(|one| old(one)).map(|one| one.id).collect();
         gone.extend(all().filter(|one| !old(one) && homeless(one)).map(|one| one.id));
         gone.truncate(max);
         for id in &gone {
-            let raw = self.inbound.deliveries.remove(id).and_then(|kept| kept.raw);
-            self.inbound.drop_unused_raw(raw);
+            let raw = self.deliveries.remove(id).and_then(|kept| kept.raw);
+            self.drop_unused_raw(raw);
         }
         gone.len()
     }

@@ -17,7 +17,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::memory::Tables;
+use crate::memory::{Tables, inbound::tables::InboundTables};
 
 impl Tables {
     pub(crate) fn file_message(
@@ -39,7 +39,7 @@ impl Tables {
             self.finish_delivery(&delivery, now);
             return FileMessageResult::AlreadyFinished;
         };
-        let novelty = message.check_duplicate(&self.known_messages(inbox, &message));
+        let novelty = message.check_duplicate(&self.inbound.known_messages(inbox, &message));
         if let (DuplicateCheck::Duplicate(id, why), false) = (novelty, mutant!("message-unrecognised")) {
             delivery.mark_known_message(id, why);
             self.finish_delivery(&delivery, now);
@@ -50,7 +50,8 @@ impl Tables {
             .iter()
             .find_map(|name| self.inbound.threads_by_message_id.get(&(inbox, *name)).copied());
         let row = thread.and_then(|id| self.conversations.threads.get(&id).cloned());
-        let known = message.artifacts.iter().map(|new| self.same_artifact(inbox, new, message.sender())).collect();
+        let known =
+            message.artifacts.iter().map(|new| self.inbound.same_artifact(inbox, new, message.sender())).collect();
         let (name, content, names) = (message.message_id_hash, message.content_hash, message.thread_hashes.clone());
         let ground = FilingContext {
             inbox,
@@ -80,23 +81,24 @@ impl Tables {
         self.reserve_id(thread.0);
         self.inbound.inboxes.entry(inbox).and_modify(|row| row.latest_seq = filing.message.seq);
         self.inbound.messages.insert(id, filing.message.clone());
-        self.events.entry(team).or_default().extend(filing.events.iter().cloned());
+        self.events.log.entry(team).or_default().extend(filing.events.iter().cloned());
         self.inbound.save_delivery(&delivery);
         filing.into_result()
     }
+}
 
+impl InboundTables {
     /// Messages that the inbox has under the same Message-ID, or with the same content if there is no Message-ID.
-    fn known_messages(&self, inbox: InboxId, message: &NewMessage) -> Vec<KnownMessage> {
-        let known =
-            self.inbound.messages_by_message_id.get(&(inbox, message.message_id_hash)).map_or(&[][..], Vec::as_slice);
+    pub(crate) fn known_messages(&self, inbox: InboxId, message: &NewMessage) -> Vec<KnownMessage> {
+        let known = self.messages_by_message_id.get(&(inbox, message.message_id_hash)).map_or(&[][..], Vec::as_slice);
         let alike =
             |known: &&KnownMessage| message.message_id_hash.is_some() || known.content_hash == message.content_hash;
         known.iter().filter(alike).copied().collect()
     }
 
     /// The latest artifact of an inbox with the same kind, value and sender.
-    fn same_artifact(&self, inbox: InboxId, new: &NewArtifact, sender: &str) -> Option<Artifact> {
-        let all = self.inbound.artifacts.values();
+    pub(crate) fn same_artifact(&self, inbox: InboxId, new: &NewArtifact, sender: &str) -> Option<Artifact> {
+        let all = self.artifacts.values();
         let same = all.filter(|(hash, known)| {
             *hash == new.hash && known.inbox == inbox && known.kind == new.kind && known.sender == sender
         });
@@ -104,18 +106,18 @@ impl Tables {
     }
 
     pub(crate) fn message(&self, team: TeamId, id: MessageId) -> Option<Message> {
-        self.inbound.messages.get(&id).filter(|message| message.team == team).cloned()
+        self.messages.get(&id).filter(|message| message.team == team).cloned()
     }
 
     pub(crate) fn raw_message(&self, team: TeamId, id: MessageId) -> Option<Vec<u8>> {
         let delivery = self.message(team, id)?.delivery;
-        let raw = self.inbound.deliveries.get(&delivery)?.raw?;
-        self.inbound.raws.get(&raw).map(|raw| raw.to_vec())
+        let raw = self.deliveries.get(&delivery)?.raw?;
+        self.raws.get(&raw).map(|raw| raw.to_vec())
     }
 
     pub(crate) fn messages(&self, team: TeamId, inbox: InboxId, query: &MessageQuery) -> MessagePage {
         let ours = |message: &&Message| message.team == team && message.inbox == inbox;
-        let mut all: Vec<&Message> = self.inbound.messages.values().filter(ours).collect();
+        let mut all: Vec<&Message> = self.messages.values().filter(ours).collect();
         all.sort_by_key(|message| message.seq);
         match query.position {
             MessagePosition::After(seq) => all.retain(|message| message.seq > seq),

@@ -49,15 +49,15 @@ impl InboundStore for Memory {
     }
 
     async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
-        Ok(self.lock_tables().inbox_by_address(places))
+        Ok(self.lock_tables().inbound.inbox_by_address(places))
     }
 
     async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
-        Ok(self.lock_tables().team_by_address(places))
+        Ok(self.lock_tables().inbound.team_by_address(places))
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
-        Ok(self.lock_tables().inboxes(team, before, limit))
+        Ok(self.lock_tables().inbound.inboxes(team, before, limit))
     }
 
     async fn change_inbox(
@@ -83,7 +83,7 @@ impl InboundStore for Memory {
     }
 
     async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
-        Ok(self.lock_tables().lease_deliveries(node, max, now))
+        Ok(self.lock_tables().inbound.lease_deliveries(node, max, now))
     }
 
     async fn attach_fetched_content(
@@ -120,7 +120,7 @@ impl InboundStore for Memory {
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        let replayed = self.lock_tables().replay_delivery(team, id, now);
+        let replayed = self.lock_tables().inbound.replay_delivery(team, id, now);
         if replayed.as_ref().is_some_and(|(_, changed)| *changed) {
             self.notify_wake_up(InboundWakeUp::DeliveryWaiting);
         }
@@ -128,7 +128,7 @@ impl InboundStore for Memory {
     }
 
     async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
-        Ok(self.lock_tables().emails.get(&email).map(|email| email.team))
+        Ok(self.lock_tables().outbound.emails.get(&email).map(|email| email.team))
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
@@ -136,23 +136,23 @@ impl InboundStore for Memory {
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
-        Ok(self.lock_tables().deliveries(team, &query))
+        Ok(self.lock_tables().inbound.deliveries(team, &query))
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        Ok(self.lock_tables().message(team, id))
+        Ok(self.lock_tables().inbound.message(team, id))
     }
 
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
-        Ok(self.lock_tables().raw_message(team, id))
+        Ok(self.lock_tables().inbound.raw_message(team, id))
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
-        Ok(self.lock_tables().messages(team, inbox, &query))
+        Ok(self.lock_tables().inbound.messages(team, inbox, &query))
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
-        Ok(self.lock_tables().artifact(team, id))
+        Ok(self.lock_tables().inbound.artifact(team, id))
     }
 
     async fn artifacts(
@@ -163,7 +163,7 @@ impl InboundStore for Memory {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>> {
-        Ok(self.lock_tables().artifacts(team, inbox, kind, after, limit))
+        Ok(self.lock_tables().inbound.artifacts(team, inbox, kind, after, limit))
     }
 
     async fn consume_artifact(
@@ -196,7 +196,7 @@ impl InboundStore for Memory {
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
-        Ok(self.lock_tables().watch_of(team, id))
+        Ok(self.lock_tables().inbound.watch_of(team, id))
     }
 
     async fn spend_resend(

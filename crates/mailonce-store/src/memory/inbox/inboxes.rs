@@ -7,7 +7,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::memory::Tables;
+use crate::memory::{Tables, inbound::tables::InboundTables};
 
 impl Tables {
     pub(crate) fn create_inbox(
@@ -15,7 +15,7 @@ impl Tables {
         inbox: Inbox,
         operation: Option<&KeyedOperation>,
     ) -> IdempotentResult<CreateInboxResult> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, inbox.created_at)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, inbox.created_at)) {
             return answer;
         }
         if let Some(made) = self.inbound.inbox(inbox.team, inbox.id) {
@@ -29,40 +29,16 @@ impl Tables {
             return IdempotentResult::Done(CreateInboxResult::AlreadyExists(before.clone()));
         }
         let names = inbox.lookup_addresses();
-        if names.iter().any(|name| !self.is_address_free(name, inbox.id)) {
+        if names.iter().any(|name| !self.inbound.is_address_free(name, inbox.id)) {
             return IdempotentResult::Done(CreateInboxResult::AddressTaken);
         }
-        self.claim_addresses(names, inbox.id);
+        self.inbound.claim_addresses(names, inbox.id);
         self.reserve_id(inbox.id.0);
         self.inbound.inboxes.insert(inbox.id, inbox.clone());
         if let Some(operation) = operation {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         IdempotentResult::Done(CreateInboxResult::Created(inbox))
-    }
-
-    fn is_address_free(&self, name: &str, id: InboxId) -> bool {
-        self.inbound.addresses.get(name).is_none_or(|(owner, _)| *owner == id)
-    }
-
-    fn claim_addresses(&mut self, names: Vec<String>, id: InboxId) {
-        self.inbound.addresses.extend(names.into_iter().map(|name| (name, (id, true))));
-    }
-
-    pub(crate) fn inbox_by_address(&self, places: &[String]) -> Option<Inbox> {
-        let (id, reaches) = places.iter().find_map(|place| self.inbound.addresses.get(place))?;
-        self.inbound.inboxes.get(id).filter(|_| *reaches).cloned()
-    }
-
-    pub(crate) fn team_by_address(&self, places: &[String]) -> Option<TeamId> {
-        let (id, _) = places.iter().find_map(|place| self.inbound.addresses.get(place))?;
-        let there = self.inbound.inboxes.get(id).map(|inbox| inbox.team);
-        there.or_else(|| self.inbound.removed_inboxes.get(id).copied())
-    }
-
-    pub(crate) fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Vec<Inbox> {
-        let listed = |inbox: &&Inbox| inbox.team == team && before.is_none_or(|before| inbox.id < before);
-        self.inbound.inboxes.values().rev().filter(listed).take(limit).cloned().collect()
     }
 
     pub(crate) fn change_inbox(
@@ -71,7 +47,7 @@ impl Tables {
         operation: Option<&KeyedOperation>,
         now: Time,
     ) -> IdempotentResult<InboxChangeResult> {
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
             return answer;
         }
         let Some(inbox) = self.inbound.inbox(edit.team, edit.id) else {
@@ -82,7 +58,7 @@ impl Tables {
         }
         let edited = edit.plan_for(inbox);
         let id = edited.inbox.id;
-        if edited.claimed_addresses.iter().any(|name| !self.is_address_free(name, id)) {
+        if edited.claimed_addresses.iter().any(|name| !self.inbound.is_address_free(name, id)) {
             return IdempotentResult::Done(InboxChangeResult::AddressTaken);
         }
         if let Some(name) = edited.freed_catch_all {
@@ -91,10 +67,10 @@ impl Tables {
         if let Some(name) = edited.retired_address {
             self.inbound.addresses.insert(name, (id, false));
         }
-        self.claim_addresses(edited.claimed_addresses, id);
+        self.inbound.claim_addresses(edited.claimed_addresses, id);
         self.inbound.inboxes.insert(id, edited.inbox.clone());
         if let Some(operation) = operation {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox))
     }
@@ -110,7 +86,33 @@ impl Tables {
         inbound.threads_by_message_id.retain(|(inbox, _), _| *inbox != id);
         inbound.removed_inboxes.insert(id, team);
         let removed = inbound.inboxes.remove(&id);
-        self.remove_threads_of_inbox(id);
+        self.conversations.remove_threads_of_inbox(id);
         removed
+    }
+}
+
+impl InboundTables {
+    pub(crate) fn is_address_free(&self, name: &str, id: InboxId) -> bool {
+        self.addresses.get(name).is_none_or(|(owner, _)| *owner == id)
+    }
+
+    pub(crate) fn claim_addresses(&mut self, names: Vec<String>, id: InboxId) {
+        self.addresses.extend(names.into_iter().map(|name| (name, (id, true))));
+    }
+
+    pub(crate) fn inbox_by_address(&self, places: &[String]) -> Option<Inbox> {
+        let (id, reaches) = places.iter().find_map(|place| self.addresses.get(place))?;
+        self.inboxes.get(id).filter(|_| *reaches).cloned()
+    }
+
+    pub(crate) fn team_by_address(&self, places: &[String]) -> Option<TeamId> {
+        let (id, _) = places.iter().find_map(|place| self.addresses.get(place))?;
+        let there = self.inboxes.get(id).map(|inbox| inbox.team);
+        there.or_else(|| self.removed_inboxes.get(id).copied())
+    }
+
+    pub(crate) fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Vec<Inbox> {
+        let listed = |inbox: &&Inbox| inbox.team == team && before.is_none_or(|before| inbox.id < before);
+        self.inboxes.values().rev().filter(listed).take(limit).cloned().collect()
     }
 }

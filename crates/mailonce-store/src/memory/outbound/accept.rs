@@ -18,7 +18,10 @@ use mailonce_core::{
 };
 use std::{borrow::Cow, convert::Infallible, ops::ControlFlow};
 
-use crate::memory::{KeyTarget, Tables, ordered_bits};
+use crate::memory::{
+    Tables,
+    outbound::tables::{KeyTarget, OutboundTables},
+};
 
 impl Tables {
     /// Binds a key to a new email, or returns the existing binding of the key.
@@ -40,7 +43,7 @@ impl Tables {
             ControlFlow::Break(refusal) => return refusal,
         };
         if let Some(operation) = batch.operation.as_ref().filter(|_| binds_key) {
-            self.bind_operation(operation);
+            self.outbound.bind_operation(operation);
         }
         let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));
         BatchAcceptResult::Items(batch.items.into_iter().take(whole).map(|email| self.accept(email, now)).collect())
@@ -48,19 +51,75 @@ impl Tables {
 
     /// Stores the first email of a key as the core decided.
     fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
-        self.charge_budgets(&new_email);
+        self.control.charge_budgets(&new_email);
         let likeness = new_email.guard_input.fingerprint.clone();
         let key = new_email.key;
         let (email, body) = new_email.into_email(first.bind_number, first.held_by, now);
-        self.bind(&email, key, &first.occupies);
-        self.bodies.insert(email.id, body.to_vec());
-        self.highest_id = self.highest_id.max(ordered_bits(email.id.0));
+        self.outbound.bind(&email, key, &first.occupies);
+        self.outbound.bodies.insert(email.id, body.to_vec());
+        self.reserve_id(email.id.0);
         self.save_email(&email, email.accepted_event());
-        self.remember_fingerprint(likeness, &email, now);
+        self.conversations.remember_fingerprint(likeness, &email, now);
         email
     }
 
-    fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash]) {
+    /// Resends an email: accepts its next version, once.
+    pub(crate) fn resend(
+        &mut self,
+        new_email: NewEmail,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<EmailResendResult> {
+        let Some(previous) = new_email.head.resend_of.and_then(|id| self.outbound.email_of_team(new_email.team, id))
+        else {
+            return IdempotentResult::Done(EmailResendResult::Missing);
+        };
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
+            return answer;
+        }
+        let next = previous.resent_as.and_then(|id| self.outbound.email_of_team(new_email.team, id));
+        let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
+            ControlFlow::Continue(resend) => self.accept_next_version(resend, new_email, now),
+            ControlFlow::Break(answer) => IdempotentResult::Done(answer),
+        };
+        if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
+            && done.has_new_version()
+        {
+            self.outbound.bind_operation(operation);
+        }
+        answer
+    }
+
+    fn accept_next_version(
+        &mut self,
+        mut resend: Resend,
+        new_email: NewEmail,
+        now: Time,
+    ) -> IdempotentResult<EmailResendResult> {
+        let Ok(decision) = decide(self, &new_email.send_facts(), Some(&resend), now);
+        let version = match resend.decide(decision, self.is_current_reply(resend.before())) {
+            ControlFlow::Continue(version) => version,
+            ControlFlow::Break(answer) => return answer,
+        };
+        if let Some((previous, event)) = resend.cancelled() {
+            self.save_email(previous, event.clone());
+        }
+        let (email, is_first) = match version {
+            NextVersion::First(first) => (self.insert_first(new_email, first, now), true),
+            NextVersion::Existing(email) => (email, false),
+        };
+        let (previous, event) = resend.link(email.id, now);
+        self.save_email(previous, event);
+        if is_first {
+            self.update_message_progress(resend.before(), &email, now);
+            return IdempotentResult::Done(EmailResendResult::First(email));
+        }
+        IdempotentResult::Done(EmailResendResult::Replayed(email))
+    }
+}
+
+impl OutboundTables {
+    pub(crate) fn bind(&mut self, email: &Email, key: Option<KeyHash>, slots: &[KeyHash]) {
         for slot in slots {
             self.keys.entry((email.team, *slot)).or_default().slot = Some(email.id);
         }
@@ -114,57 +173,13 @@ impl Tables {
         });
     }
 
-    /// Resends an email: accepts its next version, once.
-    pub(crate) fn resend(
-        &mut self,
-        new_email: NewEmail,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> IdempotentResult<EmailResendResult> {
-        let Some(previous) = new_email.head.resend_of.and_then(|id| self.email_of_team(new_email.team, id)) else {
-            return IdempotentResult::Done(EmailResendResult::Missing);
-        };
-        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+    /// Binds the key of an operation that changes nothing else, or returns the replay.
+    pub(crate) fn bind_operation_once(&mut self, operation: &KeyedOperation, now: Time) -> IdempotentResult<()> {
+        if let Some(answer) = self.find_replay(operation, now) {
             return answer;
         }
-        let next = previous.resent_as.and_then(|id| self.email_of_team(new_email.team, id));
-        let answer = match Resend::prepare(previous, next, new_email.guard_input.cancels_previous, now) {
-            ControlFlow::Continue(resend) => self.accept_next_version(resend, new_email, now),
-            ControlFlow::Break(answer) => IdempotentResult::Done(answer),
-        };
-        if let (Some(operation), IdempotentResult::Done(done)) = (operation, &answer)
-            && done.has_new_version()
-        {
-            self.bind_operation(operation);
-        }
-        answer
-    }
-
-    fn accept_next_version(
-        &mut self,
-        mut resend: Resend,
-        new_email: NewEmail,
-        now: Time,
-    ) -> IdempotentResult<EmailResendResult> {
-        let Ok(decision) = decide(self, &new_email.send_facts(), Some(&resend), now);
-        let version = match resend.decide(decision, self.is_current_reply(resend.before())) {
-            ControlFlow::Continue(version) => version,
-            ControlFlow::Break(answer) => return answer,
-        };
-        if let Some((previous, event)) = resend.cancelled() {
-            self.save_email(previous, event.clone());
-        }
-        let (email, is_first) = match version {
-            NextVersion::First(first) => (self.insert_first(new_email, first, now), true),
-            NextVersion::Existing(email) => (email, false),
-        };
-        let (previous, event) = resend.link(email.id, now);
-        self.save_email(previous, event);
-        if is_first {
-            self.update_message_progress(resend.before(), &email, now);
-            return IdempotentResult::Done(EmailResendResult::First(email));
-        }
-        IdempotentResult::Done(EmailResendResult::Replayed(email))
+        self.bind_operation(operation);
+        IdempotentResult::Done(())
     }
 }
 
@@ -172,21 +187,21 @@ impl AcceptReader for Tables {
     type Error = Infallible;
 
     fn expiry_cutoff(&self, now: Time) -> Time {
-        self.time.expiry_cutoff(now)
+        self.outbound.time.expiry_cutoff(now)
     }
 
     fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<(u32, Option<KeyBinding>), Infallible> {
-        let bind_number = self.keys.get(&(team, key)).map_or(0, |row| row.bind_number);
-        Ok((bind_number, self.key_binding(team, key, now)))
+        let bind_number = self.outbound.keys.get(&(team, key)).map_or(0, |row| row.bind_number);
+        Ok((bind_number, self.outbound.key_binding(team, key, now)))
     }
 
     fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Infallible> {
-        let occupant = self.keys.get(&(team, key)).and_then(|row| row.slot);
-        Ok(occupant.and_then(|id| self.emails.get(&id)).map(Cow::Borrowed))
+        let occupant = self.outbound.keys.get(&(team, key)).and_then(|row| row.slot);
+        Ok(occupant.and_then(|id| self.outbound.emails.get(&id)).map(Cow::Borrowed))
     }
 
     fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Infallible> {
-        Ok(self.budget_used(team, counter))
+        Ok(self.control.budget_used(team, counter))
     }
 
     fn has_similar_content(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> Result<bool, Infallible> {

@@ -7,16 +7,19 @@ use mailonce_core::{
     limits, mutant,
     outbound::{
         email::Email,
-        email_query::{EmailQuery, ResultPage},
+        email_query::{EmailDetail, EmailQuery, ResultPage},
         key_binding::{KeyBinding, KeyView},
         suppressed_call::SuppressedCall,
     },
     time::Time,
 };
 
-use crate::memory::{KeyTarget, Tables};
+use crate::memory::{
+    Tables,
+    outbound::tables::{KeyTarget, OutboundTables},
+};
 
-impl Tables {
+impl OutboundTables {
     /// Emails of a team, newest first.
     pub(crate) fn list_emails(&self, team: TeamId, query: &EmailQuery) -> ResultPage<Email> {
         if let Some(key) = query.key {
@@ -45,7 +48,7 @@ impl Tables {
     }
 
     /// The one email that a key is bound to, or was bound to last, until the key is swept.
-    fn list_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> ResultPage<Email> {
+    pub(crate) fn list_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> ResultPage<Email> {
         let email = match self.keys.get(&(team, key)).and_then(|row| row.target.as_ref()) {
             Some(KeyTarget::Email(id)) => self.emails.get(id),
             Some(KeyTarget::Operation { .. }) | None => None,
@@ -107,5 +110,30 @@ impl Tables {
         due.sort_unstable();
         due.truncate(max);
         due
+    }
+    /// Emails with a held or unknown handoff, ordered by team and id.
+    pub(crate) fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email> {
+        let is_stuck = |email: &&Email| {
+            let stuck = |state: HandoffState| matches!(state, HandoffState::Held | HandoffState::Unknown);
+            email.handoffs.iter().any(|handoff| stuck(handoff.state))
+        };
+        let mut emails: Vec<Email> = self.emails.values().filter(is_stuck).cloned().collect();
+        emails.sort_by_key(|email| (email.team, email.id));
+        let behind = |email: &Email| after.is_none_or(|after| (email.team, email.id) > after);
+        emails.into_iter().filter(behind).take(limit).collect()
+    }
+}
+
+impl Tables {
+    /// Everything about one email.
+    pub(crate) fn email_detail(&self, team: TeamId, id: EmailId) -> Option<EmailDetail> {
+        let email = self.outbound.email_of_team(team, id)?;
+        Some(EmailDetail {
+            email,
+            body: self.outbound.bodies.get(&id).cloned(),
+            attempts: self.handoffs.attempts.get(&id).cloned().unwrap_or_default(),
+            evidence: self.handoffs.evidence.get(&id).cloned().unwrap_or_default(),
+            suppressed_calls: self.outbound.suppressed_calls(id),
+        })
     }
 }

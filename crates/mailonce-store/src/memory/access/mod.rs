@@ -1,0 +1,3 @@
+//! Teams and API keys.
+
+pub(crate) mod teams;
