@@ -81,13 +81,19 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::postgres::{
-    handoff::handoffs::ActionCall,
+    access::teams,
+    control::{budgets, records},
+    handoff::handoffs::{self, ActionCall},
     inbound::{
         filing::FileCall,
         receive::ReceiveCall,
         wake_ups::{self, WakeUpBus},
     },
-    outbound::{accept_batcher::AcceptBatcher, queries::KeyLookupRequest},
+    outbound::{
+        accept_batcher::AcceptBatcher,
+        email_commands,
+        queries::{self, KeyLookupRequest},
+    },
 };
 use call_batcher::CallBatcher;
 use durability::DurabilityBarrier;
@@ -273,11 +279,11 @@ impl Store for Postgres {
     }
 
     async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
-        when_durable!(self, with_timeout(self.shared.key_binding(team, key, now)).await)
+        when_durable!(self, with_timeout(queries::key_binding(&self.shared, team, key, now)).await)
     }
 
     async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
-        when_durable!(self, call_until_final!(self.shared.bind_operation_once(&operation, now)))
+        when_durable!(self, call_until_final!(email_commands::bind_operation_once(&self.shared, &operation, now)))
     }
 
     async fn cancel(
@@ -287,7 +293,7 @@ impl Store for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailChangeResult>> {
-        when_durable!(self, call_until_final!(self.shared.cancel(team, id, operation.as_ref(), now)))
+        when_durable!(self, call_until_final!(email_commands::cancel(&self.shared, team, id, operation.as_ref(), now)))
     }
 
     async fn reschedule(
@@ -297,7 +303,7 @@ impl Store for Postgres {
         new: RescheduleRequest,
         now: Time,
     ) -> Result<EmailChangeResult> {
-        when_durable!(self, call_until_final!(self.shared.reschedule(team, id, &new, now)))
+        when_durable!(self, call_until_final!(email_commands::reschedule(&self.shared, team, id, &new, now)))
     }
 
     async fn resend(
@@ -306,23 +312,26 @@ impl Store for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>> {
-        when_durable!(self, call_until_final!(self.shared.resend(&new_email, operation.as_ref(), now)))
+        when_durable!(
+            self,
+            call_until_final!(email_commands::resend(&self.shared, &new_email, operation.as_ref(), now))
+        )
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
-        into_store_result(call_until_final!(self.shared.capture(transport, max, scheduled_by, now)))
+        into_store_result(call_until_final!(email_commands::capture(&self.shared, transport, max, scheduled_by, now)))
     }
 
     async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>> {
-        into_store_result(call_until_final!(self.shared.next_handoff_due(transport)))
+        into_store_result(call_until_final!(email_commands::next_handoff_due(&self.shared, transport)))
     }
 
     async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
-        into_store_result(call_until_final!(self.shared.lease_handoffs(&request, now)))
+        into_store_result(call_until_final!(handoffs::lease_handoffs(&self.shared, &request, now)))
     }
 
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {
-        into_store_result(call_until_final!(self.shared.leased_handoff(team, id, number)))
+        into_store_result(call_until_final!(handoffs::leased_handoff(&self.shared, team, id, number)))
     }
 
     async fn apply_action(
@@ -333,7 +342,10 @@ impl Store for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<HandoffActionResult>> {
-        when_durable!(self, with_timeout(self.shared.apply_action((team, id), act, operation.as_ref(), now)).await)
+        when_durable!(
+            self,
+            with_timeout(handoffs::apply_action(&self.shared, (team, id), act, operation.as_ref(), now)).await
+        )
     }
 
     async fn due_unknown_handoffs(
@@ -342,15 +354,15 @@ impl Store for Postgres {
         max: usize,
         now: Time,
     ) -> Result<Vec<(Email, u16)>> {
-        into_store_result(call_until_final!(self.shared.due_unknown_handoffs(mine, max, now)))
+        into_store_result(call_until_final!(handoffs::due_unknown_handoffs(&self.shared, mine, max, now)))
     }
 
     async fn publish_transports(&self, _node: NodeId, mine: &[TransportAccount], _now: Time) -> Result<()> {
-        into_store_result(call_until_final!(self.shared.publish_transports(mine)))
+        into_store_result(call_until_final!(handoffs::publish_transports(&self.shared, mine)))
     }
 
     async fn orphan_backlogs(&self, known: &[String], _now: Time) -> Result<Vec<OrphanBacklog>> {
-        into_store_result(call_until_final!(self.shared.orphan_backlogs(known)))
+        into_store_result(call_until_final!(handoffs::orphan_backlogs(&self.shared, known)))
     }
 
     async fn emails_open_at_transport(
@@ -359,23 +371,23 @@ impl Store for Postgres {
         after: Option<(TeamId, EmailId)>,
         limit: usize,
     ) -> Result<Vec<(TeamId, EmailId)>> {
-        into_store_result(call_until_final!(self.shared.emails_open_at_transport(transport, after, limit)))
+        into_store_result(call_until_final!(handoffs::emails_open_at_transport(&self.shared, transport, after, limit)))
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
-        into_store_result(call_until_final!(self.shared.heartbeat(node, now)))
+        into_store_result(call_until_final!(handoffs::heartbeat(&self.shared, node, now)))
     }
 
     async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts> {
-        into_store_result(call_until_final!(self.shared.recover_dead_nodes(node, max, now)))
+        into_store_result(call_until_final!(handoffs::recover_dead_nodes(&self.shared, node, max, now)))
     }
 
     async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
-        when_durable!(self, call_until_final!(self.shared.handoff_by_remote_id(team, remote_id)))
+        when_durable!(self, call_until_final!(handoffs::handoff_by_remote_id(&self.shared, team, remote_id)))
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        into_store_result(call_until_final!(self.shared.backlog()))
+        into_store_result(call_until_final!(handoffs::backlog(&self.shared)))
     }
 
     async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()> {
@@ -383,23 +395,23 @@ impl Store for Postgres {
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
-        when_durable!(self, call_until_final!(self.shared.email(team, id)))
+        when_durable!(self, call_until_final!(queries::email(&self.shared, team, id)))
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
-        when_durable!(self, call_until_final!(self.shared.email_detail(team, id)))
+        when_durable!(self, call_until_final!(queries::email_detail(&self.shared, team, id)))
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
-        when_durable!(self, call_until_final!(self.shared.emails(team, &query)))
+        when_durable!(self, call_until_final!(queries::emails(&self.shared, team, &query)))
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
-        when_durable!(self, call_until_final!(self.shared.count_emails(team, from, to)))
+        when_durable!(self, call_until_final!(queries::count_emails(&self.shared, team, from, to)))
     }
 
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        when_durable!(self, call_until_final!(self.shared.held_or_unknown_emails(after, limit)))
+        when_durable!(self, call_until_final!(queries::held_or_unknown_emails(&self.shared, after, limit)))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
@@ -407,15 +419,15 @@ impl Store for Postgres {
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-        when_durable!(self, call_until_final!(self.shared.key_view(team, key, now)))
+        when_durable!(self, call_until_final!(queries::key_view(&self.shared, team, key, now)))
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult> {
-        when_durable!(self, call_until_final!(self.shared.extend_key(team, key, ttl, now)))
+        when_durable!(self, call_until_final!(email_commands::extend_key(&self.shared, team, key, ttl, now)))
     }
 
     async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult> {
-        when_durable!(self, call_until_final!(self.shared.forget_key(team, key, now)))
+        when_durable!(self, call_until_final!(email_commands::forget_key(&self.shared, team, key, now)))
     }
 
     async fn create_team(
@@ -424,35 +436,35 @@ impl Store for Postgres {
         key: ApiKey,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateTeamResult>> {
-        when_durable!(self, call_until_final!(self.shared.create_team(&team, &key, operation.as_ref())))
+        when_durable!(self, call_until_final!(teams::create_team(&self.shared, &team, &key, operation.as_ref())))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        when_durable!(self, call_until_final!(self.shared.teams()))
+        when_durable!(self, call_until_final!(teams::teams(&self.shared)))
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        when_durable!(self, call_until_final!(self.shared.set_require_keys(team, require)))
+        when_durable!(self, call_until_final!(teams::set_require_keys(&self.shared, team, require)))
     }
 
     async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
-        when_durable!(self, call_until_final!(self.shared.create_api_key(&key, operation.as_ref())))
+        when_durable!(self, call_until_final!(teams::create_api_key(&self.shared, &key, operation.as_ref())))
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
-        when_durable!(self, call_until_final!(self.shared.api_keys(team)))
+        when_durable!(self, call_until_final!(teams::api_keys(&self.shared, team)))
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        into_store_result(call_until_final!(self.shared.api_key_by_hash(hash)))
+        into_store_result(call_until_final!(teams::api_key_by_hash(&self.shared, hash)))
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        when_durable!(self, call_until_final!(self.shared.revoke_api_key(team, id, now)))
+        when_durable!(self, call_until_final!(teams::revoke_api_key(&self.shared, team, id, now)))
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
-        into_store_result(call_until_final!(self.shared.touch_api_keys(&used)))
+        into_store_result(call_until_final!(teams::touch_api_keys(&self.shared, &used)))
     }
 
     async fn create_record(
@@ -460,23 +472,23 @@ impl Store for Postgres {
         record: Record,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateRecordResult>> {
-        when_durable!(self, call_until_final!(self.shared.create_record(&record, operation.as_ref())))
+        when_durable!(self, call_until_final!(records::create_record(&self.shared, &record, operation.as_ref())))
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        when_durable!(self, call_until_final!(self.shared.record(team, kind, id)))
+        when_durable!(self, call_until_final!(records::record(&self.shared, team, kind, id)))
     }
 
     async fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
-        when_durable!(self, call_until_final!(self.shared.record_by_name(team, kind, name)))
+        when_durable!(self, call_until_final!(records::record_by_name(&self.shared, team, kind, name)))
     }
 
     async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        when_durable!(self, call_until_final!(self.shared.record_of_any_team(kind, id)))
+        when_durable!(self, call_until_final!(records::record_of_any_team(&self.shared, kind, id)))
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        when_durable!(self, call_until_final!(self.shared.records(team, kind, before, limit)))
+        when_durable!(self, call_until_final!(records::records(&self.shared, team, kind, before, limit)))
     }
 
     async fn change_record(
@@ -485,15 +497,15 @@ impl Store for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<RecordChangeResult>> {
-        when_durable!(self, call_until_final!(self.shared.change_record(&edit, operation.as_ref(), now)))
+        when_durable!(self, call_until_final!(records::change_record(&self.shared, &edit, operation.as_ref(), now)))
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        when_durable!(self, call_until_final!(self.shared.remove_record(team, kind, id)))
+        when_durable!(self, call_until_final!(records::remove_record(&self.shared, team, kind, id)))
     }
 
     async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {
-        when_durable!(self, call_until_final!(self.shared.budget_usage(team, &counters)))
+        when_durable!(self, call_until_final!(budgets::budget_usage(&self.shared, team, &counters)))
     }
 
     async fn installation(&self) -> Result<InstallationInfo> {

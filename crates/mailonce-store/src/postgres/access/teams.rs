@@ -46,120 +46,123 @@ const TOUCH: &str = "
       FROM unnest($1::uuid[], $2::bigint[]) AS w (id, at) JOIN held ON held.id = w.id
      WHERE k.id = w.id";
 
-impl SharedState {
-    /// Creates a team with its first API key, unless another team has the name.
-    pub(crate) async fn create_team(
-        &self,
-        team: &Team,
-        key: &ApiKey,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<CreateTeamResult>> {
-        self.create_team_or_api_key(Some(team), key, operation).await
-    }
+/// Creates a team with its first API key, unless another team has the name.
+pub(crate) async fn create_team(
+    shared: &SharedState,
+    team: &Team,
+    key: &ApiKey,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<CreateTeamResult>> {
+    create_team_or_api_key(shared, Some(team), key, operation).await
+}
 
-    /// Creates an API key.
-    pub(crate) async fn create_api_key(
-        &self,
-        key: &ApiKey,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<()>> {
-        Ok(self.create_team_or_api_key(None, key, operation).await?.map(|_made| ()))
-    }
+/// Creates an API key.
+pub(crate) async fn create_api_key(
+    shared: &SharedState,
+    key: &ApiKey,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<()>> {
+    Ok(create_team_or_api_key(shared, None, key, operation).await?.map(|_made| ()))
+}
 
-    async fn create_team_or_api_key(
-        &self,
-        team: Option<&Team>,
-        key: &ApiKey,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<CreateTeamResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut bound = None;
-        if let Some(operation) = operation {
-            let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
-            lock_scopes(&tx, &scopes).await?;
-            let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-            if let Some(answer) = ground.find_replay(operation, key.created_at) {
-                tx.rollback().await?;
-                return Ok(answer);
-            }
-            ground.bind_operation(operation);
-            bound = Some(ground);
-        }
-        if let Some(team) = team
-            && is_name_taken(&tx, team).await?
-        {
+async fn create_team_or_api_key(
+    shared: &SharedState,
+    team: Option<&Team>,
+    key: &ApiKey,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<CreateTeamResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut bound = None;
+    if let Some(operation) = operation {
+        let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+        if let Some(answer) = ground.find_replay(operation, key.created_at) {
             tx.rollback().await?;
-            return Ok(IdempotentResult::Done(CreateTeamResult::NameTaken));
+            return Ok(answer);
         }
-        if let Some(ground) = &bound {
-            write_unit_of_work(&tx, ground).await?;
-        }
-        if let Some(team) = team {
-            let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);
-            execute(&tx, INSERT_TEAM, &[params.0, params.1, params.2, params.3]).await?;
-        }
-        insert_api_key(&tx, key).await?;
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(CreateTeamResult::Created))
+        ground.bind_operation(operation);
+        bound = Some(ground);
     }
+    if let Some(team) = team
+        && is_name_taken(&tx, team).await?
+    {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(CreateTeamResult::NameTaken));
+    }
+    if let Some(ground) = &bound {
+        write_unit_of_work(&tx, ground).await?;
+    }
+    if let Some(team) = team {
+        let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);
+        execute(&tx, INSERT_TEAM, &[params.0, params.1, params.2, params.3]).await?;
+    }
+    insert_api_key(&tx, key).await?;
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(CreateTeamResult::Created))
+}
 
-    /// All teams.
-    pub(crate) async fn teams(&self) -> TxResult<Vec<Team>> {
-        let client = self.connections.client().await?;
-        query_rows(&client, TEAMS, &[]).await?.iter().map(|row| read_team(row, 0)).collect()
-    }
+/// All teams.
+pub(crate) async fn teams(shared: &SharedState) -> TxResult<Vec<Team>> {
+    let client = shared.connections.client().await?;
+    query_rows(&client, TEAMS, &[]).await?.iter().map(|row| read_team(row, 0)).collect()
+}
 
-    /// Sets whether a team requires idempotency keys.
-    pub(crate) async fn set_require_keys(&self, team: TeamId, require: bool) -> TxResult<Option<Team>> {
-        let rows = self.query_in_transaction(SET_REQUIRE_KEYS, &[&team.0, &require]).await?;
-        rows.first().map(|row| read_team(row, 0)).transpose()
-    }
+/// Sets whether a team requires idempotency keys.
+pub(crate) async fn set_require_keys(shared: &SharedState, team: TeamId, require: bool) -> TxResult<Option<Team>> {
+    let rows = query_in_transaction(shared, SET_REQUIRE_KEYS, &[&team.0, &require]).await?;
+    rows.first().map(|row| read_team(row, 0)).transpose()
+}
 
-    /// The API keys of a team, newest first.
-    pub(crate) async fn api_keys(&self, team: TeamId) -> TxResult<Vec<ApiKey>> {
-        let client = self.connections.client().await?;
-        query_rows(&client, API_KEYS, &[&team.0]).await?.iter().map(read_api_key).collect()
-    }
+/// The API keys of a team, newest first.
+pub(crate) async fn api_keys(shared: &SharedState, team: TeamId) -> TxResult<Vec<ApiKey>> {
+    let client = shared.connections.client().await?;
+    query_rows(&client, API_KEYS, &[&team.0]).await?.iter().map(read_api_key).collect()
+}
 
-    /// The API key with this hash, and its team.
-    pub(crate) async fn api_key_by_hash(&self, hash: [u8; 32]) -> TxResult<Option<(ApiKey, Team)>> {
-        let rows = query_rows(&self.connections.client().await?, BY_HASH, &[&hash.as_slice()]).await?;
-        rows.first().map(|row| Ok((read_api_key(row)?, read_team(row, 7)?))).transpose()
-    }
+/// The API key with this hash, and its team.
+pub(crate) async fn api_key_by_hash(shared: &SharedState, hash: [u8; 32]) -> TxResult<Option<(ApiKey, Team)>> {
+    let rows = query_rows(&shared.connections.client().await?, BY_HASH, &[&hash.as_slice()]).await?;
+    rows.first().map(|row| Ok((read_api_key(row)?, read_team(row, 7)?))).transpose()
+}
 
-    /// Revokes an API key.
-    pub(crate) async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> TxResult<Option<ApiKey>> {
-        let rows = self.query_in_transaction(REVOKE, &[&team.0, &id.0, &now.0]).await?;
-        rows.first().map(read_api_key).transpose()
-    }
+/// Revokes an API key.
+pub(crate) async fn revoke_api_key(
+    shared: &SharedState,
+    team: TeamId,
+    id: ApiKeyId,
+    now: Time,
+) -> TxResult<Option<ApiKey>> {
+    let rows = query_in_transaction(shared, REVOKE, &[&team.0, &id.0, &now.0]).await?;
+    rows.first().map(read_api_key).transpose()
+}
 
-    /// Records when API keys were last used.
-    pub(crate) async fn touch_api_keys(&self, used: &[(ApiKeyId, Time)]) -> TxResult<()> {
-        let mut latest: BTreeMap<ApiKeyId, Time> = BTreeMap::new();
-        for (id, at) in used {
-            let known = latest.entry(*id).or_insert(*at);
-            *known = (*known).max(*at);
-        }
-        if !latest.is_empty() {
-            let (ids, ats): (Vec<Uuid>, Vec<i64>) = latest.into_iter().map(|(id, at)| (id.0, at.0)).unzip();
-            self.query_in_transaction(TOUCH, &[&ids, &ats]).await?;
-        }
-        Ok(())
+/// Records when API keys were last used.
+pub(crate) async fn touch_api_keys(shared: &SharedState, used: &[(ApiKeyId, Time)]) -> TxResult<()> {
+    let mut latest: BTreeMap<ApiKeyId, Time> = BTreeMap::new();
+    for (id, at) in used {
+        let known = latest.entry(*id).or_insert(*at);
+        *known = (*known).max(*at);
     }
+    if !latest.is_empty() {
+        let (ids, ats): (Vec<Uuid>, Vec<i64>) = latest.into_iter().map(|(id, at)| (id.0, at.0)).unzip();
+        query_in_transaction(shared, TOUCH, &[&ids, &ats]).await?;
+    }
+    Ok(())
+}
 
-    /// Runs one statement in its own transaction.
-    async fn query_in_transaction(
-        &self,
-        sql: &str,
-        params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
-    ) -> TxResult<Vec<Row>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let rows = query_rows(&tx, sql, params).await?;
-        self.commit(tx, 1).await?;
-        Ok(rows)
-    }
+/// Runs one statement in its own transaction.
+async fn query_in_transaction(
+    shared: &SharedState,
+    sql: &str,
+    params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+) -> TxResult<Vec<Row>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, sql, params).await?;
+    shared.commit(tx, 1).await?;
+    Ok(rows)
 }
 
 /// Whether another team has the name. The advisory lock keeps the answer valid until this transaction ends.

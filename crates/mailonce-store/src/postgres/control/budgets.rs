@@ -195,16 +195,14 @@ pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
     Ok(())
 }
 
-impl SharedState {
-    /// The usage of each of these counters.
-    pub(crate) async fn budget_usage(&self, team: TeamId, counters: &[BudgetCounter]) -> TxResult<Vec<u64>> {
-        let teams = vec![team.0; counters.len()];
-        let budgets: Vec<Uuid> = counters.iter().map(|(budget, _)| *budget).collect();
-        let starts: Vec<i64> = counters.iter().map(|(_, start)| start.0).collect();
-        let mut usage = BudgetUsage::default();
-        for row in query_rows(&self.connections.client().await?, READ, &[&teams, &budgets, &starts]).await? {
-            usage.load((row.try_get(1)?, Time(row.try_get(2)?)), row.try_get::<_, i64>(3)?.unsigned_abs());
-        }
-        Ok(counters.iter().map(|counter| usage.used(*counter)).collect())
+/// The usage of each of these counters.
+pub(crate) async fn budget_usage(shared: &SharedState, team: TeamId, counters: &[BudgetCounter]) -> TxResult<Vec<u64>> {
+    let teams = vec![team.0; counters.len()];
+    let budgets: Vec<Uuid> = counters.iter().map(|(budget, _)| *budget).collect();
+    let starts: Vec<i64> = counters.iter().map(|(_, start)| start.0).collect();
+    let mut usage = BudgetUsage::default();
+    for row in query_rows(&shared.connections.client().await?, READ, &[&teams, &budgets, &starts]).await? {
+        usage.load((row.try_get(1)?, Time(row.try_get(2)?)), row.try_get::<_, i64>(3)?.unsigned_abs());
     }
+    Ok(counters.iter().map(|counter| usage.used(*counter)).collect())
 }

@@ -82,111 +82,117 @@ async fn emit_record_event(tx: &Transaction<'_>, record: &Record, before: Option
     write_events(tx, &events).await
 }
 
-impl SharedState {
-    /// Creates a record, unless its name is taken.
-    pub(crate) async fn create_record(
-        &self,
-        record: &Record,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<CreateRecordResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, record.created_at).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let Record { team, kind, id, name, rev, created_at, json: about } = record;
-        let rev = *rev as i32;
-        let made = execute(&tx, INSERT, &[id, &team.0, &kind.as_str(), name, &rev, &created_at.0, about]).await?;
-        if made == 1 {
-            emit_record_event(&tx, record, None, record.created_at).await?;
-            self.commit(tx, 1).await?;
-            return Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())));
-        }
-        let taken = read_first_record(&query_rows(&tx, BY_NAME, &[&team.0, &kind.as_str(), name]).await?)?;
+/// Creates a record, unless its name is taken.
+pub(crate) async fn create_record(
+    shared: &SharedState,
+    record: &Record,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<CreateRecordResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, record.created_at).await? {
         tx.rollback().await?;
-        // The record was removed between the two statements: the name is free again, so retry.
-        let taken = taken.ok_or_else(|| TxError::Conflict("a record was removed meanwhile".into()))?;
-        let again = taken.id == record.id;
-        Ok(IdempotentResult::Done(if again {
-            CreateRecordResult::Created(taken)
-        } else {
-            CreateRecordResult::NameTaken(taken)
-        }))
+        return Ok(answer);
     }
-
-    /// One record.
-    pub(crate) async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> TxResult<Option<Record>> {
-        read_first_record(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &kind.as_str(), &id]).await?)
+    let Record { team, kind, id, name, rev, created_at, json: about } = record;
+    let rev = *rev as i32;
+    let made = execute(&tx, INSERT, &[id, &team.0, &kind.as_str(), name, &rev, &created_at.0, about]).await?;
+    if made == 1 {
+        emit_record_event(&tx, record, None, record.created_at).await?;
+        shared.commit(tx, 1).await?;
+        return Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())));
     }
+    let taken = read_first_record(&query_rows(&tx, BY_NAME, &[&team.0, &kind.as_str(), name]).await?)?;
+    tx.rollback().await?;
+    // The record was removed between the two statements: the name is free again, so retry.
+    let taken = taken.ok_or_else(|| TxError::Conflict("a record was removed meanwhile".into()))?;
+    let again = taken.id == record.id;
+    Ok(IdempotentResult::Done(if again {
+        CreateRecordResult::Created(taken)
+    } else {
+        CreateRecordResult::NameTaken(taken)
+    }))
+}
 
-    /// The record with this name.
-    pub(crate) async fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> TxResult<Option<Record>> {
-        read_first_record(
-            &query_rows(&self.connections.client().await?, BY_NAME, &[&team.0, &kind.as_str(), &name]).await?,
-        )
+/// One record.
+pub(crate) async fn record(shared: &SharedState, team: TeamId, kind: RecordKind, id: Uuid) -> TxResult<Option<Record>> {
+    read_first_record(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &kind.as_str(), &id]).await?)
+}
+
+/// The record with this name.
+pub(crate) async fn record_by_name(
+    shared: &SharedState,
+    team: TeamId,
+    kind: RecordKind,
+    name: &str,
+) -> TxResult<Option<Record>> {
+    read_first_record(
+        &query_rows(&shared.connections.client().await?, BY_NAME, &[&team.0, &kind.as_str(), &name]).await?,
+    )
+}
+
+/// One record of any team.
+pub(crate) async fn record_of_any_team(shared: &SharedState, kind: RecordKind, id: Uuid) -> TxResult<Option<Record>> {
+    read_first_record(&query_rows(&shared.connections.client().await?, BY_ID_ANY_TEAM, &[&kind.as_str(), &id]).await?)
+}
+
+/// Records older than `before`, newest first.
+pub(crate) async fn records(
+    shared: &SharedState,
+    team: TeamId,
+    kind: RecordKind,
+    before: Option<Uuid>,
+    limit: usize,
+) -> TxResult<RecordPage> {
+    // Above every UUIDv7.
+    let before = before.unwrap_or(Uuid::max());
+    let more = limit as i64 + 1;
+    let rows =
+        query_rows(&shared.connections.client().await?, LIST, &[&team.0, &kind.as_str(), &before, &more]).await?;
+    Ok(RecordPage::from_rows(rows.iter().map(read_record).collect::<TxResult<_>>()?, limit))
+}
+
+/// Changes a record, if its revision is still the expected one.
+pub(crate) async fn change_record(
+    shared: &SharedState,
+    edit: &RecordEdit,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<RecordChangeResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
     }
-
-    /// One record of any team.
-    pub(crate) async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> TxResult<Option<Record>> {
-        read_first_record(&query_rows(&self.connections.client().await?, BY_ID_ANY_TEAM, &[&kind.as_str(), &id]).await?)
-    }
-
-    /// Records older than `before`, newest first.
-    pub(crate) async fn records(
-        &self,
-        team: TeamId,
-        kind: RecordKind,
-        before: Option<Uuid>,
-        limit: usize,
-    ) -> TxResult<RecordPage> {
-        // Above every UUIDv7.
-        let before = before.unwrap_or(Uuid::max());
-        let more = limit as i64 + 1;
-        let rows =
-            query_rows(&self.connections.client().await?, LIST, &[&team.0, &kind.as_str(), &before, &more]).await?;
-        Ok(RecordPage::from_rows(rows.iter().map(read_record).collect::<TxResult<_>>()?, limit))
-    }
-
-    /// Changes a record, if its revision is still the expected one.
-    pub(crate) async fn change_record(
-        &self,
-        edit: &RecordEdit,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<RecordChangeResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
+    let found =
+        read_first_record(&query_rows(&tx, BY_ID_LOCKED, &[&edit.team.0, &edit.kind.as_str(), &edit.id]).await?)?;
+    let mut record = match found {
+        Some(record) if record.rev == edit.rev => record,
+        other => {
             tx.rollback().await?;
-            return Ok(answer);
+            return Ok(IdempotentResult::Done(other.map_or(RecordChangeResult::Missing, RecordChangeResult::Stale)));
         }
-        let found =
-            read_first_record(&query_rows(&tx, BY_ID_LOCKED, &[&edit.team.0, &edit.kind.as_str(), &edit.id]).await?)?;
-        let mut record = match found {
-            Some(record) if record.rev == edit.rev => record,
-            other => {
-                tx.rollback().await?;
-                return Ok(IdempotentResult::Done(
-                    other.map_or(RecordChangeResult::Missing, RecordChangeResult::Stale),
-                ));
-            }
-        };
-        execute(&tx, UPDATE, &[&edit.id, &edit.json]).await?;
-        let before = record.clone();
-        record.rev += 1;
-        record.json.clone_from(&edit.json);
-        emit_record_event(&tx, &record, Some(&before), now).await?;
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(RecordChangeResult::Changed(record)))
-    }
+    };
+    execute(&tx, UPDATE, &[&edit.id, &edit.json]).await?;
+    let before = record.clone();
+    record.rev += 1;
+    record.json.clone_from(&edit.json);
+    emit_record_event(&tx, &record, Some(&before), now).await?;
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(RecordChangeResult::Changed(record)))
+}
 
-    /// Removes a record.
-    pub(crate) async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> TxResult<Option<Record>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let removed = read_first_record(&query_rows(&tx, REMOVE, &[&team.0, &kind.as_str(), &id]).await?)?;
-        self.commit(tx, 1).await?;
-        Ok(removed)
-    }
+/// Removes a record.
+pub(crate) async fn remove_record(
+    shared: &SharedState,
+    team: TeamId,
+    kind: RecordKind,
+    id: Uuid,
+) -> TxResult<Option<Record>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let removed = read_first_record(&query_rows(&tx, REMOVE, &[&team.0, &kind.as_str(), &id]).await?)?;
+    shared.commit(tx, 1).await?;
+    Ok(removed)
 }

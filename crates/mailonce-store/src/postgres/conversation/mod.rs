@@ -40,15 +40,15 @@ use crate::postgres::error::call_until_final;
 #[async_trait]
 impl ConversationStore for Postgres {
     async fn accept_reply(&self, new_reply: NewReply, now: Time) -> Result<ReplyResult> {
-        when_durable!(self, call_until_final!(self.shared.accept_reply(&new_reply, now)))
+        when_durable!(self, call_until_final!(reply::accept_reply(&self.shared, &new_reply, now)))
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
-        when_durable!(self, call_until_final!(self.shared.thread(team, id)))
+        when_durable!(self, call_until_final!(threads::thread(&self.shared, team, id)))
     }
 
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
-        when_durable!(self, call_until_final!(self.shared.threads(team, &query)))
+        when_durable!(self, call_until_final!(threads::threads(&self.shared, team, &query)))
     }
 
     async fn thread_emails(
@@ -58,11 +58,11 @@ impl ConversationStore for Postgres {
         after: Option<EmailId>,
         limit: usize,
     ) -> Result<Vec<EmailId>> {
-        when_durable!(self, call_until_final!(self.shared.thread_emails(team, id, after, limit)))
+        when_durable!(self, call_until_final!(threads::thread_emails(&self.shared, team, id, after, limit)))
     }
 
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
-        when_durable!(self, call_until_final!(self.shared.change_thread(team, id, &edit, now)))
+        when_durable!(self, call_until_final!(threads::change_thread(&self.shared, team, id, &edit, now)))
     }
 
     async fn lease_thread(
@@ -73,11 +73,14 @@ impl ConversationStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<ThreadLeaseResult>> {
-        when_durable!(self, call_until_final!(self.shared.lease_thread((team, id), &ask, operation.as_ref(), now)))
+        when_durable!(
+            self,
+            call_until_final!(threads::lease_thread(&self.shared, (team, id), &ask, operation.as_ref(), now))
+        )
     }
 
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
-        when_durable!(self, call_until_final!(self.shared.release_thread(team, id, token)))
+        when_durable!(self, call_until_final!(threads::release_thread(&self.shared, team, id, token)))
     }
 
     async fn lease_messages(
@@ -87,7 +90,10 @@ impl ConversationStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
-        when_durable!(self, call_until_final!(self.shared.lease_messages(team, &ask, operation.as_ref(), now)))
+        when_durable!(
+            self,
+            call_until_final!(work_queue::lease_messages(&self.shared, team, &ask, operation.as_ref(), now))
+        )
     }
 
     async fn acknowledge_message(
@@ -97,6 +103,6 @@ impl ConversationStore for Postgres {
         how: Acknowledgement,
         now: Time,
     ) -> Result<AcknowledgeResult> {
-        when_durable!(self, call_until_final!(self.shared.acknowledge_message(team, &held, how, now)))
+        when_durable!(self, call_until_final!(work_queue::acknowledge_message(&self.shared, team, &held, how, now)))
     }
 }

@@ -27,27 +27,25 @@ use crate::postgres::{
     unit_of_work::{UnitOfWork, new_email_scopes},
 };
 
-impl SharedState {
-    /// Accepts a reply or a forward if all guards agree, or returns the guard that refused it.
-    pub(crate) async fn accept_reply(&self, new_reply: &NewReply, now: Time) -> TxResult<ReplyResult> {
-        let inner = &new_reply.email;
-        let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        if let Some(bound) = inner.key.and_then(|key| ground.key_binding(inner.team, key, now)) {
-            tx.rollback().await?;
-            return Ok(ReplyResult::KeyBound(bound));
-        }
-        let Some(mut met) = load_reply_context(&tx, &mut ground, new_reply).await? else {
-            tx.rollback().await?;
-            return Ok(ReplyResult::Missing);
-        };
-        let answer = judge_reply(&mut ground, &mut met, new_reply, now);
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
+/// Accepts a reply or a forward if all guards agree, or returns the guard that refused it.
+pub(crate) async fn accept_reply(shared: &SharedState, new_reply: &NewReply, now: Time) -> TxResult<ReplyResult> {
+    let inner = &new_reply.email;
+    let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    if let Some(bound) = inner.key.and_then(|key| ground.key_binding(inner.team, key, now)) {
+        tx.rollback().await?;
+        return Ok(ReplyResult::KeyBound(bound));
     }
+    let Some(mut met) = load_reply_context(&tx, &mut ground, new_reply).await? else {
+        tx.rollback().await?;
+        return Ok(ReplyResult::Missing);
+    };
+    let answer = judge_reply(&mut ground, &mut met, new_reply, now);
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
 }
 
 /// Locks and loads the state that the guards need. `None` when the team has no such message.

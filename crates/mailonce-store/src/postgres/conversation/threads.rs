@@ -58,112 +58,115 @@ async fn lock_thread(tx: &Transaction<'_>, team: TeamId, id: ThreadId) -> TxResu
     rows.first().map(|row| read_thread(row, 0)).transpose()
 }
 
-impl SharedState {
-    /// One thread.
-    pub(crate) async fn thread(&self, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
-        let rows = query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?;
-        rows.first().map(|row| read_thread(row, 0)).transpose()
-    }
+/// One thread.
+pub(crate) async fn thread(shared: &SharedState, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
+    let rows = query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?;
+    rows.first().map(|row| read_thread(row, 0)).transpose()
+}
 
-    /// Threads, latest activity first.
-    pub(crate) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
-        let client = self.connections.client().await?;
-        let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
-        let mut chunk = query.limit.min(THREADS_PER_READ);
-        while page.len() < query.limit {
-            let most = chunk as i64;
-            let rows = match query.inbox {
-                Some(inbox) => query_rows(&client, LIST_OF_INBOX, &[&team.0, &at.0, &at.1, &most, &inbox.0]).await?,
-                None => query_rows(&client, LIST, &[&team.0, &at.0, &at.1, &most]).await?,
-            };
-            for row in &rows {
-                let thread = read_thread(row, 0)?;
-                at = (thread.last_activity_at.0, thread.id.0);
-                if query.matches(&thread) {
-                    page.push(thread);
-                }
+/// Threads, latest activity first.
+pub(crate) async fn threads(shared: &SharedState, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
+    let client = shared.connections.client().await?;
+    let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
+    let mut chunk = query.limit.min(THREADS_PER_READ);
+    while page.len() < query.limit {
+        let most = chunk as i64;
+        let rows = match query.inbox {
+            Some(inbox) => query_rows(&client, LIST_OF_INBOX, &[&team.0, &at.0, &at.1, &most, &inbox.0]).await?,
+            None => query_rows(&client, LIST, &[&team.0, &at.0, &at.1, &most]).await?,
+        };
+        for row in &rows {
+            let thread = read_thread(row, 0)?;
+            at = (thread.last_activity_at.0, thread.id.0);
+            if query.matches(&thread) {
+                page.push(thread);
             }
-            if rows.len() < chunk {
-                break;
-            }
-            // Few rows match, so read larger chunks from here on.
-            chunk = THREADS_PER_READ;
         }
-        page.truncate(query.limit);
-        Ok(page)
-    }
-
-    /// The emails of a thread, oldest first.
-    pub(crate) async fn thread_emails(
-        &self,
-        team: TeamId,
-        id: ThreadId,
-        after: Option<EmailId>,
-        limit: usize,
-    ) -> TxResult<Vec<EmailId>> {
-        let (after, most) = (after.map_or(Uuid::nil(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = query_rows(&self.connections.client().await?, EMAILS, &[&team.0, &id.0, &after, &most]).await?;
-        rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
-    }
-
-    /// Applies an edit by a user.
-    pub(crate) async fn change_thread(
-        &self,
-        team: TeamId,
-        id: ThreadId,
-        edit: &ThreadEdit,
-        now: Time,
-    ) -> TxResult<Option<Thread>> {
-        self.edit_thread(team, id, |thread| {
-            thread.edit(edit.clone(), now);
-            true
-        })
-        .await
-    }
-
-    /// Releases a lease. A lease with another token stays.
-    pub(crate) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> TxResult<Option<Thread>> {
-        self.edit_thread(team, id, |thread| thread.release_lease(token)).await
-    }
-
-    /// Changes a thread by a rule that returns whether it changed anything.
-    async fn edit_thread(
-        &self,
-        team: TeamId,
-        id: ThreadId,
-        rule: impl FnOnce(&mut Thread) -> bool + Send,
-    ) -> TxResult<Option<Thread>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut thread = lock_thread(&tx, team, id).await?;
-        let mut ground = UnitOfWork::default();
-        if let Some(thread) = &mut thread
-            && rule(thread)
-        {
-            ground.conversations.threads.insert(id, thread.clone());
+        if rows.len() < chunk {
+            break;
         }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(thread)
+        // Few rows match, so read larger chunks from here on.
+        chunk = THREADS_PER_READ;
     }
+    page.truncate(query.limit);
+    Ok(page)
+}
 
-    /// Takes or renews the lease of a thread.
-    pub(crate) async fn lease_thread(
-        &self,
-        (team, id): (TeamId, ThreadId),
-        wanted: &ThreadLeaseSpec,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<ThreadLeaseResult>> {
-        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        let thread = lock_thread(&tx, team, id).await?;
-        let answer = apply_lease(&mut ground, thread, wanted, operation, now);
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
+/// The emails of a thread, oldest first.
+pub(crate) async fn thread_emails(
+    shared: &SharedState,
+    team: TeamId,
+    id: ThreadId,
+    after: Option<EmailId>,
+    limit: usize,
+) -> TxResult<Vec<EmailId>> {
+    let (after, most) = (after.map_or(Uuid::nil(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
+    let rows = query_rows(&shared.connections.client().await?, EMAILS, &[&team.0, &id.0, &after, &most]).await?;
+    rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
+}
+
+/// Applies an edit by a user.
+pub(crate) async fn change_thread(
+    shared: &SharedState,
+    team: TeamId,
+    id: ThreadId,
+    edit: &ThreadEdit,
+    now: Time,
+) -> TxResult<Option<Thread>> {
+    edit_thread(shared, team, id, |thread| {
+        thread.edit(edit.clone(), now);
+        true
+    })
+    .await
+}
+
+/// Releases a lease. A lease with another token stays.
+pub(crate) async fn release_thread(
+    shared: &SharedState,
+    team: TeamId,
+    id: ThreadId,
+    token: &str,
+) -> TxResult<Option<Thread>> {
+    edit_thread(shared, team, id, |thread| thread.release_lease(token)).await
+}
+
+/// Changes a thread by a rule that returns whether it changed anything.
+async fn edit_thread(
+    shared: &SharedState,
+    team: TeamId,
+    id: ThreadId,
+    rule: impl FnOnce(&mut Thread) -> bool + Send,
+) -> TxResult<Option<Thread>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut thread = lock_thread(&tx, team, id).await?;
+    let mut ground = UnitOfWork::default();
+    if let Some(thread) = &mut thread
+        && rule(thread)
+    {
+        ground.conversations.threads.insert(id, thread.clone());
     }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(thread)
+}
+
+/// Takes or renews the lease of a thread.
+pub(crate) async fn lease_thread(
+    shared: &SharedState,
+    (team, id): (TeamId, ThreadId),
+    wanted: &ThreadLeaseSpec,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<ThreadLeaseResult>> {
+    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    let thread = lock_thread(&tx, team, id).await?;
+    let answer = apply_lease(&mut ground, thread, wanted, operation, now);
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
 }
 
 /// Leases a thread if it is free, and binds the key of the operation if that succeeds.

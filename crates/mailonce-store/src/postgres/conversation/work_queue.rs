@@ -34,50 +34,48 @@ const OFFERABLE_MESSAGES: &str = messages_of_threads!(
      ORDER BY m.seq LIMIT $6 FOR UPDATE OF t SKIP LOCKED"
 );
 
-impl SharedState {
-    /// Leases the oldest unanswered messages of an inbox to an agent.
-    pub(crate) async fn lease_messages(
-        &self,
-        team: TeamId,
-        wanted: &MessageLeaseSpec,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<Vec<MessageOffer>>> {
-        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let offers = offer_messages(&tx, &mut ground, team, wanted, now).await?;
-        if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
-            ground.bind_operation(operation);
-        }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(IdempotentResult::Done(offers))
+/// Leases the oldest unanswered messages of an inbox to an agent.
+pub(crate) async fn lease_messages(
+    shared: &SharedState,
+    team: TeamId,
+    wanted: &MessageLeaseSpec,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<Vec<MessageOffer>>> {
+    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+        tx.rollback().await?;
+        return Ok(answer);
     }
+    let offers = offer_messages(&tx, &mut ground, team, wanted, now).await?;
+    if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
+        ground.bind_operation(operation);
+    }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(IdempotentResult::Done(offers))
+}
 
-    /// Applies an agent's acknowledgement of a message that it has leased.
-    pub(crate) async fn acknowledge_message(
-        &self,
-        team: TeamId,
-        held: &MessageLeaseRef,
-        how: Acknowledgement,
-        now: Time,
-    ) -> TxResult<AcknowledgeResult> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut ground = UnitOfWork::default();
-        let answer = match lock_message_and_thread(&tx, team, held.message).await? {
-            Some((message, thread)) => apply_acknowledgement(&mut ground, message, thread, held, how, now),
-            None => AcknowledgeResult::Missing,
-        };
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
-    }
+/// Applies an agent's acknowledgement of a message that it has leased.
+pub(crate) async fn acknowledge_message(
+    shared: &SharedState,
+    team: TeamId,
+    held: &MessageLeaseRef,
+    how: Acknowledgement,
+    now: Time,
+) -> TxResult<AcknowledgeResult> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut ground = UnitOfWork::default();
+    let answer = match lock_message_and_thread(&tx, team, held.message).await? {
+        Some((message, thread)) => apply_acknowledgement(&mut ground, message, thread, held, how, now),
+        None => AcknowledgeResult::Missing,
+    };
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
 }
 
 /// Offers messages until there are enough or no more. Threads that were leased in this call are skipped.

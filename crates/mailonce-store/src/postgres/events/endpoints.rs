@@ -95,133 +95,131 @@ pub(crate) async fn save_endpoint(tx: &Transaction<'_>, endpoint: &Endpoint, eve
     write_events(tx, &events).await
 }
 
-impl SharedState {
-    /// Creates an endpoint, unless it exists already.
-    pub(crate) async fn create_endpoint(
-        &self,
-        endpoint: &Endpoint,
-        start: EndpointStart,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<Endpoint>> {
-        // Events that were committed before this call must be numbered before the cursor is set.
-        self.wait_until_numbered(Some(endpoint.team)).await?;
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, endpoint.created_at).await? {
+/// Creates an endpoint, unless it exists already.
+pub(crate) async fn create_endpoint(
+    shared: &SharedState,
+    endpoint: &Endpoint,
+    start: EndpointStart,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<Endpoint>> {
+    // Events that were committed before this call must be numbered before the cursor is set.
+    shared.wait_until_numbered(Some(endpoint.team)).await?;
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, endpoint.created_at).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    let newest = last_event_seq(&tx, endpoint.team).await?;
+    let mut made = endpoint.clone();
+    made.cursor = match start {
+        EndpointStart::NextEvent => newest,
+        EndpointStart::After(seq) => seq.min(newest),
+    };
+    let (rev, reason) = (made.rev as i32, made.reason.map(EndpointReason::as_str));
+    let (cursor, redo_until) = (made.cursor as i64, made.resend_until_seq as i64);
+    let (failing_since, about) = (made.failing_since.map(|at| at.0), write_json(&made.config)?);
+    let params: [&(dyn ToSql + Sync); 11] = [
+        &made.team.0,
+        &made.id.0,
+        &rev,
+        &made.created_at.0,
+        &made.state_since.0,
+        &cursor,
+        &redo_until,
+        &failing_since,
+        &made.state.as_str(),
+        &reason,
+        &about,
+    ];
+    if execute(&tx, INSERT, &params).await? == 0 {
+        let before = read_all(&query_rows(&tx, BY_ID, &[&made.team.0, &made.id.0]).await?, read_endpoint)?.pop();
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(before.ok_or_else(|| TxError::corrupt("an endpoint that was removed"))?));
+    }
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(made))
+}
+
+/// One endpoint.
+pub(crate) async fn endpoint(shared: &SharedState, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
+    Ok(read_all(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_endpoint)?
+        .pop())
+}
+
+/// Endpoints older than `before`, newest first.
+pub(crate) async fn endpoints(
+    shared: &SharedState,
+    team: TeamId,
+    before: Option<EndpointId>,
+    limit: usize,
+) -> TxResult<Vec<Endpoint>> {
+    let before = before.map_or(Uuid::max(), |id| id.0);
+    let rows = query_rows(&shared.connections.client().await?, LIST, &[&team.0, &before, &(limit as i64)]).await?;
+    read_all(&rows, read_endpoint)
+}
+
+/// Changes an endpoint, if its revision is still the expected one.
+pub(crate) async fn change_endpoint(
+    shared: &SharedState,
+    edit: &EndpointEdit,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<EndpointChangeResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    let mut endpoint = match lock_endpoint(&tx, edit.team, edit.id).await? {
+        Some(endpoint) if endpoint.rev == edit.rev => endpoint,
+        other => {
             tx.rollback().await?;
-            return Ok(answer);
+            return Ok(IdempotentResult::Done(
+                other.map_or(EndpointChangeResult::Missing, EndpointChangeResult::Stale),
+            ));
         }
-        let newest = last_event_seq(&tx, endpoint.team).await?;
-        let mut made = endpoint.clone();
-        made.cursor = match start {
-            EndpointStart::NextEvent => newest,
-            EndpointStart::After(seq) => seq.min(newest),
-        };
-        let (rev, reason) = (made.rev as i32, made.reason.map(EndpointReason::as_str));
-        let (cursor, redo_until) = (made.cursor as i64, made.resend_until_seq as i64);
-        let (failing_since, about) = (made.failing_since.map(|at| at.0), write_json(&made.config)?);
-        let params: [&(dyn ToSql + Sync); 11] = [
-            &made.team.0,
-            &made.id.0,
-            &rev,
-            &made.created_at.0,
-            &made.state_since.0,
-            &cursor,
-            &redo_until,
-            &failing_since,
-            &made.state.as_str(),
-            &reason,
-            &about,
-        ];
-        if execute(&tx, INSERT, &params).await? == 0 {
-            let before = read_all(&query_rows(&tx, BY_ID, &[&made.team.0, &made.id.0]).await?, read_endpoint)?.pop();
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(before.ok_or_else(|| TxError::corrupt("an endpoint that was removed"))?));
-        }
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(made))
-    }
+    };
+    let event = endpoint.edit(edit.config.clone(), edit.state, now);
+    save_endpoint(&tx, &endpoint, event).await?;
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
+}
 
-    /// One endpoint.
-    pub(crate) async fn endpoint(&self, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
-        Ok(read_all(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_endpoint)?
-            .pop())
-    }
+/// Removes an endpoint. Its rows are swept later.
+pub(crate) async fn remove_endpoint(shared: &SharedState, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let removed = read_all(&query_rows(&tx, REMOVE, &[&team.0, &id.0]).await?, read_endpoint)?.pop();
+    shared.commit(tx, 1).await?;
+    Ok(removed)
+}
 
-    /// Endpoints older than `before`, newest first.
-    pub(crate) async fn endpoints(
-        &self,
-        team: TeamId,
-        before: Option<EndpointId>,
-        limit: usize,
-    ) -> TxResult<Vec<Endpoint>> {
-        let before = before.map_or(Uuid::max(), |id| id.0);
-        let rows = query_rows(&self.connections.client().await?, LIST, &[&team.0, &before, &(limit as i64)]).await?;
-        read_all(&rows, read_endpoint)
-    }
+/// Enabled endpoints with due notices, the longest waiting first.
+pub(crate) async fn endpoints_with_due_notices(shared: &SharedState, max: usize, now: Time) -> TxResult<Vec<Endpoint>> {
+    read_all(&query_rows(&shared.connections.client().await?, DUE, &[&now.0, &(max as i64)]).await?, read_endpoint)
+}
 
-    /// Changes an endpoint, if its revision is still the expected one.
-    pub(crate) async fn change_endpoint(
-        &self,
-        edit: &EndpointEdit,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<EndpointChangeResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let mut endpoint = match lock_endpoint(&tx, edit.team, edit.id).await? {
-            Some(endpoint) if endpoint.rev == edit.rev => endpoint,
-            other => {
-                tx.rollback().await?;
-                return Ok(IdempotentResult::Done(
-                    other.map_or(EndpointChangeResult::Missing, EndpointChangeResult::Stale),
-                ));
-            }
-        };
-        let event = endpoint.edit(edit.config.clone(), edit.state, now);
-        save_endpoint(&tx, &endpoint, event).await?;
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
-    }
+/// When the next notice of an enabled endpoint is due.
+pub(crate) async fn next_notice_due(shared: &SharedState) -> TxResult<Option<Time>> {
+    let rows = query_rows(&shared.connections.client().await?, NEXT_DUE, &[]).await?;
+    Ok(rows.first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?.map(Time))
+}
 
-    /// Removes an endpoint. Its rows are swept later.
-    pub(crate) async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let removed = read_all(&query_rows(&tx, REMOVE, &[&team.0, &id.0]).await?, read_endpoint)?.pop();
-        self.commit(tx, 1).await?;
-        Ok(removed)
-    }
-
-    /// Enabled endpoints with due notices, the longest waiting first.
-    pub(crate) async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> TxResult<Vec<Endpoint>> {
-        read_all(&query_rows(&self.connections.client().await?, DUE, &[&now.0, &(max as i64)]).await?, read_endpoint)
-    }
-
-    /// When the next notice of an enabled endpoint is due.
-    pub(crate) async fn next_notice_due(&self) -> TxResult<Option<Time>> {
-        let rows = query_rows(&self.connections.client().await?, NEXT_DUE, &[]).await?;
-        Ok(rows.first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?.map(Time))
-    }
-
-    /// The lag of each endpoint and its counts of notices.
-    pub(crate) async fn endpoint_gauges(&self) -> TxResult<Vec<EndpointGauge>> {
-        self.wait_until_numbered(None).await?;
-        let gauge = |row: &Row| {
-            let state = EndpointState::parse(row.try_get(2)?);
-            Ok(EndpointGauge {
-                team: TeamId(row.try_get(0)?),
-                id: EndpointId(row.try_get(1)?),
-                state: state.ok_or_else(|| TxError::corrupt("the state of an endpoint"))?,
-                lag: row.try_get::<_, i64>(3)?.max(0) as u64,
-                pending: row.try_get::<_, i64>(4)? as u64,
-                dead: row.try_get::<_, i64>(5)? as u64,
-            })
-        };
-        read_all(&query_rows(&self.connections.client().await?, GAUGES, &[]).await?, gauge)
-    }
+/// The lag of each endpoint and its counts of notices.
+pub(crate) async fn endpoint_gauges(shared: &SharedState) -> TxResult<Vec<EndpointGauge>> {
+    shared.wait_until_numbered(None).await?;
+    let gauge = |row: &Row| {
+        let state = EndpointState::parse(row.try_get(2)?);
+        Ok(EndpointGauge {
+            team: TeamId(row.try_get(0)?),
+            id: EndpointId(row.try_get(1)?),
+            state: state.ok_or_else(|| TxError::corrupt("the state of an endpoint"))?,
+            lag: row.try_get::<_, i64>(3)?.max(0) as u64,
+            pending: row.try_get::<_, i64>(4)? as u64,
+            dead: row.try_get::<_, i64>(5)? as u64,
+        })
+    };
+    read_all(&query_rows(&shared.connections.client().await?, GAUGES, &[]).await?, gauge)
 }

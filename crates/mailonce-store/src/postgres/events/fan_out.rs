@@ -42,32 +42,28 @@ const PENDING_SUBJECTS: &str = "
      WHERE EXISTS (SELECT FROM notices n WHERE n.endpoint = $1 AND n.about = w.about AND n.state = 'pending')";
 const ADVANCE_CURSOR: &str = "UPDATE endpoints SET cursor = $3, spread_at = $4 WHERE team = $1 AND id = $2";
 
-impl SharedState {
-    /// Reads the events after the cursors of endpoints and creates their notices.
-    pub(crate) async fn fan_out(&self, max: usize, now: Time) -> TxResult<FanOutCounts> {
-        self.wait_until_numbered(None).await?;
-        let mut client = self.connections.client().await?;
-        if query_rows(&client, ANY_LAGGING, &[]).await?.is_empty() {
-            return Ok(FanOutCounts::default());
-        }
-        let tx = client.transaction().await?;
-        let lagging = read_all(
-            &query_rows(&tx, LAGGING_ENDPOINTS, &[&(limits::FAN_OUT_ENDPOINTS as i64)]).await?,
-            read_endpoint,
-        )?;
-        let each = (max / lagging.len().max(1)).max(1);
-        let mut spread = FanOutCounts::default();
-        for endpoint in &lagging {
-            let events = self.events_after(&tx, endpoint.team, endpoint.cursor, each).await?;
-            spread.events_read += events.len();
-            spread.notices_created += create_notices(&tx, endpoint, &events, now).await?;
-            let last = events.last().map_or(endpoint.cursor, |event| event.seq);
-            execute(&tx, ADVANCE_CURSOR, &[&endpoint.team.0, &endpoint.id.0, &(last as i64), &now.0]).await?;
-        }
-        spread.has_more = !query_rows(&tx, ANY_LAGGING, &[]).await?.is_empty();
-        self.commit(tx, 1).await?;
-        Ok(spread)
+/// Reads the events after the cursors of endpoints and creates their notices.
+pub(crate) async fn fan_out(shared: &SharedState, max: usize, now: Time) -> TxResult<FanOutCounts> {
+    shared.wait_until_numbered(None).await?;
+    let mut client = shared.connections.client().await?;
+    if query_rows(&client, ANY_LAGGING, &[]).await?.is_empty() {
+        return Ok(FanOutCounts::default());
     }
+    let tx = client.transaction().await?;
+    let lagging =
+        read_all(&query_rows(&tx, LAGGING_ENDPOINTS, &[&(limits::FAN_OUT_ENDPOINTS as i64)]).await?, read_endpoint)?;
+    let each = (max / lagging.len().max(1)).max(1);
+    let mut spread = FanOutCounts::default();
+    for endpoint in &lagging {
+        let events = shared.events_after(&tx, endpoint.team, endpoint.cursor, each).await?;
+        spread.events_read += events.len();
+        spread.notices_created += create_notices(&tx, endpoint, &events, now).await?;
+        let last = events.last().map_or(endpoint.cursor, |event| event.seq);
+        execute(&tx, ADVANCE_CURSOR, &[&endpoint.team.0, &endpoint.id.0, &(last as i64), &now.0]).await?;
+    }
+    spread.has_more = !query_rows(&tx, ANY_LAGGING, &[]).await?.is_empty();
+    shared.commit(tx, 1).await?;
+    Ok(spread)
 }
 
 /// Creates an endpoint's notices for these events. Returns how many were not pending before.

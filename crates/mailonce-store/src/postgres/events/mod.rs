@@ -42,15 +42,18 @@ impl NoticeStore for Postgres {
         start: EndpointStart,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Endpoint>> {
-        when_durable!(self, call_until_final!(self.shared.create_endpoint(&endpoint, start, operation.as_ref())))
+        when_durable!(
+            self,
+            call_until_final!(endpoints::create_endpoint(&self.shared, &endpoint, start, operation.as_ref()))
+        )
     }
 
     async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        when_durable!(self, self.shared.endpoint(team, id).await)
+        when_durable!(self, endpoints::endpoint(&self.shared, team, id).await)
     }
 
     async fn endpoints(&self, team: TeamId, before: Option<EndpointId>, limit: usize) -> Result<Vec<Endpoint>> {
-        when_durable!(self, self.shared.endpoints(team, before, limit).await)
+        when_durable!(self, endpoints::endpoints(&self.shared, team, before, limit).await)
     }
 
     async fn change_endpoint(
@@ -59,19 +62,19 @@ impl NoticeStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EndpointChangeResult>> {
-        when_durable!(self, call_until_final!(self.shared.change_endpoint(&edit, operation.as_ref(), now)))
+        when_durable!(self, call_until_final!(endpoints::change_endpoint(&self.shared, &edit, operation.as_ref(), now)))
     }
 
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        when_durable!(self, call_until_final!(self.shared.remove_endpoint(team, id)))
+        when_durable!(self, call_until_final!(endpoints::remove_endpoint(&self.shared, team, id)))
     }
 
     async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts> {
-        into_store_result(call_until_final!(self.shared.fan_out(max, now)))
+        into_store_result(call_until_final!(fan_out::fan_out(&self.shared, max, now)))
     }
 
     async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
-        into_store_result(self.shared.endpoints_with_due_notices(max, now).await)
+        into_store_result(endpoints::endpoints_with_due_notices(&self.shared, max, now).await)
     }
 
     async fn lease_notices(
@@ -82,27 +85,27 @@ impl NoticeStore for Postgres {
         max: usize,
         now: Time,
     ) -> Result<Vec<LeasedNotice>> {
-        into_store_result(call_until_final!(self.shared.lease_notices((team, endpoint), node, max, now)))
+        into_store_result(call_until_final!(notices::lease_notices(&self.shared, (team, endpoint), node, max, now)))
     }
 
     async fn record_notice_outcome(&self, settle: NoticeOutcome, now: Time) -> Result<Option<Notice>> {
-        when_durable!(self, call_until_final!(self.shared.record_notice_outcome(&settle, now)))
+        when_durable!(self, call_until_final!(notices::record_notice_outcome(&self.shared, &settle, now)))
     }
 
     async fn next_notice_due(&self) -> Result<Option<Time>> {
-        into_store_result(self.shared.next_notice_due().await)
+        into_store_result(endpoints::next_notice_due(&self.shared).await)
     }
 
     async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
-        when_durable!(self, self.shared.notice(team, id).await)
+        when_durable!(self, notices::notice(&self.shared, team, id).await)
     }
 
     async fn notices(&self, team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Result<Vec<Notice>> {
-        when_durable!(self, self.shared.notices(team, endpoint, &query).await)
+        when_durable!(self, notices::notices(&self.shared, team, endpoint, &query).await)
     }
 
     async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
-        into_store_result(self.shared.endpoint_gauges().await)
+        into_store_result(endpoints::endpoint_gauges(&self.shared).await)
     }
 
     async fn replay_notice(
@@ -112,7 +115,10 @@ impl NoticeStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<Option<Notice>>> {
-        when_durable!(self, call_until_final!(self.shared.replay_notice((team, id), operation.as_ref(), now)))
+        when_durable!(
+            self,
+            call_until_final!(notices::replay_notice(&self.shared, (team, id), operation.as_ref(), now))
+        )
     }
 
     async fn recover_notices(
@@ -125,7 +131,13 @@ impl NoticeStore for Postgres {
     ) -> Result<IdempotentResult<Option<NoticeRecoveryResult>>> {
         when_durable!(
             self,
-            call_until_final!(self.shared.recover_notices((team, endpoint), recovery, operation.as_ref(), now))
+            call_until_final!(notices::recover_notices(
+                &self.shared,
+                (team, endpoint),
+                recovery,
+                operation.as_ref(),
+                now
+            ))
         )
     }
 }

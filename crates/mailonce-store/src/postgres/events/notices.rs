@@ -140,155 +140,156 @@ pub(crate) async fn recreate_notice(tx: &Transaction<'_>, fresh: Notice, now: Ti
     save_and_reschedule(tx, owed, now).await.map(|_| true)
 }
 
-impl SharedState {
-    /// Leases due notices of an enabled endpoint to a node.
-    pub(crate) async fn lease_notices(
-        &self,
-        (team, endpoint): (TeamId, EndpointId),
-        node: NodeId,
-        max: usize,
-        now: Time,
-    ) -> TxResult<Vec<LeasedNotice>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let rows = query_rows(&tx, DUE, &[&team.0, &endpoint.0, &now.0, &(max as i64)]).await?;
-        let mut leased = read_all(&rows, read_notice)?;
-        leased.retain_mut(|notice| notice.lease(node, now));
-        if leased.is_empty() {
-            tx.rollback().await?;
-            return Ok(Vec::new());
-        }
-        save_notices(&tx, &leased).await?;
-        let numbers: Vec<u64> = leased.iter().map(|notice| notice.seq).collect();
-        let mut events = self.events_by_seq(&tx, team, &numbers).await?;
-        self.commit(tx, 1).await?;
-        let owed = |notice: Notice| {
-            let event = events.remove(&notice.seq).ok_or_else(|| TxError::corrupt("the event of a notice"))?;
-            Ok(LeasedNotice { notice, event })
-        };
-        leased.into_iter().map(owed).collect()
+/// Leases due notices of an enabled endpoint to a node.
+pub(crate) async fn lease_notices(
+    shared: &SharedState,
+    (team, endpoint): (TeamId, EndpointId),
+    node: NodeId,
+    max: usize,
+    now: Time,
+) -> TxResult<Vec<LeasedNotice>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, DUE, &[&team.0, &endpoint.0, &now.0, &(max as i64)]).await?;
+    let mut leased = read_all(&rows, read_notice)?;
+    leased.retain_mut(|notice| notice.lease(node, now));
+    if leased.is_empty() {
+        tx.rollback().await?;
+        return Ok(Vec::new());
     }
+    save_notices(&tx, &leased).await?;
+    let numbers: Vec<u64> = leased.iter().map(|notice| notice.seq).collect();
+    let mut events = shared.events_by_seq(&tx, team, &numbers).await?;
+    shared.commit(tx, 1).await?;
+    let owed = |notice: Notice| {
+        let event = events.remove(&notice.seq).ok_or_else(|| TxError::corrupt("the event of a notice"))?;
+        Ok(LeasedNotice { notice, event })
+    };
+    leased.into_iter().map(owed).collect()
+}
 
-    /// Records the outcome of an attempt.
-    pub(crate) async fn record_notice_outcome(&self, settle: &NoticeOutcome, now: Time) -> TxResult<Option<Notice>> {
-        let NoticeOutcome { team, id, attempt, verdict: answer, jitter_seed: chance } = settle;
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let Some(seen) = read_all(&query_rows(&tx, BY_ID, &[&team.0, &id.0]).await?, read_notice)?.pop() else {
-            tx.rollback().await?;
-            return Ok(None);
-        };
-        // An endpoint is locked before its notices, and only if the outcome changes it, which is rare.
-        let mut endpoint =
-            read_all(&query_rows(&tx, ENDPOINT_BY_ID, &[&team.0, &seen.endpoint.0]).await?, read_endpoint)?.pop();
-        let changes = |endpoint: &Endpoint| {
-            let mut after = endpoint.clone();
-            after.record_response(*answer, now);
-            after != *endpoint
-        };
-        endpoint = match endpoint.filter(changes) {
-            Some(endpoint) => endpoints::lock_endpoint(&tx, *team, endpoint.id).await?,
-            None => None,
-        };
-        let Some(mut notice) = lock_notices_of_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await? else {
-            tx.rollback().await?;
-            return Ok(None);
-        };
-        if !notice.record_outcome(attempt.clone(), *answer, *chance, now) {
-            tx.rollback().await?;
-            return Ok(Some(notice));
-        }
-        let notice = save_and_reschedule(&tx, notice, now).await?;
-        if let Some(mut endpoint) = endpoint {
-            let event = endpoint.record_response(*answer, now);
-            endpoints::save_endpoint(&tx, &endpoint, event).await?;
-        }
-        self.commit(tx, 1).await?;
-        Ok(Some(notice))
+/// Records the outcome of an attempt.
+pub(crate) async fn record_notice_outcome(
+    shared: &SharedState,
+    settle: &NoticeOutcome,
+    now: Time,
+) -> TxResult<Option<Notice>> {
+    let NoticeOutcome { team, id, attempt, verdict: answer, jitter_seed: chance } = settle;
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let Some(seen) = read_all(&query_rows(&tx, BY_ID, &[&team.0, &id.0]).await?, read_notice)?.pop() else {
+        tx.rollback().await?;
+        return Ok(None);
+    };
+    // An endpoint is locked before its notices, and only if the outcome changes it, which is rare.
+    let mut endpoint =
+        read_all(&query_rows(&tx, ENDPOINT_BY_ID, &[&team.0, &seen.endpoint.0]).await?, read_endpoint)?.pop();
+    let changes = |endpoint: &Endpoint| {
+        let mut after = endpoint.clone();
+        after.record_response(*answer, now);
+        after != *endpoint
+    };
+    endpoint = match endpoint.filter(changes) {
+        Some(endpoint) => endpoints::lock_endpoint(&tx, *team, endpoint.id).await?,
+        None => None,
+    };
+    let Some(mut notice) = lock_notices_of_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await? else {
+        tx.rollback().await?;
+        return Ok(None);
+    };
+    if !notice.record_outcome(attempt.clone(), *answer, *chance, now) {
+        tx.rollback().await?;
+        return Ok(Some(notice));
     }
+    let notice = save_and_reschedule(&tx, notice, now).await?;
+    if let Some(mut endpoint) = endpoint {
+        let event = endpoint.record_response(*answer, now);
+        endpoints::save_endpoint(&tx, &endpoint, event).await?;
+    }
+    shared.commit(tx, 1).await?;
+    Ok(Some(notice))
+}
 
-    /// One notice.
-    pub(crate) async fn notice(&self, team: TeamId, id: NoticeId) -> TxResult<Option<Notice>> {
-        Ok(read_all(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_notice)?
-            .pop())
-    }
+/// One notice.
+pub(crate) async fn notice(shared: &SharedState, team: TeamId, id: NoticeId) -> TxResult<Option<Notice>> {
+    Ok(read_all(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_notice)?.pop())
+}
 
-    /// Notices of an endpoint, latest events first.
-    pub(crate) async fn notices(
-        &self,
-        team: TeamId,
-        endpoint: EndpointId,
-        query: &NoticeQuery,
-    ) -> TxResult<Vec<Notice>> {
-        let before = query.before.map_or(i64::MAX, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
-        let state = query.state.map(NoticeState::as_str);
-        let kind = query.kind.map(mailonce_core::events::event::EventKind::as_str);
-        let (limit, looked) = (i64::try_from(query.limit).unwrap_or(i64::MAX), limits::SCAN_ROWS as i64);
-        let client = self.connections.client().await?;
-        let asked: [&(dyn ToSql + Sync); 8] =
-            [&team.0, &endpoint.0, &before, &state, &kind, &query.subject_id, &limit, &looked];
-        read_all(&query_rows(&client, LIST, &asked).await?, read_notice)
-    }
+/// Notices of an endpoint, latest events first.
+pub(crate) async fn notices(
+    shared: &SharedState,
+    team: TeamId,
+    endpoint: EndpointId,
+    query: &NoticeQuery,
+) -> TxResult<Vec<Notice>> {
+    let before = query.before.map_or(i64::MAX, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
+    let state = query.state.map(NoticeState::as_str);
+    let kind = query.kind.map(mailonce_core::events::event::EventKind::as_str);
+    let (limit, looked) = (i64::try_from(query.limit).unwrap_or(i64::MAX), limits::SCAN_ROWS as i64);
+    let client = shared.connections.client().await?;
+    let asked: [&(dyn ToSql + Sync); 8] =
+        [&team.0, &endpoint.0, &before, &state, &kind, &query.subject_id, &limit, &looked];
+    read_all(&query_rows(&client, LIST, &asked).await?, read_notice)
+}
 
-    /// Makes a notice pending and due at once.
-    pub(crate) async fn replay_notice(
-        &self,
-        (team, id): (TeamId, NoticeId),
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<Option<Notice>>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let seen = read_all(&query_rows(&tx, BY_ID, &[&team.0, &id.0]).await?, read_notice)?.pop();
-        let locked = match seen {
-            Some(seen) => lock_notices_of_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await?,
-            None => None,
-        };
-        let Some(mut notice) = locked else {
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(None));
-        };
-        if notice.replay(now) {
-            notice = save_and_reschedule(&tx, notice, now).await?;
-        }
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(Some(notice)))
+/// Makes a notice pending and due at once.
+pub(crate) async fn replay_notice(
+    shared: &SharedState,
+    (team, id): (TeamId, NoticeId),
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<Option<Notice>>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
     }
+    let seen = read_all(&query_rows(&tx, BY_ID, &[&team.0, &id.0]).await?, read_notice)?.pop();
+    let locked = match seen {
+        Some(seen) => lock_notices_of_subject(&tx, seen.endpoint, seen.subject_id, seen.seq).await?,
+        None => None,
+    };
+    let Some(mut notice) = locked else {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(None));
+    };
+    if notice.replay(now) {
+        notice = save_and_reschedule(&tx, notice, now).await?;
+    }
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(Some(notice)))
+}
 
-    /// Replays events to an endpoint: all of them, or those that failed.
-    pub(crate) async fn recover_notices(
-        &self,
-        (team, id): (TeamId, EndpointId),
-        recovery: NoticeRecovery,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<Option<NoticeRecoveryResult>>> {
-        self.wait_until_numbered(Some(team)).await?;
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let Some(mut endpoint) = endpoints::lock_endpoint(&tx, team, id).await? else {
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(None));
-        };
-        let after = seq_before(&tx, team, recovery.from).await?;
-        let mut due = 0;
-        if recovery.include_delivered {
-            endpoint.rewind_to(after);
-            endpoints::save_endpoint(&tx, &endpoint, None).await?;
-        } else {
-            due = replay_failed(&tx, id, after, now).await?;
-        }
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(Some(NoticeRecoveryResult { after_seq: after, requeued: due })))
+/// Replays events to an endpoint: all of them, or those that failed.
+pub(crate) async fn recover_notices(
+    shared: &SharedState,
+    (team, id): (TeamId, EndpointId),
+    recovery: NoticeRecovery,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<Option<NoticeRecoveryResult>>> {
+    shared.wait_until_numbered(Some(team)).await?;
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
     }
+    let Some(mut endpoint) = endpoints::lock_endpoint(&tx, team, id).await? else {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(None));
+    };
+    let after = seq_before(&tx, team, recovery.from).await?;
+    let mut due = 0;
+    if recovery.include_delivered {
+        endpoint.rewind_to(after);
+        endpoints::save_endpoint(&tx, &endpoint, None).await?;
+    } else {
+        due = replay_failed(&tx, id, after, now).await?;
+    }
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(Some(NoticeRecoveryResult { after_seq: after, requeued: due })))
 }
 
 /// The sequence number of the last event before the ones to replay.

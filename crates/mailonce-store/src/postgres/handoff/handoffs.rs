@@ -28,7 +28,9 @@ use crate::postgres::{
     conversation::update_message_progress,
     error::{TxError, TxResult, call_until_final},
     events::notices::reclaim_notices,
+    inbound::deliveries,
     locked_tx::{load_unit_of_work, lock_available_emails, lock_emails, lock_scopes, read_email_rows},
+    outbound::queries,
     peers::{SilentPeers, beat, holder_is_gone},
     row::{KeyScope, read_emails},
     unit_of_work::{EmailRef, UnitOfWork},
@@ -132,246 +134,254 @@ async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> 
     Ok(UnitOfWork { emails: emails.into_iter().map(|email| (email.id, email)).collect(), ..UnitOfWork::default() })
 }
 
-impl SharedState {
-    /// Leases due handoffs to a worker, in one commit.
-    pub(crate) async fn lease_handoffs(&self, request: &LeaseRequest, now: Time) -> TxResult<Vec<LeasedHandoff>> {
-        let busy: Vec<String> = request.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let rows = query_rows(
-            &tx,
-            DUE,
-            &[&request.transport, &now.0, &(request.max as i64), &busy, &request.schedule_cutoff.map(|at| at.0)],
-        )
-        .await?;
-        let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
-        let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
-        let mut ground = load_locked_emails(&tx, &held).await?;
-        let mut leased = Vec::new();
-        for ((team, id), number) in due {
-            let Some(mut email) = ground.email_of_team(team, id) else { continue };
-            let still = |h: &Handoff| request.may_lease(h, now);
-            if email.handoffs.get(usize::from(number)).is_some_and(still)
-                && email.lease_handoff(number, request.node, now)
-            {
-                ground.changed_emails.insert(id, Time(i64::MIN));
-                ground.emails.insert(id, email.clone());
-                leased.push((email, number));
-            }
+/// Leases due handoffs to a worker, in one commit.
+pub(crate) async fn lease_handoffs(
+    shared: &SharedState,
+    request: &LeaseRequest,
+    now: Time,
+) -> TxResult<Vec<LeasedHandoff>> {
+    let busy: Vec<String> = request.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(
+        &tx,
+        DUE,
+        &[&request.transport, &now.0, &(request.max as i64), &busy, &request.schedule_cutoff.map(|at| at.0)],
+    )
+    .await?;
+    let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
+    let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
+    let mut ground = load_locked_emails(&tx, &held).await?;
+    let mut leased = Vec::new();
+    for ((team, id), number) in due {
+        let Some(mut email) = ground.email_of_team(team, id) else { continue };
+        let still = |h: &Handoff| request.may_lease(h, now);
+        if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, request.node, now)
+        {
+            ground.changed_emails.insert(id, Time(i64::MIN));
+            ground.emails.insert(id, email.clone());
+            leased.push((email, number));
         }
-        let leased = with_bytes(&tx, leased).await?;
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(leased)
     }
+    let leased = with_bytes(&tx, leased).await?;
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(leased)
+}
 
-    /// A handoff with the bytes that a worker needs to send it.
-    pub(crate) async fn leased_handoff(
-        &self,
-        team: TeamId,
-        id: EmailId,
-        number: u16,
-    ) -> TxResult<Option<LeasedHandoff>> {
-        let Some(email) = self.email(team, id).await? else { return Ok(None) };
-        let client = self.connections.client().await?;
-        Ok(with_bytes(&client, vec![(email, number)]).await?.pop())
-    }
+/// A handoff with the bytes that a worker needs to send it.
+pub(crate) async fn leased_handoff(
+    shared: &SharedState,
+    team: TeamId,
+    id: EmailId,
+    number: u16,
+) -> TxResult<Option<LeasedHandoff>> {
+    let Some(email) = queries::email(shared, team, id).await? else { return Ok(None) };
+    let client = shared.connections.client().await?;
+    Ok(with_bytes(&client, vec![(email, number)]).await?.pop())
+}
 
-    /// Records an action on a handoff and its effects. An action that needs only its own email shares a transaction
-    /// with others, unless that email is locked.
-    pub(crate) async fn apply_action(
-        &self,
-        scoped: EmailRef,
-        act: HandoffAction,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<HandoffActionResult>> {
-        if operation.is_none() && act.dedup_key().is_none() {
-            let together = self.action_batcher.submit(ActionCall { scoped, act: act.clone(), now }).await?;
-            if let Some(acted) = together {
-                return Ok(IdempotentResult::Done(acted));
-            }
+/// Records an action on a handoff and its effects. An action that needs only its own email shares a transaction
+/// with others, unless that email is locked.
+pub(crate) async fn apply_action(
+    shared: &SharedState,
+    scoped: EmailRef,
+    act: HandoffAction,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<HandoffActionResult>> {
+    if operation.is_none() && act.dedup_key().is_none() {
+        let together = shared.action_batcher.submit(ActionCall { scoped, act: act.clone(), now }).await?;
+        if let Some(acted) = together {
+            return Ok(IdempotentResult::Done(acted));
         }
-        // Boxed to keep this future small: few actions run alone.
-        Box::pin(async { call_until_final!(self.apply_action_alone(scoped, &act, operation, now)) }).await
     }
+    // Boxed to keep this future small: few actions run alone.
+    Box::pin(async { call_until_final!(apply_action_alone(shared, scoped, &act, operation, now)) }).await
+}
 
-    /// Applies actions to several emails in one commit. `None` for those that must run alone. One reason is a
-    /// missing or locked email, for which the others must not wait. The other is a reply, whose message changes too.
-    async fn apply_action_batch(&self, all: &[ActionCall]) -> TxResult<Vec<Option<HandoffActionResult>>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let free = lock_available_emails(&tx, &all.iter().map(|one| one.scoped).collect()).await?;
-        let mut ground = load_locked_emails(&tx, &free).await?;
-        let answers = all.iter().map(|one| {
-            let email = ground.email_of_team(one.scoped.0, one.scoped.1)?;
-            if email.head.answers.is_some() {
-                return None;
-            }
-            match apply_loaded_action(&mut ground, one.scoped, &one.act, false, None, self.time.commit_time(one.now)) {
-                IdempotentResult::Done(acted) => Some(acted),
-                IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => None,
-            }
-        });
-        let answers = answers.collect();
-        self.write_and_commit(tx, &ground, all.len()).await?;
-        Ok(answers)
-    }
-
-    async fn apply_action_alone(
-        &self,
-        scoped: EmailRef,
-        act: &HandoffAction,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<HandoffActionResult>> {
-        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        lock_emails(&tx, &BTreeSet::from([scoped])).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[scoped]).await?;
-        let known = match act.dedup_key() {
-            Some(once) => !query_rows(&tx, EVIDENCE_EXISTS, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
-            None => false,
-        };
-        let (before, now) = (ground.email_of_team(scoped.0, scoped.1), self.time.commit_time(now));
-        let answer = apply_loaded_action(&mut ground, scoped, act, known, operation, now);
-        if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
-            update_message_progress(&tx, &mut ground, (before, email), now).await?;
+/// Applies actions to several emails in one commit. `None` for those that must run alone. One reason is a
+/// missing or locked email, for which the others must not wait. The other is a reply, whose message changes too.
+async fn apply_action_batch(shared: &SharedState, all: &[ActionCall]) -> TxResult<Vec<Option<HandoffActionResult>>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let free = lock_available_emails(&tx, &all.iter().map(|one| one.scoped).collect()).await?;
+    let mut ground = load_locked_emails(&tx, &free).await?;
+    let answers = all.iter().map(|one| {
+        let email = ground.email_of_team(one.scoped.0, one.scoped.1)?;
+        if email.head.answers.is_some() {
+            return None;
         }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
-    }
-
-    /// Unknown handoffs that are due for resolution.
-    pub(crate) async fn due_unknown_handoffs(
-        &self,
-        mine: &[TransportAccount],
-        max: usize,
-        now: Time,
-    ) -> TxResult<Vec<(Email, u16)>> {
-        let (names, accounts) = account_columns(mine);
-        let recent = limits::ORPHANED_AFTER_MS as f64;
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let rows = query_rows(&tx, DUE_UNKNOWN, &[&now.0, &(max as i64), &names, &accounts, &recent]).await?;
-        let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
-        let emails = read_emails(&read_email_rows(&tx, &due.iter().map(|(scoped, _)| *scoped).collect()).await?, 0)?;
-        tx.rollback().await?;
-        let emails: BTreeMap<EmailId, Email> = emails.into_iter().map(|email| (email.id, email)).collect();
-        Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
-    }
-
-    /// Publishes the transports that a live node has.
-    pub(crate) async fn publish_transports(&self, mine: &[TransportAccount]) -> TxResult<()> {
-        let (names, accounts) = account_columns(mine);
-        execute(&self.connections.client().await?, PUBLISH_TRANSPORTS, &[&names, &accounts]).await?;
-        Ok(())
-    }
-
-    /// Handoffs that wait for transports that no live node has, counted per team and transport.
-    pub(crate) async fn orphan_backlogs(&self, known: &[String]) -> TxResult<Vec<OrphanBacklog>> {
-        let alive = limits::HEARTBEAT_TIMEOUT_MS as f64;
-        let mut found = Vec::new();
-        for row in query_rows(&self.connections.client().await?, UNCLAIMED, &[&known, &alive]).await? {
-            let (waiting, unknown) = (row.try_get::<_, i64>(2)? as u64, row.try_get::<_, i64>(3)? as u64);
-            found.push(OrphanBacklog { team: TeamId(row.try_get(0)?), transport: row.try_get(1)?, waiting, unknown });
+        match apply_loaded_action(&mut ground, one.scoped, &one.act, false, None, shared.time.commit_time(one.now)) {
+            IdempotentResult::Done(acted) => Some(acted),
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => None,
         }
-        Ok(found)
-    }
+    });
+    let answers = answers.collect();
+    shared.write_and_commit(tx, &ground, all.len()).await?;
+    Ok(answers)
+}
 
-    /// Emails with open handoffs at a transport.
-    pub(crate) async fn emails_open_at_transport(
-        &self,
-        transport: &str,
-        after: Option<(TeamId, EmailId)>,
-        limit: usize,
-    ) -> TxResult<Vec<(TeamId, EmailId)>> {
-        let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
-        let rows =
-            query_rows(&self.connections.client().await?, OPEN_AT, &[&transport, &team, &id, &(limit as i64)]).await?;
-        rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
+async fn apply_action_alone(
+    shared: &SharedState,
+    scoped: EmailRef,
+    act: &HandoffAction,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<HandoffActionResult>> {
+    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    lock_emails(&tx, &BTreeSet::from([scoped])).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[scoped]).await?;
+    let known = match act.dedup_key() {
+        Some(once) => !query_rows(&tx, EVIDENCE_EXISTS, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
+        None => false,
+    };
+    let (before, now) = (ground.email_of_team(scoped.0, scoped.1), shared.time.commit_time(now));
+    let answer = apply_loaded_action(&mut ground, scoped, act, known, operation, now);
+    if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
+        update_message_progress(&tx, &mut ground, (before, email), now).await?;
     }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
+}
 
-    /// Records a node's heartbeat, and reads the database's clock.
-    pub(crate) async fn heartbeat(&self, node: NodeId, now: Time) -> TxResult<Heartbeat> {
-        let client = self.connections.client().await?;
-        execute(&client, HEARTBEAT, &[&node.0]).await?;
-        execute(&client, SAVE_SEEN_AT, &[&now.0]).await?;
-        let rows = query_rows(&client, READ_SEEN_AT, &[]).await?;
-        let row = rows.first().ok_or_else(|| TxError::corrupt("the installation"))?;
-        let latest: Option<i64> = row.try_get(0)?;
-        Ok(Heartbeat {
-            latest_time: now.max(Time(latest.unwrap_or(now.0))),
-            database_clock: Some(self.read_clock(row, 1)?),
-        })
+/// Unknown handoffs that are due for resolution.
+pub(crate) async fn due_unknown_handoffs(
+    shared: &SharedState,
+    mine: &[TransportAccount],
+    max: usize,
+    now: Time,
+) -> TxResult<Vec<(Email, u16)>> {
+    let (names, accounts) = account_columns(mine);
+    let recent = limits::ORPHANED_AFTER_MS as f64;
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, DUE_UNKNOWN, &[&now.0, &(max as i64), &names, &accounts, &recent]).await?;
+    let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
+    let emails = read_emails(&read_email_rows(&tx, &due.iter().map(|(scoped, _)| *scoped).collect()).await?, 0)?;
+    tx.rollback().await?;
+    let emails: BTreeMap<EmailId, Email> = emails.into_iter().map(|email| (email.id, email)).collect();
+    Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
+}
+
+/// Publishes the transports that a live node has.
+pub(crate) async fn publish_transports(shared: &SharedState, mine: &[TransportAccount]) -> TxResult<()> {
+    let (names, accounts) = account_columns(mine);
+    execute(&shared.connections.client().await?, PUBLISH_TRANSPORTS, &[&names, &accounts]).await?;
+    Ok(())
+}
+
+/// Handoffs that wait for transports that no live node has, counted per team and transport.
+pub(crate) async fn orphan_backlogs(shared: &SharedState, known: &[String]) -> TxResult<Vec<OrphanBacklog>> {
+    let alive = limits::HEARTBEAT_TIMEOUT_MS as f64;
+    let mut found = Vec::new();
+    for row in query_rows(&shared.connections.client().await?, UNCLAIMED, &[&known, &alive]).await? {
+        let (waiting, unknown) = (row.try_get::<_, i64>(2)? as u64, row.try_get::<_, i64>(3)? as u64);
+        found.push(OrphanBacklog { team: TeamId(row.try_get(0)?), transport: row.try_get(1)?, waiting, unknown });
     }
+    Ok(found)
+}
 
-    /// The nodes whose heartbeat stopped.
-    async fn silent_peers(&self, tx: &Transaction<'_>) -> TxResult<SilentPeers> {
-        let rows = query_rows(tx, NODES, &[]).await?;
-        let read = |row: &Row| Ok((NodeId(row.try_get(0)?), row.try_get(1)?));
-        let beats = rows.iter().map(read).collect::<TxResult<Vec<_>>>()?;
-        Ok(self.peers.lock().unwrap_or_else(PoisonError::into_inner).observe(&beats, Instant::now()))
+/// Emails with open handoffs at a transport.
+pub(crate) async fn emails_open_at_transport(
+    shared: &SharedState,
+    transport: &str,
+    after: Option<(TeamId, EmailId)>,
+    limit: usize,
+) -> TxResult<Vec<(TeamId, EmailId)>> {
+    let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+    let rows =
+        query_rows(&shared.connections.client().await?, OPEN_AT, &[&transport, &team, &id, &(limit as i64)]).await?;
+    rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
+}
+
+/// Records a node's heartbeat, and reads the database's clock.
+pub(crate) async fn heartbeat(shared: &SharedState, node: NodeId, now: Time) -> TxResult<Heartbeat> {
+    let client = shared.connections.client().await?;
+    execute(&client, HEARTBEAT, &[&node.0]).await?;
+    execute(&client, SAVE_SEEN_AT, &[&now.0]).await?;
+    let rows = query_rows(&client, READ_SEEN_AT, &[]).await?;
+    let row = rows.first().ok_or_else(|| TxError::corrupt("the installation"))?;
+    let latest: Option<i64> = row.try_get(0)?;
+    Ok(Heartbeat {
+        latest_time: now.max(Time(latest.unwrap_or(now.0))),
+        database_clock: Some(shared.read_clock(row, 1)?),
+    })
+}
+
+/// The nodes whose heartbeat stopped.
+async fn silent_peers(shared: &SharedState, tx: &Transaction<'_>) -> TxResult<SilentPeers> {
+    let rows = query_rows(tx, NODES, &[]).await?;
+    let read = |row: &Row| Ok((NodeId(row.try_get(0)?), row.try_get(1)?));
+    let beats = rows.iter().map(read).collect::<TxResult<Vec<_>>>()?;
+    Ok(shared.peers.lock().unwrap_or_else(PoisonError::into_inner).observe(&beats, Instant::now()))
+}
+
+/// Reclaims handoffs, deliveries and notices that dead nodes had leased.
+pub(crate) async fn recover_dead_nodes(
+    shared: &SharedState,
+    node: NodeId,
+    max: usize,
+    now: Time,
+) -> TxResult<RecoveryCounts> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let gone = silent_peers(shared, &tx).await?;
+    let mut left = Vec::new();
+    for row in query_rows(&tx, LEASED_BY_GONE_NODES, &[&node.0, &gone.nodes, &gone.beats, &(max as i64)]).await? {
+        left.push((read_handoff_ref(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
     }
-
-    /// Reclaims handoffs, deliveries and notices that dead nodes had leased.
-    pub(crate) async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> TxResult<RecoveryCounts> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let gone = self.silent_peers(&tx).await?;
-        let mut left = Vec::new();
-        for row in query_rows(&tx, LEASED_BY_GONE_NODES, &[&node.0, &gone.nodes, &gone.beats, &(max as i64)]).await? {
-            left.push((read_handoff_ref(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
+    let deliveries = deliveries::reclaim_deliveries(&tx, node, &gone, max, now).await?;
+    let notices = reclaim_notices(&tx, node, &gone, max, now).await?;
+    let mut recovered = RecoveryCounts { deliveries, notices, ..RecoveryCounts::default() };
+    if left.is_empty() {
+        execute(&tx, FORGET_NODES, &[&gone.expired]).await?;
+        execute(&tx, FORGET_TRANSPORTS, &[]).await?;
+        shared.commit(tx, 1).await?;
+        return Ok(recovered);
+    }
+    let mut ground = load_locked_emails(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
+    for ((scoped, number), holder) in left {
+        let act = HandoffAction::Crash { number, holder };
+        let before = ground.email_of_team(scoped.0, scoped.1);
+        let answer = apply_loaded_action(&mut ground, scoped, &act, false, None, now);
+        if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email))) =
+            (before, answer)
+        {
+            update_message_progress(&tx, &mut ground, (&before, &email), now).await?;
+            recovered.count_handoff(&email, number);
         }
-        let deliveries = self.reclaim_deliveries(&tx, node, &gone, max, now).await?;
-        let notices = reclaim_notices(&tx, node, &gone, max, now).await?;
-        let mut recovered = RecoveryCounts { deliveries, notices, ..RecoveryCounts::default() };
-        if left.is_empty() {
-            execute(&tx, FORGET_NODES, &[&gone.expired]).await?;
-            execute(&tx, FORGET_TRANSPORTS, &[]).await?;
-            self.commit(tx, 1).await?;
-            return Ok(recovered);
-        }
-        let mut ground = load_locked_emails(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
-        for ((scoped, number), holder) in left {
-            let act = HandoffAction::Crash { number, holder };
-            let before = ground.email_of_team(scoped.0, scoped.1);
-            let answer = apply_loaded_action(&mut ground, scoped, &act, false, None, now);
-            if let (
-                Some(before),
-                IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email)),
-            ) = (before, answer)
-            {
-                update_message_progress(&tx, &mut ground, (&before, &email), now).await?;
-                recovered.count_handoff(&email, number);
-            }
-        }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(recovered)
     }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(recovered)
+}
 
-    /// The handoff that the next hop knows under this id.
-    pub(crate) async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> TxResult<Option<(EmailId, u16)>> {
-        let rows = query_rows(&self.connections.client().await?, BY_REMOTE_ID, &[&team.0, &remote_id]).await?;
-        let read = |row: &Row| TxResult::Ok((EmailId(row.try_get(0)?), row.try_get::<_, i32>(1)? as u16));
-        rows.first().map(read).transpose()
-    }
+/// The handoff that the next hop knows under this id.
+pub(crate) async fn handoff_by_remote_id(
+    shared: &SharedState,
+    team: TeamId,
+    remote_id: &str,
+) -> TxResult<Option<(EmailId, u16)>> {
+    let rows = query_rows(&shared.connections.client().await?, BY_REMOTE_ID, &[&team.0, &remote_id]).await?;
+    let read = |row: &Row| TxResult::Ok((EmailId(row.try_get(0)?), row.try_get::<_, i32>(1)? as u16));
+    rows.first().map(read).transpose()
+}
 
-    /// Counts waiting and unknown handoffs.
-    pub(crate) async fn backlog(&self) -> TxResult<Backlog> {
-        let client = self.connections.client().await?;
-        let mut backlog = Backlog::default();
-        for row in query_rows(&client, COUNT_WAITING, &[]).await? {
-            backlog.waiting.push((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64));
-            let oldest = row.try_get::<_, Option<i64>>(2)?.map(Time);
-            backlog.oldest_due_at = [backlog.oldest_due_at, oldest].into_iter().flatten().min();
-        }
-        if let Some(row) = query_rows(&client, COUNT_UNKNOWN, &[]).await?.first() {
-            backlog.unknown = row.try_get::<_, i64>(0)? as u64;
-        }
-        Ok(backlog)
+/// Counts waiting and unknown handoffs.
+pub(crate) async fn backlog(shared: &SharedState) -> TxResult<Backlog> {
+    let client = shared.connections.client().await?;
+    let mut backlog = Backlog::default();
+    for row in query_rows(&client, COUNT_WAITING, &[]).await? {
+        backlog.waiting.push((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64));
+        let oldest = row.try_get::<_, Option<i64>>(2)?.map(Time);
+        backlog.oldest_due_at = [backlog.oldest_due_at, oldest].into_iter().flatten().min();
     }
+    if let Some(row) = query_rows(&client, COUNT_UNKNOWN, &[]).await?.first() {
+        backlog.unknown = row.try_get::<_, i64>(0)? as u64;
+    }
+    Ok(backlog)
 }
 
 /// Splits transports into a column of names and a column of accounts.
@@ -419,7 +429,7 @@ impl BatchedCall for ActionCall {
     }
 
     async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<Self::Answer>> {
-        ledger.apply_action_batch(together).await
+        apply_action_batch(ledger, together).await
     }
 }
 

@@ -137,170 +137,174 @@ pub(crate) async fn release_raws(tx: &Transaction<'_>, raws: impl Iterator<Item 
     query_pipelined(tx, &asked).await.map(drop)
 }
 
-impl SharedState {
-    /// Leases due deliveries to a worker, the longest due first.
-    pub(crate) async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> TxResult<Vec<LeasedDelivery>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut readings = Vec::new();
-        for row in query_rows(&tx, DUE, &[&now.0, &(max as i64)]).await? {
-            let mut delivery = read_delivery(&row)?;
-            if delivery.lease(now) {
-                let raw: Option<Vec<u8>> = row.try_get(DELIVERY_COLUMNS)?;
-                let raw = raw.ok_or_else(|| TxError::corrupt("the bytes of a delivery"))?;
-                readings.push(LeasedDelivery { delivery, raw });
-            }
+/// Leases due deliveries to a worker, the longest due first.
+pub(crate) async fn lease_deliveries(
+    shared: &SharedState,
+    node: NodeId,
+    max: usize,
+    now: Time,
+) -> TxResult<Vec<LeasedDelivery>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut readings = Vec::new();
+    for row in query_rows(&tx, DUE, &[&now.0, &(max as i64)]).await? {
+        let mut delivery = read_delivery(&row)?;
+        if delivery.lease(now) {
+            let raw: Option<Vec<u8>> = row.try_get(DELIVERY_COLUMNS)?;
+            let raw = raw.ok_or_else(|| TxError::corrupt("the bytes of a delivery"))?;
+            readings.push(LeasedDelivery { delivery, raw });
         }
-        if readings.is_empty() {
-            tx.rollback().await?;
-            return Ok(readings);
+    }
+    if readings.is_empty() {
+        tx.rollback().await?;
+        return Ok(readings);
+    }
+    let mut changed = DeliveryUpdates::default();
+    for reading in &readings {
+        changed.add(&reading.delivery, Some(node));
+    }
+    changed.write(&tx).await?;
+    shared.commit(tx, 1).await?;
+    Ok(readings)
+}
+
+/// Attaches a fetched mail to a waiting delivery that holds only a reference to it.
+pub(crate) async fn attach_fetched_content(
+    shared: &SharedState,
+    team: TeamId,
+    id: DeliveryId,
+    brought: &FetchedContent,
+) -> TxResult<Option<Delivery>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
+    let notice: Option<Uuid> = rows.first().map_or(Ok(None), |row| row.try_get(DELIVERY_COLUMNS))?;
+    let mut found = read_first(&rows, read_delivery)?;
+    let brings = found.as_mut().is_some_and(|delivery| delivery.attach_fetched_content(brought));
+    let Some(delivery) = found.as_ref().filter(|_| brings) else {
+        tx.rollback().await?;
+        return Ok(found);
+    };
+    let place = brought.storage_id.0;
+    execute(&tx, INSERT_FETCHED_RAW, &[&place, &brought.raw.as_ref()]).await?;
+    let (rev, attempts, about) = (delivery.rev as i32, delivery.attempts as i32, write_json(&*delivery.details)?);
+    execute(&tx, ATTACH_FETCHED_CONTENT, &[&team.0, &id.0, &rev, &attempts, &place, &about]).await?;
+    release_raws(&tx, notice.into_iter()).await?;
+    shared.commit(tx, 1).await?;
+    Ok(found)
+}
+
+/// Finishes or postpones a waiting delivery without filing a message.
+pub(crate) async fn record_delivery_outcome(
+    shared: &SharedState,
+    team: TeamId,
+    id: DeliveryId,
+    settle: &DeliveryOutcome,
+    now: Time,
+) -> TxResult<Option<Delivery>> {
+    change_delivery(shared, (team, id), now, &[], |delivery| delivery.record_outcome(settle.clone())).await
+}
+
+/// Makes a dead delivery due again.
+pub(crate) async fn replay_delivery(
+    shared: &SharedState,
+    team: TeamId,
+    id: DeliveryId,
+    now: Time,
+) -> TxResult<Option<Delivery>> {
+    change_delivery(shared, (team, id), now, &[InboundWakeUp::DeliveryWaiting], |delivery| delivery.replay(now)).await
+}
+
+/// Changes one delivery by a rule of the core, which returns whether it changed anything. The lease ends, and
+/// `hints` wake up other nodes.
+async fn change_delivery(
+    shared: &SharedState,
+    (team, id): (TeamId, DeliveryId),
+    now: Time,
+    hints: &[InboundWakeUp],
+    rule: impl FnOnce(&mut Delivery) -> bool + Send,
+) -> TxResult<Option<Delivery>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
+    let raw: Option<Uuid> = rows.first().map_or(Ok(None), |row| row.try_get(DELIVERY_COLUMNS))?;
+    let mut found = read_first(&rows, read_delivery)?;
+    let Some(delivery) = found.as_mut() else {
+        tx.rollback().await?;
+        return Ok(None);
+    };
+    if !rule(delivery) {
+        tx.rollback().await?;
+        return Ok(found);
+    }
+    let mut changed = DeliveryUpdates::default();
+    changed.add(delivery, None);
+    changed.write(&tx).await?;
+    if let Some(inbox) = delivery.target.inbox() {
+        execute(&tx, RESWEEP_INBOXES, &[&[team.0].as_slice(), &[inbox.0].as_slice(), &now.0]).await?;
+    }
+    release_raws(&tx, raw.filter(|_| !delivery.needs_raw_bytes()).into_iter()).await?;
+    let events: Vec<(TeamId, NewEvent)> = delivery.to_event(now).map(|event| (team, event)).into_iter().collect();
+    write_events(&tx, &events).await?;
+    if !hints.is_empty() {
+        execute(&tx, NOTIFY, &[&shared.wake_up_bus.encode(hints)]).await?;
+    }
+    let committed = shared.commit(tx, 1).await;
+    shared.wake_up_bus.notify_local(hints);
+    committed.map(|()| found)
+}
+
+/// Makes deliveries due that dead nodes had leased. Returns how many.
+pub(crate) async fn reclaim_deliveries(
+    tx: &Transaction<'_>,
+    node: NodeId,
+    gone: &SilentPeers,
+    max: usize,
+    now: Time,
+) -> TxResult<usize> {
+    let mut given_back = Vec::new();
+    for row in query_rows(tx, LEASED_BY_GONE_NODES, &[&node.0, &gone.nodes, &gone.beats, &(max as i64), &now.0]).await?
+    {
+        let mut delivery = read_delivery(&row)?;
+        if delivery.reclaim_lease(now) {
+            given_back.push(delivery);
         }
-        let mut changed = DeliveryUpdates::default();
-        for reading in &readings {
-            changed.add(&reading.delivery, Some(node));
-        }
-        changed.write(&tx).await?;
-        self.commit(tx, 1).await?;
-        Ok(readings)
     }
-
-    /// Attaches a fetched mail to a waiting delivery that holds only a reference to it.
-    pub(crate) async fn attach_fetched_content(
-        &self,
-        team: TeamId,
-        id: DeliveryId,
-        brought: &FetchedContent,
-    ) -> TxResult<Option<Delivery>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let rows = query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
-        let notice: Option<Uuid> = rows.first().map_or(Ok(None), |row| row.try_get(DELIVERY_COLUMNS))?;
-        let mut found = read_first(&rows, read_delivery)?;
-        let brings = found.as_mut().is_some_and(|delivery| delivery.attach_fetched_content(brought));
-        let Some(delivery) = found.as_ref().filter(|_| brings) else {
-            tx.rollback().await?;
-            return Ok(found);
-        };
-        let place = brought.storage_id.0;
-        execute(&tx, INSERT_FETCHED_RAW, &[&place, &brought.raw.as_ref()]).await?;
-        let (rev, attempts, about) = (delivery.rev as i32, delivery.attempts as i32, write_json(&*delivery.details)?);
-        execute(&tx, ATTACH_FETCHED_CONTENT, &[&team.0, &id.0, &rev, &attempts, &place, &about]).await?;
-        release_raws(&tx, notice.into_iter()).await?;
-        self.commit(tx, 1).await?;
-        Ok(found)
-    }
-
-    /// Finishes or postpones a waiting delivery without filing a message.
-    pub(crate) async fn record_delivery_outcome(
-        &self,
-        team: TeamId,
-        id: DeliveryId,
-        settle: &DeliveryOutcome,
-        now: Time,
-    ) -> TxResult<Option<Delivery>> {
-        self.change_delivery((team, id), now, &[], |delivery| delivery.record_outcome(settle.clone())).await
-    }
-
-    /// Makes a dead delivery due again.
-    pub(crate) async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> TxResult<Option<Delivery>> {
-        self.change_delivery((team, id), now, &[InboundWakeUp::DeliveryWaiting], |delivery| delivery.replay(now)).await
-    }
-
-    /// Changes one delivery by a rule of the core, which returns whether it changed anything. The lease ends, and
-    /// `hints` wake up other nodes.
-    async fn change_delivery(
-        &self,
-        (team, id): (TeamId, DeliveryId),
-        now: Time,
-        hints: &[InboundWakeUp],
-        rule: impl FnOnce(&mut Delivery) -> bool + Send,
-    ) -> TxResult<Option<Delivery>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let rows = query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
-        let raw: Option<Uuid> = rows.first().map_or(Ok(None), |row| row.try_get(DELIVERY_COLUMNS))?;
-        let mut found = read_first(&rows, read_delivery)?;
-        let Some(delivery) = found.as_mut() else {
-            tx.rollback().await?;
-            return Ok(None);
-        };
-        if !rule(delivery) {
-            tx.rollback().await?;
-            return Ok(found);
-        }
-        let mut changed = DeliveryUpdates::default();
+    let mut changed = DeliveryUpdates::default();
+    for delivery in &given_back {
         changed.add(delivery, None);
-        changed.write(&tx).await?;
-        if let Some(inbox) = delivery.target.inbox() {
-            execute(&tx, RESWEEP_INBOXES, &[&[team.0].as_slice(), &[inbox.0].as_slice(), &now.0]).await?;
-        }
-        release_raws(&tx, raw.filter(|_| !delivery.needs_raw_bytes()).into_iter()).await?;
-        let events: Vec<(TeamId, NewEvent)> = delivery.to_event(now).map(|event| (team, event)).into_iter().collect();
-        write_events(&tx, &events).await?;
-        if !hints.is_empty() {
-            execute(&tx, NOTIFY, &[&self.wake_up_bus.encode(hints)]).await?;
-        }
-        let committed = self.commit(tx, 1).await;
-        self.wake_up_bus.notify_local(hints);
-        committed.map(|()| found)
     }
+    changed.write(tx).await?;
+    Ok(given_back.len())
+}
 
-    /// Makes deliveries due that dead nodes had leased. Returns how many.
-    pub(crate) async fn reclaim_deliveries(
-        &self,
-        tx: &Transaction<'_>,
-        node: NodeId,
-        gone: &SilentPeers,
-        max: usize,
-        now: Time,
-    ) -> TxResult<usize> {
-        let mut given_back = Vec::new();
-        for row in
-            query_rows(tx, LEASED_BY_GONE_NODES, &[&node.0, &gone.nodes, &gone.beats, &(max as i64), &now.0]).await?
-        {
-            let mut delivery = read_delivery(&row)?;
-            if delivery.reclaim_lease(now) {
-                given_back.push(delivery);
-            }
+/// The team that owns an email. Needs one index lookup per team, but only bounces use it.
+pub(crate) async fn team_of_email(shared: &SharedState, email: EmailId) -> TxResult<Option<TeamId>> {
+    let sql = "SELECT t.id FROM teams t WHERE EXISTS (SELECT 1 FROM emails e WHERE e.team = t.id AND e.id = $1)";
+    let rows = query_rows(&shared.connections.client().await?, sql, &[&email.0]).await?;
+    rows.first().map(|row| Ok(TeamId(row.try_get(0)?))).transpose()
+}
+
+/// One delivery.
+pub(crate) async fn delivery(shared: &SharedState, team: TeamId, id: DeliveryId) -> TxResult<Option<Delivery>> {
+    read_first(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_delivery)
+}
+
+/// Deliveries, newest first.
+pub(crate) async fn deliveries(shared: &SharedState, team: TeamId, query: &DeliveryQuery) -> TxResult<Vec<Delivery>> {
+    let before = query.before.map_or(Uuid::max(), |id| id.0);
+    let source = query.source.map(|id| id.0);
+    let state = query.state.map(DeliveryState::as_str);
+    let message = query.message.map(|id| id.0);
+    let (limit, looked) = (i64::try_from(query.limit).unwrap_or(i64::MAX), limits::SCAN_ROWS as i64);
+    let client = shared.connections.client().await?;
+    let rows = match query.inbox {
+        None => query_rows(&client, NEWEST, &[&team.0, &before, &source, &state, &message, &limit, &looked]).await?,
+        Some(inbox) => {
+            let params: [&(dyn ToSql + Sync); 8] =
+                [&team.0, &before, &source, &state, &message, &limit, &looked, &inbox.0];
+            query_rows(&client, NEWEST_OF_INBOX, &params).await?
         }
-        let mut changed = DeliveryUpdates::default();
-        for delivery in &given_back {
-            changed.add(delivery, None);
-        }
-        changed.write(tx).await?;
-        Ok(given_back.len())
-    }
-
-    /// The team that owns an email. Needs one index lookup per team, but only bounces use it.
-    pub(crate) async fn team_of_email(&self, email: EmailId) -> TxResult<Option<TeamId>> {
-        let sql = "SELECT t.id FROM teams t WHERE EXISTS (SELECT 1 FROM emails e WHERE e.team = t.id AND e.id = $1)";
-        let rows = query_rows(&self.connections.client().await?, sql, &[&email.0]).await?;
-        rows.first().map(|row| Ok(TeamId(row.try_get(0)?))).transpose()
-    }
-
-    /// One delivery.
-    pub(crate) async fn delivery(&self, team: TeamId, id: DeliveryId) -> TxResult<Option<Delivery>> {
-        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_delivery)
-    }
-
-    /// Deliveries, newest first.
-    pub(crate) async fn deliveries(&self, team: TeamId, query: &DeliveryQuery) -> TxResult<Vec<Delivery>> {
-        let before = query.before.map_or(Uuid::max(), |id| id.0);
-        let source = query.source.map(|id| id.0);
-        let state = query.state.map(DeliveryState::as_str);
-        let message = query.message.map(|id| id.0);
-        let (limit, looked) = (i64::try_from(query.limit).unwrap_or(i64::MAX), limits::SCAN_ROWS as i64);
-        let client = self.connections.client().await?;
-        let rows = match query.inbox {
-            None => {
-                query_rows(&client, NEWEST, &[&team.0, &before, &source, &state, &message, &limit, &looked]).await?
-            }
-            Some(inbox) => {
-                let params: [&(dyn ToSql + Sync); 8] =
-                    [&team.0, &before, &source, &state, &message, &limit, &looked, &inbox.0];
-                query_rows(&client, NEWEST_OF_INBOX, &params).await?
-            }
-        };
-        rows.iter().map(read_delivery).collect()
-    }
+    };
+    rows.iter().map(read_delivery).collect()
 }

@@ -34,16 +34,22 @@ pub(crate) struct DeliveryColumns {
     attempts: Vec<i32>,
     received_at: Vec<i64>,
     due: Vec<Option<i64>>,
+    references: ReferenceColumns,
+    state: Vec<&'static str>,
+    suppressed: Vec<Option<&'static str>>,
+    about: Vec<String>,
+    target: Vec<Option<String>>,
+}
+
+/// The columns of the ids that a delivery refers to.
+#[derive(Default)]
+struct ReferenceColumns {
     holder: Vec<Option<Uuid>>,
     inbox: Vec<Option<Uuid>>,
     source: Vec<Option<Uuid>>,
     raw: Vec<Option<Uuid>>,
     message: Vec<Option<Uuid>>,
     repeats: Vec<Option<Uuid>>,
-    state: Vec<&'static str>,
-    suppressed: Vec<Option<&'static str>>,
-    about: Vec<String>,
-    target: Vec<Option<String>>,
 }
 
 impl DeliveryColumns {
@@ -56,12 +62,12 @@ impl DeliveryColumns {
             columns.attempts.push(delivery.attempts as i32);
             columns.received_at.push(delivery.received_at.0);
             columns.due.push(delivery.due_at.map(|at| at.0));
-            columns.holder.push(holder.map(|node| node.0));
-            columns.inbox.push(delivery.target.inbox().map(|id| id.0));
-            columns.source.push(delivery.details.source.map(|id| id.0));
-            columns.raw.push(*raw);
-            columns.message.push(delivery.message.map(|id| id.0));
-            columns.repeats.push(delivery.duplicate_of.map(|id| id.0));
+            columns.references.holder.push(holder.map(|node| node.0));
+            columns.references.inbox.push(delivery.target.inbox().map(|id| id.0));
+            columns.references.source.push(delivery.details.source.map(|id| id.0));
+            columns.references.raw.push(*raw);
+            columns.references.message.push(delivery.message.map(|id| id.0));
+            columns.references.repeats.push(delivery.duplicate_of.map(|id| id.0));
             columns.state.push(delivery.state.as_str());
             columns.suppressed.push(delivery.suppressed.map(DeliverySuppression::as_str));
             columns.about.push(write_json(&delivery.details)?);
@@ -81,12 +87,12 @@ impl DeliveryColumns {
             &self.attempts,
             &self.received_at,
             &self.due,
-            &self.holder,
-            &self.inbox,
-            &self.source,
-            &self.raw,
-            &self.message,
-            &self.repeats,
+            &self.references.holder,
+            &self.references.inbox,
+            &self.references.source,
+            &self.references.raw,
+            &self.references.message,
+            &self.references.repeats,
             &self.state,
             &self.suppressed,
             &self.about,

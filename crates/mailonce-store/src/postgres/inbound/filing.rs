@@ -100,29 +100,27 @@ impl BatchedCall for FileCall {
     }
 
     async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<FileMessageResult>> {
-        ledger.file_all(together).await
+        file_all(ledger, together).await
     }
 }
 
-impl SharedState {
-    async fn file_all(&self, all: &[FileCall]) -> TxResult<Vec<FileMessageResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut cabinet = FilingBatch::load_batch(&tx, all).await?;
-        let answers: Vec<FileMessageResult> = all.iter().map(|filing| cabinet.decide_filing(filing)).collect();
-        if cabinet.finished.is_empty() {
-            tx.rollback().await?;
-            return Ok(answers);
-        }
-        let filed: BTreeSet<InboxId> = cabinet.messages.iter().map(|(message, _, _)| message.inbox).collect();
-        let hints: Vec<InboundWakeUp> = filed.into_iter().map(InboundWakeUp::MessageFiled).collect();
-        let now = all.iter().map(|filing| filing.now).max().unwrap_or_default();
-        cabinet.write(&tx, &self.wake_up_bus.encode(&hints), now).await?;
-        let committed = self.commit(tx, all.len()).await;
-        // After an unconfirmed commit the message may be filed, so wake up waiters in any case.
-        self.wake_up_bus.notify_local(&hints);
-        committed.map(|()| answers)
+async fn file_all(shared: &SharedState, all: &[FileCall]) -> TxResult<Vec<FileMessageResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut cabinet = FilingBatch::load_batch(&tx, all).await?;
+    let answers: Vec<FileMessageResult> = all.iter().map(|filing| cabinet.decide_filing(filing)).collect();
+    if cabinet.finished.is_empty() {
+        tx.rollback().await?;
+        return Ok(answers);
     }
+    let filed: BTreeSet<InboxId> = cabinet.messages.iter().map(|(message, _, _)| message.inbox).collect();
+    let hints: Vec<InboundWakeUp> = filed.into_iter().map(InboundWakeUp::MessageFiled).collect();
+    let now = all.iter().map(|filing| filing.now).max().unwrap_or_default();
+    cabinet.write(&tx, &shared.wake_up_bus.encode(&hints), now).await?;
+    let committed = shared.commit(tx, all.len()).await;
+    // After an unconfirmed commit the message may be filed, so wake up waiters in any case.
+    shared.wake_up_bus.notify_local(&hints);
+    committed.map(|()| answers)
 }
 
 impl FilingBatch {

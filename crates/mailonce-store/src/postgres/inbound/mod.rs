@@ -11,7 +11,7 @@
 //! A transaction that locks several rows takes them in this order: keys of operations, keys of deliveries,
 //! deliveries, inboxes, threads, addresses, artifacts and watches, raw bytes.
 
-mod deliveries;
+pub(crate) mod deliveries;
 mod delivery_insert;
 pub(crate) mod filing;
 mod filing_batch;
@@ -39,7 +39,10 @@ use mailonce_core::{
 };
 
 use super::{Postgres, into_store_result, when_durable};
-use crate::postgres::error::call_until_final;
+use crate::postgres::{
+    error::call_until_final,
+    inbox::{artifacts, inboxes, messages, watches},
+};
 use filing::FileCall;
 use receive::ReceiveCall;
 
@@ -50,23 +53,23 @@ impl InboundStore for Postgres {
         inbox: Inbox,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateInboxResult>> {
-        when_durable!(self, call_until_final!(self.shared.create_inbox(&inbox, operation.as_ref())))
+        when_durable!(self, call_until_final!(inboxes::create_inbox(&self.shared, &inbox, operation.as_ref())))
     }
 
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
-        when_durable!(self, self.shared.inbox(team, id).await)
+        when_durable!(self, inboxes::inbox(&self.shared, team, id).await)
     }
 
     async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
-        when_durable!(self, self.shared.inbox_by_address(places).await)
+        when_durable!(self, inboxes::inbox_by_address(&self.shared, places).await)
     }
 
     async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
-        when_durable!(self, self.shared.team_by_address(places).await)
+        when_durable!(self, inboxes::team_by_address(&self.shared, places).await)
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
-        when_durable!(self, self.shared.inboxes(team, before, limit).await)
+        when_durable!(self, inboxes::inboxes(&self.shared, team, before, limit).await)
     }
 
     async fn change_inbox(
@@ -75,11 +78,11 @@ impl InboundStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<InboxChangeResult>> {
-        when_durable!(self, call_until_final!(self.shared.change_inbox(&edit, operation.as_ref(), now)))
+        when_durable!(self, call_until_final!(inboxes::change_inbox(&self.shared, &edit, operation.as_ref(), now)))
     }
 
     async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
-        when_durable!(self, call_until_final!(self.shared.remove_inbox(team, id, now)))
+        when_durable!(self, call_until_final!(inboxes::remove_inbox(&self.shared, team, id, now)))
     }
 
     async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
@@ -87,7 +90,7 @@ impl InboundStore for Postgres {
     }
 
     async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
-        into_store_result(call_until_final!(self.shared.lease_deliveries(node, max, now)))
+        into_store_result(call_until_final!(deliveries::lease_deliveries(&self.shared, node, max, now)))
     }
 
     async fn attach_fetched_content(
@@ -96,7 +99,7 @@ impl InboundStore for Postgres {
         id: DeliveryId,
         brought: FetchedContent,
     ) -> Result<Option<Delivery>> {
-        when_durable!(self, call_until_final!(self.shared.attach_fetched_content(team, id, &brought)))
+        when_durable!(self, call_until_final!(deliveries::attach_fetched_content(&self.shared, team, id, &brought)))
     }
 
     async fn file_message(
@@ -116,39 +119,42 @@ impl InboundStore for Postgres {
         settle: DeliveryOutcome,
         now: Time,
     ) -> Result<Option<Delivery>> {
-        when_durable!(self, call_until_final!(self.shared.record_delivery_outcome(team, id, &settle, now)))
+        when_durable!(
+            self,
+            call_until_final!(deliveries::record_delivery_outcome(&self.shared, team, id, &settle, now))
+        )
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        when_durable!(self, call_until_final!(self.shared.replay_delivery(team, id, now)))
+        when_durable!(self, call_until_final!(deliveries::replay_delivery(&self.shared, team, id, now)))
     }
 
     async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
-        when_durable!(self, self.shared.team_of_email(email).await)
+        when_durable!(self, deliveries::team_of_email(&self.shared, email).await)
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
-        when_durable!(self, self.shared.delivery(team, id).await)
+        when_durable!(self, deliveries::delivery(&self.shared, team, id).await)
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
-        when_durable!(self, self.shared.deliveries(team, &query).await)
+        when_durable!(self, deliveries::deliveries(&self.shared, team, &query).await)
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        when_durable!(self, self.shared.message(team, id).await)
+        when_durable!(self, messages::message(&self.shared, team, id).await)
     }
 
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
-        when_durable!(self, self.shared.raw_message(team, id).await)
+        when_durable!(self, messages::raw_message(&self.shared, team, id).await)
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
-        when_durable!(self, self.shared.messages(team, inbox, &query).await)
+        when_durable!(self, messages::messages(&self.shared, team, inbox, &query).await)
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
-        when_durable!(self, self.shared.artifact(team, id).await)
+        when_durable!(self, artifacts::artifact(&self.shared, team, id).await)
     }
 
     async fn artifacts(
@@ -159,7 +165,7 @@ impl InboundStore for Postgres {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>> {
-        when_durable!(self, self.shared.artifacts((team, inbox), kind, after, limit).await)
+        when_durable!(self, artifacts::artifacts(&self.shared, (team, inbox), kind, after, limit).await)
     }
 
     async fn consume_artifact(
@@ -170,7 +176,10 @@ impl InboundStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<ConsumeResult>> {
-        when_durable!(self, call_until_final!(self.shared.consume_artifact(team, id, &taking, operation.as_ref(), now)))
+        when_durable!(
+            self,
+            call_until_final!(artifacts::consume_artifact(&self.shared, team, id, &taking, operation.as_ref(), now))
+        )
     }
 
     async fn mark_artifact_applied(
@@ -180,7 +189,7 @@ impl InboundStore for Postgres {
         purpose: &str,
         now: Time,
     ) -> Result<MarkAppliedResult> {
-        when_durable!(self, call_until_final!(self.shared.mark_artifact_applied(team, id, purpose, now)))
+        when_durable!(self, call_until_final!(artifacts::mark_artifact_applied(&self.shared, team, id, purpose, now)))
     }
 
     async fn create_watch(
@@ -188,11 +197,11 @@ impl InboundStore for Postgres {
         watch: Watch,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Option<Watch>>> {
-        when_durable!(self, call_until_final!(self.shared.create_watch(&watch, operation.as_ref())))
+        when_durable!(self, call_until_final!(watches::create_watch(&self.shared, &watch, operation.as_ref())))
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
-        when_durable!(self, self.shared.watch_of(team, id).await)
+        when_durable!(self, watches::watch_of(&self.shared, team, id).await)
     }
 
     async fn spend_resend(
@@ -202,6 +211,6 @@ impl InboundStore for Postgres {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>> {
-        when_durable!(self, call_until_final!(self.shared.spend_resend(team, id, operation.as_ref(), now)))
+        when_durable!(self, call_until_final!(watches::spend_resend(&self.shared, team, id, operation.as_ref(), now)))
     }
 }

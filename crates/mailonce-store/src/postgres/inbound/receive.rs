@@ -82,7 +82,7 @@ impl BatchedCall for ReceiveCall {
     }
 
     async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<Vec<ReceiveResult>>> {
-        ledger.receive_all(together).await
+        receive_all(ledger, together).await
     }
 }
 
@@ -117,49 +117,47 @@ struct ReceiveBatch<'a> {
     events: Vec<(TeamId, NewEvent)>,
 }
 
-impl SharedState {
-    async fn receive_all(&self, all: &[ReceiveCall]) -> TxResult<Vec<Vec<ReceiveResult>>> {
-        let mut gone = match self.try_receive(all).await? {
+async fn receive_all(shared: &SharedState, all: &[ReceiveCall]) -> TxResult<Vec<Vec<ReceiveResult>>> {
+    let mut gone = match try_receive(shared, all).await? {
+        Ok(answers) => return Ok(answers),
+        Err(gone) => gone,
+    };
+    // Keys of refused deliveries must not be bound, so start again. An inbox that is gone stays gone, so this
+    // ends.
+    loop {
+        match try_receive(shared, &refuse_deliveries(all, &gone)).await? {
             Ok(answers) => return Ok(answers),
-            Err(gone) => gone,
-        };
-        // Keys of refused deliveries must not be bound, so start again. An inbox that is gone stays gone, so this
-        // ends.
-        loop {
-            match self.try_receive(&refuse_deliveries(all, &gone)).await? {
-                Ok(answers) => return Ok(answers),
-                Err(more) => gone.extend(more),
-            }
+            Err(more) => gone.extend(more),
         }
     }
+}
 
-    /// Receives the mails. If inboxes no longer exist, writes nothing and returns the deliveries for them.
-    async fn try_receive(
-        &self,
-        all: &[ReceiveCall],
-    ) -> TxResult<Result<Vec<Vec<ReceiveResult>>, DeliveriesWithoutInbox>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut desk = load_receive_batch(&tx, all).await?;
-        let gone = desk.deliveries_without_inbox(all);
-        if !gone.is_empty() {
-            tx.rollback().await?;
-            return Ok(Err(gone));
-        }
-        let answers: Vec<Vec<ReceiveResult>> = all.iter().map(|coming| desk.receive(coming)).collect();
-        if desk.new_rows.is_empty() {
-            tx.rollback().await?;
-            return Ok(Ok(answers));
-        }
-        let hints = desk.hints();
-        desk.write(&tx).await?;
-        if !hints.is_empty() {
-            execute(&tx, NOTIFY, &[&self.wake_up_bus.encode(&hints)]).await?;
-        }
-        let committed = self.commit(tx, all.len()).await;
-        self.wake_up_bus.notify_local(&hints);
-        committed.map(|()| Ok(answers))
+/// Receives the mails. If inboxes no longer exist, writes nothing and returns the deliveries for them.
+async fn try_receive(
+    shared: &SharedState,
+    all: &[ReceiveCall],
+) -> TxResult<Result<Vec<Vec<ReceiveResult>>, DeliveriesWithoutInbox>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut desk = load_receive_batch(&tx, all).await?;
+    let gone = desk.deliveries_without_inbox(all);
+    if !gone.is_empty() {
+        tx.rollback().await?;
+        return Ok(Err(gone));
     }
+    let answers: Vec<Vec<ReceiveResult>> = all.iter().map(|coming| desk.receive(coming)).collect();
+    if desk.new_rows.is_empty() {
+        tx.rollback().await?;
+        return Ok(Ok(answers));
+    }
+    let hints = desk.hints();
+    desk.write(&tx).await?;
+    if !hints.is_empty() {
+        execute(&tx, NOTIFY, &[&shared.wake_up_bus.encode(&hints)]).await?;
+    }
+    let committed = shared.commit(tx, all.len()).await;
+    shared.wake_up_bus.notify_local(&hints);
+    committed.map(|()| Ok(answers))
 }
 
 /// Locks the keys and inboxes, and loads existing deliveries.

@@ -36,85 +36,79 @@ const LATEST: &str = artifacts!(
 );
 const UPDATE: &str = "UPDATE artifacts SET rev = $3, consumed = $4, applied_at = $5 WHERE team = $1 AND id = $2";
 
-impl SharedState {
-    /// One artifact.
-    pub(crate) async fn artifact(&self, team: TeamId, id: ArtifactId) -> TxResult<Option<Artifact>> {
-        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_artifact)
-    }
+/// One artifact.
+pub(crate) async fn artifact(shared: &SharedState, team: TeamId, id: ArtifactId) -> TxResult<Option<Artifact>> {
+    read_first(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_artifact)
+}
 
-    /// Artifacts of an inbox, latest messages first.
-    pub(crate) async fn artifacts(
-        &self,
-        (team, inbox): (TeamId, InboxId),
-        kind: Option<ArtifactKind>,
-        after: u64,
-        limit: usize,
-    ) -> TxResult<Vec<Artifact>> {
-        let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
-        let kind = kind.map(ArtifactKind::as_str);
-        let client = self.connections.client().await?;
-        query_rows(&client, LATEST, &[&team.0, &inbox.0, &after, &kind, &limit])
-            .await?
-            .iter()
-            .map(read_artifact)
-            .collect()
-    }
+/// Artifacts of an inbox, latest messages first.
+pub(crate) async fn artifacts(
+    shared: &SharedState,
+    (team, inbox): (TeamId, InboxId),
+    kind: Option<ArtifactKind>,
+    after: u64,
+    limit: usize,
+) -> TxResult<Vec<Artifact>> {
+    let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+    let kind = kind.map(ArtifactKind::as_str);
+    let client = shared.connections.client().await?;
+    query_rows(&client, LATEST, &[&team.0, &inbox.0, &after, &kind, &limit]).await?.iter().map(read_artifact).collect()
+}
 
-    /// Consumes an artifact for its first consumer.
-    pub(crate) async fn consume_artifact(
-        &self,
-        team: TeamId,
-        id: ArtifactId,
-        taking: &ConsumeRequest,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<ConsumeResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
-        let taken = found.map_or(ConsumeResult::Missing, |artifact| artifact.into_consume_result(taking.clone(), now));
-        match &taken {
-            ConsumeResult::First(artifact) => {
-                save_consumption(&tx, artifact).await?;
-                write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactConsumed, now))]).await?;
-                self.commit(tx, 1).await?;
-            }
-            // Only the key of the operation has to be written.
-            ConsumeResult::Replayed(_) if operation.is_some() => self.commit(tx, 1).await?,
-            ConsumeResult::Replayed(_) | ConsumeResult::ConsumedByOther(_) | ConsumeResult::Missing => {
-                tx.rollback().await?
-            }
-        }
-        Ok(IdempotentResult::Done(taken))
+/// Consumes an artifact for its first consumer.
+pub(crate) async fn consume_artifact(
+    shared: &SharedState,
+    team: TeamId,
+    id: ArtifactId,
+    taking: &ConsumeRequest,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<ConsumeResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
     }
+    let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
+    let taken = found.map_or(ConsumeResult::Missing, |artifact| artifact.into_consume_result(taking.clone(), now));
+    match &taken {
+        ConsumeResult::First(artifact) => {
+            save_consumption(&tx, artifact).await?;
+            write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactConsumed, now))]).await?;
+            shared.commit(tx, 1).await?;
+        }
+        // Only the key of the operation has to be written.
+        ConsumeResult::Replayed(_) if operation.is_some() => shared.commit(tx, 1).await?,
+        ConsumeResult::Replayed(_) | ConsumeResult::ConsumedByOther(_) | ConsumeResult::Missing => {
+            tx.rollback().await?
+        }
+    }
+    Ok(IdempotentResult::Done(taken))
+}
 
-    /// Records that the consumer of an artifact has used it.
-    pub(crate) async fn mark_artifact_applied(
-        &self,
-        team: TeamId,
-        id: ArtifactId,
-        purpose: &str,
-        now: Time,
-    ) -> TxResult<MarkAppliedResult> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
-        let (answer, changed) =
-            found.map_or((MarkAppliedResult::Missing, false), |artifact| artifact.mark_applied(purpose, now));
-        match &answer {
-            MarkAppliedResult::Done(artifact) if changed => {
-                save_consumption(&tx, artifact).await?;
-                write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactApplied, now))]).await?;
-                self.commit(tx, 1).await?;
-            }
-            _ => tx.rollback().await?,
+/// Records that the consumer of an artifact has used it.
+pub(crate) async fn mark_artifact_applied(
+    shared: &SharedState,
+    team: TeamId,
+    id: ArtifactId,
+    purpose: &str,
+    now: Time,
+) -> TxResult<MarkAppliedResult> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
+    let (answer, changed) =
+        found.map_or((MarkAppliedResult::Missing, false), |artifact| artifact.mark_applied(purpose, now));
+    match &answer {
+        MarkAppliedResult::Done(artifact) if changed => {
+            save_consumption(&tx, artifact).await?;
+            write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactApplied, now))]).await?;
+            shared.commit(tx, 1).await?;
         }
-        Ok(answer)
+        _ => tx.rollback().await?,
     }
+    Ok(answer)
 }
 
 /// Writes who consumed the artifact and when it was applied.

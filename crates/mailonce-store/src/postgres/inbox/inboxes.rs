@@ -80,110 +80,115 @@ fn without_nul(names: &[String]) -> Vec<&String> {
     names.iter().filter(|name| !name.contains('\0')).collect()
 }
 
-impl SharedState {
-    /// Creates an inbox.
-    pub(crate) async fn create_inbox(
-        &self,
-        inbox: &Inbox,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<CreateInboxResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, inbox.created_at).await? {
+/// Creates an inbox.
+pub(crate) async fn create_inbox(
+    shared: &SharedState,
+    inbox: &Inbox,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<CreateInboxResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, inbox.created_at).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    let (rev, seq, about) = (inbox.rev as i32, inbox.latest_seq as i64, write_json(&inbox.settings)?);
+    let (team, id) = (inbox.team.0, inbox.id.0);
+    let params: [&(dyn ToSql + Sync); 8] =
+        [&team, &id, &rev, &seq, &inbox.created_at.0, &inbox.address, &inbox.client_id, &about];
+    if execute(&tx, INSERT, &params).await? == 0 {
+        let read = |row: &Row| Ok((read_inbox(row)?, row.try_get(INBOX_COLUMNS)?));
+        let same = read_first(&query_rows(&tx, CONFLICTING_INBOX, &[&team, &id, &inbox.client_id]).await?, read)?;
+        tx.rollback().await?;
+        // The other inbox was removed between the two statements: its client id is free again, so retry.
+        let (same, is_there) = same.ok_or_else(|| TxError::Conflict("an inbox was removed meanwhile".into()))?;
+        return Ok(IdempotentResult::Done(match (same.id == inbox.id, is_there) {
+            (true, true) => CreateInboxResult::Created(same),
+            (true, false) => CreateInboxResult::AddressTaken,
+            (false, _) => CreateInboxResult::AlreadyExists(same),
+        }));
+    }
+    if !claim_addresses(&tx, &inbox.lookup_addresses(), inbox).await? {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(CreateInboxResult::AddressTaken));
+    }
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
+}
+
+/// One inbox.
+pub(crate) async fn inbox(shared: &SharedState, team: TeamId, id: InboxId) -> TxResult<Option<Inbox>> {
+    read_first(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_inbox)
+}
+
+/// The inbox at the first of these addresses that was ever claimed.
+pub(crate) async fn inbox_by_address(shared: &SharedState, places: &[String]) -> TxResult<Option<Inbox>> {
+    read_first(&query_rows(&shared.connections.client().await?, BY_ADDRESS, &[&without_nul(places)]).await?, read_inbox)
+}
+
+/// The team that owns or owned the first of these addresses that was ever claimed.
+pub(crate) async fn team_by_address(shared: &SharedState, places: &[String]) -> TxResult<Option<TeamId>> {
+    let rows = query_rows(&shared.connections.client().await?, TEAM_BY_ADDRESS, &[&without_nul(places)]).await?;
+    read_first(&rows, |row| Ok(TeamId(row.try_get(0)?)))
+}
+
+/// Inboxes older than `before`, newest first.
+pub(crate) async fn inboxes(
+    shared: &SharedState,
+    team: TeamId,
+    before: Option<InboxId>,
+    limit: usize,
+) -> TxResult<Vec<Inbox>> {
+    let (before, limit) = (before.map_or(Uuid::max(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
+    let client = shared.connections.client().await?;
+    query_rows(&client, LIST, &[&team.0, &before, &limit]).await?.iter().map(read_inbox).collect()
+}
+
+/// Changes an inbox, if its revision is still the expected one.
+pub(crate) async fn change_inbox(
+    shared: &SharedState,
+    edit: &InboxEdit,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<InboxChangeResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&edit.team.0, &edit.id.0]).await?, read_inbox)?;
+    let inbox = match found {
+        Some(inbox) if inbox.rev == edit.rev => inbox,
+        other => {
             tx.rollback().await?;
-            return Ok(answer);
+            return Ok(IdempotentResult::Done(other.map_or(InboxChangeResult::Missing, InboxChangeResult::Stale)));
         }
-        let (rev, seq, about) = (inbox.rev as i32, inbox.latest_seq as i64, write_json(&inbox.settings)?);
-        let (team, id) = (inbox.team.0, inbox.id.0);
-        let params: [&(dyn ToSql + Sync); 8] =
-            [&team, &id, &rev, &seq, &inbox.created_at.0, &inbox.address, &inbox.client_id, &about];
-        if execute(&tx, INSERT, &params).await? == 0 {
-            let read = |row: &Row| Ok((read_inbox(row)?, row.try_get(INBOX_COLUMNS)?));
-            let same = read_first(&query_rows(&tx, CONFLICTING_INBOX, &[&team, &id, &inbox.client_id]).await?, read)?;
-            tx.rollback().await?;
-            // The other inbox was removed between the two statements: its client id is free again, so retry.
-            let (same, is_there) = same.ok_or_else(|| TxError::Conflict("an inbox was removed meanwhile".into()))?;
-            return Ok(IdempotentResult::Done(match (same.id == inbox.id, is_there) {
-                (true, true) => CreateInboxResult::Created(same),
-                (true, false) => CreateInboxResult::AddressTaken,
-                (false, _) => CreateInboxResult::AlreadyExists(same),
-            }));
-        }
-        if !claim_addresses(&tx, &inbox.lookup_addresses(), inbox).await? {
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(CreateInboxResult::AddressTaken));
-        }
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
-    }
+    };
+    let edited = edit.clone().plan_for(&inbox);
+    let Some(inbox) = save_with_addresses(&tx, edited).await? else {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(InboxChangeResult::AddressTaken));
+    };
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(InboxChangeResult::Changed(inbox)))
+}
 
-    /// One inbox.
-    pub(crate) async fn inbox(&self, team: TeamId, id: InboxId) -> TxResult<Option<Inbox>> {
-        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_inbox)
-    }
-
-    /// The inbox at the first of these addresses that was ever claimed.
-    pub(crate) async fn inbox_by_address(&self, places: &[String]) -> TxResult<Option<Inbox>> {
-        read_first(
-            &query_rows(&self.connections.client().await?, BY_ADDRESS, &[&without_nul(places)]).await?,
-            read_inbox,
-        )
-    }
-
-    /// The team that owns or owned the first of these addresses that was ever claimed.
-    pub(crate) async fn team_by_address(&self, places: &[String]) -> TxResult<Option<TeamId>> {
-        let rows = query_rows(&self.connections.client().await?, TEAM_BY_ADDRESS, &[&without_nul(places)]).await?;
-        read_first(&rows, |row| Ok(TeamId(row.try_get(0)?)))
-    }
-
-    /// Inboxes older than `before`, newest first.
-    pub(crate) async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> TxResult<Vec<Inbox>> {
-        let (before, limit) = (before.map_or(Uuid::max(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
-        let client = self.connections.client().await?;
-        query_rows(&client, LIST, &[&team.0, &before, &limit]).await?.iter().map(read_inbox).collect()
-    }
-
-    /// Changes an inbox, if its revision is still the expected one.
-    pub(crate) async fn change_inbox(
-        &self,
-        edit: &InboxEdit,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<InboxChangeResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&edit.team.0, &edit.id.0]).await?, read_inbox)?;
-        let inbox = match found {
-            Some(inbox) if inbox.rev == edit.rev => inbox,
-            other => {
-                tx.rollback().await?;
-                return Ok(IdempotentResult::Done(other.map_or(InboxChangeResult::Missing, InboxChangeResult::Stale)));
-            }
-        };
-        let edited = edit.clone().plan_for(&inbox);
-        let Some(inbox) = save_with_addresses(&tx, edited).await? else {
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(InboxChangeResult::AddressTaken));
-        };
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(InboxChangeResult::Changed(inbox)))
-    }
-
-    /// Removes an inbox. Its contents are swept later.
-    pub(crate) async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> TxResult<Option<Inbox>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        // `FOR UPDATE` conflicts with the `FOR KEY SHARE` of receiving. The update alone changes no key column, so it
-        // would not.
-        query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
-        let removed = read_first(&query_rows(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
-        self.commit(tx, 1).await?;
-        Ok(removed)
-    }
+/// Removes an inbox. Its contents are swept later.
+pub(crate) async fn remove_inbox(
+    shared: &SharedState,
+    team: TeamId,
+    id: InboxId,
+    now: Time,
+) -> TxResult<Option<Inbox>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    // `FOR UPDATE` conflicts with the `FOR KEY SHARE` of receiving. The update alone changes no key column, so it
+    // would not.
+    query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
+    let removed = read_first(&query_rows(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
+    shared.commit(tx, 1).await?;
+    Ok(removed)
 }
 
 /// Saves a changed inbox and its addresses. `None` when an address is taken.

@@ -1,6 +1,6 @@
 //! Inboxes and what agents read from them.
 
-mod artifacts;
-mod inboxes;
-mod messages;
-mod watches;
+pub(crate) mod artifacts;
+pub(crate) mod inboxes;
+pub(crate) mod messages;
+pub(crate) mod watches;

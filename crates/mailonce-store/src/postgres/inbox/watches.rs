@@ -37,72 +37,70 @@ const INSERT: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
 const SPEND: &str = "UPDATE watches SET rev = $3, spent = $4 WHERE team = $1 AND id = $2";
 
-impl SharedState {
-    /// Starts a watch.
-    pub(crate) async fn create_watch(
-        &self,
-        watch: &Watch,
-        operation: Option<&KeyedOperation>,
-    ) -> TxResult<IdempotentResult<Option<Watch>>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, watch.started_at).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let rows = query_rows(&tx, INBOX_SEQ, &[&watch.team.0, &watch.inbox.0]).await?;
-        let Some(latest) = rows.first() else {
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(None));
-        };
-        let mut watch = watch.clone();
-        watch.after_seq = latest.try_get::<_, i64>(0)? as u64;
-        let (rev, budget, spent) = (watch.rev as i32, watch.resend_budget as i32, watch.resends_used as i32);
-        let (after, started_at, deadline) = (watch.after_seq as i64, watch.started_at.0, watch.deadline.0);
-        let auth = watch.require_auth;
-        let params: [&(dyn ToSql + Sync); 10] =
-            [&watch.team.0, &watch.id.0, &watch.inbox.0, &rev, &started_at, &after, &deadline, &budget, &spent, &auth];
-        if execute(&tx, INSERT, &params).await? == 0 {
-            let before = read_first(&query_rows(&tx, BY_ID, &[&watch.team.0, &watch.id.0]).await?, read_watch)?;
-            tx.rollback().await?;
-            return Ok(IdempotentResult::Done(Some(
-                before.ok_or_else(|| TxError::Conflict("a watch went meanwhile".into()))?,
-            )));
-        }
-        self.commit(tx, 1).await?;
-        Ok(IdempotentResult::Done(Some(watch)))
+/// Starts a watch.
+pub(crate) async fn create_watch(
+    shared: &SharedState,
+    watch: &Watch,
+    operation: Option<&KeyedOperation>,
+) -> TxResult<IdempotentResult<Option<Watch>>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, watch.started_at).await? {
+        tx.rollback().await?;
+        return Ok(answer);
     }
+    let rows = query_rows(&tx, INBOX_SEQ, &[&watch.team.0, &watch.inbox.0]).await?;
+    let Some(latest) = rows.first() else {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(None));
+    };
+    let mut watch = watch.clone();
+    watch.after_seq = latest.try_get::<_, i64>(0)? as u64;
+    let (rev, budget, spent) = (watch.rev as i32, watch.resend_budget as i32, watch.resends_used as i32);
+    let (after, started_at, deadline) = (watch.after_seq as i64, watch.started_at.0, watch.deadline.0);
+    let auth = watch.require_auth;
+    let params: [&(dyn ToSql + Sync); 10] =
+        [&watch.team.0, &watch.id.0, &watch.inbox.0, &rev, &started_at, &after, &deadline, &budget, &spent, &auth];
+    if execute(&tx, INSERT, &params).await? == 0 {
+        let before = read_first(&query_rows(&tx, BY_ID, &[&watch.team.0, &watch.id.0]).await?, read_watch)?;
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(Some(
+            before.ok_or_else(|| TxError::Conflict("a watch went meanwhile".into()))?,
+        )));
+    }
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(Some(watch)))
+}
 
-    /// One watch.
-    pub(crate) async fn watch_of(&self, team: TeamId, id: WatchId) -> TxResult<Option<Watch>> {
-        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_watch)
-    }
+/// One watch.
+pub(crate) async fn watch_of(shared: &SharedState, team: TeamId, id: WatchId) -> TxResult<Option<Watch>> {
+    read_first(&query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_watch)
+}
 
-    /// Uses one resend of a watch's budget.
-    pub(crate) async fn spend_resend(
-        &self,
-        team: TeamId,
-        id: WatchId,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<SpendResendResult>> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
-            tx.rollback().await?;
-            return Ok(answer);
-        }
-        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_watch)?;
-        let spent = found.map_or(SpendResendResult::Missing, |watch| watch.spend_resend(now));
-        match &spent {
-            SpendResendResult::Spent(watch) => {
-                execute(&tx, SPEND, &[&team.0, &id.0, &(watch.rev as i32), &(watch.resends_used as i32)]).await?;
-                self.commit(tx, 1).await?;
-            }
-            SpendResendResult::BudgetSpent(_) | SpendResendResult::WatchEnded(_) | SpendResendResult::Missing => {
-                tx.rollback().await?
-            }
-        }
-        Ok(IdempotentResult::Done(spent))
+/// Uses one resend of a watch's budget.
+pub(crate) async fn spend_resend(
+    shared: &SharedState,
+    team: TeamId,
+    id: WatchId,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<SpendResendResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
     }
+    let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_watch)?;
+    let spent = found.map_or(SpendResendResult::Missing, |watch| watch.spend_resend(now));
+    match &spent {
+        SpendResendResult::Spent(watch) => {
+            execute(&tx, SPEND, &[&team.0, &id.0, &(watch.rev as i32), &(watch.resends_used as i32)]).await?;
+            shared.commit(tx, 1).await?;
+        }
+        SpendResendResult::BudgetSpent(_) | SpendResendResult::WatchEnded(_) | SpendResendResult::Missing => {
+            tx.rollback().await?
+        }
+    }
+    Ok(IdempotentResult::Done(spent))
 }

@@ -25,7 +25,7 @@ use crate::postgres::{
     conversation::{is_current_reply, update_message_progress},
     error::{TxError, TxResult},
     locked_tx::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes, read_email_rows},
-    outbound::content_guard,
+    outbound::{content_guard, queries},
     row::{KeyScope, read_emails},
     unit_of_work::{EmailRef, UnitOfWork, email_scopes, new_email_scopes},
     write::query_rows,
@@ -49,197 +49,200 @@ const NEXT_DUE: &str = "
 /// What a rule of the core decides about an email.
 type RuleResult = Result<Option<NewEvent>, EmailChangeRefusal>;
 
-impl SharedState {
-    /// Binds the key of an operation that changes nothing else, once.
-    pub(crate) async fn bind_operation_once(
-        &self,
-        operation: &KeyedOperation,
-        now: Time,
-    ) -> TxResult<IdempotentResult<()>> {
-        let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        let answer = ground.find_replay(operation, now);
-        if answer.is_none() {
-            ground.bind_operation(operation);
-        }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer.unwrap_or(IdempotentResult::Done(())))
+/// Binds the key of an operation that changes nothing else, once.
+pub(crate) async fn bind_operation_once(
+    shared: &SharedState,
+    operation: &KeyedOperation,
+    now: Time,
+) -> TxResult<IdempotentResult<()>> {
+    let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    let answer = ground.find_replay(operation, now);
+    if answer.is_none() {
+        ground.bind_operation(operation);
     }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer.unwrap_or(IdempotentResult::Done(())))
+}
 
-    /// Cancels an email.
-    pub(crate) async fn cancel(
-        &self,
-        team: TeamId,
-        id: EmailId,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<EmailChangeResult>> {
-        self.change_email(team, id, operation, now, |email| email.cancel(self.time.commit_time(now))).await
+/// Cancels an email.
+pub(crate) async fn cancel(
+    shared: &SharedState,
+    team: TeamId,
+    id: EmailId,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<EmailChangeResult>> {
+    change_email(shared, team, id, operation, now, |email| email.cancel(shared.time.commit_time(now))).await
+}
+
+/// Moves a scheduled email to another time, together with its budget charges.
+pub(crate) async fn reschedule(
+    shared: &SharedState,
+    team: TeamId,
+    id: EmailId,
+    new: &RescheduleRequest,
+    now: Time,
+) -> TxResult<EmailChangeResult> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &BTreeSet::new(), &[(team, id)]).await?;
+    let answer = match ground.email_of_team(team, id) {
+        Some(email) => apply_reschedule(&tx, &mut ground, email, new, now).await?,
+        None => EmailChangeResult::Missing,
+    };
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
+}
+
+/// Changes one email by a rule of the core, under the idempotency key of an operation if there is one.
+async fn change_email(
+    shared: &SharedState,
+    team: TeamId,
+    id: EmailId,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> RuleResult + Send,
+) -> TxResult<IdempotentResult<EmailChangeResult>> {
+    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[(team, id)]).await?;
+    let before = ground.email_of_team(team, id);
+    let answer = apply_change(&mut ground, (team, id), operation, now, rule);
+    if let (Some(before), IdempotentResult::Done(EmailChangeResult::Changed(email))) = (&before, &answer) {
+        update_message_progress(&tx, &mut ground, (before, email), shared.time.commit_time(now)).await?;
     }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
+}
 
-    /// Moves a scheduled email to another time, together with its budget charges.
-    pub(crate) async fn reschedule(
-        &self,
-        team: TeamId,
-        id: EmailId,
-        new: &RescheduleRequest,
-        now: Time,
-    ) -> TxResult<EmailChangeResult> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &BTreeSet::new(), &[(team, id)]).await?;
-        let answer = match ground.email_of_team(team, id) {
-            Some(email) => apply_reschedule(&tx, &mut ground, email, new, now).await?,
-            None => EmailChangeResult::Missing,
+/// Accepts the next version of an email, once.
+pub(crate) async fn resend(
+    shared: &SharedState,
+    new_email: &NewEmail,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<EmailResendResult>> {
+    let Some(previous) = new_email.head.resend_of else {
+        return Ok(IdempotentResult::Done(EmailResendResult::Missing));
+    };
+    let mut scopes: BTreeSet<KeyScope> = new_email_scopes(new_email).collect();
+    scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    lock_emails(&tx, &BTreeSet::from([(new_email.team, previous)])).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[(new_email.team, previous)]).await?;
+    let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
+    load_more_emails(&tx, &mut ground, next.map(|id| (new_email.team, id)).into_iter()).await?;
+    content_guard::lock_recent_content(&tx, &mut ground, std::iter::once(new_email)).await?;
+    let before = ground.email_of_team(new_email.team, previous);
+    let replaced = match &before {
+        Some(email) => !is_current_reply(&tx, &mut ground, email).await?,
+        None => false,
+    };
+    budgets::lock(&tx, &mut ground, std::iter::once(new_email)).await?;
+    let answer = ground.resend(new_email.clone(), operation, replaced, now);
+    if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
+        update_message_progress(&tx, &mut ground, (before, email), now).await?;
+    }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(answer)
+}
+
+/// Captures up to `max` due handoffs in the sandbox, in one commit. Returns how many.
+pub(crate) async fn capture(
+    shared: &SharedState,
+    transport: &str,
+    max: usize,
+    scheduled_by: Option<Time>,
+    now: Time,
+) -> TxResult<usize> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let mut due: Vec<(EmailRef, u16)> = Vec::new();
+    let scheduled_by = scheduled_by.map(|at| at.0);
+    for row in query_rows(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
+        let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
+        due.push((scoped, row.try_get::<_, i32>(2)? as u16));
+    }
+    let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
+    let mut ground = UnitOfWork::default();
+    let emails = read_emails(&read_email_rows(&tx, &held).await?, 0)?;
+    ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+    let mut captured = 0;
+    let at = shared.time.commit_time(now);
+    for ((team, id), number) in due {
+        let Some(mut email) = ground.email_of_team(team, id) else {
+            continue;
         };
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
-    }
-
-    /// Changes one email by a rule of the core, under the idempotency key of an operation if there is one.
-    async fn change_email(
-        &self,
-        team: TeamId,
-        id: EmailId,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-        rule: impl FnOnce(&mut Email) -> RuleResult + Send,
-    ) -> TxResult<IdempotentResult<EmailChangeResult>> {
-        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(team, id)]).await?;
-        let before = ground.email_of_team(team, id);
-        let answer = apply_change(&mut ground, (team, id), operation, now, rule);
-        if let (Some(before), IdempotentResult::Done(EmailChangeResult::Changed(email))) = (&before, &answer) {
-            update_message_progress(&tx, &mut ground, (before, email), self.time.commit_time(now)).await?;
+        if let Some((attempt, event)) = email.capture(number, at) {
+            ground.attempts.push((team, id, attempt));
+            ground.save(&email, event);
+            captured += 1;
         }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
     }
+    shared.write_and_commit(tx, &ground, 1).await?;
+    Ok(captured)
+}
 
-    /// Accepts the next version of an email, once.
-    pub(crate) async fn resend(
-        &self,
-        new_email: &NewEmail,
-        operation: Option<&KeyedOperation>,
-        now: Time,
-    ) -> TxResult<IdempotentResult<EmailResendResult>> {
-        let Some(previous) = new_email.head.resend_of else {
-            return Ok(IdempotentResult::Done(EmailResendResult::Missing));
-        };
-        let mut scopes: BTreeSet<KeyScope> = new_email_scopes(new_email).collect();
-        scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        lock_emails(&tx, &BTreeSet::from([(new_email.team, previous)])).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(new_email.team, previous)]).await?;
-        let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
-        load_more_emails(&tx, &mut ground, next.map(|id| (new_email.team, id)).into_iter()).await?;
-        content_guard::lock_recent_content(&tx, &mut ground, std::iter::once(new_email)).await?;
-        let before = ground.email_of_team(new_email.team, previous);
-        let replaced = match &before {
-            Some(email) => !is_current_reply(&tx, &mut ground, email).await?,
-            None => false,
-        };
-        budgets::lock(&tx, &mut ground, std::iter::once(new_email)).await?;
-        let answer = ground.resend(new_email.clone(), operation, replaced, now);
-        if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
-            update_message_progress(&tx, &mut ground, (before, email), now).await?;
-        }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(answer)
-    }
+/// When the next handoff for a transport is due.
+pub(crate) async fn next_handoff_due(shared: &SharedState, transport: &str) -> TxResult<Option<Time>> {
+    let rows = query_rows(&shared.connections.client().await?, NEXT_DUE, &[&transport]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Time))
+}
 
-    /// Captures up to `max` due handoffs in the sandbox, in one commit. Returns how many.
-    pub(crate) async fn capture(
-        &self,
-        transport: &str,
-        max: usize,
-        scheduled_by: Option<Time>,
-        now: Time,
-    ) -> TxResult<usize> {
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        let mut due: Vec<(EmailRef, u16)> = Vec::new();
-        let scheduled_by = scheduled_by.map(|at| at.0);
-        for row in query_rows(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
-            let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
-            due.push((scoped, row.try_get::<_, i32>(2)? as u16));
-        }
-        let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
-        let mut ground = UnitOfWork::default();
-        let emails = read_emails(&read_email_rows(&tx, &held).await?, 0)?;
-        ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
-        let mut captured = 0;
-        let at = self.time.commit_time(now);
-        for ((team, id), number) in due {
-            let Some(mut email) = ground.email_of_team(team, id) else {
-                continue;
-            };
-            if let Some((attempt, event)) = email.capture(number, at) {
-                ground.attempts.push((team, id, attempt));
-                ground.save(&email, event);
-                captured += 1;
-            }
-        }
-        self.write_and_commit(tx, &ground, 1).await?;
-        Ok(captured)
-    }
+/// Changes how long a key is remembered.
+pub(crate) async fn extend_key(
+    shared: &SharedState,
+    team: TeamId,
+    key: KeyHash,
+    ttl: Ttl,
+    now: Time,
+) -> TxResult<KeyChangeResult> {
+    change_key(shared, team, key, now, |email| Some(email.extend_key(ttl, now))).await
+}
 
-    /// When the next handoff for a transport is due.
-    pub(crate) async fn next_handoff_due(&self, transport: &str) -> TxResult<Option<Time>> {
-        let rows = query_rows(&self.connections.client().await?, NEXT_DUE, &[&transport]).await?;
-        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Time))
-    }
+/// Forgets a key now, if its email is terminal.
+pub(crate) async fn forget_key(
+    shared: &SharedState,
+    team: TeamId,
+    key: KeyHash,
+    now: Time,
+) -> TxResult<KeyChangeResult> {
+    change_key(shared, team, key, now, |email| email.state().is_terminal().then(|| email.forget_key(now))).await
+}
 
-    /// Changes how long a key is remembered.
-    pub(crate) async fn extend_key(
-        &self,
-        team: TeamId,
-        key: KeyHash,
-        ttl: Ttl,
-        now: Time,
-    ) -> TxResult<KeyChangeResult> {
-        self.change_key(team, key, now, |email| Some(email.extend_key(ttl, now))).await
-    }
-
-    /// Forgets a key now, if its email is terminal.
-    pub(crate) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<KeyChangeResult> {
-        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget_key(now))).await
-    }
-
-    /// Changes how long a key is remembered. All keys of its email are locked, so that concurrent accepts see either
-    /// the old expiry or the new one.
-    async fn change_key(
-        &self,
-        team: TeamId,
-        key: KeyHash,
-        now: Time,
-        rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
-    ) -> TxResult<KeyChangeResult> {
-        let found = self.load_key(team, key).await?;
-        let Some(KeyBinding::Email(seen)) = binding_in(&found, (team, key), self.time.expiry_cutoff(now)) else {
-            return Ok(KeyChangeResult::Missing);
-        };
-        let mut scopes = email_scopes(&seen);
-        scopes.insert((team, key));
-        let mut client = self.connections.client().await?;
-        let tx = client.transaction().await?;
-        lock_scopes(&tx, &scopes).await?;
-        lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        let answer = apply_key_change(&mut ground, (team, key), seen.id, now, rule);
-        self.write_and_commit(tx, &ground, 1).await?;
-        answer
-    }
+/// Changes how long a key is remembered. All keys of its email are locked, so that concurrent accepts see either
+/// the old expiry or the new one.
+async fn change_key(
+    shared: &SharedState,
+    team: TeamId,
+    key: KeyHash,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
+) -> TxResult<KeyChangeResult> {
+    let found = queries::load_key(shared, team, key).await?;
+    let Some(KeyBinding::Email(seen)) = binding_in(&found, (team, key), shared.time.expiry_cutoff(now)) else {
+        return Ok(KeyChangeResult::Missing);
+    };
+    let mut scopes = email_scopes(&seen);
+    scopes.insert((team, key));
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_scopes(&tx, &scopes).await?;
+    lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
+    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    let answer = apply_key_change(&mut ground, (team, key), seen.id, now, rule);
+    shared.write_and_commit(tx, &ground, 1).await?;
+    answer
 }
 
 /// Applies a reschedule. Budgets are checked only if the email can be rescheduled at all.

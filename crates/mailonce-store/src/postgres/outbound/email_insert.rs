@@ -109,7 +109,15 @@ struct EmailInsertColumns<'a> {
     kind: Vec<&'static str>,
     at: Vec<i64>,
     data: Vec<&'a str>,
-    handoff: (Vec<Uuid>, Vec<Uuid>, Vec<i32>),
+    handoffs: HandoffColumns<'a>,
+}
+
+/// The columns of their handoffs.
+#[derive(Default)]
+struct HandoffColumns<'a> {
+    team: Vec<Uuid>,
+    email: Vec<Uuid>,
+    number: Vec<i32>,
     due_at: Vec<Option<i64>>,
     state: Vec<&'static str>,
     transport: Vec<&'a str>,
@@ -132,18 +140,17 @@ impl<'a> EmailInsertColumns<'a> {
         self.at.push(draft.at.0);
         self.data.push(&draft.data);
         for (handoff, recipients) in email.handoffs.iter().zip(&draft.recipients) {
-            self.handoff.0.push(email.team.0);
-            self.handoff.1.push(email.id.0);
-            self.handoff.2.push(i32::from(handoff.number));
-            self.due_at.push(handoff.due_at.map(|at| at.0));
-            self.state.push(handoff.state.as_str());
-            self.transport.push(&handoff.transport);
-            self.recipients.push(recipients);
+            self.handoffs.team.push(email.team.0);
+            self.handoffs.email.push(email.id.0);
+            self.handoffs.number.push(i32::from(handoff.number));
+            self.handoffs.due_at.push(handoff.due_at.map(|at| at.0));
+            self.handoffs.state.push(handoff.state.as_str());
+            self.handoffs.transport.push(&handoff.transport);
+            self.handoffs.recipients.push(recipients);
         }
     }
 
     fn params(&self) -> [&(dyn ToSql + Sync); 19] {
-        let (team, email, number) = (&self.handoff.0, &self.handoff.1, &self.handoff.2);
         [
             &self.team,
             &self.id,
@@ -157,13 +164,13 @@ impl<'a> EmailInsertColumns<'a> {
             &self.digest,
             &self.head,
             &self.body,
-            team,
-            email,
-            number,
-            &self.due_at,
-            &self.state,
-            &self.transport,
-            &self.recipients,
+            &self.handoffs.team,
+            &self.handoffs.email,
+            &self.handoffs.number,
+            &self.handoffs.due_at,
+            &self.handoffs.state,
+            &self.handoffs.transport,
+            &self.handoffs.recipients,
         ]
     }
 }

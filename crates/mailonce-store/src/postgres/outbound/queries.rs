@@ -86,7 +86,7 @@ pub(crate) async fn run_key_lookups(
             _ = closing.wait_for(|closing| *closing) => return,
         }
         let scopes: BTreeSet<KeyScope> = together.iter().map(|look| look.scope).collect();
-        let found = ledger.load_keys(&scopes).await.map_err(StoreError::from);
+        let found = read_keys(&ledger, &scopes).await.map_err(StoreError::from);
         for look in together.drain(..) {
             let answer = found
                 .as_ref()
@@ -97,157 +97,164 @@ pub(crate) async fn run_key_lookups(
     }
 }
 
-impl SharedState {
-    async fn load_keys(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
-        load_keys(&self.connections.client().await?, scopes).await
-    }
+async fn read_keys(shared: &SharedState, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+    load_keys(&shared.connections.client().await?, scopes).await
+}
 
-    /// Loads one key without locking it.
-    pub(crate) async fn load_key(&self, team: TeamId, key: KeyHash) -> TxResult<LoadedKeys> {
-        self.load_keys(&BTreeSet::from([(team, key)])).await
-    }
+/// Loads one key without locking it.
+pub(crate) async fn load_key(shared: &SharedState, team: TeamId, key: KeyHash) -> TxResult<LoadedKeys> {
+    read_keys(shared, &BTreeSet::from([(team, key)])).await
+}
 
-    /// What a key is bound to, unless that has expired.
-    pub(crate) async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
-        let (answer, answered) = oneshot::channel();
-        self.key_lookups.send(KeyLookupRequest { scope: (team, key), now, answer }).ok();
-        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
-    }
+/// What a key is bound to, unless that has expired.
+pub(crate) async fn key_binding(
+    shared: &SharedState,
+    team: TeamId,
+    key: KeyHash,
+    now: Time,
+) -> Result<Option<KeyBinding>> {
+    let (answer, answered) = oneshot::channel();
+    shared.key_lookups.send(KeyLookupRequest { scope: (team, key), now, answer }).ok();
+    answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
+}
 
-    /// One email.
-    pub(crate) async fn email(&self, team: TeamId, id: EmailId) -> TxResult<Option<Email>> {
-        let client = self.connections.client().await?;
-        Ok(read_emails(&query_rows(&client, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop())
-    }
+/// One email.
+pub(crate) async fn email(shared: &SharedState, team: TeamId, id: EmailId) -> TxResult<Option<Email>> {
+    let client = shared.connections.client().await?;
+    Ok(read_emails(&query_rows(&client, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop())
+}
 
-    /// Held or unknown emails of all teams, ordered by team and id.
-    pub(crate) async fn held_or_unknown_emails(
-        &self,
-        after: Option<(TeamId, EmailId)>,
-        limit: usize,
-    ) -> TxResult<Vec<Email>> {
-        let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        read_emails(
-            &query_rows(&self.connections.client().await?, HELD_OR_UNKNOWN_EMAILS, &[&team, &id, &most]).await?,
-            0,
-        )
-    }
+/// Held or unknown emails of all teams, ordered by team and id.
+pub(crate) async fn held_or_unknown_emails(
+    shared: &SharedState,
+    after: Option<(TeamId, EmailId)>,
+    limit: usize,
+) -> TxResult<Vec<Email>> {
+    let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    read_emails(
+        &query_rows(&shared.connections.client().await?, HELD_OR_UNKNOWN_EMAILS, &[&team, &id, &most]).await?,
+        0,
+    )
+}
 
-    /// An email with its body, attempts, evidence and suppressed calls.
-    pub(crate) async fn email_detail(&self, team: TeamId, id: EmailId) -> TxResult<Option<EmailDetail>> {
-        let mut client = self.connections.client().await?;
-        // One snapshot for all queries, so that an attempt is never shown without its outcome.
-        let tx = client
-            .build_transaction()
-            .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
-            .read_only(true)
-            .start()
-            .await?;
-        let Some(email) = read_emails(&query_rows(&tx, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop() else {
-            return Ok(None);
-        };
-        let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
-        let (bodies, attempts, evidence, suppressed) = tokio::try_join!(
-            query_rows(&tx, SELECT_BODY, &params),
-            query_rows(&tx, SELECT_ATTEMPTS, &params),
-            query_rows(&tx, SELECT_EVIDENCE, &params),
-            query_rows(&tx, SELECT_SUPPRESSED, &params)
-        )?;
-        Ok(Some(EmailDetail {
-            email,
-            body: bodies.first().map(|row| row.try_get(0)).transpose()?,
-            attempts: attempts.iter().map(read_attempt).collect::<TxResult<_>>()?,
-            evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<TxResult<_>>()?,
-            suppressed_calls: read_calls_newest_first(suppressed.first())?,
-        }))
-    }
+/// An email with its body, attempts, evidence and suppressed calls.
+pub(crate) async fn email_detail(shared: &SharedState, team: TeamId, id: EmailId) -> TxResult<Option<EmailDetail>> {
+    let mut client = shared.connections.client().await?;
+    // One snapshot for all queries, so that an attempt is never shown without its outcome.
+    let tx = client
+        .build_transaction()
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await?;
+    let Some(email) = read_emails(&query_rows(&tx, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop() else {
+        return Ok(None);
+    };
+    let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
+    let (bodies, attempts, evidence, suppressed) = tokio::try_join!(
+        query_rows(&tx, SELECT_BODY, &params),
+        query_rows(&tx, SELECT_ATTEMPTS, &params),
+        query_rows(&tx, SELECT_EVIDENCE, &params),
+        query_rows(&tx, SELECT_SUPPRESSED, &params)
+    )?;
+    Ok(Some(EmailDetail {
+        email,
+        body: bodies.first().map(|row| row.try_get(0)).transpose()?,
+        attempts: attempts.iter().map(read_attempt).collect::<TxResult<_>>()?,
+        evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<TxResult<_>>()?,
+        suppressed_calls: read_calls_newest_first(suppressed.first())?,
+    }))
+}
 
-    /// Emails, newest first.
-    pub(crate) async fn emails(&self, team: TeamId, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
-        if let Some(key) = query.key {
-            return self.emails_by_key(team, key, query).await;
-        }
-        let client = self.connections.client().await?;
-        let mut page = ResultPage { rows: Vec::new(), next: None };
-        let (mut before, mut looked) = (query.before, 0);
-        loop {
-            // The first read takes one more than fits, to see whether more exist. Later reads are larger because few
-            // rows match.
-            let chunk = if looked == 0 { query.limit.saturating_add(1).min(EMAILS_PER_READ) } else { EMAILS_PER_READ };
-            // Without a cursor, start at the newest email.
-            let after = before.map_or(Uuid::max(), |id| id.0);
-            let emails =
-                read_emails(&query_rows(&client, OLDER_EMAILS, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
-            let ended = emails.len() < chunk;
-            for email in emails {
-                if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
-                    return Ok(page);
-                }
-                looked += 1;
-                page.next = Some(email.id);
-                if query.matches(&email) {
-                    page.rows.push(email);
-                }
-            }
-            if ended {
-                page.next = None;
+/// Emails, newest first.
+pub(crate) async fn emails(shared: &SharedState, team: TeamId, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
+    if let Some(key) = query.key {
+        return emails_by_key(shared, team, key, query).await;
+    }
+    let client = shared.connections.client().await?;
+    let mut page = ResultPage { rows: Vec::new(), next: None };
+    let (mut before, mut looked) = (query.before, 0);
+    loop {
+        // The first read takes one more than fits, to see whether more exist. Later reads are larger because few
+        // rows match.
+        let chunk = if looked == 0 { query.limit.saturating_add(1).min(EMAILS_PER_READ) } else { EMAILS_PER_READ };
+        // Without a cursor, start at the newest email.
+        let after = before.map_or(Uuid::max(), |id| id.0);
+        let emails = read_emails(&query_rows(&client, OLDER_EMAILS, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
+        let ended = emails.len() < chunk;
+        for email in emails {
+            if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
                 return Ok(page);
             }
-            before = page.next;
+            looked += 1;
+            page.next = Some(email.id);
+            if query.matches(&email) {
+                page.rows.push(email);
+            }
         }
+        if ended {
+            page.next = None;
+            return Ok(page);
+        }
+        before = page.next;
     }
+}
 
-    /// How many emails of a team have ids in a range.
-    pub(crate) async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> TxResult<u64> {
-        let client = self.connections.client().await?;
-        let rows = query_rows(&client, COUNT_EMAILS, &[&team.0, &from.0, &to.0]).await?;
-        let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-        Ok(count as u64)
-    }
+/// How many emails of a team have ids in a range.
+pub(crate) async fn count_emails(shared: &SharedState, team: TeamId, from: EmailId, to: EmailId) -> TxResult<u64> {
+    let client = shared.connections.client().await?;
+    let rows = query_rows(&client, COUNT_EMAILS, &[&team.0, &from.0, &to.0]).await?;
+    let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+    Ok(count as u64)
+}
 
-    /// A key refers to at most one email: the one it is bound to, or was last bound to until that is swept.
-    async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
-        let email = self.load_key(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
-        let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
-        Ok(ResultPage { rows: email.filter(wanted).into_iter().collect(), next: None })
-    }
+/// A key refers to at most one email: the one it is bound to, or was last bound to until that is swept.
+async fn emails_by_key(
+    shared: &SharedState,
+    team: TeamId,
+    key: KeyHash,
+    query: &EmailQuery,
+) -> TxResult<ResultPage<Email>> {
+    let email = load_key(shared, team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
+    let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+    Ok(ResultPage { rows: email.filter(wanted).into_iter().collect(), next: None })
+}
 
-    /// A key's details, also after it has expired.
-    pub(crate) async fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<Option<KeyView>> {
-        let mut found = self.load_key(team, key).await?;
-        let bound = binding_in(&found, (team, key), self.time.expiry_cutoff(now));
-        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind_number > 0) else {
-            return Ok(None);
-        };
-        let forgotten_at = match (&bound, &row.target) {
-            (Some(_), _) => None,
-            (None, Some(KeyTarget::Email(_))) => email.as_ref().and_then(Email::expires_at),
-            (None, Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
-            (None, None) => row.forgotten_at,
-        };
-        let expires_at = match (&bound, &row.target) {
-            (Some(KeyBinding::Email(email)), _) => email.expires_at(),
-            (Some(_), Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
-            _ => None,
-        };
-        let suppressed = match &bound {
-            Some(KeyBinding::Email(email)) => self.suppressed_calls(team, email.id).await?,
-            _ => Vec::new(),
-        };
-        Ok(Some(KeyView {
-            bind_number: row.bind_number,
-            binding: bound,
-            expires_at,
-            forgotten_at,
-            suppressed_calls: suppressed,
-        }))
-    }
+/// A key's details, also after it has expired.
+pub(crate) async fn key_view(shared: &SharedState, team: TeamId, key: KeyHash, now: Time) -> TxResult<Option<KeyView>> {
+    let mut found = load_key(shared, team, key).await?;
+    let bound = binding_in(&found, (team, key), shared.time.expiry_cutoff(now));
+    let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind_number > 0) else {
+        return Ok(None);
+    };
+    let forgotten_at = match (&bound, &row.target) {
+        (Some(_), _) => None,
+        (None, Some(KeyTarget::Email(_))) => email.as_ref().and_then(Email::expires_at),
+        (None, Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
+        (None, None) => row.forgotten_at,
+    };
+    let expires_at = match (&bound, &row.target) {
+        (Some(KeyBinding::Email(email)), _) => email.expires_at(),
+        (Some(_), Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
+        _ => None,
+    };
+    let suppressed = match &bound {
+        Some(KeyBinding::Email(email)) => suppressed_calls(shared, team, email.id).await?,
+        _ => Vec::new(),
+    };
+    Ok(Some(KeyView {
+        bind_number: row.bind_number,
+        binding: bound,
+        expires_at,
+        forgotten_at,
+        suppressed_calls: suppressed,
+    }))
+}
 
-    async fn suppressed_calls(&self, team: TeamId, id: EmailId) -> TxResult<Vec<SuppressedCall>> {
-        let client = self.connections.client().await?;
-        read_calls_newest_first(query_rows(&client, SELECT_SUPPRESSED, &[&team.0, &id.0]).await?.first())
-    }
+async fn suppressed_calls(shared: &SharedState, team: TeamId, id: EmailId) -> TxResult<Vec<SuppressedCall>> {
+    let client = shared.connections.client().await?;
+    read_calls_newest_first(query_rows(&client, SELECT_SUPPRESSED, &[&team.0, &id.0]).await?.first())
 }
 
 fn read_calls_newest_first(row: Option<&Row>) -> TxResult<Vec<SuppressedCall>> {
