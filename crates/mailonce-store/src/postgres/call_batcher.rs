@@ -147,8 +147,8 @@ async fn run_or_split_batch<T: BatchedCall>(ledger: &SharedState, mut calls: Vec
             }
             all
         }
-        Err(trouble) => {
-            let error = StoreError::from(trouble);
+        Err(error) => {
+            let error = StoreError::from(error);
             (0..count).map(|_| Err(error.clone())).collect()
         }
     }

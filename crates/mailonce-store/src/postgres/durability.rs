@@ -154,8 +154,8 @@ pub(crate) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Rec
             Ok(Some(reached)) => waiters = release_confirmed(waiters, reached),
             // Another server answered than the one that the pools are on. Reconnect.
             Ok(None) => prover.session = None,
-            Err(trouble) => {
-                tracing::debug!("the standby's position is not known: {trouble:?}");
+            Err(error) => {
+                tracing::debug!("the standby's position is not known: {error:?}");
                 prover.session = None;
                 tokio::time::sleep(RECONNECT_PAUSE).await;
             }

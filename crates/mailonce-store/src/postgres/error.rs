@@ -100,8 +100,8 @@ impl From<PoolError> for TxError {
 }
 
 impl From<TxError> for StoreError {
-    fn from(trouble: TxError) -> Self {
-        match trouble {
+    fn from(error: TxError) -> Self {
+        match error {
             TxError::Conflict(why) | TxError::Rejected(why) | TxError::Aborted(why) => Self::Unreachable(why),
             TxError::Store(error) => error,
         }
@@ -111,9 +111,9 @@ impl From<TxError> for StoreError {
 /// The combined result of pipelined statements. If some failed, returns the error that caused the others, whatever
 /// order they arrived in.
 pub(crate) fn first_error<const N: usize>(all: [TxResult<()>; N]) -> TxResult<()> {
-    let mut troubles: Vec<TxError> = all.into_iter().filter_map(Result::err).collect();
-    troubles.sort_by_key(|trouble| matches!(trouble, TxError::Aborted(_)));
-    troubles.into_iter().next().map_or(Ok(()), Err)
+    let mut errors: Vec<TxError> = all.into_iter().filter_map(Result::err).collect();
+    errors.sort_by_key(|error| matches!(error, TxError::Aborted(_)));
+    errors.into_iter().next().map_or(Ok(()), Err)
 }
 
 fn is_conflict(code: &SqlState) -> bool {

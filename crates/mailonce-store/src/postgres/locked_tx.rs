@@ -129,21 +129,21 @@ pub(crate) async fn load_unit_of_work(
         wanted.extend(target_emails(key).map(|id| (*team, id)));
     }
     let emails = read_emails(&read_email_rows(tx, &wanted).await?, 0)?;
-    let mut ground =
+    let mut work =
         UnitOfWork { keys: read.clone(), loaded_keys: read, time: Arc::clone(time), ..UnitOfWork::default() };
-    ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
-    Ok(ground)
+    work.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+    Ok(work)
 }
 
 /// Loads further emails into a unit of work.
 pub(crate) async fn load_more_emails(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     wanted: impl Iterator<Item = EmailRef> + Send,
 ) -> TxResult<()> {
-    let wanted = wanted.filter(|(_, id)| !ground.emails.contains_key(id)).collect();
+    let wanted = wanted.filter(|(_, id)| !work.emails.contains_key(id)).collect();
     let emails = read_emails(&read_email_rows(tx, &wanted).await?, 0)?;
-    ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
+    work.emails.extend(emails.into_iter().map(|email| (email.id, email)));
     Ok(())
 }
 
@@ -162,17 +162,12 @@ impl SharedState {
     ///
     /// Every call ends its transaction explicitly, here or by itself. A transaction that is only dropped keeps its
     /// row locks for a moment after its caller has the answer.
-    pub(crate) async fn write_and_commit(
-        &self,
-        tx: Transaction<'_>,
-        ground: &UnitOfWork,
-        verbs: usize,
-    ) -> TxResult<()> {
-        if ground.is_unchanged() {
+    pub(crate) async fn write_and_commit(&self, tx: Transaction<'_>, work: &UnitOfWork, verbs: usize) -> TxResult<()> {
+        if work.is_unchanged() {
             return Ok(tx.rollback().await?);
         }
         mailonce_core::failpoint!("postgres-locked");
-        write_unit_of_work(&tx, ground).await?;
+        write_unit_of_work(&tx, work).await?;
         self.commit(tx, verbs).await
     }
 

@@ -123,7 +123,7 @@ fn identify<'a>(server: &Arc<ServerState>, client: &'a ClientWrapper) -> HookFut
     let server = Arc::clone(server);
     Box::pin(async move {
         let identified = server.identify(client).await;
-        identified.map_err(|trouble| HookError::message(StoreError::from(trouble).to_string()))
+        identified.map_err(|error| HookError::message(StoreError::from(error).to_string()))
     })
 }
 

@@ -124,12 +124,12 @@ impl UnitOfWork {
     /// Records the first email of a key as the core decided.
     fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
         self.budgets.charge(&new_email);
-        let likeness = new_email.guard_input.fingerprint.clone();
+        let fingerprint = new_email.guard_input.fingerprint.clone();
         let key = new_email.key;
         let (email, body) = new_email.into_email(first.bind_number, first.held_by, now);
         self.bind(&email, key, &first.occupies);
-        if let Some(likeness) = likeness {
-            self.remember_fingerprint(email.team, likeness, email.id, now);
+        if let Some(fingerprint) = fingerprint {
+            self.remember_fingerprint(email.team, fingerprint, email.id, now);
         }
         self.new_emails.push((email.id, body, email.accepted_event()));
         self.emails.insert(email.id, email.clone());

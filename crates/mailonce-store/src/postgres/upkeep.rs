@@ -277,14 +277,14 @@ impl SharedState {
             let (teams, ids) = email_ref_columns(due.iter().copied());
             let held: Vec<EmailRef> =
                 read_email_refs(&query_rows(&tx, LOCK_SWEEP_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
-            let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &held).await?;
+            let mut work = load_unit_of_work(&tx, &self.time, &scopes, &held).await?;
             for (team, id) in held {
-                if let Some(email) = ground.email_of_team(team, id) {
-                    ground.sweep_email(&email, now, &mut swept);
+                if let Some(email) = work.email_of_team(team, id) {
+                    work.sweep_email(&email, now, &mut swept);
                 }
             }
-            write_unit_of_work(&tx, &ground).await?;
-            swept.bodies = drop_rows(&tx, &ground).await?;
+            write_unit_of_work(&tx, &work).await?;
+            swept.bodies = drop_rows(&tx, &work).await?;
         }
         execute(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
         execute(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
@@ -303,15 +303,15 @@ impl SharedState {
 }
 
 /// Deletes bodies and expired emails. Returns how many bodies were deleted.
-async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, ground: &UnitOfWork) -> TxResult<usize> {
+async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, work: &UnitOfWork) -> TxResult<usize> {
     let mut bodies = 0;
-    if !ground.bodies_to_drop.is_empty() {
-        let (teams, ids) = email_ref_columns(ground.bodies_to_drop.iter().copied());
+    if !work.bodies_to_drop.is_empty() {
+        let (teams, ids) = email_ref_columns(work.bodies_to_drop.iter().copied());
         bodies = execute(tx, DROP_BODIES, &[&teams, &ids]).await? as usize;
         execute(tx, DROP_WIRES, &[&teams, &ids]).await?;
     }
-    if let Some(highest) = ground.emails_to_delete.iter().map(|(_, id)| ordered_bits(id.0)).max() {
-        let (teams, ids) = email_ref_columns(ground.emails_to_delete.iter().copied());
+    if let Some(highest) = work.emails_to_delete.iter().map(|(_, id)| ordered_bits(id.0)).max() {
+        let (teams, ids) = email_ref_columns(work.emails_to_delete.iter().copied());
         for sql in [DROP_EMAILS, DROP_HANDOFFS, DROP_ATTEMPTS, DROP_EVIDENCE, DROP_WIRES, DROP_SUPPRESSED] {
             execute(tx, sql, &[&teams, &ids]).await?;
         }

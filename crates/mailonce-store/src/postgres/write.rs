@@ -141,24 +141,24 @@ pub(crate) async fn query_pipelined(
 }
 
 /// Writes the inserts and updates of a unit of work. The sweep does the deletions (`drop_rows`). The caller commits.
-pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
-    write_new_emails(tx, ground).await?;
-    write_keys(tx, ground).await?;
-    write_new_handoffs(tx, ground).await?;
-    write_changed_emails(tx, ground).await?;
-    write_attempts(tx, ground).await?;
-    write_evidence(tx, ground).await?;
-    ground.conversations.write(tx).await?;
-    ground.budgets.write(tx).await?;
-    write_events(tx, &ground.events).await
+pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
+    write_new_emails(tx, work).await?;
+    write_keys(tx, work).await?;
+    write_new_handoffs(tx, work).await?;
+    write_changed_emails(tx, work).await?;
+    write_attempts(tx, work).await?;
+    write_evidence(tx, work).await?;
+    work.conversations.write(tx).await?;
+    work.budgets.write(tx).await?;
+    write_events(tx, &work.events).await
 }
 
-async fn write_new_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+async fn write_new_emails(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
     let draft = |(id, body, event): &(EmailId, Arc<[u8]>, NewEvent)| {
-        let email = ground.emails.get(id).ok_or_else(|| TxError::corrupt("an email that was just made"))?;
+        let email = work.emails.get(id).ok_or_else(|| TxError::corrupt("an email that was just made"))?;
         EmailInsert::new(email.clone(), body.clone(), event)
     };
-    let drafts = ground.new_emails.iter().map(draft).collect::<TxResult<Vec<EmailInsert>>>()?;
+    let drafts = work.new_emails.iter().map(draft).collect::<TxResult<Vec<EmailInsert>>>()?;
     // A batch may be large; insert it in chunks, within the same transaction.
     for piece in drafts.chunks(256) {
         insert_emails(tx, piece.iter().map(|draft| (draft, None))).await.map_err(TxError::into_not_committed)?;
@@ -166,9 +166,9 @@ async fn write_new_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult
     Ok(())
 }
 
-async fn write_keys(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+async fn write_keys(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
     let changed =
-        || ground.keys.iter().filter(|(scope, row)| !row.is_empty() && ground.loaded_keys.get(scope) != Some(row));
+        || work.keys.iter().filter(|(scope, row)| !row.is_empty() && work.loaded_keys.get(scope) != Some(row));
     let (teams, hashes) = scope_columns(changed().map(|(scope, _)| scope));
     if !teams.is_empty() {
         let (mut email, mut digest, mut answer, mut expires_at) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -193,15 +193,15 @@ async fn write_keys(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
         execute(tx, UPDATE_KEYS, &params).await?;
     }
     // Delete rows that were inserted only to be locked, and rows that no longer hold anything.
-    let (teams, hashes) = scope_columns(ground.keys.iter().filter(|(_, row)| row.is_empty()).map(|(scope, _)| scope));
+    let (teams, hashes) = scope_columns(work.keys.iter().filter(|(_, row)| row.is_empty()).map(|(scope, _)| scope));
     if !teams.is_empty() {
         execute(tx, DELETE_KEYS, &[&teams, &hashes]).await?;
     }
     Ok(())
 }
 
-async fn write_new_handoffs(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
-    let all = &ground.new_handoffs;
+async fn write_new_handoffs(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
+    let all = &work.new_handoffs;
     if all.is_empty() {
         return Ok(());
     }
@@ -216,9 +216,9 @@ async fn write_new_handoffs(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResu
     Ok(())
 }
 
-async fn write_changed_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+async fn write_changed_emails(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
     let changed: Vec<(&Email, Time)> =
-        ground.changed_emails.iter().filter_map(|(id, swept)| Some((ground.emails.get(id)?, *swept))).collect();
+        work.changed_emails.iter().filter_map(|(id, swept)| Some((work.emails.get(id)?, *swept))).collect();
     if changed.is_empty() {
         return Ok(());
     }
@@ -242,7 +242,7 @@ async fn write_changed_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxRe
     let fence: Vec<i64> = handoffs().map(|(_, handoff)| handoff.fence as i64).collect();
     let transport: Vec<&str> = handoffs().map(|(_, handoff)| handoff.transport.as_str()).collect();
     let holder: Vec<Option<Uuid>> = handoffs().map(|(_, handoff)| handoff.holder.map(|node| node.0)).collect();
-    let work = handoffs()
+    let progress = handoffs()
         .map(
             |(_, h)| {
                 if h.progress == HandoffProgress::default() { Ok(None) } else { write_json(&h.progress).map(Some) }
@@ -250,13 +250,13 @@ async fn write_changed_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxRe
         )
         .collect::<TxResult<Vec<Option<String>>>>()?;
     let params: [&(dyn ToSql + Sync); 10] =
-        [&team, &id, &number, &state, &due_at, &attempts, &fence, &transport, &holder, &work];
+        [&team, &id, &number, &state, &due_at, &attempts, &fence, &transport, &holder, &progress];
     execute(tx, UPDATE_HANDOFFS, &params).await?;
     Ok(())
 }
 
-async fn write_attempts(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
-    let all = &ground.attempts;
+async fn write_attempts(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
+    let all = &work.attempts;
     if all.is_empty() {
         return Ok(());
     }
@@ -282,15 +282,15 @@ async fn write_attempts(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<(
     Ok(())
 }
 
-async fn write_evidence(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
-    let all = &ground.evidence;
+async fn write_evidence(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {
+    let all = &work.evidence;
     if !all.is_empty() {
         let (team, email) = email_ref_columns(all.iter().map(|(team, email, _)| (*team, *email)));
         let once: Vec<Option<&str>> = all.iter().map(|(_, _, fact)| fact.once.as_deref()).collect();
         let fact = all.iter().map(|(_, _, fact)| write_json(fact)).collect::<TxResult<Vec<String>>>()?;
         execute(tx, INSERT_EVIDENCE, &[&team, &email, &once, &fact]).await?;
     }
-    let all = &ground.wires;
+    let all = &work.wires;
     if !all.is_empty() {
         let (team, email) = email_ref_columns(all.iter().map(|(scoped, _, _)| *scoped));
         let transport: Vec<&str> = all.iter().map(|(_, transport, _)| transport.as_str()).collect();

@@ -43,19 +43,21 @@ impl Tables {
         if let Some(bound) = new_reply.email.key.and_then(|key| self.outbound.key_binding(team, key, now)) {
             return ReplyResult::KeyBound(bound);
         }
-        let Some(mut ground) = self.load_reply_context(&new_reply, now) else { return ReplyResult::Missing };
-        match new_reply.check_guards(&ground, now) {
+        let Some(mut context) = self.load_reply_context(&new_reply, now) else { return ReplyResult::Missing };
+        match new_reply.check_guards(&context, now) {
             ReplyVerdict::Refuse(guard, newer) => {
-                let event = new_reply.refusal_event(guard, &ground, now);
+                let event = new_reply.refusal_event(guard, &context, now);
                 self.events.log.entry(team).or_default().extend(Some(event).filter(|_| !mutant!("refusal-untold")));
-                ReplyResult::Refused(guard, newer, ground.message, ground.thread)
+                ReplyResult::Refused(guard, newer, context.message, context.thread)
             }
-            ReplyVerdict::AlreadyAnswered(id) => ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread),
+            ReplyVerdict::AlreadyAnswered(id) => {
+                ReplyResult::AlreadyAnswered(id, context.previous_reply, context.thread)
+            }
             ReplyVerdict::Accept(guard) => {
                 let mut inner = new_reply.email.clone();
                 inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
                 match self.accept(inner, now) {
-                    AcceptResult::First(email) => self.save_reply_effects(&new_reply, &mut ground, email, now),
+                    AcceptResult::First(email) => self.save_reply_effects(&new_reply, &mut context, email, now),
                     AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
                     AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
                 }
@@ -82,20 +84,20 @@ impl Tables {
     fn save_reply_effects(
         &mut self,
         new_reply: &NewReply,
-        ground: &mut ReplyContext,
+        context: &mut ReplyContext,
         email: Email,
         now: Time,
     ) -> ReplyResult {
         let team = new_reply.email.team;
-        let events = new_reply.apply(ground, &email, now);
+        let events = new_reply.apply(context, &email, now);
         self.events.log.entry(team).or_default().extend(events.into_iter().filter(|_| !mutant!("answer-untold")));
-        self.inbound.messages.insert(ground.message.id, ground.message.clone());
-        self.conversations.threads.insert(ground.thread.id, ground.thread.clone());
-        self.conversations.emails.entry(ground.thread.id).or_default().insert(email.id);
+        self.inbound.messages.insert(context.message.id, context.message.clone());
+        self.conversations.threads.insert(context.thread.id, context.thread.clone());
+        self.conversations.emails.entry(context.thread.id).or_default().insert(email.id);
         if let Some(person) = new_reply.recipient_hash {
-            self.conversations.person_tallies.insert((team, person), ground.recipient_tally.clone());
+            self.conversations.person_tallies.insert((team, person), context.recipient_tally.clone());
         }
-        ReplyResult::First(email, ground.thread.clone())
+        ReplyResult::First(email, context.thread.clone())
     }
 
     /// Whether an email is a version of a current reply to its message. True when it is not a reply.
@@ -259,11 +261,11 @@ impl ConversationTables {
         self.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
     }
 
-    pub(crate) fn remember_fingerprint(&mut self, likeness: Option<ContentFingerprint>, email: &Email, now: Time) {
-        let Some(likeness) = likeness else { return };
-        let latest = self.recent_fingerprints.entry((email.team, likeness.pair)).or_default();
+    pub(crate) fn remember_fingerprint(&mut self, fingerprint: Option<ContentFingerprint>, email: &Email, now: Time) {
+        let Some(fingerprint) = fingerprint else { return };
+        let latest = self.recent_fingerprints.entry((email.team, fingerprint.pair)).or_default();
         latest.retain(|(at, ..)| now.since(*at) < content_guard::COMPARE_WINDOW_MS);
-        latest.push((now, email.id, likeness));
+        latest.push((now, email.id, fingerprint));
     }
 
     pub(crate) fn thread(&self, team: TeamId, id: ThreadId) -> Option<Thread> {

@@ -53,7 +53,7 @@ impl Tables {
         let known =
             message.artifacts.iter().map(|new| self.inbound.same_artifact(inbox, new, message.sender())).collect();
         let (name, content, names) = (message.message_id_hash, message.content_hash, message.thread_hashes.clone());
-        let ground = FilingContext {
+        let context = FilingContext {
             inbox,
             latest_seq: seq,
             thread,
@@ -61,7 +61,7 @@ impl Tables {
             is_message_id_reused: novelty == DuplicateCheck::MessageIdReused,
             known_artifacts: known,
         };
-        let filing = message.file(&mut delivery, ground, now);
+        let filing = message.file(&mut delivery, context, now);
         let Message { id, thread, .. } = filing.message;
         self.conversations.threads.insert(thread, filing.thread.clone());
         self.conversations.emails.entry(thread).or_default().extend(filing.email);

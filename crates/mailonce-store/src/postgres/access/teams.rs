@@ -77,13 +77,13 @@ async fn create_team_or_api_key(
     if let Some(operation) = operation {
         let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
-        if let Some(answer) = ground.find_replay(operation, key.created_at) {
+        let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+        if let Some(answer) = work.find_replay(operation, key.created_at) {
             tx.rollback().await?;
             return Ok(answer);
         }
-        ground.bind_operation(operation);
-        bound = Some(ground);
+        work.bind_operation(operation);
+        bound = Some(work);
     }
     if let Some(team) = team
         && is_name_taken(&tx, team).await?
@@ -91,8 +91,8 @@ async fn create_team_or_api_key(
         tx.rollback().await?;
         return Ok(IdempotentResult::Done(CreateTeamResult::NameTaken));
     }
-    if let Some(ground) = &bound {
-        write_unit_of_work(&tx, ground).await?;
+    if let Some(work) = &bound {
+        write_unit_of_work(&tx, work).await?;
     }
     if let Some(team) = team {
         let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);

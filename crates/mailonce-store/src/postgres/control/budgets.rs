@@ -122,19 +122,19 @@ impl Counters {
 /// Locks and loads the counters that these emails charge.
 pub(crate) async fn lock<'a>(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
     let charges =
         new_emails.flat_map(|new_email| new_email.guard_input.charges.iter().map(|charge| (new_email.team, charge)));
     let counters = charges.map(|(team, charge)| ((team, charge.counter()), charge.ends_at)).collect();
-    lock_counters(tx, ground, &counters).await
+    lock_counters(tx, work, &counters).await
 }
 
 /// Locks and loads counters, each given with the end of its period.
 async fn lock_counters(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     counters: &BTreeMap<(TeamId, BudgetCounter), Time>,
 ) -> TxResult<()> {
     if counters.is_empty() {
@@ -148,7 +148,7 @@ async fn lock_counters(
     let answers = query_pipelined(tx, &[(LOCK, &[&teams, &budgets, &starts, &ends]), (READ, &read)]).await?;
     for row in answers.last().into_iter().flatten() {
         let counter = (row.try_get(1)?, Time(row.try_get(2)?));
-        let usage = ground.budgets.teams.entry(TeamId(row.try_get(0)?)).or_default();
+        let usage = work.budgets.teams.entry(TeamId(row.try_get(0)?)).or_default();
         usage.load(counter, row.try_get::<_, i64>(3)?.unsigned_abs());
     }
     Ok(())
@@ -158,7 +158,7 @@ async fn lock_counters(
 /// exceeded. The email's row is locked, so its charges cannot change meanwhile.
 pub(crate) async fn move_charges(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     email: &Email,
     wanted: &[Charge],
     now: Time,
@@ -179,10 +179,10 @@ pub(crate) async fn move_charges(
     let taken = moved.take.iter().map(|charge| (charge.counter(), charge.ends_at));
     let given_back = moved.give_back.iter().map(|record| (record.counter(), record.ends_at));
     let counters = taken.chain(given_back).map(|(counter, ends_at)| ((email.team, counter), ends_at)).collect();
-    lock_counters(tx, ground, &counters).await?;
-    let exceeded = ground.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded(&moved.take));
+    lock_counters(tx, work, &counters).await?;
+    let exceeded = work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded(&moved.take));
     if exceeded.is_none() {
-        ground.budgets.apply(email, &moved);
+        work.budgets.apply(email, &moved);
     }
     Ok(exceeded)
 }

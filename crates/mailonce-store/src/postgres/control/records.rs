@@ -67,12 +67,12 @@ pub(crate) async fn bind_or_replay<T>(
     let Some(operation) = operation else { return Ok(None) };
     let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
     lock_scopes(tx, &scopes).await?;
-    let mut ground = load_unit_of_work(tx, time, &scopes, &[]).await?;
-    if let Some(answer) = ground.find_replay(operation, now) {
+    let mut work = load_unit_of_work(tx, time, &scopes, &[]).await?;
+    if let Some(answer) = work.find_replay(operation, now) {
         return Ok(Some(answer));
     }
-    ground.bind_operation(operation);
-    write_unit_of_work(tx, &ground).await?;
+    work.bind_operation(operation);
+    write_unit_of_work(tx, &work).await?;
     Ok(None)
 }
 

@@ -34,52 +34,52 @@ pub(crate) async fn accept_reply(shared: &SharedState, new_reply: &NewReply, now
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
-    if let Some(bound) = inner.key.and_then(|key| ground.key_binding(inner.team, key, now)) {
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    if let Some(bound) = inner.key.and_then(|key| work.key_binding(inner.team, key, now)) {
         tx.rollback().await?;
         return Ok(ReplyResult::KeyBound(bound));
     }
-    let Some(mut met) = load_reply_context(&tx, &mut ground, new_reply).await? else {
+    let Some(mut context) = load_reply_context(&tx, &mut work, new_reply).await? else {
         tx.rollback().await?;
         return Ok(ReplyResult::Missing);
     };
-    let answer = judge_reply(&mut ground, &mut met, new_reply, now);
-    shared.write_and_commit(tx, &ground, 1).await?;
+    let answer = judge_reply(&mut work, &mut context, new_reply, now);
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
 /// Locks and loads the state that the guards need. `None` when the team has no such message.
 async fn load_reply_context(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     new_reply: &NewReply,
 ) -> TxResult<Option<reply_guards::ReplyContext>> {
     let team = new_reply.email.team;
     let Some((message, thread)) = lock_message_and_thread(tx, team, new_reply.message).await? else { return Ok(None) };
     let before = match message.annotations.turn.answered_by(&new_reply.slot) {
-        Some(id) => effective_version(tx, ground, team, id).await?,
+        Some(id) => effective_version(tx, work, team, id).await?,
         None => None,
     };
     let person = match new_reply.recipient_hash {
         Some(person) => lock_tally(tx, team, person).await?,
         None => ReplyTally::default(),
     };
-    content_guard::lock_recent_content(tx, ground, std::iter::once(&new_reply.email)).await?;
-    budgets::lock(tx, ground, std::iter::once(&new_reply.email)).await?;
+    content_guard::lock_recent_content(tx, work, std::iter::once(&new_reply.email)).await?;
+    budgets::lock(tx, work, std::iter::once(&new_reply.email)).await?;
     Ok(Some(reply_guards::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 
 /// The version of an email that counts: the email itself or one of its resends.
 async fn effective_version(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     team: TeamId,
     mut id: EmailId,
 ) -> TxResult<Option<Email>> {
     let mut found: Option<Email> = None;
     loop {
-        load_more_emails(tx, ground, std::iter::once((team, id))).await?;
-        let Some(email) = ground.email_of_team(team, id) else { return Ok(found) };
+        load_more_emails(tx, work, std::iter::once((team, id))).await?;
+        let Some(email) = work.email_of_team(team, id) else { return Ok(found) };
         let next = email.resent_as;
         found = Some(match found {
             Some(earlier) => reply_guards::effective_version(earlier, email),
@@ -94,7 +94,7 @@ async fn effective_version(
 
 /// Whether an email is still a version of the reply to its message. True when it is no reply. Locks the message's
 /// thread, so that no other reply is accepted meanwhile.
-pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWork, email: &Email) -> TxResult<bool> {
+pub(crate) async fn is_current_reply(tx: &Transaction<'_>, work: &mut UnitOfWork, email: &Email) -> TxResult<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
     let Some((message, _)) = lock_message_and_thread(tx, email.team, id).await? else { return Ok(true) };
     for (_, first) in &message.annotations.turn.answers {
@@ -103,8 +103,8 @@ pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWo
             if id == email.id {
                 return Ok(true);
             }
-            load_more_emails(tx, ground, std::iter::once((email.team, id))).await?;
-            version = ground.email_of_team(email.team, id).and_then(|email| email.resent_as);
+            load_more_emails(tx, work, std::iter::once((email.team, id))).await?;
+            version = work.email_of_team(email.team, id).and_then(|email| email.resent_as);
         }
     }
     Ok(false)
@@ -114,7 +114,7 @@ pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWo
 /// the email's new state.
 pub(crate) async fn update_message_progress(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     (before, after): (&Email, &Email),
     now: Time,
 ) -> TxResult<()> {
@@ -122,45 +122,45 @@ pub(crate) async fn update_message_progress(
     let Some((mut message, mut thread)) = lock_message_and_thread(tx, after.team, id).await? else { return Ok(()) };
     if let Some(person) = reply_guards::recipient_counted_on_release(&message, before, after) {
         thread.count_released_reply(now);
-        ground.conversations.threads.insert(thread.id, thread);
+        work.conversations.threads.insert(thread.id, thread);
         if let Some(person) = person {
             let mut tally = lock_tally(tx, after.team, person).await?;
             tally.record(now);
-            ground.conversations.tally = Some((after.team, person, tally, now));
+            work.conversations.tally = Some((after.team, person, tally, now));
         }
     }
     let mut answers = Vec::new();
     for id in message.annotations.turn.replies().collect::<Vec<_>>() {
-        answers.push(effective_version(tx, ground, after.team, id).await?);
+        answers.push(effective_version(tx, work, after.team, id).await?);
     }
     if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
-        ground.events.push((after.team, event));
-        ground.conversations.messages.insert(message.id, message);
+        work.events.push((after.team, event));
+        work.conversations.messages.insert(message.id, message);
     }
     Ok(())
 }
 
 /// Checks the guards, and accepts the reply if they agree.
 fn judge_reply(
-    ground: &mut UnitOfWork,
-    met: &mut reply_guards::ReplyContext,
+    work: &mut UnitOfWork,
+    context: &mut reply_guards::ReplyContext,
     new_reply: &NewReply,
     now: Time,
 ) -> ReplyResult {
     let team = new_reply.email.team;
-    match new_reply.check_guards(met, now) {
+    match new_reply.check_guards(context, now) {
         ReplyVerdict::Refuse(guard, newer) => {
-            ground.events.push((team, new_reply.refusal_event(guard, met, now)));
-            ReplyResult::Refused(guard, newer, met.message.clone(), met.thread.clone())
+            work.events.push((team, new_reply.refusal_event(guard, context, now)));
+            ReplyResult::Refused(guard, newer, context.message.clone(), context.thread.clone())
         }
         ReplyVerdict::AlreadyAnswered(id) => {
-            ReplyResult::AlreadyAnswered(id, met.previous_reply.clone(), met.thread.clone())
+            ReplyResult::AlreadyAnswered(id, context.previous_reply.clone(), context.thread.clone())
         }
         ReplyVerdict::Accept(guard) => {
             let mut inner = new_reply.email.clone();
             inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
-            match ground.accept(inner, now) {
-                AcceptResult::First(email) => save_reply_effects(ground, met, new_reply, email, now),
+            match work.accept(inner, now) {
+                AcceptResult::First(email) => save_reply_effects(work, context, new_reply, email, now),
                 AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
                 AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
             }
@@ -170,21 +170,21 @@ fn judge_reply(
 
 /// Records the effects of an accepted reply on its message, thread and tally.
 fn save_reply_effects(
-    ground: &mut UnitOfWork,
-    met: &mut reply_guards::ReplyContext,
+    work: &mut UnitOfWork,
+    context: &mut reply_guards::ReplyContext,
     new_reply: &NewReply,
     email: Email,
     now: Time,
 ) -> ReplyResult {
     let team = new_reply.email.team;
-    let before = met.recipient_tally.clone();
-    let events = new_reply.apply(met, &email, now);
-    ground.events.extend(events.into_iter().map(|event| (team, event)));
-    let talk = &mut ground.conversations;
-    talk.messages.insert(met.message.id, met.message.clone());
-    talk.threads.insert(met.thread.id, met.thread.clone());
-    talk.joined_emails.push((team, met.thread.id, email.id));
-    let counted = new_reply.recipient_hash.filter(|_| met.recipient_tally != before);
-    talk.tally = counted.map(|person| (team, person, met.recipient_tally.clone(), now));
-    ReplyResult::First(email, met.thread.clone())
+    let before = context.recipient_tally.clone();
+    let events = new_reply.apply(context, &email, now);
+    work.events.extend(events.into_iter().map(|event| (team, event)));
+    let talk = &mut work.conversations;
+    talk.messages.insert(context.message.id, context.message.clone());
+    talk.threads.insert(context.thread.id, context.thread.clone());
+    talk.joined_emails.push((team, context.thread.id, email.id));
+    let counted = new_reply.recipient_hash.filter(|_| context.recipient_tally != before);
+    talk.tally = counted.map(|person| (team, person, context.recipient_tally.clone(), now));
+    ReplyResult::First(email, context.thread.clone())
 }

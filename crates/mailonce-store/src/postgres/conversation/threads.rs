@@ -140,13 +140,13 @@ async fn edit_thread(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let mut thread = lock_thread(&tx, team, id).await?;
-    let mut ground = UnitOfWork::default();
+    let mut work = UnitOfWork::default();
     if let Some(thread) = &mut thread
         && rule(thread)
     {
-        ground.conversations.threads.insert(id, thread.clone());
+        work.conversations.threads.insert(id, thread.clone());
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(thread)
 }
 
@@ -162,31 +162,31 @@ pub(crate) async fn lease_thread(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
     let thread = lock_thread(&tx, team, id).await?;
-    let answer = apply_lease(&mut ground, thread, wanted, operation, now);
-    shared.write_and_commit(tx, &ground, 1).await?;
+    let answer = apply_lease(&mut work, thread, wanted, operation, now);
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
 /// Leases a thread if it is free, and binds the key of the operation if that succeeds.
 fn apply_lease(
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     thread: Option<Thread>,
     wanted: &ThreadLeaseSpec,
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> IdempotentResult<ThreadLeaseResult> {
     let Some(thread) = thread else { return IdempotentResult::Done(ThreadLeaseResult::Missing) };
-    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+    if let Some(answer) = operation.and_then(|operation| work.find_replay(operation, now)) {
         return answer;
     }
     let (leasing, event) = thread.lease(wanted, None, now);
     if let ThreadLeaseResult::Leased(thread) = &leasing {
-        ground.events.extend(event.map(|event| (thread.team, event)));
-        ground.conversations.threads.insert(thread.id, thread.clone());
+        work.events.extend(event.map(|event| (thread.team, event)));
+        work.conversations.threads.insert(thread.id, thread.clone());
         if let Some(operation) = operation {
-            ground.bind_operation(operation);
+            work.bind_operation(operation);
         }
     }
     IdempotentResult::Done(leasing)

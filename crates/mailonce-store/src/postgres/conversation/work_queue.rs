@@ -46,16 +46,16 @@ pub(crate) async fn lease_messages(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
-    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    if let Some(answer) = operation.and_then(|operation| work.find_replay(operation, now)) {
         tx.rollback().await?;
         return Ok(answer);
     }
-    let offers = offer_messages(&tx, &mut ground, team, wanted, now).await?;
+    let offers = offer_messages(&tx, &mut work, team, wanted, now).await?;
     if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
-        ground.bind_operation(operation);
+        work.bind_operation(operation);
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(IdempotentResult::Done(offers))
 }
 
@@ -69,19 +69,19 @@ pub(crate) async fn acknowledge_message(
 ) -> TxResult<AcknowledgeResult> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    let mut ground = UnitOfWork::default();
+    let mut work = UnitOfWork::default();
     let answer = match lock_message_and_thread(&tx, team, held.message).await? {
-        Some((message, thread)) => apply_acknowledgement(&mut ground, message, thread, held, how, now),
+        Some((message, thread)) => apply_acknowledgement(&mut work, message, thread, held, how, now),
         None => AcknowledgeResult::Missing,
     };
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
 /// Offers messages until there are enough or no more. Threads that were leased in this call are skipped.
 async fn offer_messages(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     team: TeamId,
     wanted: &MessageLeaseSpec,
     now: Time,
@@ -99,7 +99,7 @@ async fn offer_messages(
             if given.contains(&thread.id.0) || !message.may_be_offered(now) || thread.active_lease(now).is_some() {
                 continue;
             }
-            if let Some(offer) = offer_message(ground, message, thread, wanted, offers.len(), now) {
+            if let Some(offer) = offer_message(work, message, thread, wanted, offers.len(), now) {
                 given.push(offer.thread.id.0);
                 offers.push(offer);
             }
@@ -110,7 +110,7 @@ async fn offer_messages(
 
 /// Offers a message. `None` when it was offered too often; it is then skipped for good.
 fn offer_message(
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     mut message: Message,
     thread: Thread,
     wanted: &MessageLeaseSpec,
@@ -118,23 +118,23 @@ fn offer_message(
     now: Time,
 ) -> Option<MessageOffer> {
     let ended = message.record_offer(now);
-    ground.conversations.messages.insert(message.id, message.clone());
+    work.conversations.messages.insert(message.id, message.clone());
     if let Some(ended) = ended {
-        ground.events.push((message.team, ended));
+        work.events.push((message.team, ended));
         return None;
     }
     let MessageLeaseSpec { holder, ttl_ms, tokens, .. } = wanted;
     let lease =
         ThreadLeaseSpec { renew: None, token: tokens.get(token)?.clone(), holder: holder.clone(), ttl_ms: *ttl_ms };
     let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&lease, Some(message.id), now) else { return None };
-    ground.events.extend(event.map(|event| (message.team, event)));
-    ground.conversations.threads.insert(thread.id, thread.clone());
+    work.events.extend(event.map(|event| (message.team, event)));
+    work.conversations.threads.insert(thread.id, thread.clone());
     Some(MessageOffer { message, thread, token_index: token })
 }
 
 /// Applies an acknowledgement to a locked message and its thread.
 fn apply_acknowledgement(
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     mut message: Message,
     mut thread: Thread,
     held: &MessageLeaseRef,
@@ -144,8 +144,8 @@ fn apply_acknowledgement(
     let Some(events) = thread.acknowledge(&mut message, &held.token_hash, how, now) else {
         return AcknowledgeResult::Stale(message, thread);
     };
-    ground.events.extend(events.into_iter().map(|event| (message.team, event)));
-    ground.conversations.messages.insert(message.id, message.clone());
-    ground.conversations.threads.insert(thread.id, thread.clone());
+    work.events.extend(events.into_iter().map(|event| (message.team, event)));
+    work.conversations.messages.insert(message.id, message.clone());
+    work.conversations.threads.insert(thread.id, thread.clone());
     AcknowledgeResult::Done(message, thread)
 }

@@ -98,8 +98,8 @@ pub(crate) async fn run_sequencer(ledger: Arc<SharedState>, mut closing: watch::
                 }
                 tokio::time::sleep(ROUND_INTERVAL).await;
             }
-            Err(trouble) => {
-                tracing::warn!("events could not be numbered: {trouble:?}");
+            Err(error) => {
+                tracing::warn!("events could not be numbered: {error:?}");
                 tokio::time::sleep(10 * POLL_INTERVAL).await;
             }
         }

@@ -151,20 +151,20 @@ pub(crate) async fn lease_handoffs(
     .await?;
     let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
     let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
-    let mut ground = load_locked_emails(&tx, &held).await?;
+    let mut work = load_locked_emails(&tx, &held).await?;
     let mut leased = Vec::new();
     for ((team, id), number) in due {
-        let Some(mut email) = ground.email_of_team(team, id) else { continue };
+        let Some(mut email) = work.email_of_team(team, id) else { continue };
         let still = |h: &Handoff| request.may_lease(h, now);
         if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, request.node, now)
         {
-            ground.changed_emails.insert(id, Time(i64::MIN));
-            ground.emails.insert(id, email.clone());
+            work.changed_emails.insert(id, Time(i64::MIN));
+            work.emails.insert(id, email.clone());
             leased.push((email, number));
         }
     }
     let leased = with_bytes(&tx, leased).await?;
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(leased)
 }
 
@@ -205,19 +205,19 @@ async fn apply_action_batch(shared: &SharedState, all: &[ActionCall]) -> TxResul
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let free = lock_available_emails(&tx, &all.iter().map(|one| one.scoped).collect()).await?;
-    let mut ground = load_locked_emails(&tx, &free).await?;
+    let mut work = load_locked_emails(&tx, &free).await?;
     let answers = all.iter().map(|one| {
-        let email = ground.email_of_team(one.scoped.0, one.scoped.1)?;
+        let email = work.email_of_team(one.scoped.0, one.scoped.1)?;
         if email.head.answers.is_some() {
             return None;
         }
-        match apply_loaded_action(&mut ground, one.scoped, &one.act, false, None, shared.time.commit_time(one.now)) {
+        match apply_loaded_action(&mut work, one.scoped, &one.act, false, None, shared.time.commit_time(one.now)) {
             IdempotentResult::Done(acted) => Some(acted),
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => None,
         }
     });
     let answers = answers.collect();
-    shared.write_and_commit(tx, &ground, all.len()).await?;
+    shared.write_and_commit(tx, &work, all.len()).await?;
     Ok(answers)
 }
 
@@ -233,17 +233,17 @@ async fn apply_action_alone(
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
     lock_emails(&tx, &BTreeSet::from([scoped])).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[scoped]).await?;
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[scoped]).await?;
     let known = match act.dedup_key() {
         Some(once) => !query_rows(&tx, EVIDENCE_EXISTS, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
         None => false,
     };
-    let (before, now) = (ground.email_of_team(scoped.0, scoped.1), shared.time.commit_time(now));
-    let answer = apply_loaded_action(&mut ground, scoped, act, known, operation, now);
+    let (before, now) = (work.email_of_team(scoped.0, scoped.1), shared.time.commit_time(now));
+    let answer = apply_loaded_action(&mut work, scoped, act, known, operation, now);
     if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
-        update_message_progress(&tx, &mut ground, (before, email), now).await?;
+        update_message_progress(&tx, &mut work, (before, email), now).await?;
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
@@ -342,19 +342,19 @@ pub(crate) async fn recover_dead_nodes(
         shared.commit(tx, 1).await?;
         return Ok(recovered);
     }
-    let mut ground = load_locked_emails(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
+    let mut work = load_locked_emails(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
     for ((scoped, number), holder) in left {
         let act = HandoffAction::Crash { number, holder };
-        let before = ground.email_of_team(scoped.0, scoped.1);
-        let answer = apply_loaded_action(&mut ground, scoped, &act, false, None, now);
+        let before = work.email_of_team(scoped.0, scoped.1);
+        let answer = apply_loaded_action(&mut work, scoped, &act, false, None, now);
         if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email))) =
             (before, answer)
         {
-            update_message_progress(&tx, &mut ground, (&before, &email), now).await?;
+            update_message_progress(&tx, &mut work, (&before, &email), now).await?;
             recovered.count_handoff(&email, number);
         }
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(recovered)
 }
 
@@ -435,17 +435,17 @@ impl BatchedCall for ActionCall {
 
 /// Applies an action to a locked email.
 fn apply_loaded_action(
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     (team, id): EmailRef,
     act: &HandoffAction,
     known: bool,
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> IdempotentResult<HandoffActionResult> {
-    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+    if let Some(answer) = operation.and_then(|operation| work.find_replay(operation, now)) {
         return answer;
     }
-    let Some(mut email) = ground.email_of_team(team, id) else {
+    let Some(mut email) = work.email_of_team(team, id) else {
         return IdempotentResult::Done(HandoffActionResult::Missing);
     };
     if known {
@@ -455,18 +455,18 @@ fn apply_loaded_action(
     if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
         (act, effects.status)
     {
-        ground.wires.push(((team, id), hold.transport.clone(), wire.clone()));
+        work.wires.push(((team, id), hold.transport.clone(), wire.clone()));
     }
-    ground.attempts.extend(effects.attempts.into_iter().map(|attempt| (team, id, attempt)));
-    ground.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));
-    ground.new_handoffs.extend(effects.new_handoffs.into_iter().map(|handoff| ((team, id), handoff)));
-    ground.events.extend(effects.events.into_iter().map(|event| (team, event)));
+    work.attempts.extend(effects.attempts.into_iter().map(|attempt| (team, id, attempt)));
+    work.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));
+    work.new_handoffs.extend(effects.new_handoffs.into_iter().map(|handoff| ((team, id), handoff)));
+    work.events.extend(effects.events.into_iter().map(|event| (team, event)));
     if effects.changed {
-        ground.changed_emails.insert(id, Time(i64::MIN));
-        ground.emails.insert(id, email.clone());
+        work.changed_emails.insert(id, Time(i64::MIN));
+        work.emails.insert(id, email.clone());
     }
     if let (Some(operation), HandoffActionStatus::Done) = (operation, effects.status) {
-        ground.bind_operation(operation);
+        work.bind_operation(operation);
     }
     IdempotentResult::Done(HandoffActionResult::Applied(effects.status, email))
 }

@@ -102,16 +102,16 @@ impl FilingBatch {
     }
 
     /// Files a message that is new to its inbox.
-    fn file_new(&mut self, filing: &FileCall, mut delivery: Delivery, mut ground: FilingContext) -> FileMessageResult {
-        let (message, inbox) = (&filing.message, ground.inbox);
-        ground.thread =
+    fn file_new(&mut self, filing: &FileCall, mut delivery: Delivery, mut context: FilingContext) -> FileMessageResult {
+        let (message, inbox) = (&filing.message, context.inbox);
+        context.thread =
             message.thread_hashes.iter().find_map(|name| self.threads_by_message_id.get(&(inbox, *name)).copied());
-        ground.existing_thread = ground.thread.and_then(|id| self.locked_threads.get(&id).cloned());
+        context.existing_thread = context.thread.and_then(|id| self.locked_threads.get(&id).cloned());
         let sender = message.sender();
         let same =
             |new: &NewArtifact| self.same_artifacts.get(&(inbox, new.kind, new.hash, sender.to_owned())).cloned();
-        ground.known_artifacts = message.artifacts.iter().map(same).collect();
-        let filed = message.clone().file(&mut delivery, ground, filing.now);
+        context.known_artifacts = message.artifacts.iter().map(same).collect();
+        let filed = message.clone().file(&mut delivery, context, filing.now);
         for name in &message.thread_hashes {
             self.threads_by_message_id.entry((inbox, *name)).or_insert_with(|| {
                 self.new_message_ids.push((filing.team, inbox, *name, filed.message.thread));

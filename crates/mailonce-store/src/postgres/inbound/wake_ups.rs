@@ -117,7 +117,7 @@ pub(crate) async fn run_listener(
                     listening = again;
                     break;
                 }
-                Err(trouble) => tracing::warn!("other nodes cannot be heard: {trouble:?}"),
+                Err(error) => tracing::warn!("other nodes cannot be heard: {error:?}"),
             }
             tokio::select! {
                 () = tokio::time::sleep(RELISTEN_PAUSE) => {}

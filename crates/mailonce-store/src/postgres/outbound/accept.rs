@@ -94,89 +94,89 @@ impl SharedState {
 
     /// Answers every email of a round.
     pub(crate) async fn process_round(&self, round: AcceptRound) {
-        let AcceptRound { simple: plain, followers, needs_locks: mut careful, .. } = round;
-        let (became, lost) = self.accept_simple(plain, !followers.is_empty()).await;
+        let AcceptRound { simple, followers, mut needs_locks, .. } = round;
+        let (outcomes, lost) = self.accept_simple(simple, !followers.is_empty()).await;
         let mut open = lost;
         for follower in followers {
-            match follower.key().and_then(|key| became.get(&key)) {
+            match follower.key().and_then(|key| outcomes.get(&key)) {
                 Some(answer) => follower.answer(answer.clone()),
                 None => open.push(follower),
             }
         }
-        careful.extend(self.answer_replays(open).await);
-        self.accept_with_locks(careful).await;
+        needs_locks.extend(self.answer_replays(open).await);
+        self.accept_with_locks(needs_locks).await;
     }
 
     /// Accepts simple emails. Returns the outcome per key, if there are followers, and the emails whose key was
     /// taken.
-    async fn accept_simple(&self, plain: Vec<QueuedAccept>, followed: bool) -> (KeyOutcomes, Vec<QueuedAccept>) {
-        let (mut became, mut lost) = (HashMap::new(), Vec::new());
-        if plain.is_empty() {
-            return (became, lost);
+    async fn accept_simple(&self, simple: Vec<QueuedAccept>, followed: bool) -> (KeyOutcomes, Vec<QueuedAccept>) {
+        let (mut outcomes, mut lost) = (HashMap::new(), Vec::new());
+        if simple.is_empty() {
+            return (outcomes, lost);
         }
-        let won = match call_until_final!(self.insert_simple(&plain)) {
+        let won = match call_until_final!(self.insert_simple(&simple)) {
             Ok(won) => won,
             // One email that the database rejects must not fail the others: decide each alone.
-            Err(TxError::Rejected(_)) if plain.len() > 1 => {
-                self.accept_individually(plain, &mut became).await;
-                return (became, lost);
+            Err(TxError::Rejected(_)) if simple.len() > 1 => {
+                self.accept_individually(simple, &mut outcomes).await;
+                return (outcomes, lost);
             }
-            Err(trouble) => {
-                let error = StoreError::from(trouble);
-                for waiting in plain {
-                    became.extend(waiting.key().map(|key| (key, Err(error.clone()))));
+            Err(error) => {
+                let error = StoreError::from(error);
+                for waiting in simple {
+                    outcomes.extend(waiting.key().map(|key| (key, Err(error.clone()))));
                     waiting.answer(Err(error.clone()));
                 }
-                return (became, lost);
+                return (outcomes, lost);
             }
         };
-        for waiting in plain {
+        for waiting in simple {
             let email = &waiting.draft.email;
             if waiting.key_hash.is_some() && !won.contains(&email.id) {
                 lost.push(waiting);
                 continue;
             }
             if followed {
-                became.extend(
+                outcomes.extend(
                     waiting.key().map(|key| (key, Ok(AcceptResult::KeyBound(KeyBinding::Email(email.clone()))))),
                 );
             }
             waiting.answer_first();
         }
-        (became, lost)
+        (outcomes, lost)
     }
 
-    async fn accept_individually(&self, plain: Vec<QueuedAccept>, became: &mut KeyOutcomes) {
-        for waiting in plain {
+    async fn accept_individually(&self, accepts: Vec<QueuedAccept>, outcomes: &mut KeyOutcomes) {
+        for waiting in accepts {
             let answers = call_until_final!(self.accept_locked(vec![(waiting.to_new_email(), waiting.now)]));
             let answer = answers
                 .map_err(StoreError::from)
                 .and_then(|mut answers| answers.pop().ok_or_else(missing_answer_error));
-            let told = answer.clone().map(|accept| match accept {
+            let for_followers = answer.clone().map(|accept| match accept {
                 AcceptResult::First(email) => AcceptResult::KeyBound(KeyBinding::Email(email)),
                 other => other,
             });
-            became.extend(waiting.key().map(|key| (key, told)));
+            outcomes.extend(waiting.key().map(|key| (key, for_followers)));
             waiting.answer(answer);
         }
     }
 
     /// Inserts the round in one statement, which is its own commit. Returns the emails whose key was free.
-    async fn insert_simple(&self, plain: &[QueuedAccept]) -> TxResult<HashSet<EmailId>> {
+    async fn insert_simple(&self, simple: &[QueuedAccept]) -> TxResult<HashSet<EmailId>> {
         let client = self.connections.accept_client().await?;
         let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
-        let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.key_hash.map(hash_column)));
+        let drafts = simple.iter().map(|waiting| (&waiting.draft, waiting.key_hash.map(hash_column)));
         mailonce_core::failpoint!("postgres-before-round");
         let won = match insert_emails(&client, drafts).await {
-            Err(trouble @ TxError::Store(_)) => {
+            Err(error @ TxError::Store(_)) => {
                 // The session may be broken; the next round must not use it.
                 drop(Client::take(client));
-                return Err(trouble);
+                return Err(error);
             }
             other => other?,
         };
         mailonce_core::failpoint!("postgres-after-round");
-        self.record_commit(plain.len(), warnings, begun)?;
+        self.record_commit(simple.len(), warnings, begun)?;
         Ok(won.into_iter().collect())
     }
 
@@ -188,46 +188,46 @@ impl SharedState {
         let scopes: BTreeSet<KeyScope> = open.iter().filter_map(QueuedAccept::key).collect();
         let found = match self.load_keys_for_accept(&scopes).await {
             Ok(found) => found,
-            Err(trouble) => {
-                let error = StoreError::from(trouble);
+            Err(error) => {
+                let error = StoreError::from(error);
                 for waiting in open {
                     waiting.answer(Err(error.clone()));
                 }
                 return Vec::new();
             }
         };
-        let mut careful = Vec::new();
+        let mut needs_locks = Vec::new();
         for waiting in open {
             match waiting.key().and_then(|key| binding_in(&found, key, self.time.expiry_cutoff(waiting.now))) {
                 Some(bound) => waiting.answer(Ok(AcceptResult::KeyBound(bound))),
-                None => careful.push(waiting),
+                None => needs_locks.push(waiting),
             }
         }
-        careful
+        needs_locks
     }
 
     async fn load_keys_for_accept(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
         load_keys(&self.connections.accept_client().await?, scopes).await
     }
 
-    async fn accept_with_locks(&self, careful: Vec<QueuedAccept>) {
-        if careful.is_empty() {
+    async fn accept_with_locks(&self, needs_locks: Vec<QueuedAccept>) {
+        if needs_locks.is_empty() {
             return;
         }
         let new_emails: Vec<(NewEmail, Time)> =
-            careful.iter().map(|waiting| (waiting.to_new_email(), waiting.now)).collect();
+            needs_locks.iter().map(|waiting| (waiting.to_new_email(), waiting.now)).collect();
         match call_until_final!(self.accept_locked(new_emails.clone())) {
             Ok(answers) => {
-                for (waiting, answer) in careful.into_iter().zip(answers) {
+                for (waiting, answer) in needs_locks.into_iter().zip(answers) {
                     waiting.answer(Ok(answer));
                 }
             }
-            Err(TxError::Rejected(_)) if careful.len() > 1 => {
-                self.accept_individually(careful, &mut HashMap::new()).await;
+            Err(TxError::Rejected(_)) if needs_locks.len() > 1 => {
+                self.accept_individually(needs_locks, &mut HashMap::new()).await;
             }
-            Err(trouble) => {
-                let error = StoreError::from(trouble);
-                for waiting in careful {
+            Err(error) => {
+                let error = StoreError::from(error);
+                for waiting in needs_locks {
                     waiting.answer(Err(error.clone()));
                 }
             }
@@ -242,11 +242,11 @@ impl SharedState {
         let mut client = self.connections.accept_client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        content_guard::lock_recent_content(&tx, &mut ground, new_emails.iter().map(|(new_email, _)| new_email)).await?;
-        budgets::lock(&tx, &mut ground, new_emails.iter().map(|(new_email, _)| new_email)).await?;
-        let answers = new_emails.into_iter().map(|(new_email, now)| ground.accept(new_email, now)).collect();
-        self.write_and_commit(tx, &ground, verbs).await?;
+        let mut work = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        content_guard::lock_recent_content(&tx, &mut work, new_emails.iter().map(|(new_email, _)| new_email)).await?;
+        budgets::lock(&tx, &mut work, new_emails.iter().map(|(new_email, _)| new_email)).await?;
+        let answers = new_emails.into_iter().map(|(new_email, now)| work.accept(new_email, now)).collect();
+        self.write_and_commit(tx, &work, verbs).await?;
         Ok(answers)
     }
 
@@ -261,11 +261,11 @@ impl SharedState {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        content_guard::lock_recent_content(&tx, &mut ground, batch.items.iter()).await?;
-        budgets::lock(&tx, &mut ground, batch.items.iter()).await?;
-        let answer = ground.accept_batch(batch, now);
-        self.write_and_commit(tx, &ground, 1).await?;
+        let mut work = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        content_guard::lock_recent_content(&tx, &mut work, batch.items.iter()).await?;
+        budgets::lock(&tx, &mut work, batch.items.iter()).await?;
+        let answer = work.accept_batch(batch, now);
+        self.write_and_commit(tx, &work, 1).await?;
         Ok(answer)
     }
 }

@@ -50,7 +50,7 @@ impl QueuedAccept {
     /// Prepares an email for the queue. Returns it with the receiver of its answer.
     pub(crate) fn new(new_email: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
         let (key_hash, slots, first_wins) = (new_email.key, new_email.shadow_keys.clone(), new_email.first_wins);
-        let (due, care) = (new_email.due_at, new_email.guard_input.clone());
+        let (due, guard_input) = (new_email.due_at, new_email.guard_input.clone());
         let scopes = new_email_scopes(&new_email).collect();
         let (email, body) = new_email.into_email(u32::from(key_hash.is_some()), None, now);
         let draft = EmailInsert::of_accepted(email, body)?;
@@ -61,7 +61,7 @@ impl QueuedAccept {
                 shadow_keys: slots,
                 first_wins,
                 due,
-                guard_input: care,
+                guard_input,
                 scopes,
                 now,
                 draft,

@@ -59,7 +59,7 @@ pub(crate) struct RecentContent {
 /// Locks and loads the recent content that these emails are compared with.
 pub(crate) async fn lock_recent_content<'a>(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
     let pairs: BTreeSet<ContactPair> = new_emails
@@ -76,9 +76,9 @@ pub(crate) async fn lock_recent_content<'a>(
         let pair = (TeamId(row.try_get(0)?), row.try_get::<_, Uuid>(1)?.into_bytes());
         let latest: Vec<RecentEmail> = read_json(row.try_get(2)?, "what was said of late")?;
         compared.extend(latest.iter().map(|(_, id, _)| (pair.0, *id)));
-        ground.conversations.recent_content.insert(pair, RecentContent { latest, added_at: None });
+        work.conversations.recent_content.insert(pair, RecentContent { latest, added_at: None });
     }
-    load_more_emails(tx, ground, compared.into_iter()).await
+    load_more_emails(tx, work, compared.into_iter()).await
 }
 
 /// Writes the added content.
@@ -117,13 +117,13 @@ impl UnitOfWork {
     pub(crate) fn remember_fingerprint(
         &mut self,
         team: TeamId,
-        likeness: ContentFingerprint,
+        fingerprint: ContentFingerprint,
         email: EmailId,
         now: Time,
     ) {
-        let said = self.conversations.recent_content.entry((team, likeness.pair)).or_default();
+        let said = self.conversations.recent_content.entry((team, fingerprint.pair)).or_default();
         said.latest.retain(|(at, ..)| now.since(*at) < COMPARE_WINDOW_MS);
-        said.latest.push((now, email, likeness));
+        said.latest.push((now, email, fingerprint));
         let over = said.latest.len().saturating_sub(MAX_COMPARED);
         said.latest.drain(..over);
         said.added_at = Some(now);

@@ -59,12 +59,12 @@ pub(crate) async fn bind_operation_once(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
-    let answer = ground.find_replay(operation, now);
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    let answer = work.find_replay(operation, now);
     if answer.is_none() {
-        ground.bind_operation(operation);
+        work.bind_operation(operation);
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer.unwrap_or(IdempotentResult::Done(())))
 }
 
@@ -90,12 +90,12 @@ pub(crate) async fn reschedule(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &BTreeSet::new(), &[(team, id)]).await?;
-    let answer = match ground.email_of_team(team, id) {
-        Some(email) => apply_reschedule(&tx, &mut ground, email, new, now).await?,
+    let mut work = load_unit_of_work(&tx, &shared.time, &BTreeSet::new(), &[(team, id)]).await?;
+    let answer = match work.email_of_team(team, id) {
+        Some(email) => apply_reschedule(&tx, &mut work, email, new, now).await?,
         None => EmailChangeResult::Missing,
     };
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
@@ -113,13 +113,13 @@ async fn change_email(
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
     lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[(team, id)]).await?;
-    let before = ground.email_of_team(team, id);
-    let answer = apply_change(&mut ground, (team, id), operation, now, rule);
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[(team, id)]).await?;
+    let before = work.email_of_team(team, id);
+    let answer = apply_change(&mut work, (team, id), operation, now, rule);
     if let (Some(before), IdempotentResult::Done(EmailChangeResult::Changed(email))) = (&before, &answer) {
-        update_message_progress(&tx, &mut ground, (before, email), shared.time.commit_time(now)).await?;
+        update_message_progress(&tx, &mut work, (before, email), shared.time.commit_time(now)).await?;
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
@@ -139,21 +139,21 @@ pub(crate) async fn resend(
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
     lock_emails(&tx, &BTreeSet::from([(new_email.team, previous)])).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[(new_email.team, previous)]).await?;
-    let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
-    load_more_emails(&tx, &mut ground, next.map(|id| (new_email.team, id)).into_iter()).await?;
-    content_guard::lock_recent_content(&tx, &mut ground, std::iter::once(new_email)).await?;
-    let before = ground.email_of_team(new_email.team, previous);
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[(new_email.team, previous)]).await?;
+    let next = work.emails.get(&previous).and_then(|email| email.resent_as);
+    load_more_emails(&tx, &mut work, next.map(|id| (new_email.team, id)).into_iter()).await?;
+    content_guard::lock_recent_content(&tx, &mut work, std::iter::once(new_email)).await?;
+    let before = work.email_of_team(new_email.team, previous);
     let replaced = match &before {
-        Some(email) => !is_current_reply(&tx, &mut ground, email).await?,
+        Some(email) => !is_current_reply(&tx, &mut work, email).await?,
         None => false,
     };
-    budgets::lock(&tx, &mut ground, std::iter::once(new_email)).await?;
-    let answer = ground.resend(new_email.clone(), operation, replaced, now);
+    budgets::lock(&tx, &mut work, std::iter::once(new_email)).await?;
+    let answer = work.resend(new_email.clone(), operation, replaced, now);
     if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
-        update_message_progress(&tx, &mut ground, (before, email), now).await?;
+        update_message_progress(&tx, &mut work, (before, email), now).await?;
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
 }
 
@@ -174,22 +174,22 @@ pub(crate) async fn capture(
         due.push((scoped, row.try_get::<_, i32>(2)? as u16));
     }
     let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
-    let mut ground = UnitOfWork::default();
+    let mut work = UnitOfWork::default();
     let emails = read_emails(&read_email_rows(&tx, &held).await?, 0)?;
-    ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+    work.emails = emails.into_iter().map(|email| (email.id, email)).collect();
     let mut captured = 0;
     let at = shared.time.commit_time(now);
     for ((team, id), number) in due {
-        let Some(mut email) = ground.email_of_team(team, id) else {
+        let Some(mut email) = work.email_of_team(team, id) else {
             continue;
         };
         if let Some((attempt, event)) = email.capture(number, at) {
-            ground.attempts.push((team, id, attempt));
-            ground.save(&email, event);
+            work.attempts.push((team, id, attempt));
+            work.save(&email, event);
             captured += 1;
         }
     }
-    shared.write_and_commit(tx, &ground, 1).await?;
+    shared.write_and_commit(tx, &work, 1).await?;
     Ok(captured)
 }
 
@@ -239,16 +239,16 @@ async fn change_key(
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
     lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
-    let mut ground = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
-    let answer = apply_key_change(&mut ground, (team, key), seen.id, now, rule);
-    shared.write_and_commit(tx, &ground, 1).await?;
+    let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
+    let answer = apply_key_change(&mut work, (team, key), seen.id, now, rule);
+    shared.write_and_commit(tx, &work, 1).await?;
     answer
 }
 
 /// Applies a reschedule. Budgets are checked only if the email can be rescheduled at all.
 async fn apply_reschedule(
     tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     before: Email,
     new: &RescheduleRequest,
     now: Time,
@@ -258,35 +258,35 @@ async fn apply_reschedule(
         Ok(event) => event,
         Err(refusal) => return Ok(EmailChangeResult::Refused(refusal, email)),
     };
-    if let Some(exceeded) = budgets::move_charges(tx, ground, &before, &new.charges, now).await? {
+    if let Some(exceeded) = budgets::move_charges(tx, work, &before, &new.charges, now).await? {
         return Ok(EmailChangeResult::OverBudget(exceeded));
     }
-    ground.save(&email, event);
+    work.save(&email, event);
     Ok(EmailChangeResult::Changed(email))
 }
 
 /// Applies a rule to an email, and binds the key of the operation if the rule succeeds.
 fn apply_change(
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     (team, id): EmailRef,
     operation: Option<&KeyedOperation>,
     now: Time,
     rule: impl FnOnce(&mut Email) -> RuleResult,
 ) -> IdempotentResult<EmailChangeResult> {
-    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+    if let Some(answer) = operation.and_then(|operation| work.find_replay(operation, now)) {
         return answer;
     }
-    let Some(mut email) = ground.email_of_team(team, id) else {
+    let Some(mut email) = work.email_of_team(team, id) else {
         return IdempotentResult::Done(EmailChangeResult::Missing);
     };
     match rule(&mut email) {
         Ok(event) => {
             if let Some(event) = event {
-                ground.save(&email, event);
+                work.save(&email, event);
             }
             // Only a success is recorded under the key, because a refused change may succeed later.
             if let Some(operation) = operation {
-                ground.bind_operation(operation);
+                work.bind_operation(operation);
             }
             IdempotentResult::Done(EmailChangeResult::Changed(email))
         }
@@ -296,13 +296,13 @@ fn apply_change(
 
 /// Applies a rule to the email of a key. Only the email `seen` is locked; another binding is a conflict.
 fn apply_key_change(
-    ground: &mut UnitOfWork,
+    work: &mut UnitOfWork,
     (team, key): KeyScope,
     seen: EmailId,
     now: Time,
     rule: impl FnOnce(&mut Email) -> Option<NewEvent>,
 ) -> TxResult<KeyChangeResult> {
-    let Some(KeyBinding::Email(mut email)) = ground.key_binding(team, key, now) else {
+    let Some(KeyBinding::Email(mut email)) = work.key_binding(team, key, now) else {
         return Ok(KeyChangeResult::Missing);
     };
     if email.id != seen {
@@ -311,6 +311,6 @@ fn apply_key_change(
     let Some(event) = rule(&mut email) else {
         return Ok(KeyChangeResult::NotTerminal(email));
     };
-    ground.save(&email, event);
+    work.save(&email, event);
     Ok(KeyChangeResult::Done(email))
 }

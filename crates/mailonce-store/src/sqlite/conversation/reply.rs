@@ -35,20 +35,22 @@ pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, new_reply: &NewReply, 
     {
         return Ok(ReplyResult::KeyBound(bound));
     }
-    let Some(ground) = load_reply_context(ledger, team, new_reply, now)? else { return Ok(ReplyResult::Missing) };
-    match new_reply.check_guards(&ground, now) {
+    let Some(context) = load_reply_context(ledger, team, new_reply, now)? else { return Ok(ReplyResult::Missing) };
+    match new_reply.check_guards(&context, now) {
         ReplyVerdict::Refuse(guard, newer) => {
-            ledger.emit(team, &new_reply.refusal_event(guard, &ground, now));
-            Ok(ReplyResult::Refused(guard, newer, ground.message, ground.thread))
+            ledger.emit(team, &new_reply.refusal_event(guard, &context, now));
+            Ok(ReplyResult::Refused(guard, newer, context.message, context.thread))
         }
-        ReplyVerdict::AlreadyAnswered(id) => Ok(ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread)),
+        ReplyVerdict::AlreadyAnswered(id) => {
+            Ok(ReplyResult::AlreadyAnswered(id, context.previous_reply, context.thread))
+        }
         ReplyVerdict::Accept(guard) => {
             let mut inner = new_reply.email.clone();
             inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
             let mut prepared = PreparedEmail::new(inner, now)?;
             let said = accept::accept(ledger, &mut prepared, now)?;
             match prepared.into_accept(said) {
-                AcceptResult::First(email) => save_reply_effects(ledger, team, new_reply, ground, email, now),
+                AcceptResult::First(email) => save_reply_effects(ledger, team, new_reply, context, email, now),
                 AcceptResult::KeyBound(bound) => Ok(ReplyResult::KeyBound(bound)),
                 AcceptResult::OverBudget(exceeded) => Ok(ReplyResult::OverBudget(exceeded)),
             }
@@ -143,19 +145,19 @@ fn save_reply_effects(
     ledger: &mut WriteSession<'_>,
     team: i64,
     new_reply: &NewReply,
-    mut ground: ReplyContext,
+    mut context: ReplyContext,
     email: Email,
     now: Time,
 ) -> Result<ReplyResult> {
-    let before = ground.recipient_tally.clone();
-    let events: Vec<NewEvent> = new_reply.apply(&mut ground, &email, now);
-    messages::save(ledger, &ground.message)?;
-    threads::save(ledger, team, &ground.thread)?;
-    threads::add_email(ledger, ground.thread.id, email.id)?;
-    if let Some(person) = new_reply.recipient_hash.filter(|_| ground.recipient_tally != before) {
-        ledger.execute(SAVE_TALLY, params![team, person, now.0, to_json(&ground.recipient_tally)?])?;
+    let before = context.recipient_tally.clone();
+    let events: Vec<NewEvent> = new_reply.apply(&mut context, &email, now);
+    messages::save(ledger, &context.message)?;
+    threads::save(ledger, team, &context.thread)?;
+    threads::add_email(ledger, context.thread.id, email.id)?;
+    if let Some(person) = new_reply.recipient_hash.filter(|_| context.recipient_tally != before) {
+        ledger.execute(SAVE_TALLY, params![team, person, now.0, to_json(&context.recipient_tally)?])?;
     }
     events.iter().for_each(|event| ledger.emit(team, event));
     ledger.queue_changed_email(email.clone());
-    Ok(ReplyResult::First(email, ground.thread))
+    Ok(ReplyResult::First(email, context.thread))
 }

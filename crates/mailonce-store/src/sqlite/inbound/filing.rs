@@ -92,7 +92,7 @@ pub(crate) fn file_message(
         return Ok(FileMessageResult::Duplicate(id, why));
     }
     let thread = find_thread(ledger, inbox, message, &own)?;
-    let ground = FilingContext {
+    let context = FilingContext {
         inbox,
         latest_seq: seq,
         thread,
@@ -100,7 +100,7 @@ pub(crate) fn file_message(
         is_message_id_reused: novelty == DuplicateCheck::MessageIdReused,
         known_artifacts: artifacts::find_same(ledger.conn, number, inbox, message, team)?,
     };
-    file_new(ledger, number, kept, prepared, ground, now).map(FilingWrites::into_result)
+    file_new(ledger, number, kept, prepared, context, now).map(FilingWrites::into_result)
 }
 
 /// The sequence number of an inbox's latest message. `None` when the team has no such inbox.
@@ -172,13 +172,13 @@ fn file_new(
     team: i64,
     mut kept: DeliveryRow,
     prepared: PreparedMessage,
-    ground: FilingContext,
+    context: FilingContext,
     now: Time,
 ) -> Result<FilingWrites> {
     let PreparedMessage { message, marks, head } = prepared;
-    let (inbox, reused) = (ground.inbox, ground.is_message_id_reused);
+    let (inbox, reused) = (context.inbox, context.is_message_id_reused);
     let (name, content, names) = (message.message_id_hash, message.content_hash, message.thread_hashes.clone());
-    let filing = message.file(&mut kept.delivery, ground, now);
+    let filing = message.file(&mut kept.delivery, context, now);
     let head = head.filter(|_| !reused).map_or_else(|| to_json(&filing.message.head), Ok)?;
     write_message(ledger, team, &filing.message, &marks, &head)?;
     write_message_ids(ledger, &filing.message, (name, content), &names)?;

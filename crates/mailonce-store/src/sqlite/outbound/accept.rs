@@ -112,7 +112,7 @@ impl PreparedEmail {
         serde_json::to_writer(&mut head, &new_email.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (new_email.key, new_email.shadow_keys.clone(), new_email.digest.to_bytes());
-        let (first_wins, held_by, likeness) =
+        let (first_wins, held_by, fingerprint) =
             (new_email.first_wins, new_email.guard_input.held_by, new_email.guard_input.fingerprint.take());
         let charges = std::mem::take(&mut new_email.guard_input.charges);
         let (email, body) = new_email.into_email(u32::from(key.is_some()), None, now);
@@ -124,7 +124,7 @@ impl PreparedEmail {
             shadow_keys: slots,
             first_wins,
             held_by,
-            fingerprint: likeness,
+            fingerprint,
             charges,
             body,
             head,
@@ -137,8 +137,8 @@ impl PreparedEmail {
 
 impl PreparedEmail {
     /// Converts the decision into the result for the caller. Runs on the caller's task, to spare the writer thread.
-    pub(crate) fn into_accept(self, said: AcceptDecision) -> AcceptResult {
-        match said {
+    pub(crate) fn into_accept(self, decision: AcceptDecision) -> AcceptResult {
+        match decision {
             AcceptDecision::First(_) => AcceptResult::First(self.email),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
@@ -146,8 +146,8 @@ impl PreparedEmail {
     }
 
     /// The email to notify subscribers of. `None` when it was not accepted.
-    pub(crate) fn accepted_email(&self, said: &AcceptDecision) -> Option<&Email> {
-        matches!(said, AcceptDecision::First(_)).then_some(&self.email)
+    pub(crate) fn accepted_email(&self, decision: &AcceptDecision) -> Option<&Email> {
+        matches!(decision, AcceptDecision::First(_)).then_some(&self.email)
     }
 
     fn send_facts(&self) -> SendFacts<'_> {
@@ -185,14 +185,14 @@ impl Sqlite {
         // Boxed, because it moves to the writer thread and back.
         let mut prepared = Box::new(PreparedEmail::new(new_email, now)?);
         let verb = move |ledger: &mut WriteSession<'_>| {
-            let said = accept(ledger, &mut prepared, now)?;
-            Ok((prepared, said))
+            let decision = accept(ledger, &mut prepared, now)?;
+            Ok((prepared, decision))
         };
-        let tell = |(prepared, said): &(Box<PreparedEmail>, AcceptDecision), ledger: &WriteSession<'_>| {
-            prepared.accepted_email(said).into_iter().for_each(|email| ledger.notify_email_changed(email));
+        let tell = |(prepared, decision): &(Box<PreparedEmail>, AcceptDecision), ledger: &WriteSession<'_>| {
+            prepared.accepted_email(decision).into_iter().for_each(|email| ledger.notify_email_changed(email));
         };
-        let (prepared, said) = self.writer.run(Priority::Accept, verb, tell).await?;
-        Ok(prepared.into_accept(said))
+        let (prepared, decision) = self.writer.run(Priority::Accept, verb, tell).await?;
+        Ok(prepared.into_accept(decision))
     }
 
     /// Accepts the items of a batch on the writer thread.
@@ -202,21 +202,21 @@ impl Sqlite {
             batch.items.into_iter().map(|new_email| PreparedEmail::new(new_email, now)).collect::<Result<Vec<_>>>()?;
         let operation = batch.operation;
         let verb = move |ledger: &mut WriteSession<'_>| {
-            let said = accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
-            Ok((items, said))
+            let decision = accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
+            Ok((items, decision))
         };
-        let tell = |(items, said): &(Vec<PreparedEmail>, BatchDecision), ledger: &WriteSession<'_>| {
-            if let BatchDecision::Items(said) = said {
+        let tell = |(items, decision): &(Vec<PreparedEmail>, BatchDecision), ledger: &WriteSession<'_>| {
+            if let BatchDecision::Items(decisions) = decision {
                 items
                     .iter()
-                    .zip(said)
-                    .filter_map(|(item, said)| item.accepted_email(said))
+                    .zip(decisions)
+                    .filter_map(|(item, decision)| item.accepted_email(decision))
                     .for_each(|email| ledger.notify_email_changed(email));
             }
         };
         Ok(match self.writer.run(Priority::Accept, verb, tell).await? {
-            (items, BatchDecision::Items(said)) => BatchAcceptResult::Items(
-                items.into_iter().zip(said).map(|(item, said)| item.into_accept(said)).collect(),
+            (items, BatchDecision::Items(decisions)) => BatchAcceptResult::Items(
+                items.into_iter().zip(decisions).map(|(item, decision)| item.into_accept(decision)).collect(),
             ),
             (_, BatchDecision::Refused(refusal)) => refusal,
         })
@@ -340,8 +340,8 @@ fn insert_first(
     now: Time,
 ) -> Result<()> {
     prepared.apply(first, now);
-    if let Some(likeness) = prepared.fingerprint.take() {
-        content_guard::remember(ledger, team, &likeness, id::ordered_bits(prepared.email.id.0), now)?;
+    if let Some(fingerprint) = prepared.fingerprint.take() {
+        content_guard::remember(ledger, team, &fingerprint, id::ordered_bits(prepared.email.id.0), now)?;
     }
     budgets::charge(ledger, team, &prepared.email, &prepared.charges)?;
     let PreparedEmail { email, body, head, digest, recipients, event, .. } = &*prepared;

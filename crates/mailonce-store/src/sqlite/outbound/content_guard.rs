@@ -27,15 +27,15 @@ const SWEEP: &str = "DELETE FROM likenesses WHERE number IN (SELECT number FROM 
 pub(crate) fn has_recent_duplicate(
     ledger: &WriteSession<'_>,
     (id, team): (TeamId, i64),
-    likeness: &ContentFingerprint,
+    fingerprint: &ContentFingerprint,
     now: Time,
 ) -> Result<bool> {
     let mut statement = ledger.conn.prepare_cached(RECENT).map_err(store_error)?;
-    let mut rows = statement.query(params![team, likeness.pair, MAX_COMPARED as i64]).map_err(store_error)?;
+    let mut rows = statement.query(params![team, fingerprint.pair, MAX_COMPARED as i64]).map_err(store_error)?;
     while let Some(row) = rows.next().map_err(store_error)? {
         let recent = now.since(Time(row.get(0).map_err(store_error)?)) < COMPARE_WINDOW_MS;
         if recent
-            && likeness.is_similar_to(&read_fingerprint(row, likeness.pair)?)
+            && fingerprint.is_similar_to(&read_fingerprint(row, fingerprint.pair)?)
             && may_have_been_sent(ledger, (id, team), row)?
         {
             return Ok(true);
@@ -64,13 +64,13 @@ fn may_have_been_sent(ledger: &WriteSession<'_>, (id, team): (TeamId, i64), row:
 pub(crate) fn remember(
     ledger: &WriteSession<'_>,
     team: i64,
-    likeness: &ContentFingerprint,
+    fingerprint: &ContentFingerprint,
     email: i64,
     now: Time,
 ) -> Result<()> {
-    let words: Vec<u8> = likeness.words.iter().flat_map(|word| word.to_be_bytes()).collect();
-    ledger.execute(DELETE_OLD, params![team, likeness.pair, now.plus(-COMPARE_WINDOW_MS).0])?;
-    ledger.execute(INSERT, params![team, likeness.pair, now.0, email, likeness.marks, words]).map(drop)
+    let words: Vec<u8> = fingerprint.words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    ledger.execute(DELETE_OLD, params![team, fingerprint.pair, now.plus(-COMPARE_WINDOW_MS).0])?;
+    ledger.execute(INSERT, params![team, fingerprint.pair, now.0, email, fingerprint.marks, words]).map(drop)
 }
 
 /// Deletes up to `SCAN_ROWS` fingerprints that are older than the comparison window.
