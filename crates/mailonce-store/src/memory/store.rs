@@ -322,7 +322,9 @@ impl Store for Memory {
     }
 
     fn attach(&self, hooks: StoreHooks) -> HookCoverage {
-        hooks.clock.into_iter().for_each(|clock| self.time.set_clock(clock));
+        if let Some(clock) = hooks.clock {
+            self.time.set_clock(clock);
+        }
         self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).extend(hooks.emails);
         self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).extend(hooks.inbound);
         // The tables call nobody when they append an event.

@@ -303,7 +303,9 @@ impl Store for Postgres {
     }
 
     fn attach(&self, hooks: StoreHooks) -> HookCoverage {
-        hooks.clock.into_iter().for_each(|clock| self.shared.time.set_clock(clock));
+        if let Some(clock) = hooks.clock {
+            self.shared.time.set_clock(clock);
+        }
         self.shared.event_subscribers.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.events);
         // This node is not notified of emails and events that other nodes write.
         HookCoverage { emails: false, inbound: self.shared.wake_up_bus.subscribe(hooks.inbound), events: false }

@@ -333,7 +333,9 @@ impl Store for Sqlite {
     }
 
     fn attach(&self, hooks: StoreHooks) -> HookCoverage {
-        hooks.clock.into_iter().for_each(|clock| self.time.set_clock(clock));
+        if let Some(clock) = hooks.clock {
+            self.time.set_clock(clock);
+        }
         self.subscribers.emails.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.emails);
         self.subscribers.inbound.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.inbound);
         self.subscribers.events.write().unwrap_or_else(PoisonError::into_inner).extend(hooks.events);

@@ -163,7 +163,9 @@ macro_rules! ledger {
             }
 
             fn attach(&self, mut hooks: StoreHooks) -> HookCoverage {
-                hooks.clock.take().into_iter().for_each(|clock| self.clock.set(clock).unwrap_or_default());
+                if let Some(clock) = hooks.clock.take() {
+                    self.clock.set(clock).ok();
+                }
                 if self.is_single_node { self.inner.attach(hooks) } else { HookCoverage::default() }
             }
 
