@@ -67,6 +67,8 @@ ids! {
     EndpointId,
     /// The id of a [`crate::events::notice::Notice`].
     NoticeId,
+    /// The id of a [`crate::control::stop::Stop`].
+    StopId,
 }
 
 /// The ordered 60 bits of a UUIDv7 made by [`IdGenerator`]: milliseconds and a counter. Unique per generator, so a

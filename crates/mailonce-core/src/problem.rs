@@ -100,6 +100,9 @@ codes! {
     /// A budget or quota is used up, for example one resend a day.
     BudgetSpent = "budget_spent", 409, Later, "The resend budget is used up",
         "Wait a day, or ask a person.";
+    /// A stop refuses new sends.
+    Stopped = "stopped", 409, Later, "Email is stopped",
+        "Do not retry in a loop: a person stopped email here. `stop` names the stop; ask whether it has ended, then send the same call again. Nothing was stored.";
     /// The object changed since the caller read it.
     StaleRev = "stale_rev", 409, Never, "The object changed since you read it",
         "Read it again, then decide with its current `rev`.";

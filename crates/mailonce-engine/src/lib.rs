@@ -266,7 +266,7 @@ impl Engine {
         let control = Arc::new(Control::new(Arc::clone(&ctx)));
         let inboxes = Arc::new(Inboxes::new(Arc::clone(&ctx), Arc::clone(&access)));
         let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access), event_wake_ups));
-        let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control)));
         let outbound =
             Arc::new(Outbound::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control), replay_cache));
         let drafts = Arc::new(Drafts::new(Arc::clone(&ctx), Arc::clone(&inboxes), Arc::clone(&outbound)));

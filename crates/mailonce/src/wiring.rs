@@ -17,7 +17,7 @@ use std::{
     fs::File,
     future::Future,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -146,10 +146,16 @@ pub async fn serve(
     engine.inboxes.load_inbox_domains().await?;
     let hold =
         (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
-    if hold.is_some() {
-        tracing::warn!("this ledger was restored with --hold: hand-off is paused until `mailonce resume`");
+    if let Some(file) = hold {
+        tracing::warn!("this ledger was restored with --hold: no email leaves until `mailonce resume`");
+        engine.control.stop_installation("restore", "the ledger was restored from a backup").await?;
+        std::fs::remove_file(&file).with_context(|| format!("deleting {}", file.display()))?;
     }
-    engine.ctx.set_handoff_paused(!config.handoff || hold.is_some());
+    if config.handoff {
+        engine.control.end_installation_stop_of(CONFIGURATION).await?;
+    } else {
+        engine.control.stop_installation(CONFIGURATION, "the configuration says handoff = \"paused\"").await?;
+    }
     let recovered = engine.handoffs.heartbeat_and_recover().await?;
     if recovered != RecoveryCounts::default() {
         let RecoveryCounts { queued, unknown, deliveries, notices } = recovered;
@@ -176,7 +182,7 @@ pub async fn serve(
     let outcome = tokio::select! {
         () = stop => Ok(()),
         error = http_listener.run(http, &threads) => Err(error),
-        error = watch_store(&engine, hold) => Err(anyhow::Error::from(error)),
+        error = watch_store(&engine) => Err(anyhow::Error::from(error)),
     };
     closing.send_replace(true);
     engine.events.end_streams();
@@ -223,6 +229,8 @@ fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
 
 /// The file that keeps hand-off paused across restarts.
 const HOLD_FILE: &str = "hold";
+/// The author of the stop that the configuration asks for. It ends when a process starts without it.
+const CONFIGURATION: &str = "configuration";
 
 /// Creates a directory with mode 700. An existing directory stays as it is.
 pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
@@ -248,16 +256,10 @@ pub fn release_handoff(data: &Path) -> std::io::Result<()> {
     std::fs::remove_file(data.join(HOLD_FILE))
 }
 
-/// Returns when the store reports a fatal error. Also deletes the hold file once hand-off was resumed. Until then a
-/// restart is paused again, which is the safe side.
-async fn watch_store(engine: &Engine, mut hold: Option<PathBuf>) -> StoreError {
+/// Returns when the store reports a fatal error.
+async fn watch_store(engine: &Engine) -> StoreError {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        if let Some(file) = hold.take_if(|_| !engine.ctx.is_handoff_paused())
-            && let Err(error) = std::fs::remove_file(&file)
-        {
-            tracing::error!(%error, file = %file.display(), "deleting the hold file failed; a restart pauses again");
-        }
         if let Some(error) = engine.ctx.store().fatal_error() {
             return error;
         }

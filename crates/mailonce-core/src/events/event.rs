@@ -94,6 +94,10 @@ string_enum! {
         TransportBreakerOpened = "transport.breaker_opened",
         /// The circuit breaker of a transport closed.
         TransportBreakerClosed = "transport.breaker_closed",
+        /// Email of the team, an inbox or an API key was stopped.
+        StopCreated = "stop.created",
+        /// A stop of the team ended, and its email is released.
+        StopEnded = "stop.ended",
     }
 }
 
@@ -115,6 +119,7 @@ impl EventKind {
             Self::DomainVerified | Self::DomainFailed => "domain",
             Self::EndpointDisabled => "endpoint",
             Self::TransportBreakerOpened | Self::TransportBreakerClosed => "transport",
+            Self::StopCreated | Self::StopEnded => "stop",
             _ => "email",
         }
     }

@@ -16,7 +16,7 @@ use crate::{
         envelope::Envelope,
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
-    id::NodeId,
+    id::{NodeId, StopId},
     mutant,
     string_enum::string_enum,
     time::Time,
@@ -200,6 +200,8 @@ pub struct Handoff {
     pub holder: Option<NodeId>,
     /// The history of its attempts. Empty for most handoffs.
     pub progress: HandoffProgress,
+    /// The stop that took it out of its transport's queue. It stays queued or scheduled.
+    pub parked_by: Option<StopId>,
 }
 
 /// The history of a handoff's attempts.
@@ -399,12 +401,14 @@ impl Handoff {
             fence: 0,
             holder: None,
             progress: HandoffProgress::default(),
+            parked_by: None,
         }
     }
 
     /// Whether a worker may lease it at `now`. A scheduled handoff must also be due by `scheduled_by`.
     pub fn is_due(&self, scheduled_by: Option<Time>, now: Time) -> bool {
-        let Some(due) = self.due_at.filter(|due| *due <= now) else { return false };
+        let is_parked = self.parked_by.is_some();
+        let Some(due) = self.due_at.filter(|due| *due <= now && !is_parked) else { return false };
         match self.state {
             HandoffState::Queued => true,
             HandoffState::Scheduled => scheduled_by.is_some_and(|by| due <= by),
@@ -426,6 +430,7 @@ impl Handoff {
         if !matches!(self.state, HandoffState::Leased | HandoffState::Sending) {
             self.holder = None;
         }
+        self.parked_by = None;
         Ok(())
     }
 

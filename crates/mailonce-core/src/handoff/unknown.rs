@@ -185,6 +185,7 @@ mod tests {
             fence: 1,
             holder: None,
             progress: work,
+            parked_by: None,
         }
     }
 

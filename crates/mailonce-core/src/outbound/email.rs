@@ -12,7 +12,7 @@ use crate::{
     control::rule::RuleRef,
     events::event::{EventKind, NewEvent},
     handoff::{Attempt, AttemptDetails, Handoff, HandoffState, Outcome, Transition},
-    id::{ApiKeyId, EmailId, MessageId, TeamId, ThreadId},
+    id::{ApiKeyId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     limits, mutant,
@@ -196,6 +196,9 @@ pub struct EmailHead {
     /// The rule that required approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<RuleRef>,
+    /// The inbox whose address the sender had at acceptance. The address of an inbox may change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbox: Option<InboxId>,
 }
 
 impl EmailHead {
@@ -449,6 +452,7 @@ impl Email {
         for handoff in &mut self.handoffs {
             if handoff.state == HandoffState::Scheduled {
                 handoff.due_at = Some(due);
+                handoff.parked_by = None;
             }
         }
         Ok(self.record_change(EventKind::EmailRescheduled, now))

@@ -1,6 +1,7 @@
 //! Ports: the traits that the engine needs from the outside world.
 
 pub mod authenticator;
+pub mod control_store;
 pub mod conversation_store;
 pub mod event_formatter;
 pub mod inbound_store;

@@ -121,6 +121,7 @@ pub struct HookCoverage {
 pub trait Store:
     crate::ports::inbound_store::InboundStore
     + crate::ports::conversation_store::ConversationStore
+    + crate::ports::control_store::ControlStore
     + crate::ports::notice_store::NoticeStore
 {
     // Sending

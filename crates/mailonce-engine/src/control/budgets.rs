@@ -230,7 +230,7 @@ impl Control {
         let enabled = || budgets.iter().filter(|cached| cached.budget.enabled);
         let by_inbox = enabled().any(|cached| matches!(cached.budget.scope, BudgetScope::Inbox(_)));
         let sender = self.inbox_of_sender(team, &head.from);
-        let inbox = if by_inbox { sender.await.map_err(unavailable)? } else { None };
+        let inbox = if by_inbox { sender.await? } else { None };
         let applies = |cached: &&CachedBudget| match &cached.budget.scope {
             BudgetScope::Team => true,
             BudgetScope::Inbox(id) => inbox == Some(*id),
@@ -245,9 +245,15 @@ impl Control {
         Ok(enabled().filter(applies).map(charge).collect())
     }
 
-    /// The inbox that an address belongs to, plus tags and catch-alls included.
-    async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, StoreError> {
-        let found = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(from)).await?;
+    /// The inbox that an address belongs to, plus tags and catch-alls included. Reads nothing for a domain without
+    /// inboxes.
+    pub(crate) async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, Problem> {
+        let from = from.to_ascii_lowercase();
+        let domain = from.rsplit_once('@').map_or("", |(_, domain)| domain);
+        if !self.ctx.inbound.inbox_domains.contains(domain) {
+            return Ok(None);
+        }
+        let found = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(&from)).await.map_err(unavailable)?;
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
     }
 

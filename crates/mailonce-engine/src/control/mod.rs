@@ -1,10 +1,11 @@
-//! What a team limits: rules, allow and block lists, budgets and suppressions.
+//! What a team limits: rules, allow and block lists, budgets, stops and suppressions.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `rules`, `outbound_rule_facts` | rules for received and sent mail |
 //! | `lists` | allow and block lists |
 //! | [`budgets`] | budgets, and what an email counts for in them |
+//! | [`stops`] | switches that keep email from leaving |
 //! | `suppressions` | addresses that a team doesn't send to |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
@@ -13,6 +14,7 @@ pub mod lists;
 pub(crate) mod outbound_rule_facts;
 pub(crate) mod record_cache;
 pub mod rules;
+pub mod stops;
 pub mod suppressions;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use crate::runtime::context::Context;
 pub struct Control {
     ctx: Arc<Context>,
     record_caches: record_cache::RecordCaches,
+    stop_cache: stops::StopCache,
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
 }
@@ -32,6 +35,7 @@ impl Control {
         Self {
             ctx,
             record_caches: record_cache::RecordCaches::default(),
+            stop_cache: stops::StopCache::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
         }
     }

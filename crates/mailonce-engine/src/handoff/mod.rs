@@ -12,22 +12,24 @@ pub(crate) mod worker;
 
 use std::sync::Arc;
 
-use crate::{access::Access, runtime::context::Context};
+use crate::{access::Access, control::Control, runtime::context::Context};
 
 /// Hands accepted emails to transports, once each, and recovers unknown outcomes.
 pub struct Handoffs {
     ctx: Arc<Context>,
     access: Arc<Access>,
+    control: Arc<Control>,
     unknowns_in_progress: unknown::UnknownsInProgress,
     /// Missing transports and their waiting handoffs.
     orphan_tracker: orphans::OrphanTracker,
 }
 
 impl Handoffs {
-    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>, control: Arc<Control>) -> Self {
         Self {
             ctx,
             access,
+            control,
             unknowns_in_progress: unknown::UnknownsInProgress::default(),
             orphan_tracker: orphans::OrphanTracker::default(),
         }

@@ -15,7 +15,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 use tokio::sync::Notify as Wakeup;
@@ -273,8 +273,8 @@ pub(crate) fn is_sandbox_internal(name: &str) -> bool {
 
 /// All transports and their routing.
 pub struct TransportSelector {
-    /// Whether an operator paused the hand-off.
-    pub(crate) is_paused: AtomicBool,
+    /// Wakes the loop that releases the email of ended stops.
+    pub(crate) release_wakeup: Wakeup,
     routes: BTreeMap<String, Arc<OutboundRoute>>,
     routing: Routing,
     /// The domains of this installation's inboxes.
@@ -287,7 +287,7 @@ impl TransportSelector {
     pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
         let by_name = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(OutboundRoute::new(Arc::clone(t))));
         Self {
-            is_paused: AtomicBool::new(false),
+            release_wakeup: Wakeup::new(),
             routes: transports.iter().map(by_name).collect(),
             routing,
             inbox_domains,

@@ -66,7 +66,7 @@ impl Handoffs {
             {
                 Ok(due) => {
                     for (email, number) in due {
-                        if !self.ctx.is_handoff_paused() && self.unknowns_in_progress.try_begin(email.id, number) {
+                        if self.unknowns_in_progress.try_begin(email.id, number) {
                             let handoffs = Arc::clone(&self);
                             tokio::spawn(async move {
                                 let id = email.id;

@@ -16,6 +16,11 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
 const RECOVERY_BATCH: usize = 256;
 
+/// Handoffs that one commit returns to the queue after a stop. Few, so that accepts don't wait long behind them.
+const RELEASE_BATCH: usize = 256;
+/// How often a process looks for ended stops of other nodes.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Handoffs {
     /// Sends heartbeats and recovers the work of dead nodes. Must run before the first attempt of this process.
     pub async fn heartbeat_and_recover(&self) -> Result<RecoveryCounts, StoreError> {
@@ -72,6 +77,12 @@ impl Handoffs {
             Arc::clone(&self),
             Self::run_orphan_worker,
         ));
+        loops.spawn(Arc::clone(&self.ctx).restart_on_panic(
+            "stop_release",
+            stop.clone(),
+            Arc::clone(&self),
+            Self::run_stop_release,
+        ));
         for route in self.ctx.transports.iter() {
             let route = Arc::clone(route);
             let work = move |handoffs: Arc<Self>, stop| handoffs.run_handoff_worker(Arc::clone(&route), stop);
@@ -108,7 +119,7 @@ impl Handoffs {
     /// Captures emails for the sandbox in the store's own commit. Nothing leaves the machine.
     pub(crate) async fn run_sandbox_capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            if !self.ctx.is_handoff_paused() {
+            if !self.control.is_transport_stopped(SANDBOX).await {
                 match self.ctx.store.capture(SANDBOX, CAPTURE_BATCH, self.ctx.time.earlier_time(), self.ctx.now()).await
                 {
                     Ok(count) => {
@@ -128,6 +139,33 @@ impl Handoffs {
                 () = self.ctx.transports.sandbox.notified() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Returns the email of ended stops to the queues of its transports, until `stop` changes.
+    pub(crate) async fn run_stop_release(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            self.release_stopped().await;
+            tokio::select! {
+                biased;
+                () = self.ctx.transports.release_wakeup.notified() => {}
+                () = tokio::time::sleep(RELEASE_INTERVAL) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Returns the email of ended stops to the queues of its transports, in as many commits as it takes.
+    pub async fn release_stopped(&self) {
+        loop {
+            match self.ctx.store.release_stopped(RELEASE_BATCH, self.ctx.now()).await {
+                Ok(0) => return,
+                Ok(_) => {
+                    crate::failpoint!("stop-released");
+                    self.ctx.transports.wake_all();
+                }
+                Err(error) => return tracing::warn!(%error, "cannot release stopped emails"),
             }
         }
     }

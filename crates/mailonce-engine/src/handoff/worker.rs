@@ -77,7 +77,7 @@ impl Handoffs {
     /// Leases as many due handoffs as there are free slots and spawns a task for each. Returns true when more may be
     /// due.
     async fn lease_and_spawn(self: &Arc<Self>, route: &Arc<OutboundRoute>, attempts: &mut JoinSet<()>) -> bool {
-        if self.ctx.is_handoff_paused() {
+        if self.control.is_transport_stopped(route.transport.name()).await {
             return false;
         }
         if !route.is_available(self.ctx.time.boot_clock_ms()) {
@@ -228,7 +228,7 @@ impl Handoffs {
                 self.record_outcome(&route, &context, attempt, marked_at, reply).await;
             }
             Ok(_) => {
-                // Cancelled, or taken over by a peer. Nothing was sent.
+                // Cancelled, stopped, or taken over by a peer. Nothing was sent.
                 drop(ready);
                 self.ctx.metrics.record_stale_marker();
             }

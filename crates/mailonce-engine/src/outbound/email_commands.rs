@@ -12,7 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::rule::RuleRef,
+    control::{rule::RuleRef, stop::SendOrigin},
     handoff::envelope::Envelope,
     id::{ApiKeyId, EmailId, TeamId},
     key::{EmailKey, Key},
@@ -95,6 +95,9 @@ impl Outbound {
         if detail.email.resent_as.is_none() {
             let head = &detail.email.head;
             Self::check_may_send_from(caller, &head.from)?;
+            let (from, inbox, transport) = (head.from.as_str(), head.inbox, head.transport.as_deref());
+            let (team, api_key) = (caller.team.id, Some(caller.key.id));
+            self.control.check_stops(SendOrigin { team, from, inbox, api_key, transport }).await?;
             for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
                 self.control.check_recipient_addresses(caller.team.id, field, all).await?;
             }

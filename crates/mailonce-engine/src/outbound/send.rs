@@ -14,7 +14,7 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::rule::RuleRef,
+    control::{rule::RuleRef, stop::SendOrigin},
     id::{EmailId, MessageId},
     inbox::message::Message,
     key::{EmailKey, Key, KeyHash},
@@ -95,6 +95,7 @@ impl Outbound {
         let rule = self.check_policy(caller, keyed, now).await?;
         let hold = rule.as_ref().map(|_| Guard::Approval);
         let mut new_email = Box::new(self.build_email(caller, keyed, now));
+        new_email.head.inbox = self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await?;
         new_email.head.held_by = rule;
         new_email.guard_input =
             self.evaluate_content_guard(caller, keyed, (hold, &ComparisonSet::default()), now).await?;
@@ -202,10 +203,7 @@ impl Outbound {
 
     /// The receipt for the call that created the email.
     pub(crate) fn first_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
-        // Resuming the hand-off wakes every transport, so none needs a wake-up while it is paused.
-        if !self.ctx.is_handoff_paused() {
-            email.handoffs.iter().for_each(|handoff| self.ctx.transports.wake_one(&handoff.transport));
-        }
+        email.handoffs.iter().for_each(|handoff| self.ctx.transports.wake_one(&handoff.transport));
         let cached = &CachedEmail::from(email);
         self.ctx.metrics.record_accepted(cached.ttl_ms, cached.key.is_some());
         self.receipt(caller, cached, true, false, 0)
@@ -288,6 +286,7 @@ impl Outbound {
             thread: None,
             call: caller.call.clone(),
             held_by: None,
+            inbox: None,
         };
         let routed = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
         let transport = keyed.request.transport.as_deref().unwrap_or_else(routed);
@@ -323,6 +322,9 @@ impl Outbound {
         if !own {
             self.access.check_sender(caller.team.id, &from).await?;
         }
+        let transport = keyed.request.transport.as_deref();
+        let (team, api_key) = (caller.team.id, Some(caller.key.id));
+        self.control.check_stops(SendOrigin { team, from: &from, inbox: None, api_key, transport }).await?;
         self.control.check_recipients(caller.team.id, content).await?;
         self.control.check_outbound_rules(caller.team.id, content).await
     }
@@ -439,6 +441,7 @@ impl Outbound {
         let compared = ComparisonSet::for_batch();
         for (index, item) in keyed_items {
             let mut new_email = self.build_email(caller, item, now);
+            new_email.head.inbox = self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await?;
             new_email.head.held_by = held.remove(index);
             let hold = new_email.head.held_by.as_ref().map(|_| Guard::Approval);
             new_email.guard_input = self.evaluate_content_guard(caller, item, (hold, &compared), now).await?;

@@ -24,7 +24,7 @@ use mailonce_core::{
     record::Record,
     time::Time,
 };
-use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -76,17 +76,6 @@ impl Context {
     pub fn confirm_time(&self) {
         self.time.confirm(ConfirmedBy::Operator);
         self.transports.wake_all();
-    }
-
-    /// Pauses or resumes the hand-off to transports.
-    pub fn set_handoff_paused(&self, paused: bool) {
-        self.transports.is_paused.store(paused, Ordering::Relaxed);
-        self.transports.wake_all();
-    }
-
-    /// Whether the hand-off is paused.
-    pub fn is_handoff_paused(&self) -> bool {
-        self.transports.is_paused.load(Ordering::Relaxed)
     }
 
     /// The status of every transport except the sandbox.

@@ -76,6 +76,8 @@ impl PackedHandoff {
             fence,
             holder,
             progress: work,
+            // The model has no stops.
+            parked_by: _,
         } = handoff;
         let HandoffProgress {
             first_try: _,
@@ -174,6 +176,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         thread: None,
         call: None,
         held_by: None,
+        inbox: None,
     };
     let new_email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     handoff::{Handoff, HandoffProgress, HandoffState},
-    id::{EmailId, NodeId, TeamId},
+    id::{EmailId, NodeId, StopId, TeamId},
     key::KeyHash,
     outbound::{
         digest::Digest,
@@ -22,7 +22,7 @@ use crate::postgres::error::{TxError, TxResult};
 macro_rules! email_columns {
     () => {
         "e.team, e.id, e.head, e.digest, e.bind, e.ttl, e.rev, e.settled_at, e.guard, e.resent_as, s.count,
-         h.number, h.transport, h.recipients, h.state, h.due_at, h.attempts, h.fence, h.holder, h.work"
+         h.number, h.transport, h.recipients, h.state, h.due_at, h.attempts, h.fence, h.holder, h.work, h.parked_by"
     };
 }
 /// The joins for [`email_columns`]. They also return emails without handoffs.
@@ -164,6 +164,7 @@ fn read_handoff(row: &Row, at: usize) -> TxResult<Option<Handoff>> {
             Some(work) => read_json(work, "what happened to a handoff")?,
             None => HandoffProgress::default(),
         },
+        parked_by: row.try_get::<_, Option<Uuid>>(at + 9)?.map(StopId),
     }))
 }
 

@@ -20,6 +20,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0009_install_secret.sql"),
     include_str!("../../migrations/postgres/0010_budgets.sql"),
     include_str!("../../migrations/postgres/0011_budget_charges.sql"),
+    include_str!("../../migrations/postgres/0012_stops.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -34,13 +34,13 @@ const UPDATE_EMAILS: &str = "
 const UPDATE_HANDOFFS: &str = "
     UPDATE handoffs h
        SET state = w.state, due_at = w.due_at, attempts = w.attempts, fence = w.fence, transport = w.transport,
-           holder = w.holder, work = w.work
+           holder = w.holder, work = w.work, parked_by = w.parked_by
       FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::bigint[], $6::int[], $7::bigint[], $8::text[],
-                  $9::uuid[], $10::text[])
-        AS w (team, email, number, state, due_at, attempts, fence, transport, holder, work)
+                  $9::uuid[], $10::text[], $11::uuid[])
+        AS w (team, email, number, state, due_at, attempts, fence, transport, holder, work, parked_by)
      WHERE h.team = w.team AND h.email = w.email AND h.number = w.number
-       AND (h.state, h.due_at, h.attempts, h.fence, h.transport, h.holder, h.work) IS DISTINCT FROM
-           (w.state, w.due_at, w.attempts, w.fence, w.transport, w.holder, w.work)";
+       AND (h.state, h.due_at, h.attempts, h.fence, h.transport, h.holder, h.work, h.parked_by) IS DISTINCT FROM
+           (w.state, w.due_at, w.attempts, w.fence, w.transport, w.holder, w.work, w.parked_by)";
 
 const UPDATE_KEYS: &str = "
     UPDATE keys k
@@ -249,8 +249,9 @@ async fn write_changed_emails(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResu
             },
         )
         .collect::<TxResult<Vec<Option<String>>>>()?;
-    let params: [&(dyn ToSql + Sync); 10] =
-        [&team, &id, &number, &state, &due_at, &attempts, &fence, &transport, &holder, &progress];
+    let parked_by: Vec<Option<Uuid>> = handoffs().map(|(_, handoff)| handoff.parked_by.map(|stop| stop.0)).collect();
+    let params: [&(dyn ToSql + Sync); 11] =
+        [&team, &id, &number, &state, &due_at, &attempts, &fence, &transport, &holder, &progress, &parked_by];
     execute(tx, UPDATE_HANDOFFS, &params).await?;
     Ok(())
 }

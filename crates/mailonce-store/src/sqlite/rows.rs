@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     handoff::{Attempt, Handoff, HandoffProgress, HandoffState, Outcome},
-    id::{self, EmailId, NodeId, TeamId},
+    id::{self, EmailId, NodeId, StopId, TeamId},
     outbound::{
         digest::Digest,
         email::{Email, Guard},
@@ -20,7 +20,7 @@ use super::schema::store_error;
 
 const EMAIL_BY_ID: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
      WHERE email = ?2 AND team = ?1";
-const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence, holder, work FROM handoffs \
+const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence, holder, work, parked_by FROM handoffs \
      WHERE team = ?1 AND email = ?2 ORDER BY number";
 const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply, ended_at, about FROM attempts WHERE email = ?1 \
      ORDER BY handoff, number";
@@ -140,6 +140,10 @@ fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
                 Some(json) => serde_json::from_str(json).map_err(|_json| corrupt_row("work"))?,
                 None => HandoffProgress::default(),
             },
+            parked_by: row
+                .get::<_, Option<[u8; 16]>>(9)
+                .map_err(store_error)?
+                .map(|bytes| StopId(Uuid::from_bytes(bytes))),
         });
     }
     Ok(found)

@@ -25,6 +25,7 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("not_terminal", include_str!("../../../../docs/errors/not_terminal.md")),
     ("use_resolve", include_str!("../../../../docs/errors/use_resolve.md")),
     ("budget_spent", include_str!("../../../../docs/errors/budget_spent.md")),
+    ("stopped", include_str!("../../../../docs/errors/stopped.md")),
     ("stale_rev", include_str!("../../../../docs/errors/stale_rev.md")),
     ("not_unknown", include_str!("../../../../docs/errors/not_unknown.md")),
     ("address_reserved", include_str!("../../../../docs/errors/address_reserved.md")),

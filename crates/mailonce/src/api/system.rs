@@ -69,8 +69,8 @@ pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     let mut health = app.engine.ctx.store().health().await.map_err(unavailable)?;
     let clock = app.engine.ctx.clock_state();
     health.notes.extend(clock.warning());
-    if app.engine.ctx.is_handoff_paused() {
-        health.notes.push("hand-off is paused".into());
+    if app.engine.control.is_installation_stopped().await.map_err(unavailable)? {
+        health.notes.push("the installation is stopped: no email leaves until `mailonce resume`".into());
     }
     for orphaned in app.engine.handoffs.orphaned_transports() {
         let (name, waiting, unknown) = (orphaned.name, orphaned.waiting, orphaned.unknown);

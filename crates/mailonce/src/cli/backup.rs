@@ -14,7 +14,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{UsageError, load_config, progress::Progress};
+use super::{load_config, progress::Progress};
 use crate::{
     cli::{
         error::CliError,
@@ -41,7 +41,7 @@ pub(crate) struct RestoreArgs {
     flags: Flags,
     /// Backup to restore
     file: PathBuf,
-    /// Send nothing until `mailonce resume`, because mail that is queued in the backup may have been sent since
+    /// Send nothing until `mailonce resume` (default), because queued mail may have been sent since the backup
     #[arg(long, conflicts_with = "run")]
     hold: bool,
     /// Send the queued mail of the backup, because nothing was sent since it was taken
@@ -84,34 +84,27 @@ pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<
         "restore with `pg_restore` into an empty database, then start with MAILONCE_HANDOFF=paused",
     )?;
     let file = args.file.clone();
-    let contents = run_with_spinner("reading the backup", move || Sqlite::read_backup(&file)).await?;
-    if contents.waiting > 0 && !args.hold && !args.run {
-        let waiting = contents.waiting;
-        return Err(UsageError(format!(
-            "{waiting} emails are queued in the backup, and those that were sent since would be sent again: \
-             choose --hold (check first, then `mailonce resume`) or --run (nothing was sent since)"
-        ))
-        .into());
-    }
+    run_with_spinner("reading the backup", move || Sqlite::read_backup(&file)).await?;
+    let hold = args.hold || !args.run;
     if config.data.join("ledger.db").exists() {
         let detail = format!("{} already contains a ledger", config.data.display());
         return Err(CliError::new("ledger_exists", detail, "choose another --data, or move that ledger away").into());
     }
     let (file, data) = (args.file.clone(), config.data.clone());
-    if args.hold {
+    if hold {
         // Before the restore, so that the ledger is never in place without the mark.
         wiring::hold_handoff(&data).with_context(|| format!("writing into {}", data.display()))?;
     }
     let restored =
         run_with_spinner("restoring the ledger", move || Sqlite::restore(&file, &data, epoch_from_clock())).await;
-    if restored.is_err() && args.hold {
+    if restored.is_err() && hold {
         wiring::release_handoff(&config.data).context("removing the mark")?;
     }
     let contents = restored?;
-    let handoff = if args.hold { "held" } else { "running" };
+    let handoff = if hold { "stopped" } else { "running" };
     show(out, &config.data, &contents, &[("handoff", json!(handoff))]);
     if !out.is_json() {
-        print_stderr(&restore_consequences(args.hold));
+        print_stderr(&restore_consequences(hold));
     }
     Ok(ExitCode::SUCCESS)
 }

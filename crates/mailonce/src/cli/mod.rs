@@ -11,7 +11,6 @@ mod demo;
 mod doctor;
 mod emails;
 pub(crate) mod error;
-mod handoff;
 pub(crate) mod http_client;
 mod idempotency_keys;
 mod inbox;
@@ -25,6 +24,7 @@ pub(crate) mod run_server;
 mod secrets;
 mod send;
 mod simulate;
+mod stops;
 mod table;
 mod tail;
 mod webhooks;
@@ -137,10 +137,14 @@ enum CliVerb {
     /// Create and list teams
     #[command(subcommand)]
     Team(api_keys::TeamVerb),
-    /// Pause hand-off: the server accepts mail and queues it
+    /// Stop email of an inbox, an API key, the team, a transport or the installation
+    Stop(stops::StopArgs),
+    /// List the stops
+    Stops(ServerArgs),
+    /// Stop the whole installation: the server accepts mail and queues it
     Pause(ServerArgs),
-    /// Resume hand-off
-    Resume(ServerArgs),
+    /// End a stop and release its email
+    Resume(stops::ResumeArgs),
     /// Run a demonstration
     #[command(subcommand)]
     Demo(demo::DemoVerb),
@@ -277,8 +281,10 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
-        CliVerb::Pause(reach) => handoff::pause(&out, &reach).await,
-        CliVerb::Resume(reach) => handoff::resume(&out, &reach).await,
+        CliVerb::Stop(args) => stops::stop(&out, args).await,
+        CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
+        CliVerb::Pause(reach) => stops::pause(&out, &reach).await,
+        CliVerb::Resume(args) => stops::resume(&out, args).await,
         CliVerb::Demo(verb) => demo::demo(&out, verb).await,
         CliVerb::Prove(args) => prove::prove(&out, *args).await,
         CliVerb::Bench(args) => bench::bench(&out, args).await,

@@ -202,6 +202,6 @@ mailonce simulate inbound --code, mailonce doctor. Ctrl-C stops it."#,
         version = env!("CARGO_PKG_VERSION"),
     ));
     if !config.handoff || (config.store == StoreLocation::Sqlite && wiring::is_handoff_held(&config.data)) {
-        print_stderr("Hand-off is paused: mail is accepted and queued until `mailonce resume`.");
+        print_stderr("The installation is stopped: mail is accepted and queued until `mailonce resume`.");
     }
 }

@@ -103,6 +103,7 @@ mod sources;
 mod sources_mail;
 mod sources_odd;
 mod sources_ses;
+mod stops;
 mod storm;
 mod stream;
 mod suppressions;

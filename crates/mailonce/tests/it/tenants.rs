@@ -111,6 +111,9 @@ const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("get", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("patch", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("delete", "/v1/budgets/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/stops", RouteAccess::CallerScoped),
+    ("get", "/v1/stops", RouteAccess::CallerScoped),
+    ("delete", "/v1/stops/{id}", RouteAccess::ByResourceId),
     ("post", "/v1/rules", RouteAccess::CallerScoped),
     ("get", "/v1/rules", RouteAccess::CallerScoped),
     ("get", "/v1/rules/{id}", RouteAccess::ByResourceId),
@@ -152,6 +155,7 @@ pub(crate) struct TeamResources {
     delivery: String,
     watch: String,
     budget: String,
+    stop: String,
     rule: String,
     pub(crate) endpoint: String,
     notice: String,
@@ -199,6 +203,8 @@ impl TeamResources {
         world.post("/v1/suppressions", &json!({ "address": SUPPRESSED_ADDRESS })).await.expect_status(201);
         world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.expect_status(201);
         let budget = world.post("/v1/budgets", &budget_body("first")).await.expect_status(201).string_field("id");
+        let stopped_key = json!({ "scope": { "api_key": api_key } });
+        let stop = world.post("/v1/stops", &stopped_key).await.expect_status(201).string_field("id");
         let rule = world.post("/v1/rules", &rule_body("first")).await.expect_status(201).string_field("id");
         let inbox = world.create_inbox("owned").await;
         let watch =
@@ -229,6 +235,7 @@ impl TeamResources {
             delivery,
             watch,
             budget,
+            stop,
             rule,
             thread,
             escalation,
@@ -237,7 +244,7 @@ impl TeamResources {
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 16] {
+    pub(crate) fn ids(&self) -> [&String; 17] {
         [
             &self.email,
             &self.api_key,
@@ -250,6 +257,7 @@ impl TeamResources {
             &self.delivery,
             &self.watch,
             &self.budget,
+            &self.stop,
             &self.rule,
             &self.endpoint,
             &self.notice,
@@ -273,6 +281,7 @@ impl TeamResources {
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
             Some("budgets") => &self.budget,
+            Some("stops") => &self.stop,
             Some("endpoints") => &self.endpoint,
             Some("notices") => &self.notice,
             Some("threads") => &self.thread,
@@ -298,6 +307,7 @@ impl TeamResources {
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/budgets") => call.json(&budget_body("own")),
+            ("post", "/v1/stops") => call.json(&json!({ "scope": { "team": true } })),
             ("patch", "/v1/budgets/{id}") => call.json(&json!({ "rev": 1, "limit": 5 })),
             ("post", "/v1/rules") => call.json(&rule_body("own")),
             ("post", "/v1/lists/{direction}/{type}") => call.json(&json!({ "entry": "own.example" })),
@@ -339,6 +349,7 @@ impl TeamResources {
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
             format!("/v1/budgets/{}", self.budget),
+            "/v1/stops".into(),
             "/v1/lists/receive/block".into(),
             format!("/v1/endpoints/{}", self.endpoint),
             format!("/v1/notices/{}", self.notice),

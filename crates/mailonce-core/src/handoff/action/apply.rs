@@ -88,7 +88,7 @@ impl Email {
     }
 
     /// The handoff, if this worker holds its lease.
-    fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
+    pub(super) fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
         let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
         let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, HandoffState::Leased | HandoffState::Sending);
         self.handoff_mut(hold.number).filter(open)
@@ -354,6 +354,7 @@ impl Email {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
         to.clone_into(&mut handoff.transport);
+        handoff.parked_by = None;
         self.rev += 1;
         Effects::done()
     }

@@ -10,6 +10,7 @@
 
 mod apply;
 mod orphan;
+mod stopped;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use crate::{
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff, Transition, envelope::Envelope, reply::TransportReply},
-    id::NodeId,
+    id::{NodeId, StopId},
     outbound::email::EmailChangeRefusal,
     string_enum::string_enum,
     time::Time,
@@ -246,6 +247,8 @@ pub enum HandoffActionStatus {
     Unchanged,
     /// It is not allowed.
     Refused(EmailChangeRefusal),
+    /// A stop covers the handoff, so nothing is sent.
+    Stopped(StopId),
 }
 
 /// What to store besides the email itself.

@@ -103,6 +103,7 @@ impl Email {
         for (number, to) in numbers.iter().zip(to) {
             if let Some(handoff) = self.handoff_mut(*number) {
                 handoff.transport = to;
+                handoff.parked_by = None;
                 (handoff.progress.orphaned, handoff.progress.reason) = (None, None);
             }
         }

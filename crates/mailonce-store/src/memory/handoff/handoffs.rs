@@ -39,15 +39,19 @@ impl Tables {
                 to.rsplit_once('@').is_some_and(|(_, at)| request.excluded_domains.iter().any(|but| but == at))
             })
         };
-        let mut leased = Vec::new();
+        let (stops, mut leased) = (self.stops(), Vec::new());
         for (_, id, number) in self.outbound.due_handoffs(&request.transport, usize::MAX, request.schedule_cutoff, now)
         {
             let Some(mut email) = self.outbound.emails.get(&id).cloned() else { continue };
             let Some(handoff) = email.handoffs.get(usize::from(number)) else { continue };
-            if leased.len() == request.max
-                || busy(&handoff.recipients)
-                || !email.lease_handoff(number, request.node, now)
-            {
+            if leased.len() == request.max || busy(&handoff.recipients) {
+                continue;
+            }
+            if email.park_if_stopped(number, &stops) {
+                self.outbound.emails.insert(id, email);
+                continue;
+            }
+            if !email.lease_handoff(number, request.node, now) {
                 continue;
             }
             if !mutant!("lease-unsaved") {
@@ -95,7 +99,7 @@ impl Tables {
             return HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email);
         }
         let before = email.clone();
-        let mut effects = email.apply_action(act, now);
+        let mut effects = email.apply_action_unless_stopped(act, &self.stops(), now);
         if mutant!("event-lost") {
             effects.events.clear();
         }

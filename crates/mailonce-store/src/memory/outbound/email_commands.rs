@@ -107,17 +107,27 @@ impl Memory {
     /// Hands due envelopes to the sandbox.
     pub(crate) fn capture_due(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> usize {
         let mut tables = self.lock_tables();
-        let due = tables.outbound.due_handoffs(transport, max, scheduled_by, now);
-        let now = self.time.commit_time(now);
-        for (_, id, number) in &due {
-            let Some(mut email) = tables.outbound.emails.get(id).cloned() else { continue };
-            if let Some((attempt, event)) = email.capture(*number, now) {
-                tables.handoffs.save_attempt(*id, attempt);
+        let due = tables.outbound.due_handoffs(transport, usize::MAX, scheduled_by, now);
+        let (now, stops) = (self.time.commit_time(now), tables.stops());
+        let mut captured = 0;
+        for (_, id, number) in due {
+            let Some(mut email) = tables.outbound.emails.get(&id).cloned() else { continue };
+            if captured == max {
+                break;
+            }
+            if email.park_if_stopped(number, &stops) {
+                tables.outbound.emails.insert(id, email.clone());
+                self.notify_email_changed(&email);
+                continue;
+            }
+            captured += 1;
+            if let Some((attempt, event)) = email.capture(number, now) {
+                tables.handoffs.save_attempt(id, attempt);
                 tables.save_email(&email, event);
                 self.notify_email_changed(&email);
             }
         }
-        due.len()
+        captured
     }
 
     /// Counts calls that were answered with an earlier email, and keeps the latest of them.

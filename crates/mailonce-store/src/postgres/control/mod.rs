@@ -1,4 +1,47 @@
-//! Budgets and records of a team.
+//! Control: budgets, records and stops. Implements `ControlStore` for [`Postgres`].
 
 pub(crate) mod budgets;
 pub(crate) mod records;
+pub(crate) mod stops;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    control::stop::{CreateStopResult, Stop},
+    id::{StopId, TeamId},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::{control_store::ControlStore, store::Result},
+    time::Time,
+};
+
+use super::{Postgres, into_store_result, when_durable};
+use crate::postgres::error::call_until_final;
+
+#[async_trait]
+impl ControlStore for Postgres {
+    async fn create_stop(
+        &self,
+        stop: Stop,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<CreateStopResult>> {
+        when_durable!(self, call_until_final!(stops::create_stop(&self.shared, &stop, operation.as_ref(), now)))
+    }
+
+    async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
+        when_durable!(self, stops::stops(&self.shared, team).await)
+    }
+
+    async fn end_stop(
+        &self,
+        team: Option<TeamId>,
+        id: StopId,
+        rate_per_s: Option<u32>,
+        now: Time,
+    ) -> Result<Option<Stop>> {
+        when_durable!(self, call_until_final!(stops::end_stop(&self.shared, team, id, rate_per_s, now)))
+    }
+
+    async fn release_stopped(&self, max: usize, _now: Time) -> Result<usize> {
+        into_store_result(call_until_final!(stops::release_stopped(&self.shared, max)))
+    }
+}

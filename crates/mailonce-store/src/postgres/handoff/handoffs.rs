@@ -2,8 +2,8 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
+    control::stop::Stops,
     handoff::{
-        Handoff,
         action::{HandoffAction, HandoffActionStatus},
         lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
     },
@@ -25,6 +25,7 @@ use uuid::Uuid;
 use crate::postgres::{
     SharedState,
     call_batcher::{BatchedCall, CallBatcher},
+    control::stops,
     conversation::update_message_progress,
     error::{TxError, TxResult, call_until_final},
     events::notices::reclaim_notices,
@@ -44,7 +45,7 @@ const DUE: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
      WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
-       AND (h.state = 'queued' OR h.due_at <= $5::bigint)
+       AND h.parked_by IS NULL AND (h.state = 'queued' OR h.due_at <= $5::bigint)
        AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS busy (domain) WHERE strpos(h.recipients, busy.domain) > 0)
      ORDER BY h.due_at, h.email, h.number LIMIT $3
        FOR UPDATE OF e SKIP LOCKED";
@@ -67,18 +68,21 @@ const FORGET_TRANSPORTS: &str = "DELETE FROM transports WHERE seen_at < now() - 
 /// Finds the transports with a backlog by skipping along the index, so that a long queue costs nothing extra.
 const UNCLAIMED: &str = "
     WITH RECURSIVE waiting (name) AS (
-        (SELECT min(transport) FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL)
+        (SELECT min(transport) FROM handoffs
+          WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL)
         UNION ALL
         SELECT (SELECT min(transport) FROM handoffs
-                 WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND transport > name)
+                 WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL
+                   AND transport > name)
           FROM waiting WHERE name IS NOT NULL),
+    parked (name) AS (SELECT DISTINCT transport FROM handoffs WHERE parked_by IS NOT NULL),
     doubted (name) AS (
         (SELECT min(transport) FROM handoffs WHERE state = 'unknown')
         UNION ALL
         SELECT (SELECT min(transport) FROM handoffs WHERE state = 'unknown' AND transport > name)
           FROM doubted WHERE name IS NOT NULL),
     unclaimed AS (
-        SELECT name FROM waiting UNION SELECT name FROM doubted
+        SELECT name FROM waiting UNION SELECT name FROM parked UNION SELECT name FROM doubted
         EXCEPT SELECT unnest($1::text[])
         EXCEPT SELECT name FROM transports WHERE seen_at > now() - $2 * interval '1 millisecond')
     SELECT h.team, h.transport, count(*) FILTER (WHERE h.state <> 'unknown'), count(*) FILTER (WHERE h.state = 'unknown')
@@ -88,7 +92,8 @@ const UNCLAIMED: &str = "
 const OPEN_AT: &str = "
     SELECT DISTINCT team, email FROM (
         SELECT team, email FROM handoffs
-         WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND transport = $1
+         WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL AND transport = $1
+        UNION ALL SELECT team, email FROM handoffs WHERE parked_by IS NOT NULL AND transport = $1
         UNION ALL SELECT team, email FROM handoffs WHERE state IN ('leased', 'sending') AND transport = $1
         UNION ALL SELECT team, email FROM handoffs WHERE state = 'unknown' AND transport = $1) open
      WHERE (team, email) > ($2, $3) ORDER BY team, email LIMIT $4";
@@ -118,28 +123,45 @@ const BY_REMOTE_ID: &str = "
     SELECT email, handoff FROM attempts WHERE team = $1 AND remote_id = $2
      ORDER BY email, handoff, number LIMIT 1";
 const COUNT_WAITING: &str = "
-    SELECT transport, count(*), min(due_at) FROM handoffs
-     WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL GROUP BY transport ORDER BY transport";
+    SELECT transport, count(*), min(due_at) FROM (
+        SELECT transport, due_at FROM handoffs
+         WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL
+        UNION ALL SELECT transport, due_at FROM handoffs WHERE parked_by IS NOT NULL) waiting
+     GROUP BY transport ORDER BY transport";
 const COUNT_UNKNOWN: &str = "SELECT count(*) FROM handoffs WHERE state = 'unknown'";
 
 /// Reads the team, email and handoff number in the first columns of a row.
-fn read_handoff_ref(row: &Row) -> TxResult<(EmailRef, u16)> {
+pub(crate) fn read_handoff_ref(row: &Row) -> TxResult<(EmailRef, u16)> {
     let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
     Ok((scoped, row.try_get::<_, i32>(2)? as u16))
 }
 
 /// Reads the current state of emails that are already locked.
-async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> TxResult<UnitOfWork> {
+pub(crate) async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> TxResult<UnitOfWork> {
     let emails = read_emails(&read_email_rows(tx, held).await?, 0)?;
     Ok(UnitOfWork { emails: emails.into_iter().map(|email| (email.id, email)).collect(), ..UnitOfWork::default() })
 }
 
-/// Leases due handoffs to a worker, in one commit.
+/// Leases due handoffs to a worker. Stopped handoffs are parked and leave the queue, so another round finds others.
 pub(crate) async fn lease_handoffs(
     shared: &SharedState,
     request: &LeaseRequest,
     now: Time,
 ) -> TxResult<Vec<LeasedHandoff>> {
+    loop {
+        let (leased, parked) = lease_or_park(shared, request, now).await?;
+        if parked == 0 || !leased.is_empty() {
+            return Ok(leased);
+        }
+    }
+}
+
+/// One round of leasing, in one commit. Also returns how many handoffs were parked.
+async fn lease_or_park(
+    shared: &SharedState,
+    request: &LeaseRequest,
+    now: Time,
+) -> TxResult<(Vec<LeasedHandoff>, usize)> {
     let busy: Vec<String> = request.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
@@ -152,20 +174,26 @@ pub(crate) async fn lease_handoffs(
     let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
     let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
     let mut work = load_locked_emails(&tx, &held).await?;
-    let mut leased = Vec::new();
+    let stops = stops::load(&tx, &held).await?;
+    let (mut leased, mut parked) = (Vec::new(), 0);
     for ((team, id), number) in due {
         let Some(mut email) = work.email_of_team(team, id) else { continue };
-        let still = |h: &Handoff| request.may_lease(h, now);
-        if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, request.node, now)
-        {
-            work.changed_emails.insert(id, Time(i64::MIN));
-            work.emails.insert(id, email.clone());
-            leased.push((email, number));
+        if !email.handoffs.get(usize::from(number)).is_some_and(|h| request.may_lease(h, now)) {
+            continue;
         }
+        if email.park_if_stopped(number, &stops) {
+            parked += 1;
+        } else if email.lease_handoff(number, request.node, now) {
+            leased.push((email.clone(), number));
+        } else {
+            continue;
+        }
+        work.changed_emails.insert(id, Time(i64::MIN));
+        work.emails.insert(id, email);
     }
     let leased = with_bytes(&tx, leased).await?;
     shared.write_and_commit(tx, &work, 1).await?;
-    Ok(leased)
+    Ok((leased, parked))
 }
 
 /// A handoff with the bytes that a worker needs to send it.
@@ -204,14 +232,17 @@ pub(crate) async fn apply_action(
 async fn apply_action_batch(shared: &SharedState, all: &[ActionCall]) -> TxResult<Vec<Option<HandoffActionResult>>> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    let free = lock_available_emails(&tx, &all.iter().map(|one| one.scoped).collect()).await?;
+    let emails: BTreeSet<EmailRef> = all.iter().map(|one| one.scoped).collect();
+    let stops = stops::load_for(&tx, all.iter().map(|one| &one.act), &emails).await?;
+    let free = lock_available_emails(&tx, &emails).await?;
     let mut work = load_locked_emails(&tx, &free).await?;
     let answers = all.iter().map(|one| {
         let email = work.email_of_team(one.scoped.0, one.scoped.1)?;
         if email.head.answers.is_some() {
             return None;
         }
-        match apply_loaded_action(&mut work, one.scoped, &one.act, false, None, shared.time.commit_time(one.now)) {
+        let now = shared.time.commit_time(one.now);
+        match apply_loaded_action(&mut work, one.scoped, (&one.act, &stops), false, None, now) {
             IdempotentResult::Done(acted) => Some(acted),
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => None,
         }
@@ -231,6 +262,7 @@ async fn apply_action_alone(
     let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
+    let stops = stops::load_for(&tx, std::iter::once(act), &BTreeSet::from([scoped])).await?;
     lock_scopes(&tx, &scopes).await?;
     lock_emails(&tx, &BTreeSet::from([scoped])).await?;
     let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[scoped]).await?;
@@ -239,7 +271,7 @@ async fn apply_action_alone(
         None => false,
     };
     let (before, now) = (work.email_of_team(scoped.0, scoped.1), shared.time.commit_time(now));
-    let answer = apply_loaded_action(&mut work, scoped, act, known, operation, now);
+    let answer = apply_loaded_action(&mut work, scoped, (act, &stops), known, operation, now);
     if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
         update_message_progress(&tx, &mut work, (before, email), now).await?;
     }
@@ -346,7 +378,7 @@ pub(crate) async fn recover_dead_nodes(
     for ((scoped, number), holder) in left {
         let act = HandoffAction::Crash { number, holder };
         let before = work.email_of_team(scoped.0, scoped.1);
-        let answer = apply_loaded_action(&mut work, scoped, &act, false, None, now);
+        let answer = apply_loaded_action(&mut work, scoped, (&act, &Stops::default()), false, None, now);
         if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email))) =
             (before, answer)
         {
@@ -437,7 +469,7 @@ impl BatchedCall for ActionCall {
 fn apply_loaded_action(
     work: &mut UnitOfWork,
     (team, id): EmailRef,
-    act: &HandoffAction,
+    (act, stops): (&HandoffAction, &Stops),
     known: bool,
     operation: Option<&KeyedOperation>,
     now: Time,
@@ -451,7 +483,7 @@ fn apply_loaded_action(
     if known {
         return IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email));
     }
-    let effects = email.apply_action(act, now);
+    let effects = email.apply_action_unless_stopped(act, stops, now);
     if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
         (act, effects.status)
     {

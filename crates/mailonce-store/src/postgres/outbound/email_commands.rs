@@ -16,17 +16,17 @@ use mailonce_core::{
     ttl::Ttl,
 };
 use std::collections::BTreeSet;
-use uuid::Uuid;
 
 use super::accept::binding_in;
 use crate::postgres::{
     SharedState,
-    control::budgets,
+    control::{budgets, stops},
     conversation::{is_current_reply, update_message_progress},
     error::{TxError, TxResult},
-    locked_tx::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes, read_email_rows},
+    handoff::handoffs::{load_locked_emails, read_handoff_ref},
+    locked_tx::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes},
     outbound::{content_guard, queries},
-    row::{KeyScope, read_emails},
+    row::KeyScope,
     unit_of_work::{EmailRef, UnitOfWork, email_scopes, new_email_scopes},
     write::query_rows,
 };
@@ -37,13 +37,13 @@ const DUE: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
      WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
-       AND (h.state = 'queued' OR h.due_at <= $4::bigint)
+       AND h.parked_by IS NULL AND (h.state = 'queued' OR h.due_at <= $4::bigint)
      ORDER BY h.due_at, h.email, h.number LIMIT $3
        FOR UPDATE OF e SKIP LOCKED";
 
 const NEXT_DUE: &str = "
     SELECT due_at FROM handoffs
-     WHERE transport = $1 AND state IN ('queued', 'scheduled') AND due_at IS NOT NULL
+     WHERE transport = $1 AND state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL
      ORDER BY due_at LIMIT 1";
 
 /// What a rule of the core decides about an email.
@@ -157,7 +157,8 @@ pub(crate) async fn resend(
     Ok(answer)
 }
 
-/// Captures up to `max` due handoffs in the sandbox, in one commit. Returns how many.
+/// Captures up to `max` due handoffs in the sandbox. Returns how many. Stopped handoffs are parked and leave the queue,
+/// so another round finds others.
 pub(crate) async fn capture(
     shared: &SharedState,
     transport: &str,
@@ -165,32 +166,48 @@ pub(crate) async fn capture(
     scheduled_by: Option<Time>,
     now: Time,
 ) -> TxResult<usize> {
+    loop {
+        let (captured, parked) = capture_or_park(shared, transport, max, scheduled_by, now).await?;
+        if parked == 0 || captured > 0 {
+            return Ok(captured);
+        }
+    }
+}
+
+/// One round of captures, in one commit. Returns how many handoffs were captured, and how many were parked.
+async fn capture_or_park(
+    shared: &SharedState,
+    transport: &str,
+    max: usize,
+    scheduled_by: Option<Time>,
+    now: Time,
+) -> TxResult<(usize, usize)> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
-    let mut due: Vec<(EmailRef, u16)> = Vec::new();
+    // A capture is marker and outcome in one.
+    stops::lock_shared(&tx).await?;
     let scheduled_by = scheduled_by.map(|at| at.0);
-    for row in query_rows(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
-        let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
-        due.push((scoped, row.try_get::<_, i32>(2)? as u16));
-    }
+    let rows = query_rows(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await?;
+    let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
     let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
-    let mut work = UnitOfWork::default();
-    let emails = read_emails(&read_email_rows(&tx, &held).await?, 0)?;
-    work.emails = emails.into_iter().map(|email| (email.id, email)).collect();
-    let mut captured = 0;
+    let stops = stops::load(&tx, &held).await?;
+    let mut work = load_locked_emails(&tx, &held).await?;
+    let (mut captured, mut parked) = (0, 0);
     let at = shared.time.commit_time(now);
     for ((team, id), number) in due {
-        let Some(mut email) = work.email_of_team(team, id) else {
-            continue;
-        };
-        if let Some((attempt, event)) = email.capture(number, at) {
+        let Some(mut email) = work.email_of_team(team, id) else { continue };
+        if email.park_if_stopped(number, &stops) {
+            work.changed_emails.insert(id, Time(i64::MIN));
+            work.emails.insert(id, email);
+            parked += 1;
+        } else if let Some((attempt, event)) = email.capture(number, at) {
             work.attempts.push((team, id, attempt));
             work.save(&email, event);
             captured += 1;
         }
     }
     shared.write_and_commit(tx, &work, 1).await?;
-    Ok(captured)
+    Ok((captured, parked))
 }
 
 /// When the next handoff for a transport is due.

@@ -142,6 +142,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         thread: None,
         call: None,
         held_by: None,
+        inbox: None,
     };
     NewEmail {
         id: EmailId(id),

@@ -1,4 +1,57 @@
-//! Control: budgets and records of a team.
+//! Control: budgets, records and stops. Implements `ControlStore` for [`Sqlite`].
 
 pub(crate) mod budgets;
 pub(crate) mod records;
+pub(crate) mod stops;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    control::stop::{CreateStopResult, Stop},
+    id::{StopId, TeamId},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::{control_store::ControlStore, store::Result},
+    time::Time,
+};
+
+use super::Sqlite;
+
+#[async_trait]
+impl ControlStore for Sqlite {
+    async fn create_stop(
+        &self,
+        stop: Stop,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<CreateStopResult>> {
+        self.run_write(move |ledger| stops::create(ledger, stop, operation.as_ref(), now)).await
+    }
+
+    async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
+        let number = match team {
+            Some(team) => match self.team_number(team) {
+                Some(number) => Some(number),
+                None => return Ok(Vec::new()),
+            },
+            None => None,
+        };
+        self.run_query(move |conn| stops::by_team(conn, number)).await
+    }
+
+    async fn end_stop(
+        &self,
+        team: Option<TeamId>,
+        id: StopId,
+        rate_per_s: Option<u32>,
+        now: Time,
+    ) -> Result<Option<Stop>> {
+        self.run_write(move |ledger| stops::end(ledger, team, id, rate_per_s, now)).await
+    }
+
+    async fn release_stopped(&self, max: usize, _now: Time) -> Result<usize> {
+        let has_ended = self.run_query(|conn| Ok(stops::load(conn)?.0.iter().any(|stop| !stop.is_in_force()))).await?;
+        if !has_ended {
+            return Ok(0);
+        }
+        self.run_write(move |ledger| stops::release(ledger, max)).await
+    }
+}

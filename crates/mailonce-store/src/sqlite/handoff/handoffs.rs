@@ -1,6 +1,7 @@
 //! Handoffs: leases, actions, and recovery of handoffs that dead nodes held.
 
 use mailonce_core::{
+    control::stop::Stops,
     handoff::{
         Attempt, AttemptDetails, Evidence, Handoff, HandoffProgress, Outcome,
         action::{Effects, HandoffAction, HandoffActionStatus},
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use crate::sqlite::{
     Sqlite,
+    control::stops,
     conversation::reply,
     outbound::{accept, email_commands},
     rows,
@@ -26,16 +28,21 @@ use crate::sqlite::{
 };
 
 const DUE: &str = "SELECT team, email, number, state, recipients, due_at FROM handoffs \
-     WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
+     WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL AND due_at <= ?1 AND transport = ?2 \
+     ORDER BY due_at, email, number";
 const DUE_UNKNOWN: &str = "SELECT team, email, number, transport, json_extract(work, '$.account') FROM handoffs \
      WHERE state = 'unknown' AND due_at <= ?1 ORDER BY due_at, email, number";
 // Each half uses its own index, because the table also holds all sent handoffs.
 const UNCLAIMED: &str = "SELECT t.id, h.transport, SUM(h.waits), COUNT(*) - SUM(h.waits) FROM ( \
-     SELECT team, transport, 1 AS waits FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
+     SELECT team, transport, 1 AS waits FROM handoffs INDEXED BY handoffs_due \
+        WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
+     UNION ALL SELECT team, transport, 1 FROM handoffs INDEXED BY handoffs_parked WHERE parked_by IS NOT NULL \
      UNION ALL SELECT team, transport, 0 FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
      JOIN teams t ON t.number = h.team GROUP BY t.id, h.transport ORDER BY t.id, h.transport";
 const OPEN_AT: &str = "SELECT DISTINCT t.id, e.email, e.tail FROM ( \
-     SELECT team, email, transport FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
+     SELECT team, email, transport FROM handoffs INDEXED BY handoffs_due \
+        WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
+     UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_parked WHERE parked_by IS NOT NULL \
      UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_open \
         WHERE state IN ('leased', 'sending') \
      UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
@@ -53,7 +60,10 @@ const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, ou
      SET at = ?4, outcome = ?5, reply = ?6, ended_at = ?7, remote_id = ?8, about = ?9";
 const BY_REMOTE_ID: &str = "SELECT a.email, a.handoff, e.tail FROM attempts a JOIN emails e ON e.email = a.email \
      WHERE a.remote_id = ?2 AND e.team = ?1 ORDER BY a.email, a.handoff, a.number LIMIT 1";
-const COUNT_WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM handoffs WHERE state IN ('queued', 'scheduled') \
+const COUNT_WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM ( \
+     SELECT transport, due_at FROM handoffs INDEXED BY handoffs_due \
+        WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
+     UNION ALL SELECT transport, due_at FROM handoffs INDEXED BY handoffs_parked WHERE parked_by IS NOT NULL) \
      GROUP BY transport ORDER BY transport";
 
 /// A handoff in the database: team number, ordered bits of its email's id, and its number.
@@ -83,29 +93,42 @@ pub(crate) fn due_candidates(conn: &Connection, request: &LeaseRequest, now: Tim
     Ok(found)
 }
 
-/// Leases handoffs to a worker, if they still match the request.
-pub(crate) fn lease(
+/// The result of one round of leasing.
+pub(crate) struct LeaseRound {
+    leased: Vec<LeasedHandoff>,
+    /// The number of handoffs that were parked because they are stopped.
+    parked: usize,
+}
+
+/// Leases handoffs to a worker, if they still match the request. Those that are stopped are parked.
+fn lease(
     ledger: &mut WriteSession<'_>,
     places: &[HandoffRef],
     request: &LeaseRequest,
     now: Time,
-) -> Result<Vec<LeasedHandoff>> {
-    let mut leased = Vec::with_capacity(places.len());
+) -> Result<LeaseRound> {
+    let stops = stops::load(ledger.conn)?;
+    let mut round = LeaseRound { leased: Vec::with_capacity(places.len()), parked: 0 };
     for (team, bits, number) in places {
         let id = ledger.team_id(*team)?;
         let Some(before) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
         let mut email = before.clone();
-        let still = |h: &Handoff| request.may_lease(h, now);
-        if !before.handoffs.get(usize::from(*number)).is_some_and(still)
-            || !email.lease_handoff(*number, request.node, now)
-        {
+        if !before.handoffs.get(usize::from(*number)).is_some_and(|h| request.may_lease(h, now)) {
+            continue;
+        }
+        let is_parked = email.park_if_stopped(*number, &stops);
+        if !is_parked && !email.lease_handoff(*number, request.node, now) {
             continue;
         }
         save(ledger, *team, &before, &email)?;
         ledger.queue_changed_email(email.clone());
-        leased.push(with_bytes(ledger.conn, email, *number)?);
+        if is_parked {
+            round.parked += 1;
+        } else {
+            round.leased.push(with_bytes(ledger.conn, email, *number)?);
+        }
     }
-    Ok(leased)
+    Ok(round)
 }
 
 /// Adds to a handoff what a worker needs to send it: the body, and the frozen bytes if there are any.
@@ -178,7 +201,8 @@ fn apply_action_once(
     }
     let mut email = before.clone();
     let now = ledger.time.commit_time(now);
-    let effects = email.apply_action(act, now);
+    let stops = if act.is_stoppable() { stops::load(ledger.conn)? } else { Stops::default() };
+    let effects = email.apply_action_unless_stopped(act, &stops, now);
     if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
         (act, effects.status)
     {
@@ -356,11 +380,18 @@ impl Sqlite {
     /// Leases due handoffs: finds them on a reader connection, then leases those that are still due.
     pub(crate) async fn run_lease(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
         let request = Arc::new(request);
-        let wanted = Arc::clone(&request);
-        let places = self.run_query(move |conn| due_candidates(conn, &wanted, now)).await?;
-        if places.is_empty() {
-            return Ok(Vec::new());
+        // Stopped handoffs are parked and leave the queue, so another round finds others.
+        loop {
+            let wanted = Arc::clone(&request);
+            let places = self.run_query(move |conn| due_candidates(conn, &wanted, now)).await?;
+            if places.is_empty() {
+                return Ok(Vec::new());
+            }
+            let wanted = Arc::clone(&request);
+            let round = self.run_write(move |ledger| lease(ledger, &places, &wanted, now)).await?;
+            if round.parked == 0 || !round.leased.is_empty() {
+                return Ok(round.leased);
+            }
         }
-        self.run_write(move |ledger| lease(ledger, &places, &request, now)).await
     }
 }

@@ -21,19 +21,20 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::accept;
 use crate::sqlite::{
-    control::budgets, conversation::reply, handoff::handoffs, rows, schema::store_error, write_session::WriteSession,
+    control::{budgets, stops},
+    conversation::reply, handoff::handoffs, rows, schema::store_error, write_session::WriteSession,
 };
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
      WHERE email = ?2 AND team = ?1";
 const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7, transport = ?8, \
-     holder = ?9, work = ?10 WHERE team = ?1 AND email = ?2 AND number = ?3";
+     holder = ?9, work = ?10, parked_by = ?11 WHERE team = ?1 AND email = ?2 AND number = ?3";
 const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
-const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 \
-     AND transport = ?2 AND (state = 'queued' OR due_at <= ?4) ORDER BY due_at, email, number LIMIT ?3";
-const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL \
-     AND transport = ?1 ORDER BY due_at LIMIT 1";
+const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
+     AND due_at <= ?1 AND transport = ?2 AND (state = 'queued' OR due_at <= ?4) ORDER BY due_at, email, number LIMIT ?3";
+const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
+     AND due_at IS NOT NULL AND transport = ?1 ORDER BY due_at LIMIT 1";
 
 /// Saves a changed email and its handoffs.
 pub(crate) fn save_email_and_handoffs(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
@@ -60,10 +61,10 @@ pub(crate) fn save_handoff(ledger: &WriteSession<'_>, team: i64, bits: i64, hand
     let state = handoff.state.as_str();
     let holder = handoff.holder.map(|node| *node.0.as_bytes());
     let work = handoffs::work_json(handoff);
+    let parked_by = handoff.parked_by.map(|stop| *stop.0.as_bytes());
     let Handoff { number, attempts, transport, .. } = handoff;
-    ledger
-        .execute(SAVE_HANDOFF, params![team, bits, number, state, due, attempts, fence, transport, holder, work])
-        .map(drop)
+    let row = params![team, bits, number, state, due, attempts, fence, transport, holder, work, parked_by];
+    ledger.execute(SAVE_HANDOFF, row).map(drop)
 }
 
 /// Saves a changed email with its event, and queues the notification of subscribers.
@@ -137,7 +138,7 @@ pub(crate) fn cancel(
     Ok(IdempotentResult::Done(change))
 }
 
-/// Captures due handoffs of a sandbox transport instead of sending them. Returns how many were due.
+/// Captures due handoffs of a sandbox transport instead of sending them. Returns how many were due and not stopped.
 pub(crate) fn capture(
     ledger: &mut WriteSession<'_>,
     transport: &str,
@@ -145,23 +146,37 @@ pub(crate) fn capture(
     scheduled_by: Option<Time>,
     now: Time,
 ) -> Result<usize> {
-    let due: Vec<(i64, i64, u16)> = {
-        let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
-        let rows = statement.query_map(params![now.0, transport, max as i64, scheduled_by.map(|at| at.0)], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        });
-        rows.and_then(Iterator::collect).map_err(store_error)?
-    };
-    let at = ledger.time.commit_time(now);
-    for (team, bits, number) in &due {
-        let id = ledger.team_id(*team)?;
-        let Some(mut email) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
-        if let Some((attempt, event)) = email.capture(*number, at) {
-            handoffs::save_attempt(ledger, *bits, &attempt)?;
-            save_and_publish(ledger, *team, email, event)?;
+    let (at, stops) = (ledger.time.commit_time(now), stops::load(ledger.conn)?);
+    let due_by = scheduled_by.map(|at| at.0);
+    let mut captured = 0;
+    // Parked handoffs leave the queue, so each round finds others.
+    loop {
+        let room = max - captured;
+        let due: Vec<handoffs::HandoffRef> = {
+            let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
+            let rows = statement.query_map(params![now.0, transport, room as i64, due_by], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            });
+            rows.and_then(Iterator::collect).map_err(store_error)?
+        };
+        let mut parked = 0;
+        for (team, bits, number) in &due {
+            let id = ledger.team_id(*team)?;
+            let Some(mut email) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
+            if email.park_if_stopped(*number, &stops) {
+                save_handoff(ledger, *team, *bits, &email.handoffs[usize::from(*number)])?;
+                ledger.queue_changed_email(email);
+                parked += 1;
+            } else if let Some((attempt, event)) = email.capture(*number, at) {
+                handoffs::save_attempt(ledger, *bits, &attempt)?;
+                save_and_publish(ledger, *team, email, event)?;
+            }
+        }
+        captured += due.len() - parked;
+        if parked == 0 || captured == max {
+            return Ok(captured);
         }
     }
-    Ok(due.len())
 }
 
 /// When the next handoff of a transport is due.

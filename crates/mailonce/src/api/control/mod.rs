@@ -3,4 +3,5 @@
 pub(crate) mod budgets;
 pub(crate) mod lists;
 pub(crate) mod rules;
+pub(crate) mod stops;
 pub(crate) mod suppressions;

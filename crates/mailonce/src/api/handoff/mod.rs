@@ -3,10 +3,15 @@
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
+    control::stop::{StopMode, StopScope},
     handoff::action::Resolution,
     problem::{FieldError, Problem},
 };
-use mailonce_engine::handoff::{reroute::RerouteSummary, unknown::ResolveRequest};
+use mailonce_engine::{
+    control::stops::NewStop,
+    handoff::{reroute::RerouteSummary, unknown::ResolveRequest},
+    unavailable,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -183,33 +188,35 @@ pub(super) struct HandoffStatusBody {
 }
 
 impl HandoffStatusBody {
-    fn of(app: &App) -> Json<Self> {
-        Json(Self {
-            state: if app.engine.ctx.is_handoff_paused() { "paused" } else { "running" },
+    async fn read(app: &App) -> Result<Json<Self>, Problem> {
+        let is_stopped = app.engine.control.is_installation_stopped().await.map_err(unavailable)?;
+        Ok(Json(Self {
+            state: if is_stopped { "paused" } else { "running" },
             ledger_time: app.engine.ctx.now().to_string(),
             clock_trusted: app.engine.ctx.is_time_trusted(),
-        })
+        }))
     }
 }
 
-/// Pause the hand-off of this node.
+/// Pause the hand-off: stop the whole installation.
 ///
-/// Running attempts finish. Emails are still accepted and wait in the queue.
+/// The same as a stop with the scope `{"installation": true}`. Emails are still accepted and wait in the queue.
 #[utoipa::path(post, path = "/v1/handoff/pause", operation_id = "pause_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Paused", body = HandoffStatusBody)))]
 pub(super) async fn pause(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.ctx.set_handoff_paused(true);
-    Ok(HandoffStatusBody::of(&app).into_response())
+    let stop = NewStop { scope: StopScope::Installation, mode: StopMode::Wait, reason: None };
+    app.engine.control.create_stop(&auth.caller, stop, None).await?;
+    Ok(HandoffStatusBody::read(&app).await?.into_response())
 }
 
-/// Resume the hand-off of this node.
+/// Resume the hand-off: end the stop of the whole installation.
 #[utoipa::path(post, path = "/v1/handoff/resume", operation_id = "resume_handoff", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Running", body = HandoffStatusBody)))]
 pub(super) async fn resume(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.ctx.set_handoff_paused(false);
-    Ok(HandoffStatusBody::of(&app).into_response())
+    app.engine.control.resume_installation(&auth.caller).await?;
+    Ok(HandoffStatusBody::read(&app).await?.into_response())
 }
 
 /// Confirm that the server's clock is right, after a clock jump.
@@ -218,5 +225,5 @@ pub(super) async fn confirm_clock(State(app): State<App>, auth: AuthedRequest, b
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
     app.engine.ctx.confirm_time();
-    Ok(HandoffStatusBody::of(&app).into_response())
+    Ok(HandoffStatusBody::read(&app).await?.into_response())
 }

@@ -4,6 +4,7 @@ use crate::http::json::{OneOrMany, OrderedMap, ScalarSchema, StrictObject, parse
 use mailonce_core::{
     call_trace::CallTrace,
     handoff::HandoffState,
+    id::StopId,
     intent::Intent,
     outbound::{
         content::{EmailContent, MetadataValue, RawAttachment, RawContent},
@@ -398,6 +399,9 @@ pub(crate) struct EmailBody {
     /// When the email is due, while it is scheduled or held.
     scheduled_at: Option<String>,
     guard: Option<&'static str>,
+    /// Id of the stop that keeps the email from leaving.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_by: Option<String>,
     version: u32,
     resend_of: Option<String>,
     resent_as: Option<String>,
@@ -439,6 +443,7 @@ impl EmailBody {
             settled_at: email.settled_at.map(|at| at.to_string()),
             scheduled_at: scheduled.filter_map(|h| h.due_at).min().map(|at| at.to_string()),
             guard: email.guard.map(Guard::as_str),
+            stopped_by: None,
             version: email.head.version,
             resend_of: email.head.resend_of.map(|id| id.to_string()),
             resent_as: email.resent_as.map(|id| id.to_string()),
@@ -448,6 +453,11 @@ impl EmailBody {
             suppressed: email.suppressed,
             call: email.head.call.as_ref().map(CallTraceBody::from),
         }
+    }
+
+    /// The same email, with the stop that keeps it from leaving.
+    pub(crate) fn with_stop(self, stop: Option<StopId>) -> Self {
+        Self { stopped_by: stop.map(|id| id.to_string()), ..self }
     }
 }
 

@@ -4,6 +4,7 @@ use mailonce_core::{
     address::NamedAddress,
     call_trace::CallTrace,
     handoff::{Attempt, Evidence, EvidenceFinding, EvidenceSource, Handoff, Outcome, reply::AttemptPhase},
+    id::StopId,
     time::Time,
 };
 use mailonce_engine::outbound::queries::EmailView;
@@ -144,7 +145,7 @@ pub(crate) struct EmailDetailBody {
 }
 
 impl EmailDetailBody {
-    pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
+    pub(crate) fn of(view: &EmailView, message_id: String, stop: Option<StopId>) -> Self {
         let email = &view.detail.email;
         let content = view.content.as_ref();
         let display = |mailbox: &NamedAddress| match &mailbox.name {
@@ -153,7 +154,7 @@ impl EmailDetailBody {
         };
         let files = content.map(|c| c.attachments.as_slice()).unwrap_or_default();
         Self {
-            email: EmailBody::of(email, message_id),
+            email: EmailBody::of(email, message_id).with_stop(stop),
             text: content.and_then(|c| c.text.clone()),
             html: content.and_then(|c| c.html.clone()),
             reply_to: content.map(|c| c.reply_to.iter().map(display).collect()).unwrap_or_default(),

@@ -99,9 +99,11 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "check the ledger")),
     }
     let paused = if wiring::is_handoff_held(&config.data) {
-        Some("paused since `restore --hold`")
+        Some("stopped since the restore")
+    } else if engine.control.is_installation_stopped().await.unwrap_or_default() {
+        Some("stopped")
     } else {
-        (!config.handoff).then_some("paused by the configuration")
+        (!config.handoff).then_some("stopped by the configuration")
     };
     match engine.ctx.store().backlog().await {
         Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.ctx.now()).check(paused)),

@@ -75,7 +75,7 @@ pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
         Code::WrongScope | Code::IpNotAllowed | Code::SenderNotAllowed => (403, "ForbiddenError", "missing_permission"),
         Code::SenderNotVerified => (403, "DomainNotVerifiedError", "domain_not_verified"),
         Code::BudgetSpent => (403, "LimitExceededError", "limit_exceeded"),
-        Code::RecipientSuppressed | Code::BlockedByRule | Code::Itself | Code::Automatic => {
+        Code::RecipientSuppressed | Code::BlockedByRule | Code::Itself | Code::Automatic | Code::Stopped => {
             (403, "MessageRejectedError", "message_rejected")
         }
         Code::NotFound | Code::MethodNotAllowed => (404, "NotFoundError", "not_found"),
@@ -156,6 +156,7 @@ fn fix(problem: &Problem) -> &'static str {
         Code::RateLimited | Code::TooManyFailures | Code::QuotaExceeded => {
             "Wait for as long as the Retry-After header says, then send the same request again."
         }
+        Code::Stopped => "Do not retry in a loop: a person stopped email here. Ask whether the stop has ended.",
         Code::TooLarge => "Send a smaller request; nothing was stored.",
         Code::StaleRev => "It changed in the meantime. Read it again, then decide.",
         Code::KeyMismatch => "Use a new Idempotency-Key for a new message; the first message is unchanged.",

@@ -65,7 +65,7 @@ fn classify(problem: &Problem) -> (u16, &'static str) {
         Code::SenderNotVerified => (403, "validation_error"),
         Code::NotFound => (404, "not_found"),
         Code::MethodNotAllowed => (405, "method_not_allowed"),
-        Code::StaleRev | Code::Leased | Code::NewerMessage => (409, "resource_locked"),
+        Code::StaleRev | Code::Leased | Code::NewerMessage | Code::Stopped => (409, "resource_locked"),
         Code::TooLarge => (413, "validation_error"),
         Code::RateLimited | Code::TooManyFailures => (429, "rate_limit_exceeded"),
         Code::QuotaExceeded => (429, "daily_quota_exceeded"),

@@ -38,9 +38,12 @@ pub(super) fn problem_response(problem: &Problem) -> Response {
 
 fn classify(code: Code) -> (u16, &'static str) {
     match code {
-        Code::Unauthorized | Code::KeyExpired | Code::IpNotAllowed | Code::WrongScope | Code::SenderNotAllowed => {
-            (403, "FORBIDDEN")
-        }
+        Code::Unauthorized
+        | Code::KeyExpired
+        | Code::IpNotAllowed
+        | Code::WrongScope
+        | Code::SenderNotAllowed
+        | Code::Stopped => (403, "FORBIDDEN"),
         Code::NotFound => (404, "NOT_FOUND"),
         Code::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED"),
         Code::KeyMismatch | Code::UseResolve => (409, "NOT_UNIQUE"),

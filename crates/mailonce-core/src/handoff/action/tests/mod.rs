@@ -51,6 +51,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         thread: None,
         call: None,
         held_by: None,
+        inbox: None,
     };
     let email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),

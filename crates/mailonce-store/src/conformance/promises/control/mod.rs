@@ -1,7 +1,8 @@
-//! Promises about budgets and records.
+//! Promises about budgets, records and stops.
 
 mod budgets;
 mod records;
+mod stops;
 
 promises! {
     /// Budgets are counted in the accept transaction. A refused send leaves nothing behind, and a retry is never
@@ -75,5 +76,56 @@ promises! {
         of_32_concurrent_creations_under_one_key_one_is_executed,
         /// A change of a record emits its event once, and only when it is applied.
         a_record_change_emits_its_event_once_and_only_when_applied,
+    }
+
+    /// A stop keeps email from leaving without changing its state. Its answer is a barrier: no marker in its scope
+    /// commits after it.
+    stops "Stops" {
+        /// A stop is read back unchanged, by its team only.
+        a_stop_is_read_back_unchanged,
+        /// A scope is stopped once, also by concurrent calls.
+        the_same_scope_is_stopped_once,
+        /// A replayed creation does not stop a scope again.
+        a_replayed_creation_stops_nothing_again,
+        /// A team has at most a thousand stops.
+        a_team_has_at_most_a_thousand_stops,
+        /// A stop of the installation covers the email of every team.
+        a_stop_of_the_installation_covers_everything,
+        /// A stop of a transport covers the handoffs of that transport.
+        a_stop_of_a_transport_covers_its_handoffs,
+        /// A stop of a team covers its email.
+        a_stop_of_a_team_covers_its_email,
+        /// A stop of an inbox covers its address, plus tags included.
+        a_stop_of_an_inbox_covers_its_address,
+        /// A stop of an API key covers the email that was sent with it.
+        a_stop_of_an_api_key_covers_its_email,
+        /// Stopped email keeps its state and its due time, and counts as waiting.
+        a_stop_changes_no_state,
+        /// Stopped email does not delay other email.
+        stopped_email_does_not_delay_other_email,
+        /// A worker that has leased stopped email cannot send it.
+        a_stopped_marker_sends_nothing,
+        /// An attempt that had its marker before the stop is recorded.
+        what_is_past_its_marker_settles,
+        /// Repeats and policy resends of unknown handoffs wait.
+        repeats_and_policy_resends_wait,
+        /// A stopped transport does not fail over.
+        a_stopped_transport_does_not_fail_over,
+        /// Stopped email can be cancelled and rescheduled.
+        stopped_email_can_be_cancelled_and_rescheduled,
+        /// Email is released in the order in which it was due.
+        resume_releases_in_order,
+        /// With a rate, no more than that leaves in a second.
+        resume_releases_at_a_rate,
+        /// A scope that is stopped again while it is released keeps what was parked.
+        a_stop_that_returns_keeps_what_it_parked,
+        /// Email that two stops cover leaves when both have ended.
+        two_stops_must_both_end,
+        /// A held email stays held when a stop ends.
+        held_email_stays_held_on_resume,
+        /// No marker in the scope commits after the answer to a stop.
+        no_marker_commits_after_the_answer_to_a_stop,
+        /// Stops of another team cannot be read or ended.
+        stops_of_another_team_are_not_found,
     }
 }

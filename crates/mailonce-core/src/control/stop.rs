@@ -1,0 +1,281 @@
+//! Stops: durable switches that keep email from leaving, for the whole installation, a transport, a team, an inbox or
+//! an API key.
+//!
+//! A stop changes no state. The transaction that writes the marker of an attempt reads the stops, and creating a stop
+//! excludes such transactions. So once a stop is created, no marker of an email in its scope commits, on any node. A
+//! handoff that would be leased is parked instead: it stays queued or scheduled, and leaves the queue of its transport
+//! until the stop ends.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    access::team::ApiKey,
+    events::event::{EventKind, NewEvent},
+    handoff::Handoff,
+    id::{ApiKeyId, InboxId, StopId, TeamId},
+    inbox,
+    outbound::email::{Email, EmailHead},
+    string_enum::string_enum,
+    time::Time,
+};
+
+/// The maximum number of stops of a team.
+pub const MAX_STOPS: usize = 1_000;
+/// The maximum length of a reason, in characters.
+pub const MAX_REASON_CHARS: usize = 1_000;
+/// The highest rate at which stopped email is released, in handoffs per second.
+pub const MAX_RELEASE_RATE: u32 = 10_000;
+
+string_enum! {
+    /// What happens to new sends in the scope of a stop.
+    StopMode {
+        /// They are accepted, and wait.
+        Wait = "wait",
+        /// They are refused, and their idempotency keys stay free.
+        Refuse = "refuse",
+    }
+}
+
+/// The emails that a stop covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopScope {
+    /// Every email of every team.
+    Installation,
+    /// Every handoff of this transport, by name.
+    Transport(String),
+    /// Every email of a team.
+    Team(TeamId),
+    /// Emails from the address of this inbox, plus tags included.
+    Inbox {
+        /// Its team.
+        team: TeamId,
+        /// The inbox.
+        id: InboxId,
+        /// Its address.
+        address: String,
+    },
+    /// Emails that were sent with this API key.
+    ApiKey {
+        /// Its team.
+        team: TeamId,
+        /// The API key.
+        id: ApiKeyId,
+    },
+}
+
+impl StopScope {
+    /// The team whose email it covers. `None` for the email of every team.
+    pub fn team(&self) -> Option<TeamId> {
+        match self {
+            Self::Installation | Self::Transport(_) => None,
+            Self::Team(team) | Self::Inbox { team, .. } | Self::ApiKey { team, .. } => Some(*team),
+        }
+    }
+
+    /// Its unique name: there is at most one stop with it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Installation => "installation".into(),
+            Self::Transport(name) => format!("transport/{name}"),
+            Self::Team(team) => format!("team/{team}"),
+            Self::Inbox { id, .. } => format!("inbox/{id}"),
+            Self::ApiKey { id, .. } => format!("api_key/{id}"),
+        }
+    }
+
+    /// Whether it covers email of this origin.
+    pub fn covers(&self, origin: SendOrigin<'_>) -> bool {
+        match self {
+            Self::Installation => true,
+            Self::Transport(name) => origin.transport == Some(name.as_str()),
+            Self::Team(team) => *team == origin.team,
+            Self::Inbox { team, id, address } => {
+                let has_address =
+                    || inbox::candidate_addresses(&origin.from.to_ascii_lowercase()).contains(address);
+                *team == origin.team && origin.inbox.map_or_else(has_address, |inbox| inbox == *id)
+            }
+            Self::ApiKey { team, id } => *team == origin.team && origin.api_key == Some(*id),
+        }
+    }
+}
+
+/// Where an email comes from, and the transport that hands it on.
+#[derive(Clone, Copy, Debug)]
+pub struct SendOrigin<'a> {
+    /// Its team.
+    pub team: TeamId,
+    /// The bare address of its sender.
+    pub from: &'a str,
+    /// The inbox of the sender. If it is not known, the address decides.
+    pub inbox: Option<InboxId>,
+    /// The API key that sent it.
+    pub api_key: Option<ApiKeyId>,
+    /// The transport. `None` before one is selected.
+    pub transport: Option<&'a str>,
+}
+
+impl<'a> SendOrigin<'a> {
+    fn of(email: &'a Email, transport: &'a str) -> Self {
+        let EmailHead { from, inbox, caller, .. } = &*email.head;
+        Self { team: email.team, from, inbox: *inbox, api_key: *caller, transport: Some(transport) }
+    }
+}
+
+/// The person or program that created a stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopAuthor {
+    /// The API key of the call. `None`: the server itself, as after a restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<ApiKeyId>,
+    /// The name of the API key, or of the command.
+    pub name: String,
+}
+
+impl From<&ApiKey> for StopAuthor {
+    fn from(key: &ApiKey) -> Self {
+        Self { api_key: Some(key.id), name: key.details.name.clone() }
+    }
+}
+
+/// A stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Its id.
+    pub id: StopId,
+    /// The emails that it covers.
+    pub scope: StopScope,
+    /// What happens to new sends.
+    pub mode: StopMode,
+    /// Why it was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who created it.
+    pub by: StopAuthor,
+    /// When it was created.
+    pub created_at: Time,
+    /// How its email is being released. `None` while it is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<StopRelease>,
+}
+
+/// The release of the email of a stop that has ended. Stores release it in bounded steps, and remove the stop after the
+/// last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRelease {
+    /// When the stop ended.
+    pub since: Time,
+    /// The number of handoffs per second. `None`: all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u32>,
+    /// The number of handoffs released so far.
+    pub released: u64,
+}
+
+impl StopRelease {
+    /// When the next parked handoff becomes due. Handoffs are released in the order of their due times.
+    ///
+    /// With a rate, each time is after [`Self::since`]. By this, handoffs that were released differ from those that
+    /// waited without being parked.
+    pub fn next_due(&mut self, due: Option<Time>) -> Option<Time> {
+        self.released += 1;
+        let Some(rate) = self.rate_per_s else { return due };
+        let offset = (self.released.saturating_mul(1_000) / u64::from(rate.max(1))).max(1);
+        let spaced = self.since.plus(i64::try_from(offset).unwrap_or(i64::MAX));
+        Some(due.map_or(spaced, |due| due.max(spaced)))
+    }
+}
+
+impl Stop {
+    /// Whether it keeps email from leaving. A stop whose email is being released no longer does.
+    pub fn is_in_force(&self) -> bool {
+        self.release.is_none()
+    }
+
+    /// The event of its creation or its end, with its team. `None` if it belongs to no team.
+    pub fn event(&self, kind: EventKind, at: Time) -> Option<(TeamId, NewEvent)> {
+        let mut data = json!({ "scope": self.scope.name(), "mode": self.mode.as_str(), "by": self.by.name });
+        if let Some(reason) = &self.reason {
+            data["reason"] = reason.as_str().into();
+        }
+        if let StopScope::Inbox { id, .. } = &self.scope {
+            data["inbox"] = id.to_string().into();
+        }
+        Some((self.scope.team()?, NewEvent { kind, at, subject_id: self.id.0, rev: 1, data }))
+    }
+
+    /// Ends it. Returns false if it had ended before; then only the rate changes.
+    pub fn end(&mut self, rate_per_s: Option<u32>, now: Time) -> bool {
+        match &mut self.release {
+            Some(release) => {
+                release.rate_per_s = rate_per_s;
+                false
+            }
+            None => {
+                self.release = Some(StopRelease { since: now, rate_per_s, released: 0 });
+                true
+            }
+        }
+    }
+
+    /// Whether a due handoff is parked instead of leased.
+    fn parks(&self, email: &Email, handoff: &Handoff) -> bool {
+        let applies = match &self.release {
+            None => true,
+            // What was due before the release began waits for its turn.
+            Some(release) => release.rate_per_s.is_some() && handoff.due_at.is_some_and(|due| due <= release.since),
+        };
+        applies && self.scope.covers(SendOrigin::of(email, &handoff.transport))
+    }
+}
+
+/// The stops that a transaction read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stops(pub Vec<Stop>);
+
+impl Stops {
+    /// The stop that keeps a handoff from getting a marker.
+    pub fn in_force_for(&self, email: &Email, transport: &str) -> Option<&Stop> {
+        self.in_force().find(|stop| stop.scope.covers(SendOrigin::of(email, transport)))
+    }
+
+    /// The stop that parks a due handoff.
+    pub fn parking(&self, email: &Email, handoff: &Handoff) -> Option<StopId> {
+        self.0.iter().find(|stop| stop.parks(email, handoff)).map(|stop| stop.id)
+    }
+
+    /// The stop that refuses a new send.
+    pub fn refusing(&self, origin: SendOrigin<'_>) -> Option<&Stop> {
+        self.in_force().find(|stop| stop.mode == StopMode::Refuse && stop.scope.covers(origin))
+    }
+
+    fn in_force(&self) -> impl Iterator<Item = &Stop> {
+        self.0.iter().filter(|stop| stop.is_in_force())
+    }
+}
+
+/// The result of creating a stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum CreateStopResult {
+    /// It was created.
+    Created(Stop),
+    /// The scope is stopped already, by this stop.
+    AlreadyStopped(Stop),
+    /// The team has the maximum number of stops.
+    TooMany,
+}
+
+impl CreateStopResult {
+    /// Decides about a new stop, from the stops of its team, or from those that belong to no team.
+    pub fn decide(new: Stop, existing: &[Stop]) -> Self {
+        match existing.iter().find(|stop| stop.scope.name() == new.scope.name()) {
+            Some(stop) if stop.is_in_force() => Self::AlreadyStopped(stop.clone()),
+            // Its email is being released. It keeps its id, so that what it has parked stays parked.
+            Some(stop) => Self::Created(Stop { id: stop.id, ..new }),
+            None if existing.len() >= MAX_STOPS => Self::TooMany,
+            None => Self::Created(new),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What stops change about leases and actions: nothing new is sent, and everything that is a fact is still recorded.
+
+use super::{Effects, HandoffAction, HandoffActionStatus, LeaseRef};
+use crate::{
+    control::stop::{Stop, StopRelease, Stops},
+    handoff::{HandoffState, Transition},
+    id::StopId,
+    outbound::email::Email,
+    time::Time,
+};
+
+/// How long an unknown handoff waits, in milliseconds, before its stopped repeat is tried again.
+const STOPPED_RETRY_DELAY_MS: i64 = 30_000;
+
+impl HandoffAction {
+    /// Whether a stop may forbid it. Facts, and decisions of people, are never forbidden.
+    pub fn is_stoppable(&self) -> bool {
+        matches!(
+            self,
+            Self::Mark { .. }
+                | Self::RetryInWindow { .. }
+                | Self::ResendByPolicy { .. }
+                | Self::FailOverHandoff { .. }
+                | Self::FailOverEmail { .. }
+                | Self::GiveUpOrphan { .. }
+        )
+    }
+}
+
+impl Email {
+    /// Parks a due handoff that a stop covers. Returns false if none does.
+    pub fn park_if_stopped(&mut self, number: u16, stops: &Stops) -> bool {
+        let Some(handoff) = self.handoffs.get(usize::from(number)) else { return false };
+        let Some(stop) = stops.parking(self, handoff) else { return false };
+        self.handoffs[usize::from(number)].parked_by = Some(stop);
+        true
+    }
+
+    /// Returns a parked handoff to its transport's queue. Returns false if this stop did not park it.
+    pub fn release_parked(&mut self, number: u16, stop: StopId, release: &mut StopRelease) -> bool {
+        let parked = self.handoff_mut(number).filter(|handoff| handoff.parked_by == Some(stop));
+        let Some(handoff) = parked else { return false };
+        handoff.parked_by = None;
+        handoff.due_at = release.next_due(handoff.due_at);
+        true
+    }
+
+    /// Applies an action, unless a stop forbids it.
+    pub fn apply_action_unless_stopped(&mut self, act: &HandoffAction, stops: &Stops, now: Time) -> Effects {
+        let stop = self.stop_against(act, stops).map(|stop| stop.id);
+        match (stop, act) {
+            (None, _) => self.apply_action(act, now),
+            (Some(stop), HandoffAction::Mark { lease, .. }) => self.park_leased(lease, stop, now),
+            (
+                Some(stop),
+                HandoffAction::RetryInWindow { number, .. } | HandoffAction::ResendByPolicy { number },
+            ) => self.postpone_repeat(*number, stop, now),
+            (Some(stop), _) => Effects::from_status(HandoffActionStatus::Stopped(stop)),
+        }
+    }
+
+    /// The stop that forbids an action. See [`HandoffAction::is_stoppable`].
+    fn stop_against<'a>(&self, act: &HandoffAction, stops: &'a Stops) -> Option<&'a Stop> {
+        let number = match act {
+            HandoffAction::Mark { lease, .. } => lease.number,
+            HandoffAction::RetryInWindow { number, .. }
+            | HandoffAction::ResendByPolicy { number }
+            | HandoffAction::FailOverHandoff { number, .. }
+            | HandoffAction::GiveUpOrphan { number, .. } => *number,
+            // Only a stop of its transport keeps an email there, and every waiting handoff is at that transport.
+            HandoffAction::FailOverEmail { from, .. } => return stops.in_force_for(self, from),
+            _ => return None,
+        };
+        let handoff = self.handoffs.get(usize::from(number))?;
+        stops.in_force_for(self, &handoff.transport)
+    }
+
+    /// Takes a handoff back from the worker that is about to send it.
+    fn park_leased(&mut self, lease: &LeaseRef, stop: StopId, now: Time) -> Effects {
+        let Some(handoff) = self.leased_handoff_mut(lease).filter(|h| h.state == HandoffState::Leased) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        if handoff.is_in_window_retry() {
+            handoff.become_unknown_from_any(now);
+            handoff.due_at = Some(now.plus(STOPPED_RETRY_DELAY_MS));
+        } else if handoff.apply_transition(Transition::Lapse, now).is_ok() {
+            handoff.parked_by = Some(stop);
+        }
+        self.rev += 1;
+        Effects { changed: true, ..Effects::from_status(HandoffActionStatus::Stopped(stop)) }
+    }
+
+    fn postpone_repeat(&mut self, number: u16, stop: StopId, now: Time) -> Effects {
+        let Some(handoff) = self.handoff_mut(number).filter(|h| h.state == HandoffState::Unknown) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        handoff.due_at = Some(now.plus(STOPPED_RETRY_DELAY_MS));
+        Effects { changed: true, ..Effects::from_status(HandoffActionStatus::Stopped(stop)) }
+    }
+}

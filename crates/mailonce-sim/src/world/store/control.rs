@@ -1,0 +1,42 @@
+//! The control part of the store, as one process of a node sees it.
+
+use crate::world::store::FaultyStore;
+use async_trait::async_trait;
+use mailonce_core::{
+    control::stop::{CreateStopResult, Stop},
+    id::{StopId, TeamId},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::{control_store::ControlStore, store::Result},
+    time::Time,
+};
+
+/// Each method goes through the faulty network.
+#[async_trait]
+impl ControlStore for FaultyStore {
+    async fn create_stop(
+        &self,
+        stop: Stop,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<CreateStopResult>> {
+        self.call_with_faults("create_stop", true, self.inner.create_stop(stop, operation, now)).await
+    }
+
+    async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
+        self.call_with_faults("stops", false, self.inner.stops(team)).await
+    }
+
+    async fn end_stop(
+        &self,
+        team: Option<TeamId>,
+        id: StopId,
+        rate_per_s: Option<u32>,
+        now: Time,
+    ) -> Result<Option<Stop>> {
+        self.call_with_faults("end_stop", true, self.inner.end_stop(team, id, rate_per_s, now)).await
+    }
+
+    async fn release_stopped(&self, max: usize, now: Time) -> Result<usize> {
+        self.call_with_faults("release_stopped", true, self.inner.release_stopped(max, now)).await
+    }
+}

@@ -1,0 +1,134 @@
+//! Stops, and the handoffs that they parked.
+
+use async_trait::async_trait;
+use mailonce_core::{
+    control::stop::{CreateStopResult, Stop, Stops},
+    events::event::EventKind,
+    handoff::HandoffState,
+    id::{EmailId, StopId, TeamId},
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::email::Email,
+    ports::{control_store::ControlStore, store::Result},
+    time::Time,
+};
+
+use crate::memory::{Memory, Tables};
+
+impl Tables {
+    /// All stops.
+    pub(crate) fn stops(&self) -> Stops {
+        Stops(self.control.stops.values().cloned().collect())
+    }
+
+    fn stops_of(&self, team: Option<TeamId>) -> Vec<Stop> {
+        self.control.stops.values().filter(|stop| stop.scope.team() == team).cloned().collect()
+    }
+
+    fn create_stop(
+        &mut self,
+        new: Stop,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<CreateStopResult> {
+        if let Some(answer) = operation.and_then(|operation| self.outbound.find_replay(operation, now)) {
+            return answer;
+        }
+        let result = CreateStopResult::decide(new.clone(), &self.stops_of(new.scope.team()));
+        if let CreateStopResult::Created(stop) = &result {
+            self.control.stops.insert(stop.id, stop.clone());
+            self.emit_stop_event(stop, EventKind::StopCreated, now);
+        }
+        if let Some(operation) = operation.filter(|_| result != CreateStopResult::TooMany) {
+            self.outbound.bind_operation(operation);
+        }
+        IdempotentResult::Done(result)
+    }
+
+    fn end_stop(&mut self, team: Option<TeamId>, id: StopId, rate_per_s: Option<u32>, now: Time) -> Option<Stop> {
+        let mut stop = self.control.stops.get(&id).filter(|stop| stop.scope.team() == team)?.clone();
+        if stop.end(rate_per_s, now) {
+            self.emit_stop_event(&stop, EventKind::StopEnded, now);
+        }
+        self.control.stops.insert(id, stop.clone());
+        Some(stop)
+    }
+
+    fn emit_stop_event(&mut self, stop: &Stop, kind: EventKind, now: Time) {
+        if let Some((team, event)) = stop.event(kind, now) {
+            self.events.log.entry(team).or_default().push(event);
+        }
+    }
+
+    /// Returns parked handoffs of ended stops to the queue, and removes ended stops that have none left.
+    fn release_stopped(&mut self, max: usize) -> Vec<Email> {
+        let mut released = Vec::new();
+        for mut stop in self.stops().0 {
+            let Some(mut release) = stop.release else { continue };
+            let parked = self.parked_by(stop.id);
+            let is_empty = parked.is_empty();
+            for (_, id, number) in parked.into_iter().take(max - released.len()) {
+                let Some(mut email) = self.outbound.emails.get(&id).cloned() else { continue };
+                if email.release_parked(number, stop.id, &mut release) {
+                    self.outbound.emails.insert(id, email.clone());
+                    released.push(email);
+                }
+            }
+            if is_empty && !(release.rate_per_s.is_some() && self.was_due(release.since)) {
+                self.control.stops.remove(&stop.id);
+            } else {
+                stop.release = Some(release);
+                self.control.stops.insert(stop.id, stop);
+            }
+        }
+        released
+    }
+
+    /// The handoffs that a stop parked, in the order of their due times.
+    fn parked_by(&self, stop: StopId) -> Vec<(Option<Time>, EmailId, u16)> {
+        let all = self.outbound.emails.values().flat_map(|email| email.handoffs.iter().map(move |h| (email.id, h)));
+        let parked = all.filter(|(_, handoff)| handoff.parked_by == Some(stop));
+        let mut parked: Vec<_> = parked.map(|(id, handoff)| (handoff.due_at, id, handoff.number)).collect();
+        parked.sort_unstable();
+        parked
+    }
+
+    /// Whether a handoff waits that was due by `time` and that no stop parked.
+    fn was_due(&self, time: Time) -> bool {
+        let waits = |state| matches!(state, HandoffState::Queued | HandoffState::Scheduled);
+        let mut all = self.outbound.emails.values().flat_map(|email| &email.handoffs);
+        all.any(|h| waits(h.state) && h.parked_by.is_none() && h.due_at.is_some_and(|due| due <= time))
+    }
+}
+
+#[async_trait]
+impl ControlStore for Memory {
+    async fn create_stop(
+        &self,
+        stop: Stop,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<CreateStopResult>> {
+        Ok(self.lock_tables().create_stop(stop, operation.as_ref(), now))
+    }
+
+    async fn stops(&self, team: Option<TeamId>) -> Result<Vec<Stop>> {
+        Ok(self.lock_tables().stops_of(team))
+    }
+
+    async fn end_stop(
+        &self,
+        team: Option<TeamId>,
+        id: StopId,
+        rate_per_s: Option<u32>,
+        now: Time,
+    ) -> Result<Option<Stop>> {
+        Ok(self.lock_tables().end_stop(team, id, rate_per_s, self.time.commit_time(now)))
+    }
+
+    async fn release_stopped(&self, max: usize, _now: Time) -> Result<usize> {
+        let mut tables = self.lock_tables();
+        let released = tables.release_stopped(max);
+        released.iter().for_each(|email| self.notify_email_changed(email));
+        Ok(released.len())
+    }
+}

@@ -1,0 +1,214 @@
+//! Stops, and the handoffs that they parked.
+//!
+//! An advisory lock makes a stop a barrier: every transaction that writes a marker holds it shared and reads the stops
+//! after it has the lock, and creating a stop holds it exclusively. So a stop waits for the markers that are being
+//! written, and every later one sees it. The lock is always the first of its transaction, so that it deadlocks with
+//! none of the others.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use mailonce_core::{
+    control::stop::{CreateStopResult, Stop, StopRelease, Stops},
+    events::event::EventKind,
+    handoff::action::HandoffAction,
+    id::{StopId, TeamId},
+    operation::{IdempotentResult, KeyedOperation},
+    time::Time,
+};
+use std::collections::BTreeSet;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::postgres::{
+    SharedState,
+    control::records::bind_or_replay,
+    error::TxResult,
+    handoff::handoffs::{load_locked_emails, read_handoff_ref},
+    row::{read_json, write_json},
+    unit_of_work::EmailRef,
+    write::{execute, query_pipelined, query_rows, write_events},
+};
+
+const LOCK_SHARED: &str = "SELECT pg_advisory_xact_lock_shared(7883366248)";
+const LOCK_EXCLUSIVE: &str = "SELECT pg_advisory_xact_lock(7883366248)";
+const BY_TEAMS: &str = "SELECT stop FROM stops WHERE team IS NULL OR team = ANY($1)";
+const BY_TEAM: &str = "SELECT stop FROM stops WHERE team IS NOT DISTINCT FROM $1 ORDER BY id";
+const BY_ID_LOCKED: &str = "SELECT stop FROM stops WHERE team IS NOT DISTINCT FROM $1 AND id = $2 FOR UPDATE";
+const SAVE: &str = "
+    INSERT INTO stops (id, team, scope, stop) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET stop = $4";
+const REMOVE: &str = "DELETE FROM stops WHERE id = $1";
+/// Ended stops, skipping those that another node is releasing.
+const ENDED: &str = "SELECT stop FROM stops WHERE stop::json -> 'release' IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED";
+const PARKED: &str = "
+    SELECT h.team, h.email, h.number
+      FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.parked_by = $1
+     ORDER BY h.due_at, h.email, h.number LIMIT $2
+       FOR UPDATE OF e";
+/// Whether a handoff that no stop parked was due at a time.
+const WAS_DUE: &str = "
+    SELECT EXISTS (SELECT FROM handoffs
+     WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL AND due_at <= $1)";
+
+fn read_stop(row: &Row) -> TxResult<Stop> {
+    read_json(row.try_get(0)?, "a stop")
+}
+
+fn teams_of(emails: &BTreeSet<EmailRef>) -> Vec<Uuid> {
+    emails.iter().map(|(team, _)| team.0).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The stops that apply to these emails. Without a lock, a stop that is being created may be missing.
+pub(crate) async fn load(client: &(impl GenericClient + ?Sized), emails: &BTreeSet<EmailRef>) -> TxResult<Stops> {
+    if emails.is_empty() {
+        return Ok(Stops::default());
+    }
+    let rows = query_rows(client, BY_TEAMS, &[&teams_of(emails)]).await?;
+    rows.iter().map(read_stop).collect::<TxResult<_>>().map(Stops)
+}
+
+/// The stops that apply to actions on these emails. Keeps stops from being created until the transaction ends, if one of
+/// the actions can be stopped.
+pub(crate) async fn load_for<'a>(
+    tx: &Transaction<'_>,
+    mut actions: impl Iterator<Item = &'a HandoffAction>,
+    emails: &BTreeSet<EmailRef>,
+) -> TxResult<Stops> {
+    if !actions.any(HandoffAction::is_stoppable) {
+        return Ok(Stops::default());
+    }
+    let answers = query_pipelined(tx, &[(LOCK_SHARED, &[]), (BY_TEAMS, &[&teams_of(emails)])]).await?;
+    answers.iter().skip(1).flatten().map(read_stop).collect::<TxResult<_>>().map(Stops)
+}
+
+/// Keeps stops from being created until the transaction ends.
+pub(crate) async fn lock_shared(tx: &Transaction<'_>) -> TxResult<()> {
+    execute(tx, LOCK_SHARED, &[]).await.map(drop)
+}
+
+async fn save(tx: &Transaction<'_>, stop: &Stop) -> TxResult<()> {
+    let team = stop.scope.team().map(|team| team.0);
+    execute(tx, SAVE, &[&stop.id.0, &team, &stop.scope.name(), &write_json(stop)?]).await.map(drop)
+}
+
+async fn emit(tx: &Transaction<'_>, stop: &Stop, kind: EventKind, now: Time) -> TxResult<()> {
+    let events: Vec<_> = stop.event(kind, now).into_iter().collect();
+    write_events(tx, &events).await
+}
+
+/// Creates a stop, unless its scope is stopped already.
+pub(crate) async fn create_stop(
+    shared: &SharedState,
+    new: &Stop,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> TxResult<IdempotentResult<CreateStopResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    execute(&tx, LOCK_EXCLUSIVE, &[]).await?;
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    let team = new.scope.team().map(|team| team.0);
+    let rows = query_rows(&tx, BY_TEAM, &[&team]).await?;
+    let existing = rows.iter().map(read_stop).collect::<TxResult<Vec<_>>>()?;
+    let result = CreateStopResult::decide(new.clone(), &existing);
+    match &result {
+        CreateStopResult::Created(stop) => {
+            save(&tx, stop).await?;
+            emit(&tx, stop, EventKind::StopCreated, now).await?;
+        }
+        CreateStopResult::AlreadyStopped(_) => {}
+        CreateStopResult::TooMany => {
+            tx.rollback().await?;
+            return Ok(IdempotentResult::Done(result));
+        }
+    }
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(result))
+}
+
+/// The stops of a team, or those that belong to no team.
+pub(crate) async fn stops(shared: &SharedState, team: Option<TeamId>) -> TxResult<Vec<Stop>> {
+    let rows = query_rows(&shared.connections.client().await?, BY_TEAM, &[&team.map(|team| team.0)]).await?;
+    rows.iter().map(read_stop).collect()
+}
+
+/// Ends a stop.
+pub(crate) async fn end_stop(
+    shared: &SharedState,
+    team: Option<TeamId>,
+    id: StopId,
+    rate_per_s: Option<u32>,
+    now: Time,
+) -> TxResult<Option<Stop>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, BY_ID_LOCKED, &[&team.map(|team| team.0), &id.0]).await?;
+    let Some(mut stop) = rows.first().map(read_stop).transpose()? else {
+        tx.rollback().await?;
+        return Ok(None);
+    };
+    let now = shared.time.commit_time(now);
+    if stop.end(rate_per_s, now) {
+        emit(&tx, &stop, EventKind::StopEnded, now).await?;
+    }
+    save(&tx, &stop).await?;
+    shared.commit(tx, 1).await?;
+    Ok(Some(stop))
+}
+
+/// Returns parked handoffs of ended stops to the queue, in order, and removes ended stops that have none left.
+pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResult<usize> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let rows = query_rows(&tx, ENDED, &[]).await?;
+    let mut released = 0;
+    for row in &rows {
+        let mut stop = read_stop(row)?;
+        let Some(mut release) = stop.release else { continue };
+        let before = release.released;
+        released += release_some(&tx, &stop, &mut release, max - released).await?;
+        let is_done = release.released == before && released < max;
+        if is_done && !(release.rate_per_s.is_some() && was_due(&tx, release.since).await?) {
+            execute(&tx, REMOVE, &[&stop.id.0]).await?;
+        } else if release.released != before {
+            stop.release = Some(release);
+            save(&tx, &stop).await?;
+        }
+    }
+    if rows.is_empty() {
+        tx.rollback().await?;
+    } else {
+        shared.commit(tx, 1).await?;
+    }
+    Ok(released)
+}
+
+async fn release_some(
+    tx: &Transaction<'_>,
+    stop: &Stop,
+    release: &mut StopRelease,
+    max: usize,
+) -> TxResult<usize> {
+    let rows = query_rows(tx, PARKED, &[&stop.id.0, &(max as i64)]).await?;
+    let parked = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
+    let mut work = load_locked_emails(tx, &parked.iter().map(|(scoped, _)| *scoped).collect()).await?;
+    let mut released = 0;
+    for ((team, id), number) in parked {
+        let Some(mut email) = work.email_of_team(team, id) else { continue };
+        if email.release_parked(number, stop.id, release) {
+            work.changed_emails.insert(id, Time(i64::MIN));
+            work.emails.insert(id, email);
+            released += 1;
+        }
+    }
+    crate::postgres::write::write_unit_of_work(tx, &work).await?;
+    Ok(released)
+}
+
+/// Whether a handoff waits that was due by `time`. A release with a rate goes on while there is one, because it may be
+/// parked yet.
+async fn was_due(tx: &Transaction<'_>, time: Time) -> TxResult<bool> {
+    Ok(query_rows(tx, WAS_DUE, &[&time.0]).await?.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
+}

@@ -1,0 +1,153 @@
+//! Stops, and the handoffs that they parked. All writes share one thread, so a stop is a barrier once it is committed.
+
+use mailonce_core::{
+    control::stop::{CreateStopResult, Stop, Stops},
+    events::event::EventKind,
+    id::{StopId, TeamId, ordered_bits},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
+    time::Time,
+};
+use rusqlite::{Connection, Row, params};
+
+use crate::sqlite::{
+    handoff::handoffs::HandoffRef,
+    outbound::{accept, email_commands},
+    rows,
+    schema::store_error,
+    write_session::WriteSession,
+};
+
+const ALL: &str = "SELECT stop FROM stops";
+const BY_TEAM: &str = "SELECT stop FROM stops WHERE team IS ?1 ORDER BY id";
+const SAVE: &str = "INSERT INTO stops (id, team, scope, stop) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT (id) DO UPDATE SET stop = ?4";
+const REMOVE: &str = "DELETE FROM stops WHERE id = ?1";
+const PARKED: &str = "SELECT team, email, number FROM handoffs WHERE parked_by = ?1 \
+     ORDER BY due_at, email, number LIMIT ?2";
+/// Whether a handoff that no stop parked was due at a time.
+const WAS_DUE: &str = "SELECT EXISTS (SELECT 1 FROM handoffs INDEXED BY handoffs_due \
+     WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL AND due_at <= ?1)";
+
+fn read_stop(row: &Row<'_>) -> rusqlite::Result<Stop> {
+    let json = row.get_ref(0)?.as_str()?;
+    serde_json::from_str(json)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(error)))
+}
+
+/// All stops.
+pub(crate) fn load(conn: &Connection) -> Result<Stops> {
+    let mut statement = conn.prepare_cached(ALL).map_err(store_error)?;
+    let rows = statement.query_map([], read_stop);
+    rows.and_then(Iterator::collect).map(Stops).map_err(store_error)
+}
+
+/// The stops of a team, or those that belong to no team.
+pub(crate) fn by_team(conn: &Connection, team: Option<i64>) -> Result<Vec<Stop>> {
+    let mut statement = conn.prepare_cached(BY_TEAM).map_err(store_error)?;
+    let rows = statement.query_map([team], read_stop);
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+fn save(ledger: &WriteSession<'_>, team: Option<i64>, stop: &Stop) -> Result<()> {
+    let json = serde_json::to_string(stop).unwrap_or_default();
+    ledger.execute(SAVE, params![stop.id.0.as_bytes(), team, stop.scope.name(), json]).map(drop)
+}
+
+/// Creates a stop, unless its scope is stopped already.
+pub(crate) fn create(
+    ledger: &mut WriteSession<'_>,
+    new: Stop,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> Result<IdempotentResult<CreateStopResult>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+    {
+        return Ok(answer);
+    }
+    let number = new.scope.team().and_then(|team| ledger.team_number(team));
+    let existing = by_team(ledger.conn, number)?;
+    let result = CreateStopResult::decide(new, &existing);
+    let saved = match &result {
+        CreateStopResult::Created(stop) => {
+            save(ledger, number, stop)?;
+            emit(ledger, stop, EventKind::StopCreated, now);
+            true
+        }
+        CreateStopResult::AlreadyStopped(_) => true,
+        CreateStopResult::TooMany => false,
+    };
+    if let Some(operation) = operation.filter(|_| saved) {
+        accept::bind_operation(ledger, operation)?;
+    }
+    Ok(IdempotentResult::Done(result))
+}
+
+fn emit(ledger: &mut WriteSession<'_>, stop: &Stop, kind: EventKind, now: Time) {
+    if let Some((team, event)) = stop.event(kind, now)
+        && let Some(number) = ledger.team_number(team)
+    {
+        ledger.emit(number, &event);
+    }
+}
+
+/// Ends a stop.
+pub(crate) fn end(
+    ledger: &mut WriteSession<'_>,
+    team: Option<TeamId>,
+    id: StopId,
+    rate_per_s: Option<u32>,
+    now: Time,
+) -> Result<Option<Stop>> {
+    let number = team.and_then(|team| ledger.team_number(team));
+    let Some(mut stop) = by_team(ledger.conn, number)?.into_iter().find(|stop| stop.id == id) else { return Ok(None) };
+    let now = ledger.time.commit_time(now);
+    if stop.end(rate_per_s, now) {
+        emit(ledger, &stop, EventKind::StopEnded, now);
+    }
+    save(ledger, number, &stop)?;
+    Ok(Some(stop))
+}
+
+/// Returns parked handoffs of ended stops to the queue, in order, and removes ended stops that have none left.
+pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize) -> Result<usize> {
+    let mut released = 0;
+    for mut stop in load(ledger.conn)?.0 {
+        let Some(mut release) = stop.release else { continue };
+        let parked = parked_by(ledger.conn, stop.id, max - released)?;
+        let is_empty = parked.is_empty();
+        for (team, bits, number) in parked {
+            let id = ledger.team_id(team)?;
+            let Some(mut email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
+            if email.release_parked(number, stop.id, &mut release) {
+                let handoff = &email.handoffs[usize::from(number)];
+                email_commands::save_handoff(ledger, team, ordered_bits(email.id.0), handoff)?;
+                ledger.queue_changed_email(email);
+                released += 1;
+            }
+        }
+        if is_empty && released < max && !(release.rate_per_s.is_some() && was_due(ledger.conn, release.since)?) {
+            ledger.execute(REMOVE, params![stop.id.0.as_bytes()])?;
+        } else if stop.release != Some(release) {
+            let number = stop.scope.team().and_then(|team| ledger.team_number(team));
+            stop.release = Some(release);
+            save(ledger, number, &stop)?;
+        }
+    }
+    Ok(released)
+}
+
+fn parked_by(conn: &Connection, stop: StopId, max: usize) -> Result<Vec<HandoffRef>> {
+    let mut statement = conn.prepare_cached(PARKED).map_err(store_error)?;
+    let rows = statement.query_map(params![stop.0.as_bytes(), max as i64], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+    });
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// Whether a handoff waits that was due by `time`. A release with a rate goes on while there is one, because it may be
+/// parked yet.
+fn was_due(conn: &Connection, time: Time) -> Result<bool> {
+    conn.prepare_cached(WAS_DUE).and_then(|mut s| s.query_row([time.0], |row| row.get(0))).map_err(store_error)
+}

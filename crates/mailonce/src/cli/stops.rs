@@ -1,0 +1,149 @@
+//! `stop`, `resume`, `stops` and `pause`: keep email from leaving, and let it go on.
+
+use anyhow::bail;
+use clap::Args;
+use hyper::Method;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+use super::{
+    ServerArgs,
+    client::CliClient,
+    inbox::{show, show_rows},
+};
+use crate::cli::printer::{Printer, print_stderr};
+
+/// The email that a stop covers.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct StopScopeArgs {
+    /// Every email of every team
+    #[arg(long)]
+    installation: bool,
+    /// Every email that this transport hands on
+    #[arg(long, value_name = "NAME")]
+    transport: Option<String>,
+    /// Every email of the team
+    #[arg(long)]
+    team: bool,
+    /// Emails from this inbox, by id or address
+    #[arg(long, value_name = "INBOX")]
+    inbox: Option<String>,
+    /// Emails that were sent with this API key, by id
+    #[arg(long, value_name = "ID")]
+    of_api_key: Option<String>,
+}
+
+impl StopScopeArgs {
+    fn body(&self) -> Value {
+        if let Some(name) = &self.transport {
+            json!({ "transport": name })
+        } else if let Some(inbox) = &self.inbox {
+            json!({ "inbox": inbox })
+        } else if let Some(id) = &self.of_api_key {
+            json!({ "api_key": id })
+        } else if self.team {
+            json!({ "team": true })
+        } else {
+            json!({ "installation": true })
+        }
+    }
+}
+
+/// A stop to create.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    reach: ServerArgs,
+    #[command(flatten)]
+    scope: StopScopeArgs,
+    /// Why, for the people who see it
+    #[arg(long)]
+    reason: Option<String>,
+    /// Refuse new sends (409 stopped) in place of queueing them
+    #[arg(long)]
+    refuse: bool,
+}
+
+/// The stop to end.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    reach: ServerArgs,
+    /// Id of the stop, from `mailonce stops`; the stop of the whole installation by default
+    stop: Option<String>,
+    /// Release at most this many emails per second
+    #[arg(long, value_name = "N")]
+    rate: Option<u32>,
+}
+
+const STOP_FIELDS: &[&str] = &["id", "scope", "mode", "reason", "by", "created_at", "state"];
+
+/// Stops email.
+pub(super) async fn stop(out: &Printer, args: StopArgs) -> anyhow::Result<ExitCode> {
+    let mode = if args.refuse { "refuse" } else { "wait" };
+    create_stop(out, &args.reach, &args.scope.body(), mode, args.reason).await
+}
+
+/// Stops the whole installation.
+pub(super) async fn pause(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
+    create_stop(out, reach, &json!({ "installation": true }), "wait", None).await
+}
+
+async fn create_stop(
+    out: &Printer,
+    reach: &ServerArgs,
+    scope: &Value,
+    mode: &str,
+    reason: Option<String>,
+) -> anyhow::Result<ExitCode> {
+    let body = json!({ "scope": scope, "mode": mode, "reason": reason });
+    let (_, stop) = CliClient::find(reach)?.call(Method::POST, "/v1/stops", None, Some(&body)).await?;
+    show(out, &stop, STOP_FIELDS);
+    if !out.is_json() {
+        let id = stop["id"].as_str().unwrap_or_default();
+        print_stderr(&format!("No further email of this scope leaves until `mailonce resume {id}`."));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the stops.
+pub(super) async fn stops(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
+    let page = CliClient::find(reach)?.get("/v1/stops").await?;
+    let text = |stop: &Value, name: &str| stop[name].as_str().unwrap_or_default().to_owned();
+    show_rows(out, &page, &["id", "scope", "mode", "state", "by", "reason"], |stop| {
+        let scope = stop["scope"].as_object().and_then(|scope| scope.iter().next());
+        let scope = scope.map_or_else(String::new, |(kind, value)| match value.as_str() {
+            Some(name) => format!("{kind} {name}"),
+            None => kind.clone(),
+        });
+        vec![text(stop, "id"), scope, text(stop, "mode"), text(stop, "state"), text(stop, "by"), text(stop, "reason")]
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a stop.
+pub(super) async fn resume(out: &Printer, args: ResumeArgs) -> anyhow::Result<ExitCode> {
+    let client = CliClient::find(&args.reach)?;
+    let id = match args.stop {
+        Some(id) => id,
+        None => match installation_stop(&client).await? {
+            Some(id) => id,
+            None => bail!("the installation is not stopped; `mailonce stops` lists the stops of inboxes and API keys"),
+        },
+    };
+    let rate = args.rate.map_or_else(String::new, |rate| format!("?rate_per_s={rate}"));
+    let (_, stop) = client.call(Method::DELETE, &format!("/v1/stops/{id}{rate}"), None, None).await?;
+    show(out, &stop, STOP_FIELDS);
+    if !out.is_json() {
+        print_stderr("The email of this stop is released.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn installation_stop(client: &CliClient) -> anyhow::Result<Option<String>> {
+    let page = client.get("/v1/stops").await?;
+    let stops = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_installation = stops.iter().find(|stop| stop["scope"]["installation"] == true);
+    Ok(of_installation.and_then(|stop| stop["id"].as_str()).map(str::to_owned))
+}

@@ -1,0 +1,161 @@
+//! Stops: switches that keep email from leaving.
+
+use serde_json::{Value, json};
+
+use crate::{
+    call::{delete, get, post},
+    world::{World, mail, mail_with},
+};
+
+async fn stop(world: &World, scope: Value) -> String {
+    world.post("/v1/stops", &json!({ "scope": scope, "reason": "a test" })).await.expect_status(201).string_field("id")
+}
+
+async fn state_of(world: &World, id: &str) -> (Value, Value) {
+    let email = world.email(id).await;
+    (email["state"].clone(), email["stopped_by"].clone())
+}
+
+async fn send(world: &World, key: &str, mail: &Value) -> String {
+    world.send(key, mail).await.expect_status(202).string_field("id")
+}
+
+over_memory_and_sqlite! {
+    async fn stopped_email_waits_and_leaves_after_resume(world) {
+        let first = send(&world, "1", &mail()).await;
+        let id = stop(&world, json!({ "team": true })).await;
+        let second = send(&world, "2", &mail_with(json!({ "text": "another" }))).await;
+        world.hand_off_due().await;
+        for email in [&first, &second] {
+            assert_eq!(state_of(&world, email).await, (json!("queued"), json!(id)));
+        }
+        let listed = world.get("/v1/emails").await.expect_status(200).rows();
+        assert!(listed.iter().all(|email| email["stopped_by"] == id.as_str()), "{listed:?}");
+
+        let ended = world.call(delete(&format!("/v1/stops/{id}"))).await.expect_status(200);
+        assert_eq!(ended["state"], "releasing");
+        world.engine.handoffs.release_stopped().await;
+        world.hand_off_due().await;
+        for email in [&first, &second] {
+            assert_eq!(state_of(&world, email).await, (json!("sent"), Value::Null));
+        }
+        assert_eq!(world.get("/v1/stops").await.expect_status(200).rows().len(), 0);
+        world.call(delete(&format!("/v1/stops/{id}"))).await.expect_problem(404, "not_found");
+    }
+
+    async fn the_same_scope_again_answers_the_stop_that_exists(world) {
+        let id = stop(&world, json!({ "team": true })).await;
+        let again = world.post("/v1/stops", &json!({ "scope": { "team": true }, "mode": "refuse" })).await.expect_status(200);
+        assert_eq!((&again["id"], &again["mode"]), (&json!(id), &json!("wait")));
+        let body = json!({ "scope": { "installation": true } });
+        let keyed = || post("/v1/stops").key("s").json(&body);
+        let first = world.call(keyed()).await.expect_status(201).string_field("id");
+        assert_eq!(world.call(keyed()).await.expect_status(200).string_field("id"), first);
+    }
+
+    async fn a_stop_may_refuse_new_sends_and_never_refuses_a_retry(world) {
+        let first = send(&world, "1", &mail()).await;
+        let body = json!({ "scope": { "team": true }, "mode": "refuse", "reason": "answers in a loop" });
+        let id = world.post("/v1/stops", &body).await.expect_status(201).string_field("id");
+        let refused = world.send("2", &mail_with(json!({ "text": "b" }))).await.expect_problem(409, "stopped");
+        assert_eq!(refused["stop"], id.as_str());
+        assert!(refused.string_field("detail").contains("answers in a loop"), "{}", refused.text);
+        assert_eq!(world.send("1", &mail()).await.expect_status(200).string_field("id"), first);
+        assert_eq!(world.email_count().await, 1);
+        world.call(delete(&format!("/v1/stops/{id}"))).await.expect_status(200);
+        send(&world, "2", &mail_with(json!({ "text": "b" }))).await;
+    }
+
+    async fn a_stop_of_an_api_key_covers_its_email_alone(world) {
+        let key = world.post("/v1/api-keys", &json!({ "name": "agent" })).await.expect_status(201);
+        let (key_id, secret) = (key.string_field("id"), key.string_field("api_key"));
+        let id = stop(&world, json!({ "api_key": key_id })).await;
+        let call = post("/v1/emails").key("agent").bearer(&secret).json(&mail());
+        let stopped = world.call(call).await.expect_status(202).string_field("id");
+        let other = send(&world, "other", &mail_with(json!({ "text": "other" }))).await;
+        world.hand_off_due().await;
+        assert_eq!(state_of(&world, &stopped).await, (json!("queued"), json!(id)));
+        assert_eq!(state_of(&world, &other).await.0, "sent");
+    }
+
+    async fn a_stop_of_an_inbox_follows_a_new_address(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let id = stop(&world, json!({ "inbox": inbox })).await;
+        world.post(&format!("/v1/inboxes/{inbox}/rotate"), &json!({})).await.expect_status(200);
+        let address = world.get(&format!("/v1/inboxes/{inbox}")).await.expect_status(200).string_field("address");
+        let stopped = send(&world, "1", &mail_with(json!({ "from": address }))).await;
+        let other = send(&world, "2", &mail()).await;
+        world.hand_off_due().await;
+        assert_eq!(state_of(&world, &stopped).await, (json!("queued"), json!(id)));
+        assert_eq!(state_of(&world, &other).await.0, "sent");
+    }
+
+    async fn pause_and_resume_are_the_stop_of_the_installation(world) {
+        let paused = world.post("/v1/handoff/pause", &json!({})).await.expect_status(200);
+        assert_eq!(paused["state"], "paused");
+        let listed = world.get("/v1/stops").await.expect_status(200).rows();
+        assert_eq!(listed[0]["scope"], json!({ "installation": true }));
+        let warnings = world.get("/readyz").await.expect_status(200)["warnings"].to_string();
+        assert!(warnings.contains("the installation is stopped"), "{warnings}");
+        let email = send(&world, "1", &mail()).await;
+        world.hand_off_due().await;
+        assert_eq!(state_of(&world, &email).await.0, "queued");
+        let running = world.post("/v1/handoff/resume", &json!({})).await.expect_status(200);
+        assert_eq!(running["state"], "running");
+        world.engine.handoffs.release_stopped().await;
+        world.hand_off_due().await;
+        assert_eq!(state_of(&world, &email).await.0, "sent");
+    }
+
+    async fn held_email_still_waits_for_its_approval_after_a_stop(world) {
+        let first = send(&world, "1", &mail()).await;
+        let held = world.send("2", &mail()).await;
+        assert_eq!(held["state"], "held", "{}", held.text);
+        let id = stop(&world, json!({ "team": true })).await;
+        world.call(delete(&format!("/v1/stops/{id}?rate_per_s=1000"))).await.expect_status(200);
+        world.engine.handoffs.release_stopped().await;
+        world.advance_clock(5_000);
+        world.hand_off_due().await;
+        assert_eq!(state_of(&world, &held.string_field("id")).await.0, "held");
+        assert_eq!(state_of(&world, &first).await.0, "sent");
+    }
+
+    async fn bad_stops_are_refused(world) {
+        for (body, field) in [
+            (json!({ "scope": {} }), "scope"),
+            (json!({ "scope": { "team": true, "installation": true } }), "scope"),
+            (json!({ "scope": { "team": false } }), "scope"),
+            (json!({ "scope": { "api_key": "x" } }), "scope.api_key"),
+            (json!({ "scope": { "api_key": uuid::Uuid::nil().to_string() } }), "scope.api_key"),
+            (json!({ "scope": { "transport": "nowhere" } }), "scope.transport"),
+            (json!({ "scope": { "team": true }, "mode": "kill" }), "mode"),
+            (json!({ "scope": { "team": true }, "reason": "x".repeat(1_001) }), "reason"),
+        ] {
+            let problem = world.post("/v1/stops", &body).await.expect_problem(422, "invalid_field");
+            assert!(problem.text.contains(&format!("\"{field}\"")), "{body}: {}", problem.text);
+        }
+        assert_eq!(world.get("/v1/stops").await.expect_status(200).rows().len(), 0);
+        let id = stop(&world, json!({ "team": true })).await;
+        for rate in ["0", "x", "10001", "-1"] {
+            let answer = world.call(delete(&format!("/v1/stops/{id}?rate_per_s={rate}"))).await;
+            assert!(matches!(answer.status, 400 | 422), "{rate}: {} {}", answer.status, answer.text);
+        }
+    }
+
+    async fn stops_need_the_right_scopes(world) {
+        let admin = world.create_api_key(&json!({ "name": "admin", "scopes": ["read", "admin"] })).await;
+        let agent = world.create_api_key(&json!({ "name": "agent", "scopes": ["read", "send"] })).await;
+        for scope in [json!({ "installation": true }), json!({ "transport": "sandbox" })] {
+            let call = post("/v1/stops").bearer(&admin).json(&json!({ "scope": scope }));
+            world.call(call).await.expect_problem(403, "wrong_scope");
+        }
+        let body = json!({ "scope": { "team": true } });
+        world.call(post("/v1/stops").bearer(&agent).json(&body)).await.expect_problem(403, "wrong_scope");
+        let id = world.call(post("/v1/stops").bearer(&admin).json(&body)).await.expect_status(201).string_field("id");
+        world.call(delete(&format!("/v1/stops/{id}")).bearer(&agent)).await.expect_problem(403, "wrong_scope");
+        assert_eq!(world.call(get("/v1/stops").bearer(&agent)).await.expect_status(200).rows().len(), 1);
+        let events = world.events().await;
+        assert!(events.iter().any(|event| event["type"] == "stop.created"), "{events:?}");
+    }
+}
