@@ -114,7 +114,7 @@ impl PreparedEmail {
             (wish.first_wins, wish.guard_input.held_by, wish.guard_input.fingerprint.take());
         let charges = std::mem::take(&mut wish.guard_input.charges);
         let (email, body) = wish.into_email(u32::from(key.is_some()), None, now);
-        let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
+        let recipients = email.handoffs.iter().map(|handoff| addresses_to_json(&handoff.recipients)).collect();
         let event = PackedEvent::pack_accepted(&email);
         Ok(Self {
             email,
@@ -293,7 +293,7 @@ fn insert_first(
 }
 
 /// A JSON array of addresses.
-fn json_list(addresses: &[String]) -> String {
+fn addresses_to_json(addresses: &[String]) -> String {
     serde_json::to_string(addresses).unwrap_or_default()
 }
 
