@@ -290,8 +290,9 @@ impl Handoffs {
             }
             // Nothing is given up while the clock is not trusted or the hand-off is paused.
             let may_end = self.ctx.time.is_trusted() && !self.ctx.is_handoff_paused();
-            if may_end && handoff.is_orphan_expired(self.ctx.deps.max_age_ms, self.ctx.now()) {
-                let action = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.max_age_ms };
+            if may_end && handoff.is_orphan_expired(self.ctx.deps.handoff.max_age_ms, self.ctx.now()) {
+                let action =
+                    HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.handoff.max_age_ms };
                 let _given_up = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
             }
         }

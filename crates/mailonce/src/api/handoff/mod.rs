@@ -1,11 +1,7 @@
 //! Hand-off: resolving unknown outcomes, transports, and the operator's controls.
 
 use axum::{Json, extract::State, response::IntoResponse};
-use mailonce_core::{
-    access::team::ApiKeyScope,
-    handoff::action::Resolution,
-    problem::{FieldError, Problem},
-};
+use mailonce_core::{access::team::ApiKeyScope, handoff::action::Resolution, problem::Problem};
 use mailonce_engine::handoff::{reroute::RerouteSummary, unknown::ResolveRequest};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -53,7 +49,7 @@ pub(super) async fn resolve(
     let id = email_id(&id)?;
     let resolution = body.parse::<ResolveEmailBody>()?;
     check_text("reason", resolution.reason.as_deref().unwrap_or_default())?;
-    let fault = || Problem::from(vec![FieldError::new("as", "must be `sent`, `resend` or `abandon`")]);
+    let fault = || Problem::invalid_field("as", "must be `sent`, `resend` or `abandon`");
     let choice = Resolution::parse(&resolution.r#as).ok_or_else(fault)?;
     let keyed_call = auth.keyed_call("resolve", &id.to_string(), &body.0);
     let ResolveEmailBody { rev, handoff, reason, .. } = resolution;
