@@ -193,11 +193,22 @@ codes! {
         "Send the same call again with the same key; anything that was accepted before is returned, not repeated.";
 }
 
+/// A cause that a dialect words differently although the code is the same. Responses do not contain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The body lacks a required field.
+    MissingField,
+    /// The email has no `to` address.
+    NoRecipient,
+}
+
 /// An error in one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Usually [`Code::InvalidField`].
     pub code: Code,
+    /// More than the code says, where a dialect needs it.
+    pub cause: Option<Cause>,
     /// The path of the field: `to[2]`, `attachments[0].content`.
     pub path: String,
     /// What is wrong. It is shown after the path, so it reads "must be …".
@@ -207,7 +218,7 @@ pub struct FieldError {
 impl FieldError {
     /// An invalid value.
     pub fn new(path: &str, message: impl Into<String>) -> Self {
-        Self { code: Code::InvalidField, path: path.to_owned(), message: message.into() }
+        Self { code: Code::InvalidField, cause: None, path: path.to_owned(), message: message.into() }
     }
 }
 
@@ -216,6 +227,8 @@ impl FieldError {
 pub struct Problem {
     /// The code to branch on.
     pub code: Code,
+    /// More than the code says, where a dialect needs it.
+    pub cause: Option<Cause>,
     /// What happened in this call.
     pub detail: String,
     /// The path of the invalid field.
@@ -227,12 +240,22 @@ pub struct Problem {
 impl Problem {
     /// A problem without a field.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, extensions: Map::new() }
+        Self { code, cause: None, detail: detail.into(), field: None, extensions: Map::new() }
     }
 
     /// A problem with the path of the invalid field or parameter.
     pub fn for_field(code: Code, path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(path.into()), ..Self::new(code, detail) }
+    }
+
+    /// An invalid value in one field. The message follows the path: `to` and `must be an address`.
+    pub fn invalid_field(path: impl AsRef<str>, message: impl Into<String>) -> Self {
+        vec![FieldError::new(path.as_ref(), message)].into()
+    }
+
+    /// An invalid query parameter.
+    pub fn invalid_query(parameter: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::for_field(Code::InvalidQuery, parameter, detail)
     }
 
     /// One sentence that a model can act on. Without a field, `detail` says what to correct.
@@ -260,8 +283,8 @@ impl From<Vec<FieldError>> for Problem {
         let Some(first) = errors.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
         let list: Vec<Value> =
             errors.iter().map(|error| serde_json::json!({ "field": error.path, "message": error.message })).collect();
-        Self::for_field(first.code, first.path.clone(), format!("{} {}", first.path, first.message))
-            .with_extension("errors", list)
+        let problem = Self::for_field(first.code, first.path.clone(), format!("{} {}", first.path, first.message));
+        Self { cause: first.cause, ..problem }.with_extension("errors", list)
     }
 }
 

@@ -15,12 +15,9 @@ use mailonce_core::{
 };
 use std::sync::Arc;
 
-/// The dependencies and settings of the engine.
-pub struct EngineDeps {
-    /// The configured transports.
-    pub transports: Vec<Arc<dyn Transport>>,
-    /// Which transport each email takes.
-    pub routing: Routing,
+/// How handoffs are attempted.
+#[derive(Clone, Debug)]
+pub struct HandoffSettings {
     /// What to do about an unknown outcome when the email doesn't say.
     pub on_unknown: OnUnknown,
     /// Maximum concurrent attempts per transport.
@@ -31,6 +28,28 @@ pub struct EngineDeps {
     pub max_attempts: u32,
     /// How long a handoff is retried, in milliseconds.
     pub max_age_ms: i64,
+}
+
+impl Default for HandoffSettings {
+    fn default() -> Self {
+        Self {
+            on_unknown: OnUnknown::Hold,
+            max_in_flight: 64,
+            max_in_flight_per_domain: None,
+            max_attempts: 12,
+            max_age_ms: 24 * 3_600_000,
+        }
+    }
+}
+
+/// The dependencies and settings of the engine.
+pub struct EngineDeps {
+    /// The configured transports.
+    pub transports: Vec<Arc<dyn Transport>>,
+    /// Which transport each email takes.
+    pub routing: Routing,
+    /// How handoffs are attempted.
+    pub handoff: HandoffSettings,
     /// Whether senders need a verified domain.
     pub verify_domains: bool,
     /// The domain that receives bounces. Without one they go to the sender.
@@ -85,11 +104,7 @@ impl Default for EngineDeps {
         Self {
             transports: Vec::new(),
             routing: Routing::default(),
-            on_unknown: OnUnknown::Hold,
-            max_in_flight: 64,
-            max_in_flight_per_domain: None,
-            max_attempts: 12,
-            max_age_ms: 24 * 3_600_000,
+            handoff: HandoffSettings::default(),
             verify_domains: false,
             bounce_domain: None,
             dns: Arc::new(NoNetwork),
@@ -114,6 +129,7 @@ impl EngineDeps {
     }
 
     pub(crate) fn retry_policy(&self, jitter_seed: u64) -> HandoffRetryPolicy {
-        HandoffRetryPolicy { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, jitter_seed }
+        let HandoffSettings { max_attempts, max_age_ms, .. } = self.handoff;
+        HandoffRetryPolicy { max_attempts, max_age_ms, jitter_seed }
     }
 }

@@ -179,7 +179,7 @@ use crate::{
 };
 pub use crate::{
     access::caller::Caller,
-    deps::{EngineDeps, RESERVED_NAMES},
+    deps::{EngineDeps, HandoffSettings, RESERVED_NAMES},
     handoff::transport_selector::SANDBOX,
     runtime::{keyed_call::KeyedCall, problems::unavailable},
 };

@@ -14,6 +14,7 @@ use crate::{
     intake::smtp::{SmtpConfig, SmtpFile},
     secrets::{SecretsConfig, SecretsFile},
     server::{HttpFile, HttpOptions},
+    typed_errors::{JsonTree, ShapeError},
 };
 
 /// The configuration file.
@@ -302,8 +303,9 @@ fn load_file(config_path: Option<&Path>) -> Option<anyhow::Result<ConfigFile>> {
 
 fn read_file(path: &Path) -> anyhow::Result<ConfigFile> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let describe =
-        |error: toml::de::Error| anyhow::anyhow!("{}: {}", error_location(&text, &error), describe_error(&error));
+    let describe = |error: toml::de::Error| {
+        anyhow::anyhow!("{}: {}", error_location(&text, &error), describe_error(&text, &error))
+    };
     toml::from_str(&text).map_err(describe).with_context(|| format!("in {}", path.display()))
 }
 
@@ -314,16 +316,14 @@ fn error_location(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// The error message on one line. For an unknown field it suggests the nearest known name.
-fn describe_error(error: &toml::de::Error) -> String {
-    let text = error.message();
-    let mut names = text.split('`').skip(1).step_by(2);
-    let Some(unknown) = names.next().filter(|_| text.starts_with("unknown field")) else {
-        return text.trim_end().replace('\n', ", ");
+fn describe_error(text: &str, error: &toml::de::Error) -> String {
+    let tree = toml::Deserializer::parse(text).and_then(JsonTree::deserialize);
+    let Ok(Err(ShapeError::UnknownField { name, known })) = tree.map(ConfigFile::deserialize) else {
+        return error.message().trim_end().replace('\n', ", ");
     };
-    let known: Vec<&str> = names.collect();
-    match nearest_name(unknown, known.iter().copied()) {
-        Some(nearest) => format!("unknown field `{unknown}`; did you mean `{nearest}`?"),
-        None => format!("unknown field `{unknown}`; known fields are {}", known.join(", ")),
+    match nearest_name(&name, known.iter().copied()) {
+        Some(nearest) => format!("unknown field `{name}`; did you mean `{nearest}`?"),
+        None => format!("unknown field `{name}`; known fields are {}", known.join(", ")),
     }
 }
 

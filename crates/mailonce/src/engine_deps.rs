@@ -12,7 +12,7 @@ use mailonce_core::{
     time::parse_span,
 };
 use mailonce_engine::{
-    EngineDeps,
+    EngineDeps, HandoffSettings,
     handoff::transport_selector::{Routing, RoutingRule},
 };
 use mailonce_transport::{
@@ -31,7 +31,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Config, TransportFile},
+    config::{Config, DefaultsFile, TransportFile},
     wall_clock::WallClock,
 };
 
@@ -53,27 +53,12 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
     }
     let engine_defaults = EngineDeps::default();
     let resolver = Resolver::system();
-    let defaults = &config.defaults;
-    let give_up = defaults.give_up_after.as_deref().map(parse_give_up_after).transpose()?;
     Ok(EngineDeps {
         routing: routing(config, &names)?,
         transports,
-        on_unknown: match defaults.on_unknown.as_deref() {
-            Some(text) => OnUnknown::parse(text).context("defaults.on_unknown must be `hold` or `resend`")?,
-            None => engine_defaults.on_unknown,
-        },
-        max_in_flight: check_range("defaults.max_in_flight", defaults.max_in_flight, 1..=10_000)?
-            .unwrap_or(engine_defaults.max_in_flight),
-        max_in_flight_per_domain: check_range(
-            "defaults.max_in_flight_per_domain",
-            defaults.max_in_flight_per_domain,
-            1..=10_000,
-        )?,
-        max_attempts: check_range("defaults.max_attempts", defaults.max_attempts, 1..=100)?
-            .unwrap_or(engine_defaults.max_attempts),
-        max_age_ms: give_up.unwrap_or(engine_defaults.max_age_ms),
+        handoff: handoff_settings(&config.defaults)?,
         // On by default. `dev` turns it off.
-        verify_domains: defaults.verify_domains.unwrap_or(true),
+        verify_domains: config.defaults.verify_domains.unwrap_or(true),
         bounce_domain: config.smtp.domains.first().cloned(),
         local_domains: config
             .smtp
@@ -92,6 +77,25 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         webhook_sender: Arc::new(webhooks(config)?),
         event_formatter: Arc::new(crate::dialects::DialectEventFormatter),
         seal_bodies: config.secrets.seal_bodies,
+    })
+}
+
+/// How handoffs are attempted, from `[defaults]`.
+fn handoff_settings(file: &DefaultsFile) -> anyhow::Result<HandoffSettings> {
+    let usual = HandoffSettings::default();
+    let max_in_flight = check_range("defaults.max_in_flight", file.max_in_flight, 1..=10_000)?;
+    let per_domain = check_range("defaults.max_in_flight_per_domain", file.max_in_flight_per_domain, 1..=10_000)?;
+    let max_attempts = check_range("defaults.max_attempts", file.max_attempts, 1..=100)?;
+    let max_age_ms = file.give_up_after.as_deref().map(parse_give_up_after).transpose()?;
+    Ok(HandoffSettings {
+        on_unknown: match file.on_unknown.as_deref() {
+            Some(text) => OnUnknown::parse(text).context("defaults.on_unknown must be `hold` or `resend`")?,
+            None => usual.on_unknown,
+        },
+        max_in_flight: max_in_flight.unwrap_or(usual.max_in_flight),
+        max_in_flight_per_domain: per_domain,
+        max_attempts: max_attempts.unwrap_or(usual.max_attempts),
+        max_age_ms: max_age_ms.unwrap_or(usual.max_age_ms),
     })
 }
 

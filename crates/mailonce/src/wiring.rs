@@ -2,7 +2,6 @@
 
 use anyhow::{Context as _, bail};
 use mailonce_core::{
-    access::team::{ApiKeyDetails, ApiKeyScope},
     installation::RecoveryCounts,
     ports::store::{Store, StoreError},
 };
@@ -33,6 +32,7 @@ use crate::{
     connection_threads::ConnectionThreads,
     entropy::{OsEntropy, wall_time},
     intake::{EngineReceiver, smtp},
+    private_file,
     server::{FailureLimit, HttpListener, read_certificate},
     tls::Tls,
     wall_clock::{self, WallClock},
@@ -66,20 +66,6 @@ pub async fn open_engine(config: &Config) -> anyhow::Result<Arc<Engine>> {
     Ok(engine)
 }
 
-/// The details of an API key with these scopes and no other restrictions.
-pub fn unrestricted_key(name: &str, scopes: Vec<ApiKeyScope>) -> ApiKeyDetails {
-    ApiKeyDetails {
-        name: name.to_owned(),
-        hint: String::new(),
-        scopes,
-        senders: Vec::new(),
-        inboxes: Vec::new(),
-        rate_per_s: None,
-        expires_at: None,
-        allow_ips: Vec::new(),
-    }
-}
-
 /// The bound listeners. They are bound before the addresses are printed, so that the printed addresses are correct.
 pub struct BoundListeners {
     http: TcpListener,
@@ -99,6 +85,16 @@ impl BoundListeners {
     }
 }
 
+/// The address of the SMTP listener could not be bound.
+#[derive(Debug)]
+pub struct SmtpBindFailed(pub SocketAddr);
+
+impl std::fmt::Display for SmtpBindFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "listening for SMTP on {}; choose another address with --smtp, or `--smtp off`", self.0)
+    }
+}
+
 /// Binds the configured addresses and reads the HTTP certificate.
 pub async fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     let tls = read_certificate(&config.http_options)?;
@@ -110,9 +106,7 @@ pub async fn bind_listeners(config: &Config) -> anyhow::Result<BoundListeners> {
     let http = http.with_context(|| format!("listening on {}; is another mailonce running?", config.http))?;
     let smtp = match config.smtp.listen {
         None => None,
-        Some(at) => Some(TcpListener::bind(at).await.with_context(|| {
-            format!("listening for SMTP on {at}; choose another address with --smtp, or `--smtp off`")
-        })?),
+        Some(at) => Some(TcpListener::bind(at).await.context(SmtpBindFailed(at))?),
     };
     Ok(BoundListeners { http, tls, smtp })
 }
@@ -232,15 +226,9 @@ const HOLD_FILE: &str = "hold";
 /// The author of the stop that the configuration asks for. It ends when a process starts without it.
 const CONFIGURATION: &str = "configuration";
 
-/// Creates a directory with mode 700. An existing directory stays as it is.
-pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
 /// Pauses the hand-off of a data directory across restarts, until it is resumed.
 pub fn hold_handoff(data: &Path) -> std::io::Result<()> {
-    create_private_dir(data)?;
+    private_file::create_dir(data)?;
     let file = File::create(data.join(HOLD_FILE))?;
     file.sync_all()?;
     File::open(data)?.sync_all()

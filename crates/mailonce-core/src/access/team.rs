@@ -86,6 +86,22 @@ pub struct ApiKeyDetails {
     pub allow_ips: Vec<Cidr>,
 }
 
+impl ApiKeyDetails {
+    /// An API key with these scopes and no other restrictions.
+    pub fn unrestricted(name: &str, scopes: Vec<ApiKeyScope>) -> Self {
+        Self {
+            name: name.to_owned(),
+            hint: String::new(),
+            scopes,
+            senders: Vec::new(),
+            inboxes: Vec::new(),
+            rate_per_s: None,
+            expires_at: None,
+            allow_ips: Vec::new(),
+        }
+    }
+}
+
 impl ApiKey {
     /// Whether it is valid at `now`.
     pub fn is_active(&self, now: Time) -> bool {

@@ -393,7 +393,7 @@ impl RuleDefinition {
             fault("match.require_auth".into(), "is only for mail that comes in");
         }
         if self.conditions.is_empty() || self.conditions.len() > MAX_CONDITIONS {
-            fault("match.conditions".into(), &format!("holds 1 to {MAX_CONDITIONS} conditions"));
+            fault("match.conditions".into(), &format!("must have 1 to {MAX_CONDITIONS} conditions"));
         }
         for (at, condition) in self.conditions.iter().enumerate() {
             let one = condition.operator != ConditionOperator::InList;
@@ -403,18 +403,18 @@ impl RuleDefinition {
             }
             let path = format!("match.conditions[{at}].value");
             if condition.values.is_empty() || condition.values.len() > most {
-                fault(path.clone(), if one { "is one text" } else { "is a list of 1 to 1000 texts" });
+                fault(path.clone(), if one { "must be one text" } else { "must be a list of 1 to 1000 texts" });
             }
             if condition.values.iter().any(|value| value.is_empty() || value.chars().count() > VALUE_CHARS) {
-                fault(path.clone(), "is 1 to 512 characters");
+                fault(path.clone(), "must be 1 to 512 characters");
             }
             let yes_or_no = |value: &String| value == "true" || value == "false";
             if matches!(condition.field, RuleField::Flag(_)) && !condition.values.iter().all(yes_or_no) {
-                fault(path, "is true or false");
+                fault(path, "must be true or false");
             }
         }
         if self.actions.is_empty() || self.actions.len() > MAX_ACTIONS {
-            fault("actions".into(), &format!("holds 1 to {MAX_ACTIONS} actions"));
+            fault("actions".into(), &format!("must have 1 to {MAX_ACTIONS} actions"));
         }
         for (at, action) in self.actions.iter().enumerate() {
             let path = format!("actions[{at}].value");
@@ -426,7 +426,7 @@ impl RuleDefinition {
                 None if wants => fault(path, "names the folder or label"),
                 Some(_) if !wants => fault(path, "is not for this action"),
                 Some(value) if value.trim().is_empty() || value.chars().count() > 100 => {
-                    fault(path, "is 1 to 100 characters");
+                    fault(path, "must be 1 to 100 characters");
                 }
                 _ => {}
             }

@@ -9,7 +9,7 @@ use crate::{
     address::{Address, NamedAddress},
     limits, mutant,
     outbound::schedule::Schedule,
-    problem::{Code, FieldError},
+    problem::{Cause, Code, FieldError},
 };
 
 /// The header by which mailonce recognizes its own mail when it is received again.
@@ -61,7 +61,7 @@ pub struct RawAttachment {
 
 /// A metadata value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "has a type that this field does not accept")]
 pub enum MetadataValue {
     /// `true` or `false`.
     Bool(bool),
@@ -157,7 +157,8 @@ impl EmailContent {
 
     fn validate_whole(&self, faults: &mut Vec<FieldError>) {
         if self.to.is_empty() && !faults.iter().any(|f| f.path.starts_with("to")) {
-            faults.push(FieldError::new("to", "names no recipient"));
+            let cause = Some(Cause::NoRecipient);
+            faults.push(FieldError { cause, ..FieldError::new("to", "names no recipient") });
         }
         let recipients = self.to.len() + self.cc.len() + self.bcc.len();
         if recipients > limits::RECIPIENTS {
@@ -307,8 +308,7 @@ fn decode_attachments(list: Vec<RawAttachment>, faults: &mut Vec<FieldError>) ->
     if checked.iter().map(|a| a.bytes.len()).sum::<usize>() > limits::ATTACHMENT_BYTES {
         faults.push(FieldError {
             code: Code::TooLarge,
-            path: "attachments".into(),
-            message: format!("decode to more than {} bytes", limits::ATTACHMENT_BYTES),
+            ..FieldError::new("attachments", format!("decode to more than {} bytes", limits::ATTACHMENT_BYTES))
         });
     }
     checked

@@ -22,7 +22,7 @@ pub enum Schedule {
 
 /// The text is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is an RFC 3339 time with an offset (2026-11-15T10:00:00Z) or a span such as \"in 5 minutes\"")]
+#[error("must be an RFC 3339 time with an offset (2026-11-15T10:00:00Z) or a span such as \"in 5 minutes\"")]
 pub struct ScheduleError;
 
 impl Schedule {

@@ -8,7 +8,7 @@ use crate::{
     },
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
         records::CreateOutcome,
     },
 };
@@ -166,7 +166,7 @@ fn check_restrictions(key: &ApiKey, details: &ApiKeyDetails) -> Result<(), Probl
 /// Refuses an empty name.
 fn check_name(name: &str) -> Result<(), Problem> {
     if name.trim().is_empty() {
-        return Err(invalid_field("name", "must not be empty"));
+        return Err(Problem::invalid_field("name", "must not be empty"));
     }
     Ok(())
 }
@@ -181,13 +181,13 @@ fn normalize_inbox(inbox: &str) -> Option<String> {
 fn check_usable(details: &ApiKeyDetails, now: Time) -> Result<(), Problem> {
     check_name(&details.name)?;
     if details.scopes.is_empty() {
-        return Err(invalid_field("scopes", "must have at least one scope"));
+        return Err(Problem::invalid_field("scopes", "must have at least one scope"));
     }
     if details.expires_at.is_some_and(|at| at <= now) {
-        return Err(invalid_field("expires_at", "must be in the future"));
+        return Err(Problem::invalid_field("expires_at", "must be in the future"));
     }
     if details.inboxes.iter().any(|inbox| normalize_inbox(inbox).is_none()) {
-        return Err(invalid_field("inboxes", "must be ids or addresses of inboxes"));
+        return Err(Problem::invalid_field("inboxes", "must be ids or addresses of inboxes"));
     }
     Ok(())
 }
@@ -211,7 +211,7 @@ fn credential_hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
 }
 
 /// Only a caller with the right secret learns that its key expired, so this doesn't help guessing.
-fn key_expired(key: &ApiKey) -> Problem {
+fn key_expired_problem(key: &ApiKey) -> Problem {
     let expired_at = key.details.expires_at.map(|at| at.to_string()).unwrap_or_default();
     Problem::new(Code::KeyExpired, format!("the API key {} expired at {expired_at}", key.details.hint))
         .with_extension("expires_at", expired_at)
@@ -235,7 +235,7 @@ impl Access {
             return Err(invalid_api_key());
         }
         if !known.key.is_active(now) {
-            return Err(key_expired(&known.key));
+            return Err(key_expired_problem(&known.key));
         }
         // Rounded down to the minute, but never before the key's creation.
         let minute = (now.0 - now.0 % 60_000).max(known.key.created_at.0);

@@ -1,9 +1,6 @@
 //! The credentials and settings with which a source's mail is fetched.
 
-use crate::{
-    access::Access,
-    runtime::{problems::invalid_field, vault::SecretLocation},
-};
+use crate::{access::Access, runtime::vault::SecretLocation};
 use mailonce_core::{
     id::TeamId,
     inbound::provider_mail::ProviderAccount,
@@ -55,24 +52,30 @@ impl Access {
         let Some(api_key) = api_key else {
             return match (base_url, poll_ms) {
                 (None, None) => Ok(None),
-                (Some(_), _) => Err(invalid_field("base_url", "is only allowed with `api_key`")),
-                (None, Some(_)) => Err(invalid_field("poll_interval", "is only allowed with `api_key`")),
+                (Some(_), _) => Err(Problem::invalid_field("base_url", "is only allowed with `api_key`")),
+                (None, Some(_)) => Err(Problem::invalid_field("poll_interval", "is only allowed with `api_key`")),
             };
         };
         if !kind.can_fetch_mail() {
-            return Err(invalid_field("api_key", format!("is not allowed: mail cannot be fetched from {kind}")));
+            return Err(Problem::invalid_field(
+                "api_key",
+                format!("is not allowed: mail cannot be fetched from {kind}"),
+            ));
         }
         if api_key.trim().is_empty() || !api_key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(invalid_field("api_key", "must be printable ASCII without spaces"));
+            return Err(Problem::invalid_field("api_key", "must be printable ASCII without spaces"));
         }
         if poll_ms.is_some() && !kind.can_list_mail() {
-            return Err(invalid_field("poll_interval", format!("is not allowed: {kind} cannot list received mail")));
+            return Err(Problem::invalid_field(
+                "poll_interval",
+                format!("is not allowed: {kind} cannot list received mail"),
+            ));
         }
         if poll_ms.is_some_and(|ms| !POLL_INTERVAL_MS.contains(&ms)) {
-            return Err(invalid_field("poll_interval", "must be between 10s and 1d"));
+            return Err(Problem::invalid_field("poll_interval", "must be between 10s and 1d"));
         }
         let account = ProviderAccount { provider: kind.as_str(), api_key, base_url };
-        self.ctx.deps.mail_collector.check_account(&account).map_err(|why| invalid_field("base_url", why))?;
+        self.ctx.deps.mail_collector.check_account(&account).map_err(|why| Problem::invalid_field("base_url", why))?;
         let sealed = self.ctx.seal_secret(api_key_location(team, id), account.api_key.as_bytes());
         let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the credential could not be encrypted"))?;
         Ok(Some(StoredCollectionConfig { sealed, base_url: account.base_url, poll_ms }))

@@ -13,7 +13,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     id::{DomainId, TeamId},
     operation::IdempotentResult,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
 };
@@ -372,7 +372,7 @@ fn dkim_public_key(text: &str) -> Option<String> {
 
 /// Parses a domain name into ASCII form (A-labels). It must contain a dot.
 pub fn parse_domain_name(text: &str) -> Result<String, Problem> {
-    let fault = |message: &str| Problem::from(vec![FieldError::new("name", message)]);
+    let fault = |message: &str| Problem::invalid_field("name", message);
     let text = text.trim().trim_end_matches('.');
     let address = mailonce_core::address::Address::parse(&format!("x@{text}"));
     let name = address.map_err(|_invalid| fault("is not a domain name"))?.domain().to_owned();

@@ -12,7 +12,7 @@ use mailonce_core::{
     operation::IdempotentResult,
     outbound::content_guard::ContentGuardMode,
     ports::store::StoreError,
-    problem::{FieldError, Problem},
+    problem::Problem,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
 };
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ impl SettingsPatch {
 
     fn check(&self) -> Result<(), Problem> {
         let Some(Some(notify)) = &self.notify else { return Ok(()) };
-        let fault = |path: &str, message: String| Err(Problem::from(vec![FieldError::new(path, message)]));
+        let fault = |path: &str, message: String| Err(Problem::invalid_field(path, message));
         if notify.to.is_empty() || notify.to.len() > MAX_NOTIFY_RECIPIENTS {
             return fault("escalation_email.to", format!("must have 1 to {MAX_NOTIFY_RECIPIENTS} addresses"));
         }

@@ -12,7 +12,7 @@ use crate::{
     },
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
         records::{self, CreateOutcome, CursorPage},
         vault::SecretLocation,
     },
@@ -108,7 +108,7 @@ impl SourceScope {
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
         let scope = Self { events: has("events"), inbound: has("inbound") };
         if names.is_empty() || scope.names().len() != names.len() {
-            return Err(invalid_field("accepts", "must be a list of `events`, `inbound` or both"));
+            return Err(Problem::invalid_field("accepts", "must be a list of `events`, `inbound` or both"));
         }
         Ok(scope)
     }
@@ -116,13 +116,16 @@ impl SourceScope {
     /// Checks that a provider can deliver this, with this credential.
     fn check(self, kind: Kind, credential: &SourceCredential) -> Result<(), Problem> {
         if self.events && !kind.sends_events() {
-            return Err(invalid_field("accepts", format!("must not contain `events`: {kind} sends none")));
+            return Err(Problem::invalid_field("accepts", format!("must not contain `events`: {kind} sends none")));
         }
         if self.inbound && !kind.delivers_mail() {
-            return Err(invalid_field("accepts", format!("must not contain `inbound`: {kind} delivers no mail")));
+            return Err(Problem::invalid_field(
+                "accepts",
+                format!("must not contain `inbound`: {kind} delivers no mail"),
+            ));
         }
         if self.events && kind == Kind::Sendgrid && !matches!(credential, SourceCredential::Key(_)) {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 "secret",
                 "is required: sendgrid signs its events. Other credentials are allowed for its mail only.",
             ));
@@ -253,7 +256,7 @@ impl Access {
         let is_repeat = self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await?;
         let kind = Kind::parse(&new.kind).ok_or_else(|| {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
-            invalid_field("kind", format!("must be one of {}", known.join(", ")))
+            Problem::invalid_field("kind", format!("must be one of {}", known.join(", ")))
         })?;
         let scope = new.scope.unwrap_or_else(|| SourceScope::default_for(kind));
         scope.check(kind, &new.credential)?;
@@ -265,7 +268,7 @@ impl Access {
         details.transport = new.transport;
         details.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
         if details.collecting.is_some() && !scope.inbound {
-            return Err(invalid_field("api_key", "is not allowed: this source does not accept inbound mail"));
+            return Err(Problem::invalid_field("api_key", "is not allowed: this source does not accept inbound mail"));
         }
         let json = records::encode(&details)?;
         let name = new.name.clone();
@@ -302,13 +305,16 @@ impl Access {
         let names = self.ctx.transports.selectable_names();
         match transport {
             None if scope.events => {
-                return Err(invalid_field("transport", "is required for events, because they belong to one transport"));
+                return Err(Problem::invalid_field(
+                    "transport",
+                    "is required for events, because they belong to one transport",
+                ));
             }
             None => return Ok(()),
             Some(transport) if names.contains(&transport) => return Ok(()),
             Some(_) => {}
         }
-        Err(invalid_field("transport", format!("must be a configured transport: {}", names.join(", "))))
+        Err(Problem::invalid_field("transport", format!("must be a configured transport: {}", names.join(", "))))
     }
 
     /// Checks and seals the credentials of a source.
@@ -318,7 +324,7 @@ impl Access {
         kind: Kind,
         credentials: &[SourceCredential],
     ) -> Result<SourceDetails, Problem> {
-        to_secrets(kind, credentials).map_err(|bad| invalid_field("secret", bad.to_string()))?;
+        to_secrets(kind, credentials).map_err(|bad| Problem::invalid_field("secret", bad.to_string()))?;
         let broken = || Problem::new(Code::Internal, "the secrets could not be encrypted");
         let json = serde_json::to_vec(credentials).map_err(|_error| broken())?;
         let sealed = self.ctx.seal_secret(secret_location(team, id), &json).ok_or_else(broken)?;
@@ -392,7 +398,10 @@ impl Access {
         }
         if rotation.collection != CollectionConfig::default() {
             if !details.accepts.inbound {
-                return Err(invalid_field("api_key", "is not allowed: this source does not accept inbound mail"));
+                return Err(Problem::invalid_field(
+                    "api_key",
+                    "is not allowed: this source does not accept inbound mail",
+                ));
             }
             let CollectionConfig { api_key, base_url, poll_ms } = rotation.collection.clone();
             let before = details.collecting.as_ref();

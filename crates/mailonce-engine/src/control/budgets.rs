@@ -8,7 +8,7 @@ use crate::{
     control::Control,
     runtime::{
         keyed_call::KeyedCall,
-        problems::{invalid_field, unavailable},
+        problems::unavailable,
         records::{self, CreateOutcome, CursorPage},
     },
 };
@@ -57,7 +57,7 @@ pub(crate) struct CachedBudget {
 
 fn check_limit(budget: &Budget) -> Result<(), Problem> {
     if budget.limit > MAX_LIMIT {
-        return Err(invalid_field("limit", format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
+        return Err(Problem::invalid_field("limit", format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ impl Control {
         if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
             self.check_budget_scope(team, &budget.scope).await?;
             if self.budgets_of(team).await.map_err(unavailable)?.len() >= MAX_BUDGETS {
-                return Err(invalid_field(
+                return Err(Problem::invalid_field(
                     "name",
                     format!("is one too many: a team can have at most {MAX_BUDGETS} budgets"),
                 ));
@@ -98,14 +98,14 @@ impl Control {
             BudgetScope::Team => Ok(()),
             BudgetScope::Inbox(id) => match self.ctx.store.inbox(team, *id).await.map_err(unavailable)? {
                 Some(_) => Ok(()),
-                None => Err(invalid_field("scope.inbox", format!("names no inbox of the team: {id}"))),
+                None => Err(Problem::invalid_field("scope.inbox", format!("names no inbox of the team: {id}"))),
             },
             BudgetScope::ApiKey(id) => {
                 let keys = self.ctx.store.api_keys(team).await.map_err(unavailable)?;
                 if keys.iter().any(|key| key.id == *id) {
                     return Ok(());
                 }
-                Err(invalid_field("scope.api_key", format!("names no API key of the team: {id}")))
+                Err(Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}")))
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::{
     access::caller::Caller,
     control::Control,
     runtime::{
-        problems::{invalid_field, unavailable},
+        problems::unavailable,
         records::{self, CreateOutcome},
     },
 };
@@ -51,25 +51,26 @@ impl Control {
         caller.require_scope(ApiKeyScope::Admin)?;
         require_list_access(caller, &list)?;
         if require_auth && (list.kind != ListType::Allow || list.direction == ListDirection::Send) {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 "require_auth",
                 "is only possible on the allow lists for received mail: receive and reply",
             ));
         }
-        let entry = normalize_entry(entry).ok_or_else(|| invalid_field("entry", "must be an address or a domain"))?;
+        let entry =
+            normalize_entry(entry).ok_or_else(|| Problem::invalid_field("entry", "must be an address or a domain"))?;
         // An entry with a wildcard would count as an address that never matches.
         if entry.contains('*') {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 "entry",
                 "must be an address or a domain without `*`; a domain alone matches every address there",
             ));
         }
         if reason.as_deref().is_some_and(|reason| reason.chars().count() > REASON_CHARS) {
-            return Err(invalid_field("reason", format!("must have at most {REASON_CHARS} characters")));
+            return Err(Problem::invalid_field("reason", format!("must have at most {REASON_CHARS} characters")));
         }
         let (team, kind, now) = (caller.team.id, RecordKind::ListEntry, self.ctx.now());
         if self.list_entries_of_team(team).await.map_err(unavailable)?.len() >= MAX_ENTRIES {
-            return Err(invalid_field("entry", "is one too many: a team can have at most 1,000 list entries"));
+            return Err(Problem::invalid_field("entry", "is one too many: a team can have at most 1,000 list entries"));
         }
         let name = list.record_name(&entry);
         let new_entry = ListEntry { list, entry, reason, created_at: now, require_auth };

@@ -6,7 +6,7 @@ use crate::{
     outbound::content_guard::content_fingerprint,
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
         records::{self, CreateOutcome, CursorPage},
     },
 };
@@ -306,7 +306,7 @@ impl Escalations {
         let Some(shown) = shown else { return Ok(()) };
         let escalation: Escalation = records::decode(record)?;
         let Some(id) = escalation.about.email else {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 "digest",
                 "is not allowed: this escalation is not about an email. Leave it out.",
             ));
@@ -337,14 +337,20 @@ impl Escalations {
         let allowed = escalation.reason.allowed_decisions();
         if !allowed.contains(&decision.decision) {
             let names: Vec<&str> = allowed.iter().map(|choice| choice.as_str()).collect();
-            return Err(invalid_field("as", format!("must be one of {} for this escalation", names.join(", "))));
+            return Err(Problem::invalid_field(
+                "as",
+                format!("must be one of {} for this escalation", names.join(", ")),
+            ));
         }
         match (decision.decision, &decision.edit) {
             (Decision::Edit, Some(edit)) => check_edit(edit)?,
             (Decision::Edit, None) => {
-                return Err(invalid_field("edit", "is required with `as: edit`: give `subject`, `text` or `html`"));
+                return Err(Problem::invalid_field(
+                    "edit",
+                    "is required with `as: edit`: give `subject`, `text` or `html`",
+                ));
             }
-            (_, Some(_)) => return Err(invalid_field("edit", "is only allowed with `as: edit`")),
+            (_, Some(_)) => return Err(Problem::invalid_field("edit", "is only allowed with `as: edit`")),
             (_, None) => {}
         }
         escalation.decide(decision);
@@ -370,7 +376,7 @@ fn stale_rev(record: &Record) -> Problem {
 /// Validates an edit by the same rules as a send.
 fn check_edit(edit: &EmailEdit) -> Result<(), Problem> {
     if edit.subject.is_none() && edit.text.is_none() && edit.html.is_none() {
-        return Err(invalid_field("edit", "must set `subject`, `text` or `html`"));
+        return Err(Problem::invalid_field("edit", "must set `subject`, `text` or `html`"));
     }
     let text = edit.text.clone().or_else(|| edit.html.is_none().then(|| "-".to_owned()));
     let raw = RawContent {

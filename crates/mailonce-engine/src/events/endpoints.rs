@@ -8,7 +8,7 @@ use crate::{
     events::Events,
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
         vault::SecretLocation,
     },
 };
@@ -97,7 +97,7 @@ fn secret_location(team: TeamId, id: EndpointId, purpose: &'static str) -> Secre
 /// Decodes a secret such as `whsec_…`, of 24 to 64 bytes.
 pub fn secret_bytes(text: &str) -> Result<Vec<u8>, Problem> {
     let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|encoded| STANDARD.decode(encoded).ok());
-    let invalid = || invalid_field("secret", "must be `whsec_` followed by 24 to 64 bytes in base64");
+    let invalid = || Problem::invalid_field("secret", "must be `whsec_` followed by 24 to 64 bytes in base64");
     bytes.filter(|bytes| (24..=64).contains(&bytes.len())).ok_or_else(invalid)
 }
 
@@ -108,7 +108,10 @@ pub fn secret_text(bytes: &[u8]) -> String {
 
 fn parse_filters(names: &[String]) -> Result<Vec<EventTypeFilter>, Problem> {
     if names.is_empty() || names.len() > limits::ENDPOINT_PARTS {
-        return Err(invalid_field("events", format!("must list 1 to {} types, or be [\"*\"]", limits::ENDPOINT_PARTS)));
+        return Err(Problem::invalid_field(
+            "events",
+            format!("must list 1 to {} types, or be [\"*\"]", limits::ENDPOINT_PARTS),
+        ));
     }
     names.iter().map(|name| parse_filter("events", name)).collect()
 }
@@ -118,15 +121,17 @@ pub fn parse_filter(path: &str, name: &str) -> Result<EventTypeFilter, Problem> 
     EventTypeFilter::parse(name).ok_or_else(|| {
         let known = mailonce_core::events::event::EventKind::ALL.iter().map(|kind| kind.as_str());
         let hint = nearest_name(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        invalid_field(path, format!("has the unknown event type `{name}`{hint}"))
+        Problem::invalid_field(path, format!("has the unknown event type `{name}`{hint}"))
     })
 }
 
 fn parse_inboxes(ids: &[String]) -> Result<Vec<InboxId>, Problem> {
     if ids.len() > limits::ENDPOINT_PARTS {
-        return Err(invalid_field("inboxes", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
+        return Err(Problem::invalid_field("inboxes", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
     }
-    ids.iter().map(|id| id.parse().map_err(|_not_an_id| invalid_field("inboxes", "must list ids of inboxes"))).collect()
+    ids.iter()
+        .map(|id| id.parse().map_err(|_not_an_id| Problem::invalid_field("inboxes", "must list ids of inboxes")))
+        .collect()
 }
 
 /// The inboxes whose events an endpoint gets; empty for those of the whole team.
@@ -142,7 +147,7 @@ fn check_own_inboxes(caller: &Caller, config: &EndpointConfig) -> Result<(), Pro
     if caller.may_access_inboxes(event_inboxes(config)) {
         return Ok(());
     }
-    Err(invalid_field("inboxes", "must list inboxes that this API key is restricted to, and no others"))
+    Err(Problem::invalid_field("inboxes", "must list inboxes that this API key is restricted to, and no others"))
 }
 
 /// Refuses custom headers that would override ours or make the request invalid.
@@ -165,20 +170,20 @@ fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
     ];
     const FAMILIES: [&str; 7] = ["webhook-", "svix-", "content-", "proxy-", "sec-", "x-forwarded-", "mailonce-"];
     if headers.len() > limits::ENDPOINT_PARTS {
-        return Err(invalid_field("headers", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
+        return Err(Problem::invalid_field("headers", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
     }
     for (name, value) in headers {
         let lower = name.to_ascii_lowercase();
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || name.len() > limits::HEADER_NAME_CHARS || !name.bytes().all(is_token) {
-            return Err(invalid_field("headers", format!("has `{name}`, which is not a valid header name")));
+            return Err(Problem::invalid_field("headers", format!("has `{name}`, which is not a valid header name")));
         }
         if RESERVED.contains(&lower.as_str()) || FAMILIES.iter().any(|family| lower.starts_with(family)) {
-            return Err(invalid_field("headers", format!("has `{name}`, which is reserved for mailonce")));
+            return Err(Problem::invalid_field("headers", format!("has `{name}`, which is reserved for mailonce")));
         }
         let is_plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         if !is_plain || value.len() > limits::HEADER_VALUE_CHARS {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 "headers",
                 format!("gives `{name}` a value that is too long or not plain ASCII"),
             ));
@@ -230,7 +235,7 @@ impl Events {
             changed_at: None,
         };
         if new.url.is_none() {
-            return Err(invalid_field("url", "is missing"));
+            return Err(Problem::invalid_field("url", "is missing"));
         }
         self.apply_endpoint_changes(&mut config, new, (team, id))?;
         check_own_inboxes(caller, &config)?;
@@ -265,7 +270,7 @@ impl Events {
         (team, id): (TeamId, EndpointId),
     ) -> Result<(), Problem> {
         if let Some(url) = changes.url {
-            self.ctx.deps.webhook_sender.check_url(&url).map_err(|why| invalid_field("url", why))?;
+            self.ctx.deps.webhook_sender.check_url(&url).map_err(|why| Problem::invalid_field("url", why))?;
             config.url = url;
         }
         if let Some(description) = changes.description {
@@ -290,7 +295,7 @@ impl Events {
         }
         if let Some(rate) = changes.rate_per_s {
             if rate.is_some_and(|rate| !(1..=MAX_RATE_PER_S).contains(&rate)) {
-                return Err(invalid_field("rate_per_s", format!("must be 1 to {MAX_RATE_PER_S}")));
+                return Err(Problem::invalid_field("rate_per_s", format!("must be 1 to {MAX_RATE_PER_S}")));
             }
             config.rate_per_s = rate;
         }

@@ -6,7 +6,7 @@ use crate::{
     handoff::{Handoffs, breaker::transport_state_json},
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
     },
 };
 use mailonce_core::{
@@ -62,10 +62,16 @@ impl Handoffs {
         if !self.ctx.is_repeated_call(caller, keyed_call.as_ref()).await? {
             let names = self.ctx.transports.selectable_names();
             if !names.contains(&to) {
-                return Err(invalid_field("to", format!("must be a configured transport: {}", names.join(", "))));
+                return Err(Problem::invalid_field(
+                    "to",
+                    format!("must be a configured transport: {}", names.join(", ")),
+                ));
             }
             if from == to {
-                return Err(invalid_field("to", "must differ from the transport that the handoffs are moved from"));
+                return Err(Problem::invalid_field(
+                    "to",
+                    "must differ from the transport that the handoffs are moved from",
+                ));
             }
             self.move_waiting_handoffs(&mut summary).await?;
             self.ctx.transports.wake_all();

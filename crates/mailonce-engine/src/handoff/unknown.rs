@@ -139,7 +139,7 @@ impl Handoffs {
     /// Repeats an attempt with the same bytes, key and account, while the provider's idempotency window is surely
     /// open.
     async fn repeat_idempotently(self: &Arc<Self>, route: &Arc<OutboundRoute>, email: &Email, number: u16) {
-        if route.free_slots(self.ctx.deps.max_in_flight, self.ctx.time.boot_clock_ms()) == 0 {
+        if route.free_slots(self.ctx.deps.handoff.max_in_flight, self.ctx.time.boot_clock_ms()) == 0 {
             let next = self.ctx.now().plus(TRANSPORT_BUSY_DELAY_MS);
             return self.postpone_unknown(email, number, None, Some(next)).await;
         }

@@ -83,7 +83,8 @@ impl Handoffs {
         if !route.is_available(self.ctx.time.boot_clock_ms()) {
             return self.fail_over_waiting(route).await;
         }
-        let room = route.free_slots(self.ctx.deps.max_in_flight, self.ctx.time.boot_clock_ms()).min(LEASE_BATCH);
+        let room =
+            route.free_slots(self.ctx.deps.handoff.max_in_flight, self.ctx.time.boot_clock_ms()).min(LEASE_BATCH);
         if room == 0 {
             return false;
         }
@@ -119,8 +120,12 @@ impl Handoffs {
 
     /// A lease request that can't exceed the limit of any recipient domain, whatever is due.
     fn lease_request(&self, route: &OutboundRoute, node: NodeId, max: usize) -> LeaseRequest {
-        let throttled =
-            self.ctx.deps.max_in_flight_per_domain.filter(|_| route.capability().split == HandoffSplit::PerRecipient);
+        let throttled = self
+            .ctx
+            .deps
+            .handoff
+            .max_in_flight_per_domain
+            .filter(|_| route.capability().split == HandoffSplit::PerRecipient);
         let (excluded_domains, limit) = throttled.map_or((Vec::new(), max), |limit| route.domain_limits(limit));
         LeaseRequest {
             transport: route.transport.name().to_owned(),
@@ -162,7 +167,11 @@ impl Handoffs {
     }
 
     fn throttled_domain(&self, route: &OutboundRoute, leased: &LeasedHandoff) -> Option<String> {
-        self.ctx.deps.max_in_flight_per_domain.filter(|_| route.capability().split == HandoffSplit::PerRecipient)?;
+        self.ctx
+            .deps
+            .handoff
+            .max_in_flight_per_domain
+            .filter(|_| route.capability().split == HandoffSplit::PerRecipient)?;
         let handoff = leased.email.handoffs.get(usize::from(leased.handoff))?;
         handoff.recipients.first()?.rsplit_once('@').map(|(_, domain)| domain.to_owned())
     }

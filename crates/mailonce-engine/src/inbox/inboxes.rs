@@ -5,7 +5,7 @@ use crate::{
     inbox::Inboxes,
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
         records::{self, CreateOutcome, CursorPage},
     },
 };
@@ -245,16 +245,18 @@ impl Inboxes {
     /// The address of a new inbox, checked.
     async fn new_inbox_address(&self, caller: &Caller, new: &NewInbox, is_repeat: bool) -> Result<Address, Problem> {
         let (field, text) = match (&new.address, &new.username) {
-            (Some(_), Some(_)) => return Err(invalid_field("address", "and username cannot be used together")),
+            (Some(_), Some(_)) => {
+                return Err(Problem::invalid_field("address", "and username cannot be used together"));
+            }
             (Some(_), None) if new.domain.is_some() => {
-                return Err(invalid_field("address", "and domain cannot be used together"));
+                return Err(Problem::invalid_field("address", "and domain cannot be used together"));
             }
             (Some(address), None) => ("address", address.clone()),
             (None, username) => {
                 let name = username.clone().unwrap_or_else(|| self.random_name());
                 let default_domain = || self.ctx.inbound.local_domains.first().cloned();
                 let domain = new.domain.clone().or_else(default_domain).ok_or_else(|| {
-                    invalid_field(
+                    Problem::invalid_field(
                         "domain",
                         "is missing, and this installation has no domain of its own; set smtp.domains",
                     )
@@ -262,10 +264,10 @@ impl Inboxes {
                 ("username", format!("{name}@{domain}"))
             }
         };
-        let address = Address::parse(&text).map_err(|error| invalid_field(field, error.to_string()))?;
+        let address = Address::parse(&text).map_err(|error| Problem::invalid_field(field, error.to_string()))?;
         let local = address.as_str().split('@').next().unwrap_or_default();
         if local.contains('+') || local.contains('*') {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 field,
                 "must not have a + or * before the @; mail to name+tag@ reaches the inbox name@",
             ));
@@ -280,7 +282,7 @@ impl Inboxes {
                 address.domain(),
                 self.ctx.inbound.local_domains.join(", ")
             );
-            return Err(invalid_field(if new.address.is_some() { "address" } else { "domain" }, detail));
+            return Err(Problem::invalid_field(if new.address.is_some() { "address" } else { "domain" }, detail));
         }
         Ok(address)
     }

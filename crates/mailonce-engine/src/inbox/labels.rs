@@ -11,7 +11,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     limits,
     operation::IdempotentResult,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
 };
@@ -66,7 +66,7 @@ impl LabelOverrides {
 
 /// Refuses labels that are empty, too long, too many, or contain control characters.
 pub fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
-    let fault = |text: String| Problem::from(vec![FieldError::new(field, text)]);
+    let fault = |text: String| Problem::invalid_field(field, text);
     if labels.len() > limits::MESSAGE_LABELS {
         return Err(fault(format!("has more than {} labels", limits::MESSAGE_LABELS)));
     }
@@ -125,7 +125,7 @@ impl Inboxes {
             }
             if labels.added.len() + labels.removed.len() > 2 * limits::MESSAGE_LABELS {
                 let text = format!("would make more than {} labels", limits::MESSAGE_LABELS);
-                return Err(Problem::from(vec![FieldError::new("add_labels", text)]));
+                return Err(Problem::invalid_field("add_labels", text));
             }
             let now = self.ctx.now();
             labels.changed_at = Some(now);

@@ -13,7 +13,7 @@ use mailonce_core::{
     },
     limits,
     ports::store::StoreError,
-    problem::{FieldError, Problem},
+    problem::Problem,
 };
 use mailonce_mail::parse;
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ fn too_many_recipients(head: &MessageHead, to: &[Party], cc: &[Party]) -> Proble
         people.len(),
         limits::RECIPIENTS
     );
-    Problem::from(vec![FieldError::new("reply_all", text)])
+    Problem::invalid_field("reply_all", text)
 }
 
 impl Inboxes {
@@ -139,7 +139,7 @@ impl Inboxes {
         }
         let is_to_self = to.is_empty();
         if is_to_self && primary.is_empty() {
-            return Err(Problem::from(vec![FieldError::new("message", "has no address to reply to")]));
+            return Err(Problem::invalid_field("message", "has no address to reply to"));
         }
         if is_to_self {
             // The caller refuses a reply to ourselves. Until then it needs recipients like any other reply.

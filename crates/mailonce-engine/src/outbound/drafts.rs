@@ -15,7 +15,7 @@ use mailonce_core::{
     id::{EmailId, InboxId},
     limits,
     operation::IdempotentResult,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,
 };
@@ -150,7 +150,7 @@ impl DraftDetails {
     }
 
     fn check(&self) -> Result<(), Problem> {
-        let fault = |path: &str, text: String| Err(Problem::from(vec![FieldError::new(path, text)]));
+        let fault = |path: &str, text: String| Err(Problem::invalid_field(path, text));
         if self.files.len() > limits::ATTACHMENTS {
             return fault("attachments", format!("must have at most {} files", limits::ATTACHMENTS));
         }

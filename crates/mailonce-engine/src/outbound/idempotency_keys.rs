@@ -7,7 +7,7 @@ use mailonce_core::{
         email::Email,
         key_binding::{KeyBinding, KeyChangeResult, KeyView},
     },
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     ttl::Ttl,
 };
 
@@ -25,9 +25,8 @@ impl Outbound {
         if let Some(KeyBinding::Email(email)) = self.key(caller, key).await?.binding
             && ttl.0 < email.ttl.0
         {
-            let fault =
-                FieldError::new("ttl", "is shorter than the current ttl of the key; to forget the key now, use DELETE");
-            return Err(Problem::from(vec![fault]));
+            let message = "is shorter than the current ttl of the key; to forget the key now, use DELETE";
+            return Err(Problem::invalid_field("ttl", message));
         }
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
         let change = self.ctx.store.extend_key(caller.team.id, hash, ttl, self.ctx.now()).await.map_err(unavailable)?;

@@ -27,7 +27,7 @@ use mailonce_core::{
         key_binding::KeyBinding,
         suppressed_call::SuppressedReason,
     },
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
     ttl::{self},
 };
@@ -275,7 +275,7 @@ impl Outbound {
             key: keyed.email_key.clone(),
             intent: keyed.request.intent.clone(),
             created_at: now,
-            on_unknown: keyed.request.on_unknown.unwrap_or(self.ctx.deps.on_unknown),
+            on_unknown: keyed.request.on_unknown.unwrap_or(self.ctx.deps.handoff.on_unknown),
             caller: Some(caller.key.id),
             channel: caller.channel,
             version: keyed.request.intent.as_ref().map_or(1, |intent| intent.version),
@@ -341,7 +341,7 @@ impl Outbound {
             ));
         }
         Self::check_may_send_from(caller, &request.content.from.lowercased())?;
-        let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
+        let fault = |path: &str, message: &str| Err(Problem::invalid_field(path, message));
         if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.is_within_limit(now)) {
             return fault(
                 "scheduled_at",

@@ -113,57 +113,74 @@ struct RecoveryLabels {
     kind: &'static str,
 }
 
-/// All metrics and their registry.
-pub struct Metrics {
-    registry: Registry,
+/// Metrics of sends and of the keys they use.
+struct SendMetrics {
     attempted: Family<ChannelLabels, Counter>,
     deduplicated: Family<DeduplicationLabels, Counter>,
     mismatches: Counter,
     accepted: Counter,
     keyless: Counter,
-    captured: Counter,
-    handoff_attempts: Family<HandoffLabels, Counter>,
-    resolved: Family<ResolutionLabels, Counter>,
-    stale_markers: Counter,
-    provider_deduplicated: Counter,
-    provider_events: Family<ProviderEventLabels, Counter>,
-    collected: Family<CollectLabels, Counter>,
-    deliveries: Family<DeliveryLabels, Counter>,
-    filed: Family<FilingLabels, Counter>,
-    artifacts: Family<ArtifactLabels, Counter>,
-    notice_attempts: Family<NoticeLabels, Counter>,
-    panics: Family<PanicLabels, Counter>,
-    recovered: Family<RecoveryLabels, Counter>,
     key_races: Counter,
     hit_age: Histogram,
     ttl: Histogram,
 }
 
-impl Default for Metrics {
+impl Default for SendMetrics {
     fn default() -> Self {
-        let metrics = Self {
+        Self {
             attempted: Family::default(),
             deduplicated: Family::default(),
             mismatches: Counter::default(),
             accepted: Counter::default(),
             keyless: Counter::default(),
-            captured: Counter::default(),
-            handoff_attempts: Family::default(),
-            resolved: Family::default(),
-            stale_markers: Counter::default(),
-            provider_deduplicated: Counter::default(),
-            provider_events: Family::default(),
-            collected: Family::default(),
-            deliveries: Family::default(),
-            filed: Family::default(),
-            artifacts: Family::default(),
-            notice_attempts: Family::default(),
-            panics: Family::default(),
-            recovered: Family::default(),
             key_races: Counter::default(),
             hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
             ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
+        }
+    }
+}
+
+/// Metrics of handoffs, and of what providers report about them.
+#[derive(Default)]
+struct HandoffMetrics {
+    captured: Counter,
+    attempts: Family<HandoffLabels, Counter>,
+    resolved: Family<ResolutionLabels, Counter>,
+    stale_markers: Counter,
+    provider_deduplicated: Counter,
+    provider_events: Family<ProviderEventLabels, Counter>,
+}
+
+/// Metrics of received mail.
+#[derive(Default)]
+struct InboundMetrics {
+    collected: Family<CollectLabels, Counter>,
+    deliveries: Family<DeliveryLabels, Counter>,
+    filed: Family<FilingLabels, Counter>,
+    artifacts: Family<ArtifactLabels, Counter>,
+}
+
+/// All metrics and their registry.
+pub struct Metrics {
+    registry: Registry,
+    sends: SendMetrics,
+    handoffs: HandoffMetrics,
+    inbound: InboundMetrics,
+    notice_attempts: Family<NoticeLabels, Counter>,
+    panics: Family<PanicLabels, Counter>,
+    recovered: Family<RecoveryLabels, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let metrics = Self {
             registry: Registry::default(),
+            sends: SendMetrics::default(),
+            handoffs: HandoffMetrics::default(),
+            inbound: InboundMetrics::default(),
+            notice_attempts: Family::default(),
+            panics: Family::default(),
+            recovered: Family::default(),
         };
         Self { registry: metrics.build_registry(), ..metrics }
     }
@@ -173,64 +190,72 @@ impl Metrics {
     /// Registers every metric under its name.
     fn build_registry(&self) -> Registry {
         let (metrics, mut registry) = (self, Registry::with_prefix("mailonce"));
-        registry.register("send_requests", "Send requests", metrics.attempted.clone());
-        registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
+        registry.register("send_requests", "Send requests", metrics.sends.attempted.clone());
+        registry.register(
+            "send_deduplicated",
+            "Sends answered with an earlier email",
+            metrics.sends.deduplicated.clone(),
+        );
         registry.register(
             "key_mismatches",
             "Sends refused because their key is bound to a different email",
-            metrics.mismatches.clone(),
+            metrics.sends.mismatches.clone(),
         );
-        registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
-        registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
-        registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
-        registry.register("handoff_attempts", "Attempts by transport and result", metrics.handoff_attempts.clone());
+        registry.register("send_accepted", "Emails accepted", metrics.sends.accepted.clone());
+        registry.register("send_keyless", "Emails accepted without a key", metrics.sends.keyless.clone());
+        registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.handoffs.captured.clone());
+        registry.register("handoff_attempts", "Attempts by transport and result", metrics.handoffs.attempts.clone());
         registry.register(
             "handoff_resolved",
             "Unknown outcomes that were resolved, by method",
-            metrics.resolved.clone(),
+            metrics.handoffs.resolved.clone(),
         );
         registry.register(
             "handoff_stale_markers",
             "Attempts that stopped at the marker because the handoff was cancelled or taken over",
-            metrics.stale_markers.clone(),
+            metrics.handoffs.stale_markers.clone(),
         );
-        registry.register("hook_reports", "Provider events by provider and outcome", metrics.provider_events.clone());
+        registry.register(
+            "hook_reports",
+            "Provider events by provider and outcome",
+            metrics.handoffs.provider_events.clone(),
+        );
         registry.register(
             "provider_deduplicated",
             "Retries with the same key that the next hop recognized as duplicates",
-            metrics.provider_deduplicated.clone(),
+            metrics.handoffs.provider_deduplicated.clone(),
         );
         registry.register(
             "provider_fetches",
             "Requests to providers that hold received mail, by outcome",
-            metrics.collected.clone(),
+            metrics.inbound.collected.clone(),
         );
         registry.register(
             "inbound_deliveries",
             "Received deliveries by intake, outcome and reason",
-            metrics.deliveries.clone(),
+            metrics.inbound.deliveries.clone(),
         );
         registry.register(
             "inbound_messages",
             "Processed deliveries by intake, layer and reason",
-            metrics.filed.clone(),
+            metrics.inbound.filed.clone(),
         );
-        registry.register("artifacts", "Codes and links by outcome", metrics.artifacts.clone());
+        registry.register("artifacts", "Codes and links by outcome", metrics.inbound.artifacts.clone());
         registry.register("notice_attempts", "Webhook attempts by outcome", metrics.notice_attempts.clone());
         registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
         registry.register("recovered_work", "Work taken over from dead nodes, by kind", metrics.recovered.clone());
         registry.register(
             "key_concurrent_replays",
             "Replays within 100 ms of the first call, from concurrent callers",
-            metrics.key_races.clone(),
+            metrics.sends.key_races.clone(),
         );
-        registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.hit_age.clone());
-        registry.register_with_unit("key_ttl", "Requested ttl of keys", Unit::Seconds, metrics.ttl.clone());
+        registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.sends.hit_age.clone());
+        registry.register_with_unit("key_ttl", "Requested ttl of keys", Unit::Seconds, metrics.sends.ttl.clone());
         registry
     }
 
     pub(crate) fn record_provider_event(&self, provider: &'static str, outcome: &'static str) {
-        self.provider_events.get_or_create(&ProviderEventLabels { provider, outcome }).inc();
+        self.handoffs.provider_events.get_or_create(&ProviderEventLabels { provider, outcome }).inc();
     }
 
     /// Counts a panic of a worker or a loop.
@@ -249,12 +274,12 @@ impl Metrics {
 
     pub(crate) fn record_fetch(&self, provider: &'static str, result: &Result<FetchedMail, FetchError>) {
         let outcome = result.as_ref().map_or_else(withheld_label, |_| "fetched");
-        self.collected.get_or_create(&CollectLabels { provider, operation: "fetch", outcome }).inc();
+        self.inbound.collected.get_or_create(&CollectLabels { provider, operation: "fetch", outcome }).inc();
     }
 
     pub(crate) fn record_poll(&self, provider: &'static str, result: &Result<MailListPage, FetchError>) {
         let outcome = result.as_ref().map_or_else(withheld_label, |_| "fetched");
-        self.collected.get_or_create(&CollectLabels { provider, operation: "list", outcome }).inc();
+        self.inbound.collected.get_or_create(&CollectLabels { provider, operation: "list", outcome }).inc();
     }
 
     /// Counts the results of one arrival's deliveries. Both slices have the same order.
@@ -269,7 +294,7 @@ impl Metrics {
                     ("refused", delivery.suppression.unwrap_or(DeliverySuppression::UnknownInbox).as_str())
                 }
             };
-            self.deliveries.get_or_create(&DeliveryLabels { intake: intake.as_str(), outcome, reason }).inc();
+            self.inbound.deliveries.get_or_create(&DeliveryLabels { intake: intake.as_str(), outcome, reason }).inc();
         }
     }
 
@@ -279,7 +304,7 @@ impl Metrics {
             FileMessageResult::Duplicate(_, why) => ("message", why.as_str()),
             FileMessageResult::AlreadyFinished | FileMessageResult::Missing => ("delivery", "already_processed"),
         };
-        self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer, reason }).inc();
+        self.inbound.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer, reason }).inc();
     }
 
     pub(crate) fn record_delivery_outcome(&self, intake: Intake, outcome: &DeliveryOutcome) {
@@ -289,62 +314,63 @@ impl Metrics {
             DeliveryOutcome::Retry(..) => "retry",
             DeliveryOutcome::Dead(_) => "dead",
         };
-        self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer: "delivery", reason }).inc();
+        self.inbound.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer: "delivery", reason }).inc();
     }
 
     pub(crate) fn record_artifact(&self, outcome: &'static str) {
-        self.artifacts.get_or_create(&ArtifactLabels { outcome }).inc();
+        self.inbound.artifacts.get_or_create(&ArtifactLabels { outcome }).inc();
     }
 
     pub(crate) fn record_send_attempt(&self, channel: Channel) {
-        self.attempted.get_or_create(&ChannelLabels { channel: channel.as_str() }).inc();
+        self.sends.attempted.get_or_create(&ChannelLabels { channel: channel.as_str() }).inc();
     }
 
     pub(crate) fn record_deduplicated(&self, channel: Channel, reason: SuppressedReason) {
         if reason == SuppressedReason::Mismatch {
-            self.mismatches.inc();
+            self.sends.mismatches.inc();
         } else {
-            self.deduplicated
+            self.sends
+                .deduplicated
                 .get_or_create(&DeduplicationLabels { channel: channel.as_str(), reason: reason.as_str() })
                 .inc();
         }
     }
 
     pub(crate) fn record_accepted(&self, ttl_ms: i64, keyed: bool) {
-        self.accepted.inc();
+        self.sends.accepted.inc();
         if keyed {
-            self.ttl.observe(ttl_ms as f64 / 1000.0);
+            self.sends.ttl.observe(ttl_ms as f64 / 1000.0);
         } else {
-            self.keyless.inc();
+            self.sends.keyless.inc();
         }
     }
 
     pub(crate) fn record_key_hit(&self, age_ms: i64, ttl_ms: i64) {
         if age_ms < RACE_WINDOW_MS {
-            self.key_races.inc();
+            self.sends.key_races.inc();
         }
-        self.hit_age.observe(age_ms.max(0) as f64 / ttl_ms.max(1) as f64);
+        self.sends.hit_age.observe(age_ms.max(0) as f64 / ttl_ms.max(1) as f64);
     }
 
     pub(crate) fn record_captured(&self, count: usize) {
-        self.captured.inc_by(count as u64);
+        self.handoffs.captured.inc_by(count as u64);
     }
 
     pub(crate) fn record_handoff_attempt(&self, transport: &str, meaning: ReplyMeaning) {
         let label = HandoffLabels { transport: transport.to_owned(), result: meaning.as_str() };
-        self.handoff_attempts.get_or_create(&label).inc();
+        self.handoffs.attempts.get_or_create(&label).inc();
     }
 
     pub(crate) fn record_resolved(&self, by: &'static str) {
-        self.resolved.get_or_create(&ResolutionLabels { by }).inc();
+        self.handoffs.resolved.get_or_create(&ResolutionLabels { by }).inc();
     }
 
     pub(crate) fn record_provider_deduplicated(&self) {
-        self.provider_deduplicated.inc();
+        self.handoffs.provider_deduplicated.inc();
     }
 
     pub(crate) fn record_stale_marker(&self) {
-        self.stale_markers.inc();
+        self.handoffs.stale_markers.inc();
     }
 
     pub(crate) fn record_notice_attempt(&self, verdict: WebhookVerdict, error: Option<WebhookError>) {

@@ -7,13 +7,8 @@ use mailonce_core::{
         key_binding::KeyBinding,
     },
     ports::store::StoreError,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
-
-/// A problem with one field.
-pub(crate) fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
-}
 
 /// The problem that a caller gets when the store fails.
 pub fn unavailable(error: StoreError) -> Problem {

@@ -7,7 +7,7 @@ use axum::{
     http::{Method, Request, Uri},
 };
 use mailonce_core::{
-    access::team::ApiKeyScope,
+    access::team::{ApiKeyDetails, ApiKeyScope},
     inbound::delivery::{DeliveryFormat, Intake},
     ports::{Clock, Entropy},
     time::Time,
@@ -97,7 +97,7 @@ async fn build_router_with_mail() -> Result<(Router, String), String> {
     let local_domains = vec!["agents.test".to_owned()];
     let outside = EngineDeps { local_domains, ..EngineDeps::default() };
     let engine = Engine::new(store, Arc::new(FuzzClock), rng, outside).await.map_err(|error| error.to_string())?;
-    let about = mailonce::wiring::unrestricted_key("fuzz", ApiKeyScope::ALL.to_vec());
+    let about = ApiKeyDetails::unrestricted("fuzz", ApiKeyScope::ALL.to_vec());
     let made = engine.access.ensure_api_key("default", about, None).await.map_err(|problem| problem.detail)?;
     let router = mailonce::api::router(Arc::clone(&engine), false);
     for (path, body) in [

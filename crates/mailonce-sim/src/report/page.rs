@@ -12,7 +12,7 @@ use std::{
 use super::summary::{RIGS, RunSummary};
 
 /// The template.
-pub const TEMPLATE: &str = include_str!("proof.md");
+pub const TEMPLATE: &str = include_str!("proof_template.md");
 
 /// Why the page cannot be rendered.
 #[derive(Debug, thiserror::Error)]

@@ -6,12 +6,12 @@ use axum::{
     http::{Method, Request},
 };
 use http_body_util::BodyExt as _;
-use mailonce::{api, wiring};
+use mailonce::api;
 use mailonce_core::{
-    access::team::ApiKeyScope,
+    access::team::{ApiKeyDetails, ApiKeyScope},
     ports::{store::Store, transport::Transport},
 };
-use mailonce_engine::{Engine, EngineDeps, handoff::transport_selector::Routing};
+use mailonce_engine::{Engine, EngineDeps, HandoffSettings, handoff::transport_selector::Routing};
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{
@@ -65,7 +65,7 @@ impl DifferentialNode {
         let outside = EngineDeps {
             transports,
             routing: Routing { rules: Vec::new(), default: vec!["relay".into()] },
-            max_attempts: 100,
+            handoff: HandoffSettings { max_attempts: 100, ..HandoffSettings::default() },
             local_domains: vec![DOMAIN.into()],
             bounce_domain: Some(DOMAIN.into()),
             ..EngineDeps::default()
@@ -74,7 +74,7 @@ impl DifferentialNode {
         engine.ctx.confirm_time();
         engine.inboxes.load_inbox_domains().await.unwrap();
         engine.handoffs.heartbeat_and_recover().await.unwrap();
-        let about = wiring::unrestricted_key("differential", ApiKeyScope::ALL.to_vec());
+        let about = ApiKeyDetails::unrestricted("differential", ApiKeyScope::ALL.to_vec());
         engine.access.ensure_api_key("default", about, Some(API_KEY.into())).await.unwrap();
         let router = api::router(Arc::clone(&engine), false);
         let (stop, stopped) = watch::channel(false);

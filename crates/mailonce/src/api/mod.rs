@@ -39,7 +39,7 @@ pub(crate) use crate::api::conversation::{escalations::MAX_QUESTION_CHARS, repli
 
 /// Parses and validates the body of `POST /v1/emails` exactly as the handler does. For fuzzing.
 pub fn parse_send(body: &[u8]) -> Result<SendRequest, Problem> {
-    crate::http::extract::parse::<outbound::email_bodies::SendBody>(body)?.into_request(None)
+    crate::http::json_body::parse::<outbound::email_bodies::SendBody>(body)?.into_request(None)
 }
 
 /// All routes. The OpenAPI document is built from the same list.
@@ -75,17 +75,17 @@ fn inbox_routes() -> OpenApiRouter<App> {
             crate::api::inbox::inboxes::remove
         ))
         .routes(routes!(crate::api::inbox::inboxes::rotate))
-        .routes(routes!(crate::api::inbox::inboxes::wait))
-        .routes(routes!(crate::api::inbox::inboxes::create_watch))
-        .routes(routes!(crate::api::inbox::inboxes::read_watch))
-        .routes(routes!(crate::api::inbox::inboxes::spend))
+        .routes(routes!(crate::api::inbox::wait::wait))
+        .routes(routes!(crate::api::inbox::watches::create))
+        .routes(routes!(crate::api::inbox::watches::read))
+        .routes(routes!(crate::api::inbox::watches::spend))
         .routes(routes!(crate::api::inbox::messages::list))
         .routes(routes!(crate::api::inbox::messages::read))
         .routes(routes!(crate::api::inbox::messages::raw))
         .routes(routes!(crate::api::inbox::messages::attachment))
-        .routes(routes!(crate::api::inbox::messages::deliveries))
-        .routes(routes!(crate::api::inbox::messages::delivery))
-        .routes(routes!(crate::api::inbox::messages::replay))
+        .routes(routes!(crate::api::inbound::deliveries::list))
+        .routes(routes!(crate::api::inbound::deliveries::read))
+        .routes(routes!(crate::api::inbound::deliveries::replay))
         .routes(routes!(crate::api::inbox::artifacts::list))
         .routes(routes!(crate::api::inbox::artifacts::read))
         .routes(routes!(crate::api::inbox::artifacts::consume))
@@ -205,7 +205,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
 
 /// The benchmark baseline: parses and writes JSON, and does nothing else.
 async fn bench_echo(body: Bytes) -> ApiResult {
-    let value: serde_json::Value = crate::http::extract::parse(&body)?;
+    let value: serde_json::Value = crate::http::json_body::parse(&body)?;
     Ok(axum::Json(value).into_response())
 }
 

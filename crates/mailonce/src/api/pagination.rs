@@ -4,10 +4,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
-use mailonce_core::{
-    limits,
-    problem::{Code, Problem},
-};
+use mailonce_core::{limits, problem::Problem};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -28,9 +25,8 @@ pub(crate) struct PageQuery {
 impl PageQuery {
     /// The id to continue after, and the page size.
     pub(crate) fn parse(&self) -> Result<(Option<Uuid>, usize), Problem> {
-        let invalid = |_not_an_id| {
-            Problem::for_field(Code::InvalidQuery, "cursor", "cursor must be the next_cursor of a previous page")
-        };
+        let invalid =
+            |_not_an_id| Problem::invalid_query("cursor", "cursor must be the next_cursor of a previous page");
         let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(invalid)).transpose()?;
         Ok((before, page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?))
     }

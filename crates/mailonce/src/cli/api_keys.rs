@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use mailonce_core::{
-    access::team::ApiKeyScope,
+    access::team::{ApiKeyDetails, ApiKeyScope},
     id::{ApiKeyId, TeamId},
     problem::{Code, Problem},
     time::{Time, parse_span},
@@ -21,7 +21,7 @@ use super::{
     ServerArgs, UsageError,
     admin::{open_ledger, problem_error},
     client::{CliClient, read_dev_file},
-    inbox::show_rows,
+    listing::show_rows,
     load_config,
 };
 use crate::{
@@ -32,7 +32,6 @@ use crate::{
     },
     config::{Flags, StoreLocation},
     entropy::wall_time,
-    wiring::unrestricted_key,
 };
 
 /// The team of keys that name none.
@@ -390,7 +389,7 @@ pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCo
 
 async fn create_team_in_ledger(engine: &Engine, name: &str) -> anyhow::Result<Value> {
     let scopes = ApiKeyScope::ALL.iter().copied().filter(|scope| *scope != ApiKeyScope::Operator).collect();
-    let created = engine.access.create_team_directly(name, unrestricted_key("first key", scopes)).await;
+    let created = engine.access.create_team_directly(name, ApiKeyDetails::unrestricted("first key", scopes)).await;
     let created = created.map_err(|problem| team_creation_error(problem, name))?;
     Ok(json!({ "id": created.team.to_string(), "name": name, "api_key": created.secret }))
 }

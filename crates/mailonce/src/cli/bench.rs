@@ -18,7 +18,7 @@ use std::{
 use tokio::task::JoinSet;
 
 use super::{ServerArgs, UsageError, client::CliClient, exit, progress::Progress};
-use crate::cli::printer::Printer;
+use crate::cli::{http_client::NoAnswer, printer::Printer};
 use crate::{engine_deps::load_ca_file, entropy::random_name};
 
 /// Timeout of the connection, and again of the TLS handshake.
@@ -105,7 +105,8 @@ impl BenchRun {
                 return Ok((latencies, refused));
             }
             let started = Instant::now();
-            let response = sender.send_request(self.request(number)?).await.context("no answer")?;
+            let response =
+                sender.send_request(self.request(number)?).await.context(NoAnswer("no answer".to_owned()))?;
             let status = response.status();
             response.into_body().collect().await.context("the response is incomplete")?;
             latencies.push(started.elapsed());

@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
-use super::{ServerArgs, UsageError, exit, private_file};
-use crate::cli::http_client::{ApiServer, RESPONSE_TIMEOUT};
+use super::{ServerArgs, UsageError, exit};
+use crate::{
+    cli::http_client::{ApiServer, NoAnswer, RESPONSE_TIMEOUT},
+    private_file,
+};
 
 /// The file that a running `dev` keeps in its data directory.
 #[derive(Debug, Deserialize, Serialize)]
@@ -68,6 +71,32 @@ impl std::fmt::Display for ServerProblem {
 
 impl std::error::Error for ServerProblem {}
 
+/// What a command needs to find its server, and did not get.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MissingSetting {
+    Server,
+    ApiKey,
+}
+
+impl MissingSetting {
+    /// Its error code, what is missing, and how to set it.
+    pub(super) fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::Server => {
+                ["no_server", "no server", "start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY"]
+            }
+            Self::ApiKey => ["no_api_key", "no API key", "set MAILONCE_API_KEY or pass --api-key"],
+        }
+    }
+}
+
+impl std::fmt::Display for MissingSetting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [_, what, next] = self.texts();
+        write!(f, "{what}: {next}")
+    }
+}
+
 impl CliClient {
     /// Finds the server: flags and environment, else a running `dev`.
     pub(crate) fn find(reach: &ServerArgs) -> anyhow::Result<Self> {
@@ -88,7 +117,7 @@ impl CliClient {
         let (url, api_key) = match (&reach.url, &reach.api_key) {
             (Some(url), Some(key)) => (url.clone(), key.clone()),
             (Some(url), None) => {
-                let dev = dev().context("no API key: set MAILONCE_API_KEY or pass --api-key")?;
+                let dev = dev().context(MissingSetting::ApiKey)?;
                 (url.clone(), dev.key_for(url)?)
             }
             // A planted file must not redirect the user's API key to another server.
@@ -97,8 +126,7 @@ impl CliClient {
                 (dev.map_or_else(|| DEFAULT_URL.into(), |dev| dev.url), key.clone())
             }
             (None, None) => {
-                let dev =
-                    dev().context("no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY")?;
+                let dev = dev().context(MissingSetting::Server)?;
                 (dev.url, dev.api_key)
             }
         };
@@ -133,7 +161,7 @@ impl CliClient {
             1.. if error.details.contains_key("code") => ServerProblem(Value::Object(error.details.clone())).into(),
             status @ 1.. => anyhow::anyhow!("{} answered HTTP {status} without a reason", self.server.url()),
             0 if error.code == "invalid_key" => UsageError(error.to_string()).into(),
-            0 => anyhow::Error::new(error).context(format!("no answer from {}", self.server.url())),
+            0 => anyhow::Error::new(error).context(NoAnswer::of(self.server.url())),
         }
     }
 

@@ -34,7 +34,7 @@ use crate::cli::{
 };
 use crate::{
     entropy::{random_name, wall_time},
-    wiring,
+    private_file,
 };
 
 /// Timeout of each step.
@@ -242,7 +242,7 @@ struct DemoServer {
 impl DemoServer {
     /// Prepares the data directory, with a configuration that sends mail to a local port.
     fn new(data: &Path, relay: u16) -> anyhow::Result<Self> {
-        wiring::create_private_dir(data).with_context(|| format!("creating {}", data.display()))?;
+        private_file::create_dir(data).with_context(|| format!("creating {}", data.display()))?;
         let config = data.join("storm.toml");
         let relay = format!(
             "[[transports]]\nname = \"counter\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {relay}\ntls = \"none\"\n"

@@ -145,12 +145,6 @@ async fn list(out: &Printer, args: ListEmailsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A query string of the parameters that have a value.
-pub(super) fn query_string<'a>(parameters: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
-    let given = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", percent_encode(&value?))));
-    given.collect::<Vec<_>>().join("&")
-}
-
 async fn resolve(out: &Printer, args: ResolveEmailArgs) -> anyhow::Result<()> {
     let client = CliClient::find(&args.reach)?;
     let rev = match args.rev {

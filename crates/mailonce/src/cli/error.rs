@@ -3,8 +3,13 @@
 use mailonce_core::{ports::store::StoreError, problem::Problem};
 use serde_json::{Value, json};
 
-use super::{UsageError, client::ServerProblem, exit};
-use crate::cli::printer;
+use super::{
+    UsageError,
+    client::{MissingSetting, ServerProblem},
+    exit,
+    http_client::NoAnswer,
+    printer,
+};
 use crate::secrets::{UNLOCK_HINT, is_locked};
 
 /// Next step for an API key that the server rejects.
@@ -98,18 +103,16 @@ impl CliError {
             }
             return Self::new("ledger", message, "run `mailonce doctor` with the same --data or --store");
         }
-        // The client starts the message of each of these errors with the same words.
-        let outer = error.to_string();
-        match outer.split_once(": ") {
-            Some((what @ ("no server" | "no API key"), next)) => {
-                Self::new(&what.replace(' ', "_").to_lowercase(), what, next)
-            }
-            _ if outer.starts_with("no answer") && message.contains("certificate") => {
-                Self::new("unreachable", message, UNTRUSTED_HINT)
-            }
-            _ if outer.starts_with("no answer") => Self::new("unreachable", message, UNREACHABLE_HINT),
-            _ => Self::new("failed", message, "fix the cause above; `mailonce doctor` checks the installation"),
+        if let Some(missing) = error.downcast_ref::<MissingSetting>() {
+            let [code, what, next] = missing.texts();
+            return Self::new(code, what, next);
         }
+        if error.is::<NoAnswer>() {
+            // The SDK gives the cause as text.
+            let hint = if message.contains("certificate") { UNTRUSTED_HINT } else { UNREACHABLE_HINT };
+            return Self::new("unreachable", message, hint);
+        }
+        Self::new("failed", message, "fix the cause above; `mailonce doctor` checks the installation")
     }
 
     /// Prints it to stderr, and returns the exit code.

@@ -43,17 +43,35 @@ impl ApiServer {
 
     /// Calls once, on a new connection.
     pub(crate) async fn call(&self, call: &Call) -> anyhow::Result<Answer> {
-        let line = self.connect().await.with_context(|| format!("no answer from {}", self.url()))?;
+        let line = self.connect().await.with_context(|| NoAnswer::of(self.url()))?;
         self.call_on(line, call).await
     }
 
     /// Calls once, on an open connection.
     pub(crate) async fn call_on(&self, line: Line, call: &Call) -> anyhow::Result<Answer> {
-        Ok(timeout(RESPONSE_TIMEOUT, self.0.ask_on(line, call)).await.context("no answer in time")??)
+        Ok(timeout(RESPONSE_TIMEOUT, self.0.ask_on(line, call))
+            .await
+            .context(NoAnswer("no answer in time".to_owned()))??)
     }
 
     /// The request head as sent, for tests that disconnect halfway.
     pub(crate) fn request_head(&self, call: &Call) -> String {
         self.0.head(call)
+    }
+}
+
+/// The server did not answer.
+#[derive(Debug)]
+pub(crate) struct NoAnswer(pub(crate) String);
+
+impl NoAnswer {
+    pub(crate) fn of(url: &str) -> Self {
+        Self(format!("no answer from {url}"))
+    }
+}
+
+impl std::fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
 }

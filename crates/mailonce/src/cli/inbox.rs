@@ -130,14 +130,6 @@ pub(super) fn show(out: &Printer, value: &Value, names: &[&str]) {
     out.print_fields(&facts);
 }
 
-pub(super) fn show_rows(out: &Printer, page: &Value, heads: &[&str], row: impl Fn(&Value) -> Vec<String>) {
-    if out.is_json() {
-        return out.print_json(page);
-    }
-    let data = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
-    out.print_table(heads, data.iter().map(row).collect());
-}
-
 const INBOX_FIELDS: &[&str] = &["id", "address", "agent", "client_id", "created_at", "expires_at", "message_count"];
 
 /// Runs a verb of `inbox`.

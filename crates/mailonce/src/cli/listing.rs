@@ -1,9 +1,10 @@
 //! Lists that come in pages.
 
 use clap::Args;
+use mailonce_transport::http::base::percent_encode;
 use serde_json::Value;
 
-use super::{client::CliClient, emails::query_string, inbox::show_rows};
+use super::client::CliClient;
 use crate::cli::printer::{Printer, print_stderr};
 
 /// Rows of the pages that `--all` fetches: the most that the API returns.
@@ -21,6 +22,12 @@ pub(crate) struct PageArgs {
     /// Show every page, from the cursor to the end
     #[arg(long, conflicts_with = "limit")]
     all: bool,
+}
+
+/// A query string of the parameters that have a value.
+fn query_string<'a>(parameters: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", percent_encode(&value?))));
+    given.collect::<Vec<_>>().join("&")
 }
 
 /// Fetches one page, or with `--all` every page as one.
@@ -45,6 +52,15 @@ pub(super) async fn fetch_list(
             return Ok(page);
         }
     }
+}
+
+/// Shows a page as a table.
+pub(super) fn show_rows(out: &Printer, page: &Value, heads: &[&str], row: impl Fn(&Value) -> Vec<String>) {
+    if out.is_json() {
+        return out.print_json(page);
+    }
+    let data = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+    out.print_table(heads, data.iter().map(row).collect());
 }
 
 /// Shows a page as a table, and how to get the rest.

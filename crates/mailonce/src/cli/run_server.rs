@@ -1,14 +1,17 @@
 //! `dev` and `serve`: run a server for development or production.
 
 use anyhow::Context as _;
-use mailonce_core::{access::team::ApiKeyScope, outbound::email::Channel};
+use mailonce_core::{
+    access::team::{ApiKeyDetails, ApiKeyScope},
+    outbound::email::Channel,
+};
 use mailonce_engine::{Engine, inbox::inboxes::NewInbox};
 use serde_json::json;
 use std::{io::IsTerminal as _, path::Path, process::ExitCode};
 
 use super::{
     client::{AGENT_KEY_FILE, DEV_FILE, DEV_KEY_FILE, DevFile},
-    env, load_config, private_file,
+    env, load_config,
 };
 use crate::cli::{
     error::CliError,
@@ -16,7 +19,7 @@ use crate::cli::{
 };
 use crate::{
     config::{Config, Flags, StoreLocation},
-    wiring::{self, unrestricted_key},
+    private_file, wiring,
 };
 
 /// Scopes of the API key for agents: everything but decisions.
@@ -93,9 +96,9 @@ async fn bind_listeners(config: &Config) -> anyhow::Result<wiring::BoundListener
         if !error.chain().any(|cause| cause.downcast_ref().is_some_and(taken)) {
             return error;
         }
-        let (at, flag) = match config.smtp.listen {
-            Some(at) if error.to_string().contains("SMTP") => (at, "--smtp"),
-            _ => (config.http, "--http"),
+        let (at, flag) = match error.downcast_ref() {
+            Some(wiring::SmtpBindFailed(at)) => (*at, "--smtp"),
+            None => (config.http, "--http"),
         };
         let next =
             format!("stop the other process, or choose another address with `{flag} ADDR`; port 0 picks a free port");
@@ -114,7 +117,7 @@ fn store_kind(config: &Config) -> &'static str {
 pub(crate) async fn dev_key(engine: &Engine, data: &Path) -> anyhow::Result<String> {
     let file = data.join(DEV_KEY_FILE);
     let last = private_file::read(&file)?;
-    let details = unrestricted_key("dev", ApiKeyScope::ALL.to_vec());
+    let details = ApiKeyDetails::unrestricted("dev", ApiKeyScope::ALL.to_vec());
     let key = engine.access.ensure_api_key("default", details, env("MAILONCE_API_KEY").or(last)).await;
     let secret = key.map_err(|problem| anyhow::anyhow!("MAILONCE_API_KEY: {}", problem.detail))?.secret;
     private_file::write(&file, secret.as_bytes())?;
@@ -136,7 +139,7 @@ async fn agent_key(engine: &Engine, data: &Path, dev_key: &str) -> anyhow::Resul
     {
         return Ok(last);
     }
-    let details = unrestricted_key("agents of dev", AGENT_SCOPES.to_vec());
+    let details = ApiKeyDetails::unrestricted("agents of dev", AGENT_SCOPES.to_vec());
     let created = engine.access.create_api_key(&dev, details, None).await.map_err(failed)?.value;
     private_file::write(&file, created.secret.as_bytes())?;
     Ok(created.secret)

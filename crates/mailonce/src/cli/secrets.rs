@@ -9,13 +9,14 @@ use std::{path::PathBuf, process::ExitCode};
 
 use super::{UsageError, exit, load_config};
 use crate::{
+    cli::kek_status::KekStatus,
     cli::{
         error::CliError,
         printer::{Printer, format_time, print_stderr},
     },
     config::{Config, Flags, StoreLocation},
     entropy::{OsEntropy, wall_time},
-    secrets::{KekSource, KekStatus, UNLOCK_HINT},
+    secrets::{KekSource, UNLOCK_HINT},
 };
 
 #[derive(Debug, Subcommand)]

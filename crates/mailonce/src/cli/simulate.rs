@@ -81,7 +81,7 @@ pub(super) async fn simulate(out: &Printer, verb: SimulateVerb) -> anyhow::Resul
     let (sender, reader) = (mailbox("from", &args.from)?, mailbox("to", &args.to)?);
     let address = |text: &str| Address::parse(text).map_err(|error| UsageError(format!("{text} {error}")));
     let (from, to) = (address(&sender.address)?, address(&reader.address)?);
-    let (raw, code, link) = build_mail(&args, (&sender, &from), &reader)?;
+    let SimulatedMail { raw, code, link } = build_mail(&args, &sender, &from, &reader)?;
     let smtp = match &args.smtp {
         Some(smtp) if smtp != "off" => smtp.clone(),
         _ => dev_smtp_address(&args.data)?,
@@ -124,12 +124,19 @@ fn dev_smtp_address(data: &Path) -> Result<String, CliError> {
     }
 }
 
-/// The bytes of the mail, and its code and link.
+struct SimulatedMail {
+    raw: Vec<u8>,
+    code: Option<String>,
+    link: Option<String>,
+}
+
+/// Builds the mail, or reads it from the given file.
 fn build_mail(
     args: &InboundArgs,
-    (sender, from): (&NamedAddress, &Address),
+    sender: &NamedAddress,
+    from: &Address,
     to: &NamedAddress,
-) -> anyhow::Result<(Vec<u8>, Option<String>, Option<String>)> {
+) -> anyhow::Result<SimulatedMail> {
     if let Some(file) = &args.file {
         let mut raw = Vec::new();
         if file.as_os_str() == "-" {
@@ -138,7 +145,7 @@ fn build_mail(
             let opened = std::fs::File::open(file).with_context(|| format!("reading {}", file.display()))?;
             opened.take(MAIL_BYTES).read_to_end(&mut raw)?;
         }
-        return Ok((to_crlf(&raw), None, None));
+        return Ok(SimulatedMail { raw: to_crlf(&raw), code: None, link: None });
     }
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
     let random = random_number();
@@ -167,7 +174,7 @@ fn build_mail(
         date = jiff::fmt::rfc2822::to_string(&now)?,
         domain = from.domain(),
     );
-    Ok((to_crlf(raw.as_bytes()), code, link))
+    Ok(SimulatedMail { raw: to_crlf(raw.as_bytes()), code, link })
 }
 
 /// A mailbox in header syntax.

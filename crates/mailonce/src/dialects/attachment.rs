@@ -64,7 +64,7 @@ pub(super) struct DialectAttachment {
 /// Parses a file name. SDKs may send a boolean in its place, which counts as no name.
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "has a type that this field does not accept")]
     enum Name {
         Text(String),
         #[expect(dead_code, reason = "its value is ignored")]

@@ -151,7 +151,7 @@ impl<C> DialectBody<C> {
 
     /// The items of a JSON array, not parsed yet.
     pub(crate) fn items(&self) -> Result<Vec<&serde_json::value::RawValue>, Problem> {
-        self.0.parse_borrowed()
+        self.0.items()
     }
 
     /// The body as canonical JSON, so that equal bodies have equal bytes.
@@ -183,7 +183,7 @@ impl<T: DeserializeOwned, C: DialectContract> FromRequestParts<App> for DialectQ
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, DialectError<C>> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(query)) => Ok(Self(query, PhantomData)),
-            Err(rejection) => Err(Problem::for_field(Code::InvalidQuery, "", rejection.body_text()).into()),
+            Err(rejection) => Err(Problem::invalid_query("", rejection.body_text()).into()),
         }
     }
 }
@@ -193,8 +193,13 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
+/// An invalid field, with a message in the words of the dialect.
+pub(crate) fn field_problem(field: &str, message: impl Into<String>) -> Problem {
+    Problem::for_field(Code::InvalidField, field, message)
+}
+
 /// Renames the field of a problem from our name to the name in the dialect.
-pub(crate) fn rename_field(mut problem: Problem, (ours, theirs): (&str, &str)) -> Problem {
+pub(crate) fn rename_field(mut problem: Problem, ours: &str, theirs: &str) -> Problem {
     if problem.field.as_deref() == Some(ours) {
         if let Some(rest) = problem.detail.strip_prefix(ours) {
             problem.detail = format!("{theirs}{rest}");
@@ -216,15 +221,6 @@ pub(crate) fn strip_item_index(path: &str) -> &str {
 pub(crate) fn split_item_prefix(detail: &str) -> (&str, &str) {
     let end = detail.find(": ").filter(|_| detail.starts_with("item ")).map_or(0, |at| at + 2);
     detail.split_at(end)
-}
-
-/// Words a field error as a requirement: `is a number` becomes `must be a number`.
-pub(crate) fn to_requirement(text: &str) -> String {
-    let is_requirement = ["is a ", "is an "].iter().any(|start| text.starts_with(start));
-    match text.strip_prefix("is").filter(|_| is_requirement) {
-        Some(rest) => format!("must be{rest}"),
-        None => text.to_owned(),
-    }
 }
 
 /// What the caller did with a received message.
@@ -281,7 +277,7 @@ pub(crate) fn send_failure(sent: &SendReceipt) -> Option<Problem> {
 }
 
 /// The error of one item as the error of its whole batch. It warns the caller not to send the other items again.
-pub(crate) fn batch_failure((index, problem): (usize, Problem)) -> Problem {
+pub(crate) fn batch_failure(index: usize, problem: Problem) -> Problem {
     if !problem.extensions.contains_key(ACCEPTED_STATE) {
         return problem;
     }

@@ -4,7 +4,7 @@ use mailonce_core::{
     id::EmailId,
     limits,
     outbound::{email::Email, email_query::EmailQuery},
-    problem::{Code, Problem},
+    problem::Problem,
     time::Time,
 };
 use mailonce_engine::{Caller, Engine};
@@ -46,27 +46,25 @@ pub(super) struct PageRows<T> {
     pub(super) has_more: bool,
 }
 
-fn invalid_query(field: &str, detail: &str) -> Problem {
-    Problem::for_field(Code::InvalidQuery, field, detail)
-}
-
 impl DialectPageQuery {
     pub(super) fn parse(&self) -> Result<PageRequest, Problem> {
         let limit = match self.limit.as_deref() {
             None => DEFAULT_LIMIT,
             Some(text) => {
                 let limit = text.parse().ok().filter(|limit| (1..=limits::PAGE_ROWS).contains(limit));
-                limit.ok_or_else(|| invalid_query("limit", "The `limit` must be a number between 1 and 100."))?
+                limit
+                    .ok_or_else(|| Problem::invalid_query("limit", "The `limit` must be a number between 1 and 100."))?
             }
         };
         let id = |field: &str, text: &str| {
-            text.parse().map_err(|_not_an_id| invalid_query(field, &format!("The `{field}` must be a valid UUID.")))
+            text.parse()
+                .map_err(|_not_an_id| Problem::invalid_query(field, format!("The `{field}` must be a valid UUID.")))
         };
         let position = match (self.after.as_deref(), self.before.as_deref()) {
             (None, None) => PagePosition::First,
             (Some(after), None) => PagePosition::After(id("after", after)?),
             (None, Some(before)) => PagePosition::Before(id("before", before)?),
-            (Some(_), Some(_)) => return Err(invalid_query("after", "Use only one of `after` and `before`.")),
+            (Some(_), Some(_)) => return Err(Problem::invalid_query("after", "Use only one of `after` and `before`.")),
         };
         Ok(PageRequest { position, limit })
     }
@@ -169,7 +167,7 @@ async fn emails_between(engine: &Engine, caller: &Caller, since: Time, until: Ti
             return Ok(all);
         }
         if all.len() > limits::SCAN_ROWS {
-            return Err(invalid_query(
+            return Err(Problem::invalid_query(
                 "before",
                 "Too many emails are newer than this one; start with the newest and page with `after`.",
             ));

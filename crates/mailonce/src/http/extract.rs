@@ -5,25 +5,31 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
 };
+use http_body_util::LengthLimitError;
 use mailonce_core::{
     call_trace::{self, CallTrace},
-    json_limits,
     key::{EmailKey, Key},
     limits,
     outbound::{digest, email::Channel},
-    problem::{Code, Problem, nearest_name, shorten},
+    problem::{Code, Problem},
 };
 use mailonce_engine::{Caller, KeyedCall, events::endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use std::time::Duration;
 
-use super::{app::App, problem::ApiError};
+use super::{
+    app::App,
+    json_body::{parse, parse_items},
+    problem::ApiError,
+};
 use crate::{
     client_address::ClientAddress,
     server::{
         MAX_FAILURES,
         body_memory::BodyMemoryExhausted,
-        min_rate::{MinRateBody, TooSlow},
+        checked_body::has_cause,
+        min_rate::{TooSlow, require_min_rate},
     },
 };
 
@@ -181,7 +187,7 @@ impl FromRequest<App> for RawBody {
 
 /// Reads a body of at most `max_bytes`.
 pub(crate) async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Problem> {
-    let reading = axum::body::to_bytes(Body::new(MinRateBody::new(body)), max_bytes);
+    let reading = axum::body::to_bytes(require_min_rate(body), max_bytes);
     let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_late| {
         Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
     })?;
@@ -191,11 +197,11 @@ pub(crate) async fn read_body(body: Body, max_bytes: usize) -> Result<Bytes, Pro
 /// The problem for a body that could not be read. `truncated` is the code for a body that ended too early.
 pub(crate) fn body_problem(error: &axum::Error, max_bytes: usize, truncated: Code) -> Problem {
     let text = error.to_string();
-    if TooSlow::is_cause_of(error) {
+    if has_cause::<TooSlow>(error) {
         Problem::new(Code::Timeout, text)
-    } else if BodyMemoryExhausted::is_cause_of(error) {
+    } else if has_cause::<BodyMemoryExhausted>(error) {
         Problem::new(Code::Unavailable, text)
-    } else if text.contains("length limit") {
+    } else if has_cause::<LengthLimitError>(error) {
         Problem::new(Code::TooLarge, format!("the body is larger than {max_bytes} bytes"))
     } else {
         Problem::new(truncated, format!("the body broke off: {text}"))
@@ -228,10 +234,9 @@ impl RawBody {
         parse(&self.0)
     }
 
-    /// Parses the body as JSON into a value that borrows from it.
-    pub(crate) fn parse_borrowed<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        check_json_limits(&self.0)?;
-        serde_json::from_slice(&self.0).map_err(|error| json_problem(String::new(), &error))
+    /// The items of the body, a JSON array, not parsed yet.
+    pub(crate) fn items(&self) -> Result<Vec<&RawValue>, Problem> {
+        parse_items(&self.0)
     }
 
     /// The body as canonical JSON, for the digest of a call. Only for small bodies.
@@ -245,84 +250,4 @@ impl RawBody {
     pub(crate) fn parse_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         if self.0.is_empty() { parse(b"{}") } else { self.parse() }
     }
-}
-
-/// Refuses oversized JSON structures before they are parsed, so that hostile bodies cost little.
-pub(crate) fn check_json_limits(bytes: &[u8]) -> Result<(), Problem> {
-    json_limits::check(bytes).map_err(|excess| Problem::new(Code::TooLarge, format!("the body {excess}")))
-}
-
-/// Parses a JSON object. Only a failure pays for the second parse that finds the path of the invalid field.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Derived deserializers also accept an array in place of an object; the API does not.
-    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        return Err(Problem::new(Code::InvalidType, "expected a JSON object, found a list"));
-    }
-    check_json_limits(bytes)?;
-    serde_json::from_slice(bytes).map_err(|first| {
-        let mut json = serde_json::Deserializer::from_slice(bytes);
-        match serde_path_to_error::deserialize::<_, T>(&mut json) {
-            Ok(_) => json_problem(String::new(), &first),
-            Err(error) => json_problem(error.path().to_string(), error.inner()),
-        }
-    })
-}
-
-/// The problem for a body that is not valid JSON, or has the wrong fields or types.
-fn json_problem(path: String, error: &serde_json::Error) -> Problem {
-    let text = error.to_string();
-    if !error.is_data() || text.starts_with("duplicate") {
-        return Problem::new(Code::InvalidJson, shorten(&text));
-    }
-    let path = if path == "." { String::new() } else { path };
-    let field_name = |text: &str| text.split('`').nth(1).map(str::to_owned);
-    if text.starts_with("unknown field") {
-        let unknown = field_name(&text).unwrap_or_default();
-        let known: Vec<&str> = text.split('`').skip(3).step_by(2).collect();
-        let hint = nearest_name(&unknown, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        // Sometimes the path from serde already ends with the unknown field.
-        let path = if path.ends_with(&unknown) && !path.is_empty() { path } else { join_path(&path, &unknown) };
-        let detail = format!("there is no field `{}`{hint}", shorten(&unknown));
-        return Problem::for_field(Code::UnknownField, shorten(&path), detail);
-    }
-    let path =
-        if text.starts_with("missing field") { join_path(&path, &field_name(&text).unwrap_or_default()) } else { path };
-    let end = text.find(" at line").unwrap_or(text.len());
-    let detail = describe_json_error(text.get(..end).unwrap_or(&text));
-    if path.is_empty() {
-        Problem::new(Code::InvalidType, detail)
-    } else {
-        Problem::for_field(Code::InvalidType, path, detail)
-    }
-}
-
-/// Rewrites serde's type error in JSON terms, without the names of Rust types.
-fn describe_json_error(text: &str) -> String {
-    if text.starts_with("data did not match") {
-        return "has a type that this field does not accept".to_owned();
-    }
-    let (found, expected) = text.split_once(", expected ").unwrap_or((text, ""));
-    let found = match found {
-        "invalid type: map" => "invalid type: an object",
-        "invalid type: sequence" => "invalid type: a list",
-        other => other,
-    };
-    let first = expected.split(' ').next().unwrap_or_default();
-    let expected = match expected {
-        "" => return found.to_owned(),
-        "a sequence" => "a list",
-        "a map" | "unit" => "an object",
-        _ if first == "struct" || expected.starts_with("tuple struct") => "an object",
-        "u8" => "a number from 0 to 255",
-        "u16" => "a whole number from 0 to 65535",
-        "u32" => "a whole number from 0 to 4294967295",
-        "u64" | "usize" => "a whole number from 0",
-        "i32" | "i64" => "a whole number",
-        other => other,
-    };
-    format!("{found}, expected {expected}")
-}
-
-fn join_path(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }

@@ -3,15 +3,19 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `app` | the state that handlers receive |
+//! | `download` | headers of a file to download |
 //! | `extract` | authentication, idempotency keys and bodies of a request |
 //! | `params` | path and query parameters |
+//! | `json_body` | parses JSON bodies |
 //! | `json` | readers for JSON values |
 //! | `problem` | error responses |
 //! | `router` | serves one request, and turns panics into error responses |
 
 pub mod app;
+pub(crate) mod download;
 pub(crate) mod extract;
 pub(crate) mod json;
+pub(crate) mod json_body;
 pub(crate) mod params;
 pub(crate) mod problem;
 pub(crate) mod router;

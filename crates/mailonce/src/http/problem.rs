@@ -59,7 +59,7 @@ pub(crate) struct CodeAndDetail(pub(crate) Code, pub(crate) String);
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let default_next = self.0.next_step();
-        let Problem { code, detail, field, extensions: mut more } = self.0;
+        let Problem { code, cause: _, detail, field, extensions: mut more } = self.0;
         let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
         // A problem may override the `next` and `retry` of its code with an extension of that name.
         let next = more.remove("next").and_then(|next| next.as_str().map(str::to_owned));

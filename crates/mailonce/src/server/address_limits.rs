@@ -25,11 +25,11 @@ pub(super) struct ConnectionLimit {
     /// None: no limit.
     max: Option<u32>,
     exempt: TrustedProxies,
-    state: Mutex<OpenConnections>,
+    state: Mutex<ConnectionCounts>,
 }
 
 #[derive(Debug, Default)]
-struct OpenConnections {
+struct ConnectionCounts {
     open: HashMap<IpAddr, u32>,
     last_logged: Option<Instant>,
 }

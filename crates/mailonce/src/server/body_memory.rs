@@ -5,19 +5,23 @@
 //! the budget or the share is used up, reading the body fails with [`BodyMemoryExhausted`]. The client gets
 //! `503 unavailable` and retries.
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::{
+    BoxError,
+    body::{Body, Bytes, HttpBody},
+};
 use std::{
     collections::HashMap,
     error::Error,
     fmt,
     net::IpAddr,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError, Weak},
-    task::{Context, Poll},
 };
 use tokio::sync::Semaphore;
 
-use super::address_limits::is_exempt;
+use super::{
+    address_limits::is_exempt,
+    checked_body::{BodyCheck, check_body},
+};
 use crate::{
     byte_budget::{self, ByteBudget, ByteLease, Shortage},
     client_address::{TrustedProxies, network_of},
@@ -65,14 +69,14 @@ impl BodyMemory {
     pub(super) fn meter<B>(&self, client: IpAddr, body: B) -> (Body, Option<SharedLease>)
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<axum::BoxError>,
+        B::Error: Into<BoxError>,
     {
         if body.size_hint().upper().is_some_and(|bytes| bytes <= UNCOUNTED_MAX_BYTES) {
             return (Body::new(body), None);
         }
         let budget = ByteBudget { total: Arc::clone(&self.total), share: self.share_of(client) };
         let lease = Arc::new(Mutex::new(ByteLease::new(budget)));
-        (Body::new(MeteredBody { inner: Body::new(body), lease: Arc::clone(&lease) }), Some(lease))
+        (check_body(Body::new(body), BodyMeter(Arc::clone(&lease))), Some(lease))
     }
 
     fn share_of(&self, client: IpAddr) -> Option<Arc<Semaphore>> {
@@ -91,47 +95,18 @@ impl BodyMemory {
 /// The memory of one request: held while its body is read and until its handler has answered.
 pub(super) type SharedLease = Arc<Mutex<ByteLease>>;
 
-struct MeteredBody {
-    inner: Body,
-    lease: SharedLease,
-}
+struct BodyMeter(SharedLease);
 
-impl HttpBody for MeteredBody {
-    type Data = Bytes;
-    type Error = axum::BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else { return Poll::Pending };
-        let received = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len)).unwrap_or(0);
-        let grown = self.lease.lock().unwrap_or_else(PoisonError::into_inner).try_grow(received);
-        Poll::Ready(match grown {
-            Ok(()) => frame.map(|frame| frame.map_err(Into::into)),
-            Err(shortage) => Some(Err(BodyMemoryExhausted(shortage).into())),
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        self.inner.size_hint()
+impl BodyCheck for BodyMeter {
+    fn on_received(&mut self, bytes: usize) -> Result<(), BoxError> {
+        let grown = self.0.lock().unwrap_or_else(PoisonError::into_inner).try_grow(bytes);
+        grown.map_err(|shortage| BodyMemoryExhausted(shortage).into())
     }
 }
 
 /// There is no memory left for a body.
 #[derive(Debug)]
 pub(crate) struct BodyMemoryExhausted(Shortage);
-
-impl BodyMemoryExhausted {
-    /// Whether an error was caused by this one.
-    pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
-        error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
-    }
-}
 
 impl fmt::Display for BodyMemoryExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,6 +122,7 @@ impl Error for BodyMemoryExhausted {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::checked_body::has_cause;
     use axum::body::to_bytes;
 
     const MIB: usize = 1024 * 1024;
@@ -162,7 +138,7 @@ mod tests {
     async fn read(memory: &BodyMemory, client: IpAddr, octets: usize) -> Result<Option<SharedLease>, bool> {
         let (body, lease) = memory.meter(client, Body::from(vec![0; octets]));
         let read = to_bytes(body, usize::MAX).await;
-        read.map(|_| lease).map_err(|error| BodyMemoryExhausted::is_cause_of(&error))
+        read.map(|_| lease).map_err(|error| has_cause::<BodyMemoryExhausted>(&error))
     }
 
     #[tokio::test]

@@ -1,15 +1,10 @@
 //! A request body with a minimum rate, so that a client cannot keep a request open by sending single bytes.
 
-use axum::body::{Body, Bytes, HttpBody};
-use std::{
-    error::Error,
-    fmt,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use axum::{BoxError, body::Body};
+use std::{error::Error, fmt, pin::Pin, task::Context, time::Duration};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::checked_body::{BodyCheck, check_body};
 use crate::arrival_rate::{ArrivalRate, MIN_RATE};
 
 /// How long a body may arrive below the minimum rate.
@@ -18,64 +13,40 @@ const GRACE: Duration = Duration::from_secs(30);
 const MAX_AHEAD: Duration = Duration::from_hours(24);
 
 /// A body that fails with [`TooSlow`] when it arrives below the minimum rate.
-pub(crate) struct MinRateBody {
-    inner: Body,
+pub(crate) fn require_min_rate(body: Body) -> Body {
+    let (grace_until, rate) = (Instant::now() + GRACE, ArrivalRate::new(Duration::ZERO, MAX_AHEAD));
+    check_body(body, MinRate { grace_until, rate, timer: None })
+}
+
+struct MinRate {
     grace_until: Instant,
     rate: ArrivalRate,
     /// When the rate is checked next. Set the first time that reading has to wait.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl MinRateBody {
-    pub(crate) fn new(inner: Body) -> Self {
-        let grace_until = Instant::now() + GRACE;
-        Self { inner, grace_until, rate: ArrivalRate::new(Duration::ZERO, MAX_AHEAD), timer: None }
+impl BodyCheck for MinRate {
+    fn on_received(&mut self, bytes: usize) -> Result<(), BoxError> {
+        self.rate.record(bytes);
+        Ok(())
     }
-}
 
-impl HttpBody for MinRateBody {
-    type Data = Bytes;
-    type Error = axum::BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
-            let arrived = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len));
-            self.rate.record(arrived.unwrap_or(0));
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        }
+    fn on_wait(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let deadline = self.grace_until.max(self.rate.deadline());
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         while timer.as_mut().poll(cx).is_ready() {
             if timer.deadline() >= deadline {
-                return Poll::Ready(Some(Err(TooSlow.into())));
+                return Err(TooSlow.into());
             }
             timer.as_mut().reset(deadline);
         }
-        Poll::Pending
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        self.inner.size_hint()
+        Ok(())
     }
 }
 
 /// The body arrived below the minimum rate.
 #[derive(Debug)]
 pub(crate) struct TooSlow;
-
-impl TooSlow {
-    /// Whether an error was caused by this one.
-    pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
-        error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
-    }
-}
 
 impl fmt::Display for TooSlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,7 +59,9 @@ impl Error for TooSlow {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::to_bytes;
+    use crate::server::checked_body::has_cause;
+    use axum::body::{Bytes, HttpBody, to_bytes};
+    use std::task::Poll;
     use tokio::sync::mpsc;
 
     struct Chunks(mpsc::Receiver<Bytes>);
@@ -117,8 +90,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(every)).await;
             }
         });
-        let read = to_bytes(Body::new(MinRateBody::new(Body::new(Chunks(chunks)))), usize::MAX).await;
-        (began.elapsed().as_secs(), read.map(|bytes| bytes.len()).map_err(|error| TooSlow::is_cause_of(&error)))
+        let read = to_bytes(require_min_rate(Body::new(Chunks(chunks))), usize::MAX).await;
+        (began.elapsed().as_secs(), read.map(|bytes| bytes.len()).map_err(|error| has_cause::<TooSlow>(&error)))
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 mod address_limits;
 pub(crate) mod body_memory;
+pub(crate) mod checked_body;
 mod config;
 mod host_check;
 mod large_bodies;

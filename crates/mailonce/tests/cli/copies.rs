@@ -7,36 +7,36 @@ use crate::binary::{CliFixture, send_args};
 
 #[tokio::test]
 async fn a_copy_of_a_ledger_in_use_holds_what_was_acknowledged_before() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     for number in 0..5 {
-        desk.run(&send_args(&format!("before-{number}"), "x")).await.expect_exit(0);
+        cli.run(&send_args(&format!("before-{number}"), "x")).await.expect_exit(0);
     }
     let began = jiff::Timestamp::from_millisecond(jiff::Timestamp::now().as_millisecond()).unwrap();
     // Others go on meanwhile.
     let (during, copied) = tokio::join!(
         async {
             for number in 0..5 {
-                desk.run(&send_args(&format!("during-{number}"), "x")).await.expect_exit(0);
+                cli.run(&send_args(&format!("during-{number}"), "x")).await.expect_exit(0);
             }
         },
-        desk.run(&["backup", "copy.db"]),
+        cli.run(&["backup", "copy.db"]),
     );
     let ((), told) = (during, copied.expect_exit(0).json());
     assert!(told["emails"].as_u64().unwrap() >= 5, "{told}");
     // It holds what was acknowledged before it began.
     let as_of: jiff::Timestamp = told["as_of"].as_str().unwrap().parse().unwrap();
     assert!(as_of >= began && as_of <= jiff::Timestamp::now(), "{told}");
-    let mode = std::fs::metadata(desk.path().join("copy.db")).unwrap().permissions().mode();
+    let mode = std::fs::metadata(cli.path().join("copy.db")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "others can read the copy");
     server.terminate().await;
 
-    desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.expect_exit(0);
-    let back = desk.path().join("back");
+    cli.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.expect_exit(0);
+    let back = cli.path().join("back");
     let env = [("MAILONCE_DATA", back.to_str().unwrap())];
-    let server = desk.start_dev(&env).await;
+    let server = cli.start_dev(&env).await;
     for number in 0..5 {
-        let again = desk.run_with_env(&send_args(&format!("before-{number}"), "x"), &env).await.expect_exit(0).json();
+        let again = cli.run_with_env(&send_args(&format!("before-{number}"), "x"), &env).await.expect_exit(0).json();
         assert_eq!(again["dedupe"]["outcome"], "replayed");
     }
     server.terminate().await;
@@ -44,34 +44,34 @@ async fn a_copy_of_a_ledger_in_use_holds_what_was_acknowledged_before() {
 
 #[tokio::test]
 async fn a_restored_ledger_rests_over_restarts_until_somebody_lets_it_go_on() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[("MAILONCE_HANDOFF", "paused")]).await;
-    let id = desk.run(&send_args("k", "x")).await.expect_exit(0).json()["id"].as_str().unwrap().to_owned();
-    desk.run(&["backup", "copy.db"]).await.expect_exit(0);
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[("MAILONCE_HANDOFF", "paused")]).await;
+    let id = cli.run(&send_args("k", "x")).await.expect_exit(0).json()["id"].as_str().unwrap().to_owned();
+    cli.run(&["backup", "copy.db"]).await.expect_exit(0);
     server.terminate().await;
 
     // Somebody has to say what becomes of the mail that waits.
-    let ran = desk.run(&["restore", "copy.db", "--data", "back"]).await.expect_exit(64);
+    let ran = cli.run(&["restore", "copy.db", "--data", "back"]).await.expect_exit(64);
     assert!(ran.stderr.contains("--hold") && ran.stderr.contains("--run"), "{}", ran.stderr);
-    assert!(!desk.path().join("back/ledger.db").exists());
-    let told = desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.expect_exit(0).json();
+    assert!(!cli.path().join("back/ledger.db").exists());
+    let told = cli.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.expect_exit(0).json();
     assert_eq!((&told["waiting"], &told["handoff"]), (&json!(1), &json!("held")));
     // A ledger that is there is left alone, and is not made to rest either.
-    let ran = desk.run(&["restore", "copy.db", "--hold"]).await.expect_exit(5);
-    assert!(ran.stderr.contains("ledger_exists") && !desk.data_dir().join("hold").exists(), "{ran:?}");
+    let ran = cli.run(&["restore", "copy.db", "--hold"]).await.expect_exit(5);
+    assert!(ran.stderr.contains("ledger_exists") && !cli.data_dir().join("hold").exists(), "{ran:?}");
 
-    let back = desk.path().join("back");
+    let back = cli.path().join("back");
     let env = [("MAILONCE_DATA", back.to_str().unwrap())];
-    let state = async || desk.run_with_env(&["emails", "show", &id], &env).await.expect_exit(0).json()["state"].clone();
+    let state = async || cli.run_with_env(&["emails", "show", &id], &env).await.expect_exit(0).json()["state"].clone();
     for _ in 0..2 {
-        let server = desk.start_dev(&env).await;
+        let server = cli.start_dev(&env).await;
         assert!(server.startup_banner.contains("Hand-off is paused") || back.join("hold").exists());
         tokio::time::sleep(Duration::from_millis(800)).await;
         assert_eq!(state().await, "queued");
         server.kill().await;
     }
-    let server = desk.start_dev(&env).await;
-    desk.run_with_env(&["resume"], &env).await.expect_exit(0);
+    let server = cli.start_dev(&env).await;
+    cli.run_with_env(&["resume"], &env).await.expect_exit(0);
     for _ in 0..200 {
         if state().await == "sent" && !back.join("hold").exists() {
             break;
@@ -85,17 +85,17 @@ async fn a_restored_ledger_rests_over_restarts_until_somebody_lets_it_go_on() {
 
 #[tokio::test]
 async fn readers_of_events_are_told_that_another_history_began() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
-    desk.run(&send_args("k", "x")).await.expect_exit(0);
-    let seen = desk.run(&["tail", "--after", "0", "--limit", "1"]).await.expect_exit(0).json();
-    desk.run(&["backup", "copy.db"]).await.expect_exit(0);
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    cli.run(&send_args("k", "x")).await.expect_exit(0);
+    let seen = cli.run(&["tail", "--after", "0", "--limit", "1"]).await.expect_exit(0).json();
+    cli.run(&["backup", "copy.db"]).await.expect_exit(0);
     server.terminate().await;
-    desk.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.expect_exit(0);
-    let back = desk.path().join("back");
+    cli.run(&["restore", "copy.db", "--data", "back", "--hold"]).await.expect_exit(0);
+    let back = cli.path().join("back");
     let env = [("MAILONCE_DATA", back.to_str().unwrap())];
-    let server = desk.start_dev(&env).await;
-    let ran = desk.run_with_env(&["tail", "--after", seen["cursor"].as_str().unwrap(), "--limit", "1"], &env).await;
+    let server = cli.start_dev(&env).await;
+    let ran = cli.run_with_env(&["tail", "--after", seen["cursor"].as_str().unwrap(), "--limit", "1"], &env).await;
     assert!(ran.stderr.contains("cursor_reset"), "{ran:?}");
     server.terminate().await;
 }

@@ -83,8 +83,8 @@ fn checks_named(report: &Value, name: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn records_that_are_missing_or_wrong_are_named_with_what_to_publish() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
     let bearer = format!("Bearer {}", server.api_key);
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     let (status, made) = server.call("POST", "/v1/domains", &headers, r#"{"name":"example.com"}"#).await;
@@ -92,11 +92,11 @@ async fn records_that_are_missing_or_wrong_are_named_with_what_to_publish() {
     let zone = FakeResolver::start().await;
     let dns = zone.address.to_string();
     let config = "smtp.domains = [\"agents.example.com\"]\nsmtp.hostname = \"mx.example.com\"\n";
-    std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
+    std::fs::write(cli.path().join("mailonce.toml"), config).unwrap();
     let words = ["doctor", "--dns", dns.as_str()];
 
     // Nothing is published. A running server tells its domains.
-    let ill = desk.run(&words).await.expect_exit(5).json();
+    let ill = cli.run(&words).await.expect_exit(5).json();
     let record = |purpose: &str| {
         made["records"].as_array().unwrap().iter().find(|record| record["purpose"] == purpose).unwrap().clone()
     };
@@ -116,7 +116,7 @@ async fn records_that_are_missing_or_wrong_are_named_with_what_to_publish() {
     }
     zone.add_txt("example.com", "v=spf1 include:relay.test ~all");
     zone.add_mx("agents.example.com", "mx.other.test");
-    let odd = desk.run(&words).await.expect_exit(0).json();
+    let odd = cli.run(&words).await.expect_exit(0).json();
     assert!(checks_named(&odd, "ownership")[0].starts_with("ok: "), "{odd}");
     assert!(checks_named(&odd, "dkim").iter().all(|check| check.starts_with("ok: ")), "{odd}");
     assert!(checks_named(&odd, "spf")[0].starts_with("ok: "), "{odd}");
@@ -124,7 +124,7 @@ async fn records_that_are_missing_or_wrong_are_named_with_what_to_publish() {
     zone.add_mx("agents.example.com", "mx.example.com");
     zone.add_txt("_dmarc.example.com", "v=DMARC1; p=none");
     zone.add_txt("example.com", "v=spf1 -all");
-    let two = desk.run(&words).await.expect_exit(5).json();
+    let two = cli.run(&words).await.expect_exit(5).json();
     assert!(checks_named(&two, "spf")[0].starts_with("fail: "), "two policies are none: {two}");
     assert!(
         checks_named(&two, "mx")[0].starts_with("ok: ") && checks_named(&two, "dmarc")[0].starts_with("ok: "),
@@ -163,22 +163,22 @@ async fn start_relay() -> SocketAddr {
 
 #[tokio::test]
 async fn private_keys_that_others_can_read_are_named() {
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     for name in ["http.key", "smtp.key"] {
-        std::fs::write(desk.path().join(name), "not read here").unwrap();
+        std::fs::write(cli.path().join(name), "not read here").unwrap();
     }
     let config = "[http]\ntls_cert = \"http.pem\"\ntls_key = \"http.key\"\n\
                   [smtp]\ntls_cert = \"smtp.pem\"\ntls_key = \"smtp.key\"\n";
-    std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
-    let found = desk.run(&["doctor", "--offline"]).await.json();
+    std::fs::write(cli.path().join("mailonce.toml"), config).unwrap();
+    let found = cli.run(&["doctor", "--offline"]).await.json();
     assert!(checks_named(&found, "permissions")[0].contains("chmod 600 http.key smtp.key"), "{found}");
 }
 
 #[tokio::test]
 async fn a_relay_is_visited_as_far_as_its_log_in_and_no_mail_is_begun() {
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     let port = start_relay().await.port();
-    let file = desk.path().join("mailonce.toml");
+    let file = cli.path().join("mailonce.toml");
     let write = |port: u16, password: &str| {
         let text = format!(
             "[[transports]]\nname = \"relay\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {port}\ntls = \"none\"\n\
@@ -187,12 +187,12 @@ async fn a_relay_is_visited_as_far_as_its_log_in_and_no_mail_is_begun() {
         std::fs::write(&file, text).unwrap();
     };
     write(port, "right");
-    let well = desk.run(&["doctor"]).await.expect_exit(0).json();
+    let well = cli.run(&["doctor"]).await.expect_exit(0).json();
     assert_eq!(checks_named(&well, "transport"), ["ok: relay (smtp): login succeeded → "]);
     // A password in a file that others can read is worth a word.
     assert!(checks_named(&well, "permissions")[0].contains("chmod 600 mailonce.toml"), "{well}");
     write(port, "wrong");
-    let ill = desk.run(&["doctor"]).await.expect_exit(5).json();
+    let ill = cli.run(&["doctor"]).await.expect_exit(5).json();
     let said = checks_named(&ill, "transport").remove(0);
     assert!(
         said.contains("5.7.8 not with this password")
@@ -200,48 +200,48 @@ async fn a_relay_is_visited_as_far_as_its_log_in_and_no_mail_is_begun() {
         "{said}"
     );
     write(1, "right");
-    let gone = desk.run(&["doctor"]).await.expect_exit(5).json();
+    let gone = cli.run(&["doctor"]).await.expect_exit(5).json();
     assert!(checks_named(&gone, "transport")[0].contains("cannot connect"), "{gone}");
-    desk.run(&["doctor", "--offline"]).await.expect_exit(0);
+    cli.run(&["doctor", "--offline"]).await.expect_exit(0);
 }
 
 #[tokio::test]
 async fn the_server_that_has_the_ledger_is_the_one_that_is_named() {
-    let desk = CliFixture::new();
-    let elsewhere = desk.path().join("elsewhere");
-    let server = desk.start_dev(&[("MAILONCE_DATA", elsewhere.to_str().unwrap())]).await;
-    let report = desk.run(&["doctor", "--data", "elsewhere"]).await.expect_exit(0).json();
+    let cli = CliFixture::new();
+    let elsewhere = cli.path().join("elsewhere");
+    let server = cli.start_dev(&[("MAILONCE_DATA", elsewhere.to_str().unwrap())]).await;
+    let report = cli.run(&["doctor", "--data", "elsewhere"]).await.expect_exit(0).json();
     assert_eq!(checks_named(&report, "server"), [format!("ok: running at {}, ready → ", server.url)]);
     server.terminate().await;
 }
 
 #[tokio::test]
 async fn what_waits_rests_or_is_in_doubt_is_told_by_a_server_and_by_its_ledger() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
-    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();
     assert!(checks_named(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
     assert_eq!(checks_named(&report, "hand-off"), ["ok: running, queue empty → "]);
     let doubt = ["send", "--from", "a@x.test", "--to", "unknown@sandbox.mailonce.test", "--text", "x", "--key", "d"];
     for _ in 0..200 {
-        if desk.run(&doubt).await.exit_code == 7 {
+        if cli.run(&doubt).await.exit_code == 7 {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();
     let said = checks_named(&report, "hand-off").remove(0);
     assert!(
         said.starts_with("warn: running, queue empty, 1 with an unknown outcome") && said.contains("emails resolve"),
         "{said}"
     );
-    desk.run(&["pause"]).await.expect_exit(0);
-    desk.run(&crate::binary::send_args("k", "x")).await.expect_exit(0);
-    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    cli.run(&["pause"]).await.expect_exit(0);
+    cli.run(&crate::binary::send_args("k", "x")).await.expect_exit(0);
+    let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();
     let said = checks_named(&report, "hand-off").remove(0);
     assert!(said.contains("paused, 1 queued") && said.contains("mailonce resume"), "{said}");
     server.terminate().await;
-    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();
     let said = checks_named(&report, "hand-off").remove(0);
     assert!(said.contains("1 queued") && said.contains("1 with an unknown outcome"), "{said}");
     assert!(checks_named(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");

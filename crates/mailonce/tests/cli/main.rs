@@ -7,7 +7,6 @@
 #![expect(clippy::expect_used, reason = "a test that cannot go on has failed, and says why")]
 #![expect(clippy::panic, reason = "a helper that finds what it must not find fails its test")]
 
-mod album;
 #[expect(dead_code, reason = "shared with the other tests of the command line, which need more of it")]
 #[path = "../it/binary.rs"]
 mod binary;
@@ -16,6 +15,7 @@ mod doctor;
 mod errors;
 mod minute;
 mod plain;
+mod snapshot_recorder;
 mod storm;
 mod terminal;
 mod verbs;

@@ -21,24 +21,24 @@ async fn the_first_minute_goes_as_it_is_told() {
     let commands = readme_commands();
     let verbs: Vec<&str> = commands.iter().map(|(words, _)| words[0].as_str()).collect();
     assert_eq!(verbs, ["dev", "demo", "mcp", "simulate", "take", "doctor"]);
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
-    std::fs::create_dir(desk.path().join(".cursor")).unwrap();
-    let door: Value = serde_json::from_slice(&std::fs::read(desk.data_dir().join("dev.json")).unwrap()).unwrap();
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    std::fs::create_dir(cli.path().join(".cursor")).unwrap();
+    let door: Value = serde_json::from_slice(&std::fs::read(cli.data_dir().join("dev.json")).unwrap()).unwrap();
     let smtp = door["smtp"].as_str().unwrap();
-    let env = [("HOME", desk.path().to_str().unwrap()), ("MAILONCE_SMTP_LISTEN", smtp)];
+    let env = [("HOME", cli.path().to_str().unwrap()), ("MAILONCE_SMTP_LISTEN", smtp)];
     let mut code = String::new();
     for (words, about) in &commands[1..] {
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         words.push("--plain");
-        let mut ran: CommandOutput = desk.run_with_env(&words, &env).await;
+        let mut ran: CommandOutput = cli.run_with_env(&words, &env).await;
         for _ in 0..100 {
             // The mail may still be on its way to the inbox.
             if words[0] != "take" || ran.exit_code == 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
-            ran = desk.run_with_env(&words, &env).await;
+            ran = cli.run_with_env(&words, &env).await;
         }
         let ran = ran.expect_exit(0);
         match words[0] {
@@ -57,6 +57,6 @@ async fn the_first_minute_goes_as_it_is_told() {
         }
     }
     // Another run does not get it.
-    desk.run(&["take", "agent@mailonce.test", "--for", "another"]).await.expect_exit(5);
+    cli.run(&["take", "agent@mailonce.test", "--for", "another"]).await.expect_exit(5);
     server.terminate().await;
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// Remembers ids, so that the same one is the same in every picture.
+/// Remembers ids, so that an id looks the same in every snapshot.
 #[derive(Default)]
 pub(crate) struct Redactor {
     ids: BTreeMap<String, usize>,

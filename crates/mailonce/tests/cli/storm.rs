@@ -4,9 +4,9 @@ use crate::binary::CliFixture;
 
 #[tokio::test]
 async fn the_kill_falls_in_the_midst_and_the_timeline_has_an_address() {
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     for callers in ["12", "50"] {
-        let told = desk.run(&["demo", "storm", "--callers", callers, "--json"]).await.expect_exit(0).json();
+        let told = cli.run(&["demo", "storm", "--callers", callers, "--json"]).await.expect_exit(0).json();
         let callers: u64 = callers.parse().unwrap();
         let before = told["answered_before_kill"].as_u64().unwrap();
         assert!(before >= callers / 3 && before < callers - callers / 3, "{told}");

@@ -26,12 +26,12 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
 /// What a terminal showed, and the exit code.
-async fn run_in_terminal(desk: &CliFixture, columns: u32, words: &[&str]) -> (String, i32) {
-    run_in_terminal_with_env(desk, columns, words, &[("TERM", "xterm")]).await
+async fn run_in_terminal(cli: &CliFixture, columns: u32, words: &[&str]) -> (String, i32) {
+    run_in_terminal_with_env(cli, columns, words, &[("TERM", "xterm")]).await
 }
 
 async fn run_in_terminal_with_env(
-    desk: &CliFixture,
+    cli: &CliFixture,
     columns: u32,
     words: &[&str],
     env: &[(&str, &str)],
@@ -39,7 +39,7 @@ async fn run_in_terminal_with_env(
     // Python is looked for where we look; the program itself gets nothing of it but a kind of terminal.
     let mut command = tokio::process::Command::new("python3");
     command.args(["-c", PTY_SCRIPT, &columns.to_string(), env!("CARGO_BIN_EXE_mailonce")]).args(words);
-    command.current_dir(desk.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.current_dir(cli.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0").envs(env.iter().copied());
     command.kill_on_drop(true).stdin(Stdio::null());
     let ended = tokio::time::timeout(std::time::Duration::from_mins(1), command.output()).await;
@@ -54,9 +54,9 @@ fn has_spinner(screen: &str) -> bool {
 
 #[tokio::test]
 async fn long_commands_show_progress_and_clear_it() {
-    let desk = CliFixture::new();
-    let server = desk.start_dev(&[]).await;
-    desk.run(&send_args("k", "x")).await.expect_exit(0);
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    cli.run(&send_args("k", "x")).await.expect_exit(0);
     let storm = ["demo", "storm", "--callers", "9", "--data", "elsewhere"];
     let cases: [(&[&str], &str, i32); 6] = [
         (&["wait", "agent@mailonce.test", "--subject", "never", "--timeout", "1"], "waiting up to 1 s", 2),
@@ -67,7 +67,7 @@ async fn long_commands_show_progress_and_clear_it() {
         (&storm, "/9", 0),
     ];
     for (words, sign, code) in cases {
-        let (screen, ended) = run_in_terminal(&desk, 100, words).await;
+        let (screen, ended) = run_in_terminal(&cli, 100, words).await;
         assert_eq!(ended, code, "{words:?}: {screen}");
         assert!(has_spinner(&screen) && screen.contains(sign), "{words:?} shows no sign of life: {screen:?}");
         // The last thing that happens to a sign is that it goes.
@@ -75,33 +75,33 @@ async fn long_commands_show_progress_and_clear_it() {
         assert!(screen[last..].contains("\u{1b}[2K"), "{words:?} leaves its sign: {screen:?}");
     }
     // Into a pipe there is none.
-    let piped = desk.run(&["bench", "--count", "20", "--connections", "2"]).await.expect_exit(0);
+    let piped = cli.run(&["bench", "--count", "20", "--connections", "2"]).await.expect_exit(0);
     assert!(!has_spinner(&piped.stderr) && piped.stderr.is_empty(), "{piped:?}");
     server.terminate().await;
 }
 
 #[tokio::test]
 async fn a_terminal_gets_words_and_colours_unless_it_wants_none() {
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     let words = ["doctor", "--offline"];
-    let (screen, _) = run_in_terminal(&desk, 100, &words).await;
+    let (screen, _) = run_in_terminal(&cli, 100, &words).await;
     assert!(screen.contains("\u{1b}[32mok") && !screen.contains('{'), "{screen:?}");
     for plain in [[("TERM", "xterm"), ("NO_COLOR", "1")], [("TERM", "dumb"), ("LANG", "C")]] {
-        let (screen, _) = run_in_terminal_with_env(&desk, 100, &words, &plain).await;
+        let (screen, _) = run_in_terminal_with_env(&cli, 100, &words, &plain).await;
         assert!(screen.contains("ok    configuration") && !screen.contains('\u{1b}'), "{plain:?}: {screen:?}");
     }
-    let (screen, _) = run_in_terminal(&desk, 100, &["doctor", "--offline", "--json"]).await;
+    let (screen, _) = run_in_terminal(&cli, 100, &["doctor", "--offline", "--json"]).await;
     assert!(serde_json::from_str::<serde_json::Value>(screen.trim()).is_ok(), "{screen:?}");
 }
 
 #[tokio::test]
 async fn help_fits_the_terminal() {
-    let desk = CliFixture::new();
+    let cli = CliFixture::new();
     for columns in [60, 80, 100] {
         for words in
             [&["--help"][..], &["send", "--help"], &["dev", "--help"], &["prove", "--help"], &["emails", "--help"]]
         {
-            let (screen, code) = run_in_terminal(&desk, columns, words).await;
+            let (screen, code) = run_in_terminal(&cli, columns, words).await;
             let plain = strip_colors(&screen);
             let wide: Vec<&str> =
                 plain.lines().map(str::trim_end).filter(|line| line.chars().count() > columns as usize).collect();
@@ -109,7 +109,7 @@ async fn help_fits_the_terminal() {
         }
     }
     // Where nobody says how wide it is, lines are still for reading.
-    let piped = desk.run(&["send", "--help"]).await.expect_exit(0);
+    let piped = cli.run(&["send", "--help"]).await.expect_exit(0);
     assert!(piped.stdout.lines().all(|line| line.chars().count() <= 100), "{}", piped.stdout);
 }
 

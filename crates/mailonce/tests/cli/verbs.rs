@@ -1,11 +1,11 @@
-//! A walk through every verb, with a picture of each.
+//! Runs every verb and takes a snapshot of each.
 
 use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::{
-    album::{SnapshotOptions, SnapshotRecorder, snapshot_dir, snapshot_file_name},
     binary::{CliFixture, CommandOutput, SpawnedServer},
+    snapshot_recorder::{SnapshotOptions, SnapshotRecorder, snapshot_dir, snapshot_file_name},
 };
 
 const AGENT_INBOX: &str = "agent@mailonce.test";
@@ -17,7 +17,7 @@ async fn all_commands() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_verb_is_without_a_picture() {
+async fn every_verb_has_a_snapshot() {
     let verbs = all_commands().await;
     assert!(verbs.len() > 50, "{verbs:?}");
     let missing: Vec<&String> =
@@ -27,33 +27,33 @@ async fn no_verb_is_without_a_picture() {
 
 #[tokio::test]
 async fn every_verb_prints_what_it_printed_before() {
-    let mut album = SnapshotRecorder::new();
-    snapshot_offline_commands(&mut album).await;
-    snapshot_store_commands(&mut album).await;
-    snapshot_kek_commands(&mut album).await;
-    let desk = CliFixture::new();
+    let mut recorder = SnapshotRecorder::new();
+    snapshot_offline_commands(&mut recorder).await;
+    snapshot_store_commands(&mut recorder).await;
+    snapshot_kek_commands(&mut recorder).await;
+    let cli = CliFixture::new();
     let other =
-        desk.run(&["team", "create", "others"]).await.expect_exit(0).json()["api_key"].as_str().unwrap().to_owned();
-    let server = desk.start_dev(&[]).await;
-    album.add_snapshot(&desk, "dev", "dev --http 127.0.0.1:0", &banner_output(&server), SnapshotOptions::default());
-    snapshot_send_commands(&mut album, &desk).await;
-    snapshot_inbox_commands(&mut album, &desk).await;
-    snapshot_conversation_commands(&mut album, &desk, &other).await;
-    snapshot_webhook_commands(&mut album, &desk, &server).await;
-    snapshot_operator_commands(&mut album, &desk).await;
+        cli.run(&["team", "create", "others"]).await.expect_exit(0).json()["api_key"].as_str().unwrap().to_owned();
+    let server = cli.start_dev(&[]).await;
+    recorder.add_snapshot(&cli, "dev", "dev --http 127.0.0.1:0", &banner_output(&server), SnapshotOptions::default());
+    snapshot_send_commands(&mut recorder, &cli).await;
+    snapshot_inbox_commands(&mut recorder, &cli).await;
+    snapshot_conversation_commands(&mut recorder, &cli, &other).await;
+    snapshot_webhook_commands(&mut recorder, &cli, &server).await;
+    snapshot_operator_commands(&mut recorder, &cli).await;
     server.terminate().await;
-    album.verify();
+    recorder.verify();
 }
 
-/// What `dev` says, as a picture.
+/// The output of `dev`, for a snapshot.
 fn banner_output(server: &SpawnedServer) -> CommandOutput {
     CommandOutput { exit_code: 0, stdout: String::new(), stderr: server.startup_banner.clone() }
 }
 
 /// Waits until an email is in a state.
-async fn wait_for_state(desk: &CliFixture, id: &str, state: &str) {
+async fn wait_for_state(cli: &CliFixture, id: &str, state: &str) {
     for _ in 0..400 {
-        if desk.run(&["emails", "show", id]).await.expect_exit(0).json()["state"] == state {
+        if cli.run(&["emails", "show", id]).await.expect_exit(0).json()["state"] == state {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -65,35 +65,35 @@ fn string_value(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
 }
 
-async fn snapshot_offline_commands(album: &mut SnapshotRecorder) {
-    let desk = CliFixture::new();
+async fn snapshot_offline_commands(recorder: &mut SnapshotRecorder) {
+    let cli = CliFixture::new();
     let usual = SnapshotOptions::default();
     let raw = SnapshotOptions { is_not_json: true, max_stdout_lines: Some(8), ..usual };
     let derive =
         ["key", "derive", "--type", "order.confirmation", "--entity", "order_4821", "--to", "User@Example.com"];
-    album.record(&desk, "key derive", &derive, usual).await;
-    album.record(&desk, "openapi", &["openapi"], raw).await;
-    album.record(&desk, "completions", &["completions", "bash"], raw).await;
-    album.record(&desk, "man", &["man", "send"], raw).await;
-    album.record(&desk, "commands", &["commands"], usual).await;
-    album.record(&desk, "commands", &["commands"], SnapshotOptions { env: &[("COLUMNS", "50")], ..usual }).await;
-    album.record(&desk, "serve", &["serve", "--http", "127.0.0.1:0"], usual).await;
-    album
-        .record(&desk, "send", &["send", "--from", "a@x.test", "--to", "b@x.test", "--text", "x", "--key", "k"], usual)
+    recorder.record(&cli, "key derive", &derive, usual).await;
+    recorder.record(&cli, "openapi", &["openapi"], raw).await;
+    recorder.record(&cli, "completions", &["completions", "bash"], raw).await;
+    recorder.record(&cli, "man", &["man", "send"], raw).await;
+    recorder.record(&cli, "commands", &["commands"], usual).await;
+    recorder.record(&cli, "commands", &["commands"], SnapshotOptions { env: &[("COLUMNS", "50")], ..usual }).await;
+    recorder.record(&cli, "serve", &["serve", "--http", "127.0.0.1:0"], usual).await;
+    recorder
+        .record(&cli, "send", &["send", "--from", "a@x.test", "--to", "b@x.test", "--text", "x", "--key", "k"], usual)
         .await;
-    album.record(&desk, "mcp", &["mcp"], SnapshotOptions { is_not_json: true, ..usual }).await;
-    let home = desk.path().to_str().unwrap().to_owned();
-    album
+    recorder.record(&cli, "mcp", &["mcp"], SnapshotOptions { is_not_json: true, ..usual }).await;
+    let home = cli.path().to_str().unwrap().to_owned();
+    recorder
         .record(
-            &desk,
+            &cli,
             "mcp install",
             &["mcp", "install"],
             SnapshotOptions { env: &[("HOME", &home)], is_not_json: true, ..usual },
         )
         .await;
-    album
+    recorder
         .record(
-            &desk,
+            &cli,
             "demo storm",
             &["demo", "storm", "--callers", "8"],
             SnapshotOptions { redact_numbers: true, ..usual },
@@ -102,39 +102,43 @@ async fn snapshot_offline_commands(album: &mut SnapshotRecorder) {
         .expect_exit(0);
 }
 
-async fn snapshot_store_commands(album: &mut SnapshotRecorder) {
-    let desk = CliFixture::new();
+async fn snapshot_store_commands(recorder: &mut SnapshotRecorder) {
+    let cli = CliFixture::new();
     let usual = SnapshotOptions::default();
-    album.record(&desk, "doctor", &["doctor", "--offline"], usual).await;
-    album.record(&desk, "migrate", &["migrate"], usual).await;
-    album.record(&desk, "api-keys create", &["api-keys", "create", "--name", "ci {n}", "--scope", "send"], usual).await;
-    let keys = album.record(&desk, "api-keys list", &["api-keys", "list"], usual).await.json();
-    album.record(&desk, "api-keys revoke", &["api-keys", "revoke", &string_value(&keys["data"][0]["id"])], usual).await;
-    album.record(&desk, "team create", &["team", "create", "sales"], usual).await;
-    album.record(&desk, "team list", &["team", "list"], usual).await;
-    album
-        .record(&desk, "doctor", &["doctor", "--offline"], SnapshotOptions { env: &[("COLUMNS", "60")], ..usual })
+    recorder.record(&cli, "doctor", &["doctor", "--offline"], usual).await;
+    recorder.record(&cli, "migrate", &["migrate"], usual).await;
+    recorder
+        .record(&cli, "api-keys create", &["api-keys", "create", "--name", "ci {n}", "--scope", "send"], usual)
+        .await;
+    let keys = recorder.record(&cli, "api-keys list", &["api-keys", "list"], usual).await.json();
+    recorder
+        .record(&cli, "api-keys revoke", &["api-keys", "revoke", &string_value(&keys["data"][0]["id"])], usual)
+        .await;
+    recorder.record(&cli, "team create", &["team", "create", "sales"], usual).await;
+    recorder.record(&cli, "team list", &["team", "list"], usual).await;
+    recorder
+        .record(&cli, "doctor", &["doctor", "--offline"], SnapshotOptions { env: &[("COLUMNS", "60")], ..usual })
         .await;
 }
 
 /// A ledger that a key encryption key wraps.
-async fn snapshot_kek_commands(album: &mut SnapshotRecorder) {
-    let desk = CliFixture::new();
+async fn snapshot_kek_commands(recorder: &mut SnapshotRecorder) {
+    let cli = CliFixture::new();
     let (usual, old, new) = (SnapshotOptions::default(), "01".repeat(32), "02".repeat(32));
     let env = [("MAILONCE_SECRETS_KEK_ENV", "KEK"), ("KEK", old.as_str()), ("NEW_KEK", new.as_str())];
     let keyed = SnapshotOptions { env: &env, ..usual };
     let (status, rotate) = (["secrets", "status"], ["secrets", "rotate-kek", "--new-kek-env", "NEW_KEK"]);
-    album.record(&desk, "secrets status", &status, usual).await.expect_exit(0);
-    album.record(&desk, "secrets rotate-kek", &rotate, usual).await.expect_exit(5);
-    desk.run_with_env(&["migrate"], &env).await.expect_exit(0);
-    album.record(&desk, "secrets status", &status, keyed).await.expect_exit(0);
-    album.record(&desk, "secrets rotate-kek", &rotate, keyed).await.expect_exit(0);
-    album.record(&desk, "secrets status", &status, keyed).await.expect_exit(5);
+    recorder.record(&cli, "secrets status", &status, usual).await.expect_exit(0);
+    recorder.record(&cli, "secrets rotate-kek", &rotate, usual).await.expect_exit(5);
+    cli.run_with_env(&["migrate"], &env).await.expect_exit(0);
+    recorder.record(&cli, "secrets status", &status, keyed).await.expect_exit(0);
+    recorder.record(&cli, "secrets rotate-kek", &rotate, keyed).await.expect_exit(0);
+    recorder.record(&cli, "secrets status", &status, keyed).await.expect_exit(5);
 }
 
-async fn snapshot_send_commands(album: &mut SnapshotRecorder, desk: &CliFixture) {
+async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
-    album.record(desk, "pause", &["pause"], usual).await;
+    recorder.record(cli, "pause", &["pause"], usual).await;
     let send = [
         "send",
         "--from",
@@ -148,7 +152,7 @@ async fn snapshot_send_commands(album: &mut SnapshotRecorder, desk: &CliFixture)
         "--key",
         "i-17",
     ];
-    let first = string_value(&album.record(desk, "send", &send, usual).await.json()["id"]);
+    let first = string_value(&recorder.record(cli, "send", &send, usual).await.json()["id"]);
     let other = [
         "send",
         "--from",
@@ -162,7 +166,7 @@ async fn snapshot_send_commands(album: &mut SnapshotRecorder, desk: &CliFixture)
         "--key",
         "i-17",
     ];
-    album.record(desk, "send", &other, usual).await;
+    recorder.record(cli, "send", &other, usual).await;
     let later = [
         "send",
         "--from",
@@ -176,38 +180,38 @@ async fn snapshot_send_commands(album: &mut SnapshotRecorder, desk: &CliFixture)
         "--at",
         "in 2 hours",
     ];
-    let later = string_value(&desk.run(&later).await.expect_exit(0).json()["id"]);
-    album.record(desk, "emails move", &["emails", "move", &later, "--at", "in 3 hours"], usual).await;
-    album.record(desk, "emails cancel", &["emails", "cancel", &later], usual).await;
+    let later = string_value(&cli.run(&later).await.expect_exit(0).json()["id"]);
+    recorder.record(cli, "emails move", &["emails", "move", &later, "--at", "in 3 hours"], usual).await;
+    recorder.record(cli, "emails cancel", &["emails", "cancel", &later], usual).await;
     // Counts are written up to a second behind.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     for columns in ["160", "80", "50"] {
-        album
-            .record(desk, "emails list", &["emails", "list"], SnapshotOptions { env: &[("COLUMNS", columns)], ..usual })
+        recorder
+            .record(cli, "emails list", &["emails", "list"], SnapshotOptions { env: &[("COLUMNS", columns)], ..usual })
             .await
             .expect_exit(0);
     }
-    album.record(desk, "emails show", &["emails", "show", &first], usual).await;
-    album.record(desk, "key inspect", &["key", "inspect", "i-17"], usual).await;
-    album.record(desk, "key extend", &["key", "extend", "i-17", "--ttl", "90d"], usual).await;
-    album.record(desk, "key forget", &["key", "forget", "i-17"], usual).await;
-    album.record(desk, "resume", &["resume"], usual).await;
-    wait_for_state(desk, &first, "sent").await;
-    album.record(desk, "key forget", &["key", "forget", "i-17"], usual).await;
-    desk.run(&["pause"]).await.expect_exit(0);
-    album.record(desk, "emails resend", &["emails", "resend", &first, "--reason", "lost"], usual).await;
-    desk.run(&["resume"]).await.expect_exit(0);
+    recorder.record(cli, "emails show", &["emails", "show", &first], usual).await;
+    recorder.record(cli, "key inspect", &["key", "inspect", "i-17"], usual).await;
+    recorder.record(cli, "key extend", &["key", "extend", "i-17", "--ttl", "90d"], usual).await;
+    recorder.record(cli, "key forget", &["key", "forget", "i-17"], usual).await;
+    recorder.record(cli, "resume", &["resume"], usual).await;
+    wait_for_state(cli, &first, "sent").await;
+    recorder.record(cli, "key forget", &["key", "forget", "i-17"], usual).await;
+    cli.run(&["pause"]).await.expect_exit(0);
+    recorder.record(cli, "emails resend", &["emails", "resend", &first, "--reason", "lost"], usual).await;
+    cli.run(&["resume"]).await.expect_exit(0);
     let doubt =
         ["send", "--from", AGENT_INBOX, "--to", "unknown@sandbox.mailonce.test", "--text", "x", "--key", "doubt"];
-    let doubt = string_value(&desk.run(&doubt).await.expect_exit(0).json()["id"]);
-    wait_for_state(desk, &doubt, "unknown").await;
-    album.record(desk, "emails resolve", &["emails", "resolve", &doubt, "--as", "sent"], usual).await;
+    let doubt = string_value(&cli.run(&doubt).await.expect_exit(0).json()["id"]);
+    wait_for_state(cli, &doubt, "unknown").await;
+    recorder.record(cli, "emails resolve", &["emails", "resolve", &doubt, "--as", "sent"], usual).await;
 }
 
 /// The newest message, once an inbox has so many.
-async fn wait_for_newest_message(desk: &CliFixture, inbox: &str, count: usize) -> String {
+async fn wait_for_newest_message(cli: &CliFixture, inbox: &str, count: usize) -> String {
     for _ in 0..400 {
-        let page = desk.run(&["inbox", "messages", inbox]).await.expect_exit(0).json();
+        let page = cli.run(&["inbox", "messages", inbox]).await.expect_exit(0).json();
         if page["data"].as_array().unwrap().len() == count {
             return string_value(&page["data"][0]["id"]);
         }
@@ -216,52 +220,52 @@ async fn wait_for_newest_message(desk: &CliFixture, inbox: &str, count: usize) -
     panic!("{inbox} does not have {count} messages");
 }
 
-async fn snapshot_inbox_commands(album: &mut SnapshotRecorder, desk: &CliFixture) {
+async fn snapshot_inbox_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
-    let door: Value = serde_json::from_slice(&std::fs::read(desk.data_dir().join("dev.json")).unwrap()).unwrap();
+    let door: Value = serde_json::from_slice(&std::fs::read(cli.data_dir().join("dev.json")).unwrap()).unwrap();
     let smtp = string_value(&door["smtp"]);
     let by_smtp = SnapshotOptions { env: &[("MAILONCE_SMTP_LISTEN", &smtp)], ..usual };
     let create = ["inbox", "create", "--username", "signup", "--client-id", "signup", "--agent", "Signer"];
-    album.record(desk, "inbox create", &create, usual).await;
+    recorder.record(cli, "inbox create", &create, usual).await;
     let inbox = "signup@mailonce.test";
     let mail = ["simulate", "inbound", "--to", inbox, "--from", "Bob <bob@example.com>", "--code", "48192{n}"];
-    album.record(desk, "simulate inbound", &mail, by_smtp).await;
-    album
-        .record(desk, "simulate inbound", &["simulate", "inbound", "--to", "nobody@mailonce.test"], usual)
+    recorder.record(cli, "simulate inbound", &mail, by_smtp).await;
+    recorder
+        .record(cli, "simulate inbound", &["simulate", "inbound", "--to", "nobody@mailonce.test"], usual)
         .await
         .expect_exit(5);
     let wait = ["wait", inbox, "--after", "0", "--subject", "code", "--timeout", "20"];
-    album.record(desk, "wait", &wait, usual).await;
-    album.record(desk, "wait", &["wait", inbox, "--subject", "never", "--timeout", "1"], usual).await;
-    let message = wait_for_newest_message(desk, inbox, 2).await;
+    recorder.record(cli, "wait", &wait, usual).await;
+    recorder.record(cli, "wait", &["wait", inbox, "--subject", "never", "--timeout", "1"], usual).await;
+    let message = wait_for_newest_message(cli, inbox, 2).await;
     let watch = ["watch", "create", inbox, "--budget", "2", "--deadline", "5m"];
-    album.record(desk, "watch create", &watch, usual).await.expect_exit(0);
-    album.record(desk, "inbox list", &["inbox", "list"], usual).await;
-    album.record(desk, "inbox show", &["inbox", "show", inbox], usual).await;
+    recorder.record(cli, "watch create", &watch, usual).await.expect_exit(0);
+    recorder.record(cli, "inbox list", &["inbox", "list"], usual).await;
+    recorder.record(cli, "inbox show", &["inbox", "show", inbox], usual).await;
     for columns in ["160", "50"] {
         let how = SnapshotOptions { env: &[("COLUMNS", columns)], ..usual };
-        album.record(desk, "inbox messages", &["inbox", "messages", inbox], how).await;
+        recorder.record(cli, "inbox messages", &["inbox", "messages", inbox], how).await;
     }
     let how = SnapshotOptions { redact_numbers: true, ..usual };
-    album.record(desk, "inbox read", &["inbox", "read", &message], how).await;
-    let seen = album.record(desk, "inbox read", &["inbox", "read", &message, "--model"], how).await.expect_exit(0);
+    recorder.record(cli, "inbox read", &["inbox", "read", &message], how).await;
+    let seen = recorder.record(cli, "inbox read", &["inbox", "read", &message, "--model"], how).await.expect_exit(0);
     assert!(
         !seen.stdout.contains("48192") && seen.stdout.contains("<<<untrusted mail"),
         "a model sees a code: {seen:?}"
     );
-    album.record(desk, "inbox read", &["inbox", "read", "nothing", "--model"], how).await.expect_exit(5);
-    album.record(desk, "inbox deliveries", &["inbox", "deliveries", inbox], usual).await;
-    album.record(desk, "take", &["take", inbox, "--for", "signup-1"], usual).await;
-    album.record(desk, "take", &["take", inbox, "--for", "signup-2"], usual).await;
-    album.record(desk, "inbox expire", &["inbox", "expire", inbox], usual).await;
-    desk.run(&["inbox", "create", "--username", "spare"]).await.expect_exit(0);
+    recorder.record(cli, "inbox read", &["inbox", "read", "nothing", "--model"], how).await.expect_exit(5);
+    recorder.record(cli, "inbox deliveries", &["inbox", "deliveries", inbox], usual).await;
+    recorder.record(cli, "take", &["take", inbox, "--for", "signup-1"], usual).await;
+    recorder.record(cli, "take", &["take", inbox, "--for", "signup-2"], usual).await;
+    recorder.record(cli, "inbox expire", &["inbox", "expire", inbox], usual).await;
+    cli.run(&["inbox", "create", "--username", "spare"]).await.expect_exit(0);
     let spare = "spare@mailonce.test";
-    album.record(desk, "inbox delete", &["inbox", "delete", spare], usual).await;
+    recorder.record(cli, "inbox delete", &["inbox", "delete", spare], usual).await;
     let rotate = ["inbox", "rotate", inbox];
-    album.record(desk, "inbox rotate", &rotate, SnapshotOptions { redact_numbers: true, ..usual }).await;
+    recorder.record(cli, "inbox rotate", &rotate, SnapshotOptions { redact_numbers: true, ..usual }).await;
 }
 
-async fn snapshot_conversation_commands(album: &mut SnapshotRecorder, desk: &CliFixture, other: &str) {
+async fn snapshot_conversation_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture, other: &str) {
     let usual = SnapshotOptions::default();
     let hello = [
         "send",
@@ -278,42 +282,42 @@ async fn snapshot_conversation_commands(album: &mut SnapshotRecorder, desk: &Cli
         "--api-key",
         other,
     ];
-    desk.run(&hello).await;
-    let waited = desk.run(&["wait", AGENT_INBOX, "--after", "0", "--timeout", "20"]).await.expect_exit(0).json();
+    cli.run(&hello).await;
+    let waited = cli.run(&["wait", AGENT_INBOX, "--after", "0", "--timeout", "20"]).await.expect_exit(0).json();
     let message = string_value(&waited["message"]["id"]);
-    desk.run(&["pause"]).await.expect_exit(0);
-    album.record(desk, "reply", &["reply", &message, "--text", "Fine {n}"], usual).await;
+    cli.run(&["pause"]).await.expect_exit(0);
+    recorder.record(cli, "reply", &["reply", &message, "--text", "Fine {n}"], usual).await;
     for columns in ["160", "80"] {
         let how = SnapshotOptions { env: &[("COLUMNS", columns)], ..usual };
-        album.record(desk, "thread list", &["thread", "list", "--inbox", AGENT_INBOX], how).await;
+        recorder.record(cli, "thread list", &["thread", "list", "--inbox", AGENT_INBOX], how).await;
     }
-    let threads = desk.run(&["thread", "list", "--inbox", AGENT_INBOX]).await.expect_exit(0).json();
+    let threads = cli.run(&["thread", "list", "--inbox", AGENT_INBOX]).await.expect_exit(0).json();
     let thread = string_value(&threads["data"][0]["id"]);
     // Counts are written up to a second behind.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    album.record(desk, "thread show", &["thread", "show", &thread], usual).await;
+    recorder.record(cli, "thread show", &["thread", "show", &thread], usual).await;
     let lease = ["thread", "lease", &thread, "--holder", "shell", "--ttl", "600"];
-    let secret = |album: &mut SnapshotRecorder, verb: &str, words: &str, mut ran: CommandOutput, token: &str| {
+    let secret = |recorder: &mut SnapshotRecorder, verb: &str, words: &str, mut ran: CommandOutput, token: &str| {
         ran.stdout = ran.stdout.replace(token, "TOKEN");
-        album.add_snapshot(desk, verb, &words.replace(token, "TOKEN"), &ran, SnapshotOptions::default());
+        recorder.add_snapshot(cli, verb, &words.replace(token, "TOKEN"), &ran, SnapshotOptions::default());
     };
-    let taken = desk.run(&[&lease[..], &["--json"]].concat()).await.expect_exit(0);
+    let taken = cli.run(&[&lease[..], &["--json"]].concat()).await.expect_exit(0);
     let token = string_value(&taken.json()["token"]);
-    secret(album, "thread lease", &[&lease[..], &["--json"]].concat().join(" "), taken, &token);
+    secret(recorder, "thread lease", &[&lease[..], &["--json"]].concat().join(" "), taken, &token);
     let renew = [&lease[..], &["--token", &token, "--plain"]].concat();
-    let renewed = desk.run(&renew).await.expect_exit(0);
-    secret(album, "thread lease", &renew.join(" "), renewed, &token);
-    album.record(desk, "thread lease", &["thread", "lease", &thread, "--holder", "other"], usual).await;
+    let renewed = cli.run(&renew).await.expect_exit(0);
+    secret(recorder, "thread lease", &renew.join(" "), renewed, &token);
+    recorder.record(cli, "thread lease", &["thread", "lease", &thread, "--holder", "other"], usual).await;
     for form in ["--plain", "--json"] {
         let words = ["thread", "release", &thread, "--token", &token, form];
-        let ran = desk.run(&words).await;
-        secret(album, "thread release", &words.join(" "), ran, &token);
+        let ran = cli.run(&words).await;
+        secret(recorder, "thread release", &words.join(" "), ran, &token);
     }
-    album.record(desk, "thread done", &["thread", "done", &thread], usual).await;
+    recorder.record(cli, "thread done", &["thread", "done", &thread], usual).await;
     for number in ["1", "2", "3"] {
-        desk.run(&["reply", &message, "--text", "x", "--follow-up", number]).await;
+        cli.run(&["reply", &message, "--text", "x", "--follow-up", number]).await;
     }
-    let asked = album.record(desk, "escalations list", &["escalations", "list"], usual).await.json();
+    let asked = recorder.record(cli, "escalations list", &["escalations", "list"], usual).await.json();
     let id = asked["data"]
         .as_array()
         .unwrap()
@@ -321,15 +325,15 @@ async fn snapshot_conversation_commands(album: &mut SnapshotRecorder, desk: &Cli
         .find(|one| one["reason"] == "cap")
         .map(|one| string_value(&one["id"]))
         .unwrap();
-    album.record(desk, "escalations show", &["escalations", "show", &id], usual).await;
+    recorder.record(cli, "escalations show", &["escalations", "show", &id], usual).await;
     let reject = ["escalations", "resolve", &id, "--as", "reject", "--reason", "enough"];
-    album.record(desk, "escalations resolve", &reject, usual).await;
-    desk.run(&["resume"]).await.expect_exit(0);
-    snapshot_guard_refusals(album, desk).await;
+    recorder.record(cli, "escalations resolve", &reject, usual).await;
+    cli.run(&["resume"]).await.expect_exit(0);
+    snapshot_guard_refusals(recorder, cli).await;
 }
 
 /// What a guard refuses, and the question about it.
-async fn snapshot_guard_refusals(album: &mut SnapshotRecorder, desk: &CliFixture) {
+async fn snapshot_guard_refusals(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
     let own = [
         "send",
@@ -344,27 +348,27 @@ async fn snapshot_guard_refusals(album: &mut SnapshotRecorder, desk: &CliFixture
         "--text",
         "And round",
     ];
-    desk.run(&own).await;
-    let waited = desk
+    cli.run(&own).await;
+    let waited = cli
         .run(&["wait", AGENT_INBOX, "--after", "0", "--subject", "Round", "--timeout", "20"])
         .await
         .expect_exit(0)
         .json();
     let message = string_value(&waited["message"]["id"]);
-    album.record(desk, "reply", &["reply", &message, "--text", "Me again"], usual).await.expect_exit(5);
-    let asked = album.record(desk, "escalations list", &["escalations", "list"], usual).await.json();
+    recorder.record(cli, "reply", &["reply", &message, "--text", "Me again"], usual).await.expect_exit(5);
+    let asked = recorder.record(cli, "escalations list", &["escalations", "list"], usual).await.json();
     let question = asked["data"].as_array().unwrap().iter().find(|one| one["reason"] == "loop").unwrap();
-    album.record(desk, "escalations show", &["escalations", "show", &string_value(&question["id"])], usual).await;
+    recorder.record(cli, "escalations show", &["escalations", "show", &string_value(&question["id"])], usual).await;
 }
 
-async fn snapshot_webhook_commands(album: &mut SnapshotRecorder, desk: &CliFixture, server: &SpawnedServer) {
+async fn snapshot_webhook_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture, server: &SpawnedServer) {
     let usual = SnapshotOptions::default();
-    album.record(desk, "tail", &["tail", "--after", "0", "--limit", "2"], usual).await;
+    recorder.record(cli, "tail", &["tail", "--after", "0", "--limit", "2"], usual).await;
     let nobody = "http://127.0.0.1:1/hook";
     let secret = [("MAILONCE_WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")];
     let listen = ["webhooks", "listen", "--forward-to", nobody, "--after", "0", "--limit", "1"];
-    album
-        .record(desk, "webhooks listen", &listen, SnapshotOptions { env: &secret, redact_numbers: true, ..usual })
+    recorder
+        .record(cli, "webhooks listen", &listen, SnapshotOptions { env: &secret, redact_numbers: true, ..usual })
         .await;
     let (bearer, body) = (
         format!("Bearer {}", server.api_key),
@@ -388,10 +392,12 @@ async fn snapshot_webhook_commands(album: &mut SnapshotRecorder, desk: &CliFixtu
     let (status, _) =
         server.call("POST", &format!("/v1/endpoints/{}/pause", string_value(&made["id"])), &headers, "").await;
     assert_eq!(status, 200);
-    album.record(desk, "webhooks list", &["webhooks", "list"], SnapshotOptions { redact_numbers: true, ..usual }).await;
-    album
+    recorder
+        .record(cli, "webhooks list", &["webhooks", "list"], SnapshotOptions { redact_numbers: true, ..usual })
+        .await;
+    recorder
         .record(
-            desk,
+            cli,
             "webhooks replay",
             &["webhooks", "replay", &notice],
             SnapshotOptions { redact_numbers: true, ..usual },
@@ -400,22 +406,22 @@ async fn snapshot_webhook_commands(album: &mut SnapshotRecorder, desk: &CliFixtu
         .expect_exit(0);
     let create = ["webhooks", "create", "http://127.0.0.1:1/other", "--event", "email.cancelled", "--description", "x"];
     let how = SnapshotOptions { env: &secret, redact_numbers: true, ..usual };
-    album.record(desk, "webhooks create", &create, how).await.expect_exit(0);
+    recorder.record(cli, "webhooks create", &create, how).await.expect_exit(0);
 }
 
-async fn snapshot_operator_commands(album: &mut SnapshotRecorder, desk: &CliFixture) {
+async fn snapshot_operator_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
     let numbers = SnapshotOptions { redact_numbers: true, ..usual };
-    album.record(desk, "backup", &["backup", "copy{n}.db"], numbers).await;
-    album.record(desk, "backup", &["backup", "copy1.db"], usual).await;
-    album.record(desk, "restore", &["restore", "copy1.db", "--data", "back{n}", "--hold"], numbers).await;
-    album.record(desk, "restore", &["restore", "copy1.db", "--data", "back1", "--hold"], usual).await;
-    album.record(desk, "doctor", &["doctor", "--offline"], usual).await;
-    album.record(desk, "dev", &["dev", "--http", "127.0.0.1:0"], usual).await;
-    let home = desk.path().to_str().unwrap().to_owned();
+    recorder.record(cli, "backup", &["backup", "copy{n}.db"], numbers).await;
+    recorder.record(cli, "backup", &["backup", "copy1.db"], usual).await;
+    recorder.record(cli, "restore", &["restore", "copy1.db", "--data", "back{n}", "--hold"], numbers).await;
+    recorder.record(cli, "restore", &["restore", "copy1.db", "--data", "back1", "--hold"], usual).await;
+    recorder.record(cli, "doctor", &["doctor", "--offline"], usual).await;
+    recorder.record(cli, "dev", &["dev", "--http", "127.0.0.1:0"], usual).await;
+    let home = cli.path().to_str().unwrap().to_owned();
     let at_home = SnapshotOptions { env: &[("HOME", &home)], is_not_json: true, ..usual };
-    album.record(desk, "mcp install", &["mcp", "install"], at_home).await;
-    album.record(desk, "api-keys create", &["api-keys", "create"], usual).await;
-    album.record(desk, "bench", &["bench", "--count", "20", "--connections", "2"], numbers).await;
-    album.record(desk, "prove", &["prove", "--target", "http://127.0.0.1:1", "--key", "k"], usual).await;
+    recorder.record(cli, "mcp install", &["mcp", "install"], at_home).await;
+    recorder.record(cli, "api-keys create", &["api-keys", "create"], usual).await;
+    recorder.record(cli, "bench", &["bench", "--count", "20", "--connections", "2"], numbers).await;
+    recorder.record(cli, "prove", &["prove", "--target", "http://127.0.0.1:1", "--key", "k"], usual).await;
 }

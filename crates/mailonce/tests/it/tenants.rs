@@ -1,6 +1,10 @@
 //! Tenant isolation on every documented route: without an API key, without scopes, and with another team's ids.
 
-use mailonce_core::{access::team::ApiKey, id::ApiKeyId, operation::IdempotentResult};
+use mailonce_core::{
+    access::team::{ApiKey, ApiKeyDetails},
+    id::ApiKeyId,
+    operation::IdempotentResult,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -411,7 +415,7 @@ async fn create_scopeless_key(world: &World) -> String {
         id: ApiKeyId(uuid::Uuid::from_u128(1)),
         team: store.teams().await.unwrap()[0].id,
         hash: store.installation().await.unwrap().secret.mac("api-key", &[secret.as_bytes()]),
-        details: mailonce::wiring::unrestricted_key("powerless", Vec::new()),
+        details: ApiKeyDetails::unrestricted("powerless", Vec::new()),
         created_at: world.engine.ctx.now(),
         revoked_at: None,
         last_used_at: None,

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use mailonce_core::{
-    access::team::ApiKeyScope,
+    access::team::{ApiKeyDetails, ApiKeyScope},
     inbound::delivery::{DeliveryFormat, Intake, ReceiveResult},
     installation::DatabaseClock,
     ports::{Clock, Entropy, store::Store},
@@ -131,7 +131,7 @@ impl World {
         let engine =
             Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, entropy, EngineDeps::default()).await.unwrap();
         engine.ctx.confirm_time();
-        let new_key = mailonce::wiring::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
+        let new_key = ApiKeyDetails::unrestricted("test", ApiKeyScope::ALL.to_vec());
         let created = engine.access.ensure_api_key("default", new_key, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret: created.secret, backing }

@@ -163,7 +163,7 @@ pub(crate) async fn email_detail(shared: &SharedState, team: TeamId, id: EmailId
         body: bodies.first().map(|row| row.try_get(0)).transpose()?,
         attempts: attempts.iter().map(read_attempt).collect::<TxResult<_>>()?,
         evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<TxResult<_>>()?,
-        suppressed_calls: read_calls_newest_first(suppressed.first())?,
+        suppressed_calls: parse_suppressed_calls(suppressed.first())?,
     }))
 }
 
@@ -254,10 +254,11 @@ pub(crate) async fn key_view(shared: &SharedState, team: TeamId, key: KeyHash, n
 
 async fn suppressed_calls(shared: &SharedState, team: TeamId, id: EmailId) -> TxResult<Vec<SuppressedCall>> {
     let client = shared.connections.client().await?;
-    read_calls_newest_first(query_rows(&client, SELECT_SUPPRESSED, &[&team.0, &id.0]).await?.first())
+    parse_suppressed_calls(query_rows(&client, SELECT_SUPPRESSED, &[&team.0, &id.0]).await?.first())
 }
 
-fn read_calls_newest_first(row: Option<&Row>) -> TxResult<Vec<SuppressedCall>> {
+/// The suppressed calls in a row, newest first.
+fn parse_suppressed_calls(row: Option<&Row>) -> TxResult<Vec<SuppressedCall>> {
     let latest: Option<&str> = row.map(|row| row.try_get(0)).transpose()?;
     Ok(read_suppressed_calls(latest)?.into_iter().rev().collect())
 }

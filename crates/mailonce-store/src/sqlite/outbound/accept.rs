@@ -116,7 +116,7 @@ impl PreparedEmail {
             (new_email.first_wins, new_email.guard_input.held_by, new_email.guard_input.fingerprint.take());
         let charges = std::mem::take(&mut new_email.guard_input.charges);
         let (email, body) = new_email.into_email(u32::from(key.is_some()), None, now);
-        let recipients = email.handoffs.iter().map(|handoff| json_list(&handoff.recipients)).collect();
+        let recipients = email.handoffs.iter().map(|handoff| addresses_to_json(&handoff.recipients)).collect();
         let event = PackedEvent::pack_accepted(&email);
         Ok(Self {
             email,
@@ -364,7 +364,7 @@ fn insert_first(
 }
 
 /// A JSON array of addresses.
-fn json_list(addresses: &[String]) -> String {
+fn addresses_to_json(addresses: &[String]) -> String {
     serde_json::to_string(addresses).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@ use mailonce_core::{
     address::Address,
     cidr::Cidr,
     id::ApiKeyId,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
 };
 use mailonce_engine::access::api_keys::NewApiKey;
@@ -53,7 +53,7 @@ pub(crate) struct NewApiKeyBody {
 const MAX_RESTRICTIONS: usize = 100;
 
 fn parse_allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
-    let fault = |at: usize, message: String| Problem::from(vec![FieldError::new(&format!("allow_ips[{at}]"), message)]);
+    let fault = |at: usize, message: String| Problem::invalid_field(format!("allow_ips[{at}]"), message);
     if blocks.len() > MAX_RESTRICTIONS {
         return Err(fault(MAX_RESTRICTIONS, format!("is one too many: an API key has at most {MAX_RESTRICTIONS}")));
     }
@@ -67,7 +67,7 @@ fn parse_allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
 impl NewApiKeyBody {
     pub(crate) fn validate(self) -> Result<ApiKeyDetails, Problem> {
         check_text("name", &self.name)?;
-        let fault = |path: &str, message: &str| Problem::from(vec![FieldError::new(path, message)]);
+        let fault = |path: &str, message: &str| Problem::invalid_field(path, message);
         let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
         let scope = |word: &String| {
             ApiKeyScope::parse(word)
@@ -252,7 +252,7 @@ pub(crate) async fn create_team(State(app): State<App>, auth: AuthedRequest, bod
     let created = app
         .engine
         .access
-        .create_team(&auth.caller, &name, crate::wiring::unrestricted_key("first key", scopes), keyed_call)
+        .create_team(&auth.caller, &name, ApiKeyDetails::unrestricted("first key", scopes), keyed_call)
         .await?;
     let body = CreatedTeamBody { id: created.value.team.to_string(), name, api_key: created.value.secret };
     Ok(pagination::created_response(created.is_new, Json(body)))

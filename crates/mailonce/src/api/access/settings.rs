@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    api::inbox::inboxes::{invalid_field, parse_duration_ms},
+    api::inbox::inboxes::parse_duration_ms,
     http::{
         app::{ApiResult, App},
         extract::{AuthedRequest, RawBody},
@@ -100,7 +100,7 @@ impl SettingsPatchBody {
     fn validate(self) -> Result<SettingsPatch, Problem> {
         let mode = |path: &str, word: Option<String>| {
             let read = |word: String| {
-                ContentGuardMode::parse(&word).ok_or_else(|| invalid_field(path, "must be off, flag or hold"))
+                ContentGuardMode::parse(&word).ok_or_else(|| Problem::invalid_field(path, "must be off, flag or hold"))
             };
             word.map(read).transpose()
         };
@@ -111,13 +111,17 @@ impl SettingsPatchBody {
             Some(Some(text)) => match parse_duration_ms("held_expires_after", &text, MAX_HELD_EXPIRY_MS)? {
                 // A person needs time to see the escalation before it expires.
                 ms if ms < MINUTE_MS => {
-                    return Err(invalid_field("held_expires_after", "must be at least 1 minute, or null for no limit"));
+                    return Err(Problem::invalid_field(
+                        "held_expires_after",
+                        "must be at least 1 minute, or null for no limit",
+                    ));
                 }
                 ms => Some(Some(ms)),
             },
         };
         let reply_to = self.reply_to.map(|word| {
-            ReplyToPolicy::parse(&word).ok_or_else(|| invalid_field("reply_to", "must be allow, flag or refuse"))
+            ReplyToPolicy::parse(&word)
+                .ok_or_else(|| Problem::invalid_field("reply_to", "must be allow, flag or refuse"))
         });
         Ok(SettingsPatch {
             reply_to: reply_to.transpose()?,

@@ -4,7 +4,7 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::SourceId,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::{format_span, parse_span},
 };
 use mailonce_engine::access::{
@@ -140,7 +140,7 @@ impl SourceCredentialFields {
     /// The credential of the request; an error when there is none.
     fn require_one(self) -> Result<SourceCredential, Problem> {
         let missing = "is missing; postmark and brevo take basic_auth, bearer_token, auth_header or auth_query instead, ses takes sns_topics";
-        self.find_one()?.ok_or_else(|| Problem::from(vec![FieldError::new("secret", missing)]))
+        self.find_one()?.ok_or_else(|| Problem::invalid_field("secret", missing))
     }
 
     /// The credential of the request, if there is one.
@@ -156,7 +156,7 @@ impl SourceCredentialFields {
             self.sns_topics.map(|topics| SourceCredential::Topics { topics, allow_sha1 }),
         ];
         let mut credentials = all.into_iter().flatten();
-        let fault = |message: &str| Problem::from(vec![FieldError::new("secret", message)]);
+        let fault = |message: &str| Problem::invalid_field("secret", message);
         let Some(credential) = credentials.next() else { return Ok(None) };
         if credentials.next().is_some() {
             return Err(fault(
@@ -178,9 +178,7 @@ fn parse_collecting(
     texts.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let span = |text: &str| {
         let span = parse_span(text);
-        span.ok_or_else(|| {
-            Problem::from(vec![FieldError::new("poll_interval", "must be a duration such as 30s or 5m")])
-        })
+        span.ok_or_else(|| Problem::invalid_field("poll_interval", "must be a duration such as 30s or 5m"))
     };
     let poll_ms = poll_interval.as_deref().map(span).transpose()?;
     Ok(CollectionConfig { api_key, base_url, poll_ms })
@@ -292,7 +290,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
         poll_interval,
     } = body.parse()?;
     if name.trim().is_empty() {
-        return Err(Problem::from(vec![FieldError::new("name", "must not be empty")]).into());
+        return Err(Problem::invalid_field("name", "must not be empty").into());
     }
     let transport_field = transport.as_ref().map(|text| ("transport", text));
     [("name", &name), ("kind", &kind)]

@@ -4,7 +4,7 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::budget::{AtLimit, Budget, BudgetMeasure, BudgetPeriod, BudgetScope},
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::control::budgets::BudgetView;
 use serde::{Deserialize, Serialize};
@@ -125,20 +125,20 @@ pub(crate) struct BudgetPage {
     next_cursor: Option<String>,
 }
 
-fn invalid_field(path: &str, message: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
-}
-
 async fn parse_scope(app: &App, auth: &AuthedRequest, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
     match (body.team, body.inbox, body.api_key) {
         (Some(true), None, None) => Ok(BudgetScope::Team),
         (None, Some(inbox), None) => Ok(BudgetScope::Inbox(find_inbox(app, auth, &inbox).await?.id)),
         (None, None, Some(key)) => {
-            let id =
-                key.parse().map_err(|_not_an_id| invalid_field("scope.api_key", "must be the id of an API key"))?;
+            let id = key
+                .parse()
+                .map_err(|_not_an_id| Problem::invalid_field("scope.api_key", "must be the id of an API key"))?;
             Ok(BudgetScope::ApiKey(id))
         }
-        _ => Err(invalid_field("scope", "must be one of {\"team\": true}, {\"inbox\": ID} and {\"api_key\": ID}")),
+        _ => Err(Problem::invalid_field(
+            "scope",
+            "must be one of {\"team\": true}, {\"inbox\": ID} and {\"api_key\": ID}",
+        )),
     }
 }
 
@@ -157,12 +157,12 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let NewBudgetBody { name, scope: scope_body, measure, per, limit, at_limit, enabled } = body.parse()?;
     let keyed_call = auth.keyed_call("budgets", "", &body.canonical()?);
     check_required_text("name", &name)?;
-    let measure =
-        BudgetMeasure::parse(&measure).ok_or_else(|| invalid_field("measure", "must be mails or recipients"))?;
-    let per = BudgetPeriod::parse(&per).ok_or_else(|| invalid_field("per", "must be minute, hour or day"))?;
+    let measure = BudgetMeasure::parse(&measure)
+        .ok_or_else(|| Problem::invalid_field("measure", "must be mails or recipients"))?;
+    let per = BudgetPeriod::parse(&per).ok_or_else(|| Problem::invalid_field("per", "must be minute, hour or day"))?;
     let at_limit = match at_limit.as_deref() {
         None => AtLimit::Refuse,
-        Some(word) => AtLimit::parse(word).ok_or_else(|| invalid_field("at_limit", "must be refuse"))?,
+        Some(word) => AtLimit::parse(word).ok_or_else(|| Problem::invalid_field("at_limit", "must be refuse"))?,
     };
     let scope = parse_scope(&app, &auth, scope_body).await?;
     let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };

@@ -7,7 +7,7 @@ use mailonce_core::{
         ConditionOperator, MatchMode, RuleAction, RuleActionKind, RuleCondition, RuleDefinition, RuleDirection,
         RuleField,
     },
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::control::rules::RuleView;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ const DEFAULT_PRIORITY: i32 = 100;
 
 /// One value, or a list of values.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "has a type that this field does not accept")]
 pub(crate) enum ConditionValues {
     One(ConditionValue),
     Several(Vec<ConditionValue>),
@@ -37,7 +37,7 @@ pub(crate) enum ConditionValues {
 
 /// A text. Booleans and whole numbers are accepted and stored as text.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "has a type that this field does not accept")]
 pub(crate) enum ConditionValue {
     Text(String),
     Flag(bool),
@@ -189,30 +189,28 @@ pub(crate) struct RulePage {
     next_cursor: Option<String>,
 }
 
-fn invalid_field(path: impl Into<String>, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(&path.into(), message)])
-}
-
 fn parse_match(body: RuleMatchBody) -> Result<(MatchMode, Vec<RuleCondition>, bool), Problem> {
     let mode = match body.operator.as_deref() {
         None => MatchMode::All,
-        Some(word) => MatchMode::parse(word).ok_or_else(|| invalid_field("match.operator", "must be all or any"))?,
+        Some(word) => {
+            MatchMode::parse(word).ok_or_else(|| Problem::invalid_field("match.operator", "must be all or any"))?
+        }
     };
     let condition = |(at, condition): (usize, ConditionBody)| {
         let path = |field: &str| format!("match.conditions[{at}].{field}");
-        let field = RuleField::try_from(condition.field).map_err(|why| invalid_field(path("field"), why))?;
-        let invalid = || invalid_field(path("operator"), "must be is, is_not, contains or in_list");
+        let field = RuleField::try_from(condition.field).map_err(|why| Problem::invalid_field(path("field"), why))?;
+        let invalid = || Problem::invalid_field(path("operator"), "must be is, is_not, contains or in_list");
         let operator = ConditionOperator::parse(&condition.operator).ok_or_else(invalid)?;
         let values = match (condition.value, operator) {
             (ConditionValues::One(_), ConditionOperator::InList) => {
-                return Err(invalid_field(path("value"), "must be a list of texts with in_list"));
+                return Err(Problem::invalid_field(path("value"), "must be a list of texts with in_list"));
             }
             (ConditionValues::Several(values), ConditionOperator::InList) => {
                 values.into_iter().map(String::from).collect()
             }
             (ConditionValues::One(value), _) => vec![value.into()],
             (ConditionValues::Several(_), _) => {
-                return Err(invalid_field(path("value"), "must be one text; lists are for in_list"));
+                return Err(Problem::invalid_field(path("value"), "must be one text; lists are for in_list"));
             }
         };
         Ok(RuleCondition { field, operator, values })
@@ -225,7 +223,7 @@ fn parse_actions(bodies: Vec<RuleActionBody>) -> Result<Vec<RuleAction>, Problem
     let action = |(at, body): (usize, RuleActionBody)| {
         let invalid = || {
             let expected = "must be block, folder, label, skip_agent, mark_read or approve";
-            invalid_field(format!("actions[{at}].type"), expected)
+            Problem::invalid_field(format!("actions[{at}].type"), expected)
         };
         Ok(RuleAction { kind: RuleActionKind::parse(&body.kind).ok_or_else(invalid)?, value: body.value })
     };
@@ -247,13 +245,12 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let keyed_call = auth.keyed_call("rules", "", &body.canonical()?);
     check_text("name", &name)?;
     if name.trim().is_empty() {
-        return Err(invalid_field("name", "must not be empty").into());
+        return Err(Problem::invalid_field("name", "must not be empty").into());
     }
     let direction = match direction.as_deref() {
         None => RuleDirection::Inbound,
-        Some(word) => {
-            RuleDirection::parse(word).ok_or_else(|| invalid_field("direction", "must be inbound or outbound"))?
-        }
+        Some(word) => RuleDirection::parse(word)
+            .ok_or_else(|| Problem::invalid_field("direction", "must be inbound or outbound"))?,
     };
     let (together, conditions, require_auth) = parse_match(matching)?;
     let (priority, enabled) = (priority.unwrap_or(DEFAULT_PRIORITY), enabled.unwrap_or(true));

@@ -4,7 +4,7 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::control::suppressions::{SuppressionDetails, SuppressionView};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ fn parse_address(text: &str) -> Result<Address, Problem> {
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let body: NewSuppressionBody = body.parse()?;
-    let fault = |message: String| Problem::from(vec![FieldError::new("address", message)]);
+    let fault = |message: String| Problem::invalid_field("address", message);
     let address = Address::parse(&body.address).map_err(|error| fault(error.to_string()))?;
     check_text("reason", body.reason.as_deref().unwrap_or_default())?;
     let details = SuppressionDetails::manual(body.reason.filter(|reason| !reason.trim().is_empty()));

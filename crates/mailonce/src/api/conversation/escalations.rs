@@ -18,10 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     api::{
-        inbox::{
-            inboxes::{invalid_field, invalid_query},
-            messages::message_id,
-        },
+        inbox::message_body::message_id,
         outbound::{
             email_bodies::EmailBody,
             emails::{email_id, page_limit},
@@ -271,15 +268,15 @@ pub(crate) async fn list(
     let EscalationListQuery { limit, cursor, state, reason } = query.0;
     let state = state.as_deref().map(|word| {
         EscalationState::parse(word)
-            .ok_or_else(|| invalid_query("state", "state must be open, resolved, expired or moot"))
+            .ok_or_else(|| Problem::invalid_query("state", "state must be open, resolved, expired or moot"))
     });
     let reason = reason.as_deref().map(|word| {
         let all: Vec<&str> = EscalationReason::ALL.iter().map(|reason| reason.as_str()).collect();
         EscalationReason::parse(word)
-            .ok_or_else(|| invalid_query("reason", &format!("reason must be one of {}", all.join(", "))))
+            .ok_or_else(|| Problem::invalid_query("reason", format!("reason must be one of {}", all.join(", "))))
     });
     let filter = EscalationQuery { state: state.transpose()?, reason: reason.transpose()? };
-    let invalid = |_not_an_id| invalid_query("cursor", "cursor must be the next_cursor of a previous page");
+    let invalid = |_not_an_id| Problem::invalid_query("cursor", "cursor must be the next_cursor of a previous page");
     let before = cursor.as_deref().map(|text| text.parse::<Uuid>().map_err(invalid)).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
     let page = app.engine.escalations.escalations(&auth.caller, filter, before, limit).await?;
@@ -314,7 +311,7 @@ pub(crate) async fn ask(State(app): State<App>, auth: AuthedRequest, body: RawBo
     auth.caller.require_scope(ApiKeyScope::Reply)?;
     let NewEscalationBody { question, message, thread, email, entity } = body.parse()?;
     if question.trim().is_empty() || question.chars().count() > MAX_QUESTION_CHARS {
-        return Err(invalid_field("question", format!("must be 1 to {MAX_QUESTION_CHARS} characters")).into());
+        return Err(Problem::invalid_field("question", format!("must be 1 to {MAX_QUESTION_CHARS} characters")).into());
     }
     entity.as_deref().map_or(Ok(()), |entity| check_required_text("entity", entity))?;
     let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
@@ -382,7 +379,7 @@ pub(crate) async fn resolve(
     let keyed_call = auth.keyed_call("escalations/resolve", &id.to_string(), &body.canonical()?);
     let DecisionBody { decision, rev, edit, reason, digest } = body.parse()?;
     check_text("reason", reason.as_deref().unwrap_or_default())?;
-    let invalid = || invalid_field("as", "must be release, edit, reject, sent, resend or abandon");
+    let invalid = || Problem::invalid_field("as", "must be release, edit, reject, sent, resend or abandon");
     let decision = Decision::parse(&decision).ok_or_else(invalid)?;
     let edit = edit.map(|EditBody { subject, text, html }| EmailEdit { subject, text, html });
     let request = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };

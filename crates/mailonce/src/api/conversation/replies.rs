@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     api::{
-        inbox::{inboxes::invalid_field, messages::message_id},
+        inbox::message_body::message_id,
         outbound::{
             email_bodies::SendReceiptBody,
             emails::{PreferredWait, respond_when_settled},
@@ -57,10 +57,11 @@ pub(crate) struct ReplyBody {
 impl ReplyBody {
     fn parse_seen(&self) -> Result<Vec<MessageId>, Problem> {
         if self.seen.len() > MAX_SEEN {
-            return Err(invalid_field("seen", format!("must have at most {MAX_SEEN} ids")));
+            return Err(Problem::invalid_field("seen", format!("must have at most {MAX_SEEN} ids")));
         }
-        let id =
-            |text: &String| text.parse().map_err(|_not_an_id| invalid_field("seen", "must be a list of message ids"));
+        let id = |text: &String| {
+            text.parse().map_err(|_not_an_id| Problem::invalid_field("seen", "must be a list of message ids"))
+        };
         self.seen.iter().map(id).collect()
     }
 }

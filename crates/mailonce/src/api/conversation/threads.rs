@@ -19,10 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     api::{
         conversation::work_queue::{LeaseBody, lease_duration_ms, lease_holder},
-        inbox::{
-            inboxes::{CapsBody, find_inbox, invalid_field, invalid_query},
-            messages::MessageBody,
-        },
+        inbox::{inboxes::find_inbox, message_body::MessageBody, reply_caps::CapsBody},
         outbound::{email_bodies::EmailBody, emails::page_limit},
     },
     http::{
@@ -169,7 +166,7 @@ pub(crate) struct ThreadListQuery {
 
 /// Parses the cursor of the thread list: time of the last activity and thread id.
 fn parse_cursor(text: &str) -> Result<(Time, ThreadId), Problem> {
-    let invalid = || invalid_query("cursor", "cursor must be the next_cursor of a previous page");
+    let invalid = || Problem::invalid_query("cursor", "cursor must be the next_cursor of a previous page");
     let (at, id) = text.split_once('-').ok_or_else(invalid)?;
     Ok((Time(at.parse().map_err(|_not_a_number| invalid())?), id.parse().map_err(|_not_an_id| invalid())?))
 }
@@ -196,7 +193,7 @@ pub(crate) async fn list(
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
-        Some(_) => return Err(invalid_query("handled", "handled must be true or false").into()),
+        Some(_) => return Err(Problem::invalid_query("handled", "handled must be true or false").into()),
     };
     let before = cursor.as_deref().map(parse_cursor).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
@@ -244,7 +241,7 @@ pub(crate) async fn change(
     let ThreadPatchBody { labels, handled } = body.parse()?;
     if let Some(labels) = &labels {
         if labels.len() > MAX_LABELS {
-            return Err(invalid_field("labels", format!("must have at most {MAX_LABELS} labels")).into());
+            return Err(Problem::invalid_field("labels", format!("must have at most {MAX_LABELS} labels")).into());
         }
         labels.iter().try_for_each(|label| check_required_text("labels", label))?;
     }

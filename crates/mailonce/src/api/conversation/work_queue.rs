@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 
 use crate::{
     api::inbox::{
-        inboxes::{inbox_id, invalid_field},
-        messages::{MessageBody, message_id},
+        inboxes::inbox_id,
+        message_body::{MessageBody, message_id},
     },
     http::{
         app::{ApiResult, App},
@@ -51,7 +51,7 @@ impl From<ThreadLeaseView> for LeaseBody {
 /// The duration of a lease in milliseconds, from `ttl_s`.
 pub(crate) fn lease_duration_ms(ttl_s: Option<u32>) -> Result<i64, Problem> {
     let ms = i64::from(ttl_s.unwrap_or(DEFAULT_LEASE_S)) * 1000;
-    if (1_000..=MAX_LEASE_MS).contains(&ms) { Ok(ms) } else { Err(invalid_field("ttl_s", "must be 1 to 600")) }
+    if (1_000..=MAX_LEASE_MS).contains(&ms) { Ok(ms) } else { Err(Problem::invalid_field("ttl_s", "must be 1 to 600")) }
 }
 
 /// The name of the lease holder; the name of the API key by default.
@@ -122,7 +122,7 @@ pub(crate) async fn next(
     };
     let limit = limit.unwrap_or(1);
     if !(1..=MAX_MESSAGES_PER_CALL).contains(&limit) {
-        return Err(invalid_field("limit", format!("must be 1 to {MAX_MESSAGES_PER_CALL}")).into());
+        return Err(Problem::invalid_field("limit", format!("must be 1 to {MAX_MESSAGES_PER_CALL}")).into());
     }
     let wait = Duration::from_secs(wait.unwrap_or(0).min(limits::MAX_WAIT_MS as u64 / 1000));
     let request = WorkRequest { limit, ttl_ms: lease_duration_ms(ttl_s)?, wait, holder: lease_holder(&auth, holder)? };
@@ -156,7 +156,8 @@ pub(crate) struct AcknowledgementResultBody {
 }
 
 async fn acknowledge(
-    (app, auth): (App, AuthedRequest),
+    app: &App,
+    auth: &AuthedRequest,
     id: &str,
     body: &RawBody,
     parse_action: impl FnOnce(&AcknowledgementBody) -> Result<Acknowledgement, Problem>,
@@ -166,7 +167,7 @@ async fn acknowledge(
     let body: AcknowledgementBody = body.parse()?;
     let action = parse_action(&body)?;
     let item = app.engine.conversations.acknowledge_message(&auth.caller, id, &body.lease, action).await?;
-    let WorkItemBody { message, lease, .. } = WorkItemBody::of(&app, item);
+    let WorkItemBody { message, lease, .. } = WorkItemBody::of(app, item);
     let lease = matches!(action, Acknowledgement::Extend { .. }).then_some(lease);
     Ok(Json(AcknowledgementResultBody { message, lease }).into_response())
 }
@@ -181,7 +182,7 @@ pub(crate) async fn ack(
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    acknowledge((app, auth), &id, &body, |_| Ok(Acknowledgement::Ack)).await
+    acknowledge(&app, &auth, &id, &body, |_| Ok(Acknowledgement::Ack)).await
 }
 
 /// Return a message to the queue, so that another agent can take it.
@@ -196,9 +197,9 @@ pub(crate) async fn nack(
 ) -> ApiResult {
     let nack = |body: &AcknowledgementBody| match body.delay_s.unwrap_or(0) {
         seconds if seconds <= MAX_DELAY_S => Ok(Acknowledgement::Nack { delay_ms: i64::from(seconds) * 1000 }),
-        _ => Err(invalid_field("delay_s", format!("must be at most {MAX_DELAY_S}"))),
+        _ => Err(Problem::invalid_field("delay_s", format!("must be at most {MAX_DELAY_S}"))),
     };
-    acknowledge((app, auth), &id, &body, nack).await
+    acknowledge(&app, &auth, &id, &body, nack).await
 }
 
 /// Extend the lease of a message.
@@ -211,6 +212,6 @@ pub(crate) async fn extend(
     PathParam(id): PathParam,
     body: RawBody,
 ) -> ApiResult {
-    acknowledge((app, auth), &id, &body, |body| Ok(Acknowledgement::Extend { ttl_ms: lease_duration_ms(body.ttl_s)? }))
+    acknowledge(&app, &auth, &id, &body, |body| Ok(Acknowledgement::Extend { ttl_ms: lease_duration_ms(body.ttl_s)? }))
         .await
 }

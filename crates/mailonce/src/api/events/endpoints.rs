@@ -8,7 +8,7 @@ use mailonce_core::{
         event::EventCursor,
     },
     id::EndpointId,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::parse_span,
 };
 use mailonce_engine::events::endpoints::{EndpointWithSecret, NewEndpoint, ROTATION_OVERLAP_MS};
@@ -194,10 +194,6 @@ impl EndpointBody {
     }
 }
 
-fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
-}
-
 /// Parses the endpoint id in a path.
 pub(crate) fn endpoint_id(text: &str) -> Result<EndpointId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no endpoint {text}")))
@@ -322,7 +318,9 @@ pub(crate) async fn rotate(
     let RotateEndpointBody { secret, previous_secret_ttl } = body.parse_or_empty()?;
     let overlap = previous_secret_ttl.as_deref().map(|text| {
         let ms = parse_span(text).filter(|ms| (0..=MAX_OVERLAP_MS).contains(ms));
-        ms.ok_or_else(|| invalid_field("previous_secret_ttl", "must be a duration such as 1h or 7d, at most 30d"))
+        ms.ok_or_else(|| {
+            Problem::invalid_field("previous_secret_ttl", "must be a duration such as 1h or 7d, at most 30d")
+        })
     });
     let overlap = overlap.transpose()?.unwrap_or(ROTATION_OVERLAP_MS);
     let keyed_call =

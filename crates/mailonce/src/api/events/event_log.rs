@@ -47,21 +47,19 @@ impl EventQuery {
     /// Refuses `limit` for a stream, which has no end.
     pub(crate) fn refuse_limit(&self) -> Result<(), Problem> {
         match self.limit {
-            Some(_) => {
-                Err(Problem::for_field(Code::InvalidQuery, "limit", "limit must be absent: a stream has no end"))
-            }
+            Some(_) => Err(Problem::invalid_query("limit", "limit must be absent: a stream has no end")),
             None => Ok(()),
         }
     }
 
     /// Parses the filters.
     pub(crate) fn parse_selection(&self) -> Result<EventSelection, Problem> {
-        let invalid = |field: &str| Problem::for_field(Code::InvalidQuery, field, format!("{field} must be an id"));
+        let invalid = |field: &str| Problem::invalid_query(field, format!("{field} must be an id"));
         let types = self.types.as_deref().unwrap_or_default().split(',').filter(|word| !word.is_empty());
         let types: Vec<_> = types.take(limits::ENDPOINT_PARTS + 1).collect();
         if types.len() > limits::ENDPOINT_PARTS {
             let detail = format!("type must have at most {} types", limits::ENDPOINT_PARTS);
-            return Err(Problem::for_field(Code::InvalidQuery, "type", detail));
+            return Err(Problem::invalid_query("type", detail));
         }
         let filter =
             |word: &str| parse_filter("type", word).map_err(|problem| Problem { code: Code::InvalidQuery, ..problem });
@@ -75,8 +73,7 @@ impl EventQuery {
 
 /// Parses a cursor; `None` is the start of the log.
 pub(crate) fn parse_cursor(text: &str) -> Result<Option<EventCursor>, Problem> {
-    EventCursor::parse(text)
-        .ok_or_else(|| Problem::for_field(Code::InvalidQuery, "after", "after must be a cursor such as 1-42, or 0"))
+    EventCursor::parse(text).ok_or_else(|| Problem::invalid_query("after", "after must be a cursor such as 1-42, or 0"))
 }
 
 /// The object that an event is about.

@@ -9,7 +9,7 @@ use mailonce_core::{
     },
     id::NoticeId,
     limits,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -46,9 +46,8 @@ pub(crate) struct NoticesQuery {
 
 impl NoticesQuery {
     fn parse(&self) -> Result<NoticeQuery, Problem> {
-        let invalid = |field: &str, expected: &str| {
-            Problem::for_field(Code::InvalidQuery, field, format!("{field} must be {expected}"))
-        };
+        let invalid =
+            |field: &str, expected: &str| Problem::invalid_query(field, format!("{field} must be {expected}"));
         let state = self.state.as_deref().map(|word| {
             NoticeState::parse(word).ok_or_else(|| invalid("state", "one of pending, delivered, dead, dropped"))
         });
@@ -170,10 +169,6 @@ pub(crate) struct RecoveryBody {
     requeued: Option<usize>,
 }
 
-fn invalid_field(path: &str, message: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
-}
-
 fn notice_id(text: &str) -> Result<NoticeId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no notice {text}")))
 }
@@ -235,15 +230,16 @@ pub(crate) async fn recover(
     let RecoverBody { since, after, include } = body.parse()?;
     let since = match (since, after) {
         (Some(since), None) => ReplayFrom::Time(
-            Time::parse(&since).ok_or_else(|| invalid_field("since", "must be an RFC 3339 time with an offset"))?,
+            Time::parse(&since)
+                .ok_or_else(|| Problem::invalid_field("since", "must be an RFC 3339 time with an offset"))?,
         ),
         (None, Some(after)) => ReplayFrom::Event(app.engine.ctx.seq_of(parse_cursor(&after)?)?),
-        _ => return Err(invalid_field("since", "or after must be set, but not both").into()),
+        _ => return Err(Problem::invalid_field("since", "or after must be set, but not both").into()),
     };
     let include_delivered = match include.as_deref() {
         None | Some("failed") => false,
         Some("all") => true,
-        Some(_) => return Err(invalid_field("include", "must be failed or all").into()),
+        Some(_) => return Err(Problem::invalid_field("include", "must be failed or all").into()),
     };
     let keyed_call = auth.keyed_call("endpoints/recover", &id.to_string(), &body.canonical()?);
     let recovery = NoticeRecovery { from: since, include_delivered };

@@ -10,10 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::body::{Bytes, Frame};
-use mailonce_core::{
-    access::team::ApiKeyScope,
-    problem::{Code, Problem},
-};
+use mailonce_core::{access::team::ApiKeyScope, problem::Problem};
 use mailonce_engine::events::tail::EventFollower;
 use std::{
     convert::Infallible,
@@ -58,7 +55,7 @@ pub(crate) async fn stream(
     query.0.refuse_limit()?;
     let last = headers.get("last-event-id").map(|value| {
         let detail = "Last-Event-ID must be a cursor or 0";
-        value.to_str().map_err(|_bytes| Problem::for_field(Code::InvalidQuery, "Last-Event-ID", detail))
+        value.to_str().map_err(|_bytes| Problem::invalid_query("Last-Event-ID", detail))
     });
     // A client that reconnects keeps its URL, so `Last-Event-ID` is newer than `after`.
     let last = last.transpose()?.filter(|text| !text.is_empty());

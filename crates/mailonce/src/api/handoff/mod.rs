@@ -5,7 +5,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::stop::{StopMode, StopScope},
     handoff::action::Resolution,
-    problem::{FieldError, Problem},
+    problem::Problem,
 };
 use mailonce_engine::{
     control::stops::NewStop,
@@ -58,7 +58,7 @@ pub(super) async fn resolve(
     let id = email_id(&id)?;
     let resolution = body.parse::<ResolveEmailBody>()?;
     check_text("reason", resolution.reason.as_deref().unwrap_or_default())?;
-    let fault = || Problem::from(vec![FieldError::new("as", "must be `sent`, `resend` or `abandon`")]);
+    let fault = || Problem::invalid_field("as", "must be `sent`, `resend` or `abandon`");
     let choice = Resolution::parse(&resolution.r#as).ok_or_else(fault)?;
     let keyed_call = auth.keyed_call("resolve", &id.to_string(), &body.0);
     let ResolveEmailBody { rev, handoff, reason, .. } = resolution;

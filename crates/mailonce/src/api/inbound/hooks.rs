@@ -20,7 +20,7 @@ use crate::{
         extract::body_problem,
         params::PathParam,
     },
-    server::min_rate::MinRateBody,
+    server::min_rate::require_min_rate,
 };
 
 /// How long a provider may take to send a body with events. Providers time out after about ten seconds themselves.
@@ -121,9 +121,8 @@ async fn read_body(body: Body, max_bytes: usize) -> Result<Vec<u8>, Problem> {
     let timeout = if max_bytes > MAX_EVENT_BODY { MAIL_BODY_TIMEOUT } else { EVENT_BODY_TIMEOUT };
     let late =
         |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", timeout.as_secs()));
-    let read = tokio::time::timeout(timeout, axum::body::to_bytes(Body::new(MinRateBody::new(body)), max_bytes))
-        .await
-        .map_err(late)?;
+    let read =
+        tokio::time::timeout(timeout, axum::body::to_bytes(require_min_rate(body), max_bytes)).await.map_err(late)?;
     // A truncated body is answered `503`, so that the provider retries.
     read.map(Vec::from).map_err(|error| body_problem(&error, max_bytes, Code::Unavailable))
 }

@@ -6,7 +6,7 @@ use mailonce_core::{
     id::{ArtifactId, WatchId},
     inbox::artifact::{Artifact, ArtifactKind},
     limits,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::{
     Caller,
@@ -15,7 +15,7 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{inboxes::find_inbox, messages::message_id};
+use super::{inboxes::find_inbox, message_body::message_id};
 use crate::http::{
     app::{ApiResult, App},
     extract::{AuthedRequest, RawBody},
@@ -143,14 +143,10 @@ pub(crate) struct ArtifactAppliedBody {
     purpose: String,
 }
 
-fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
-}
-
 fn check_purpose(purpose: &str) -> Result<(), Problem> {
     check_text("for", purpose)?;
     if purpose.trim().is_empty() || purpose.chars().count() > limits::CONSUME_FOR_CHARS {
-        return Err(invalid_field(
+        return Err(Problem::invalid_field(
             "for",
             format!("must name an account, workflow or run in 1 to {} characters", limits::CONSUME_FOR_CHARS),
         ));
@@ -159,7 +155,7 @@ fn check_purpose(purpose: &str) -> Result<(), Problem> {
 }
 
 fn watch_id(text: Option<&String>) -> Result<Option<WatchId>, Problem> {
-    let invalid = |_not_an_id| invalid_field("watch", "must be the id of a watch");
+    let invalid = |_not_an_id| Problem::invalid_field("watch", "must be the id of a watch");
     text.map(|text| text.parse().map(WatchId).map_err(invalid)).transpose()
 }
 
@@ -230,7 +226,7 @@ pub(crate) async fn consume_match(
     let ConsumeMatchBody { kind, purpose, matching, watch } = body.parse()?;
     let keyed_call = auth.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
-    let kind = ArtifactKind::parse(&kind).ok_or_else(|| invalid_field("type", "must be code or link"))?;
+    let kind = ArtifactKind::parse(&kind).ok_or_else(|| Problem::invalid_field("type", "must be code or link"))?;
     let MessageMatchBody { from, subject } = matching.unwrap_or_default();
     [("match.from", &from), ("match.subject", &subject)]
         .into_iter()

@@ -1,224 +1,35 @@
-//! Messages: list, read, raw bytes, attachments and deliveries.
+//! Messages: list, read, raw bytes and attachments.
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, State},
-    http::{HeaderValue, header, request::Parts},
+    extract::State,
+    http::{HeaderValue, header},
     response::IntoResponse,
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::rule::RuleMatch,
-    id::{DeliveryId, InboxId, MessageId},
-    inbound::{
-        delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
-        sender_auth::SenderAuth,
-    },
-    inbox::message::{AttachmentInfo, Message, MessagePosition, MessageQuery, MessageState, Party},
+    inbox::message::{MessagePosition, MessageQuery, MessageState},
     limits,
     problem::{Code, Problem},
 };
-use mailonce_engine::{
-    conversation::reply::{ReplyTarget, reply_target},
-    inbox::messages::{CheckedLink, Flag, MessageView, Purpose, RenderedBody, RenderedMessage},
-};
+use mailonce_engine::inbox::messages::{CheckedLink, Flag, MessageView, Purpose, RenderedBody, RenderedMessage};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     artifacts::ArtifactBody,
-    inboxes::{artifact_kind, find_inbox, invalid_query, parse_inbox_cursor},
+    inboxes::{artifact_kind, find_inbox, parse_inbox_cursor},
+    message_body::{MessageBody, message_id},
 };
 use crate::{
     api::outbound::emails::page_limit,
     http::{
         app::{ApiResult, App},
+        download::set_download_headers,
         extract::AuthedRequest,
-        params::{PathParam, QueryParams},
-        problem::ApiError,
+        params::{PathParam, QueryParams, TwoPathParams},
     },
 };
-
-/// A sender or recipient of a message.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct PartyBody {
-    name: Option<String>,
-    address: String,
-}
-
-impl From<&Party> for PartyBody {
-    fn from(party: &Party) -> Self {
-        Self { name: party.name.clone(), address: party.address.clone() }
-    }
-}
-
-/// Results of the sender authentication.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct AuthBody {
-    spf: &'static str,
-    dkim: &'static str,
-    dmarc: &'static str,
-    /// Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`.
-    verdict: &'static str,
-    domain: Option<String>,
-}
-
-impl From<&SenderAuth> for AuthBody {
-    fn from(auth: &SenderAuth) -> Self {
-        Self {
-            spf: auth.spf.as_str(),
-            dkim: auth.dkim.as_str(),
-            dmarc: auth.dmarc.as_str(),
-            verdict: auth.verdict.as_str(),
-            domain: auth.domain.clone(),
-        }
-    }
-}
-
-/// An attachment, without its bytes. `GET /v1/messages/{id}/attachments/{n}` returns the bytes.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct AttachmentInfoBody {
-    n: usize,
-    filename: Option<String>,
-    content_type: String,
-    content_id: Option<String>,
-    inline: bool,
-    size: u64,
-}
-
-fn attachment_body((n, attachment): (usize, &AttachmentInfo)) -> AttachmentInfoBody {
-    AttachmentInfoBody {
-        n,
-        filename: attachment.filename.clone(),
-        content_type: attachment.content_type.clone(),
-        content_id: attachment.content_id.clone(),
-        inline: attachment.inline,
-        size: attachment.size,
-    }
-}
-
-/// Why a message counts as automatic.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct AutomaticReasonBody {
-    reason: String,
-    /// Whether the inbox setting `reply_to_likely_automatic` can allow a reply anyway.
-    overridable: bool,
-}
-
-/// A rule that matched the message.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct RuleHitBody {
-    id: String,
-    /// Name of the rule at that time.
-    name: String,
-    /// Actions of the rule, such as `folder` and `label`.
-    actions: Vec<&'static str>,
-}
-
-impl From<&RuleMatch> for RuleHitBody {
-    fn from(hit: &RuleMatch) -> Self {
-        let actions = hit.actions.iter().map(|action| action.kind.as_str()).collect();
-        Self { id: hit.id.to_string(), name: hit.name.clone(), actions }
-    }
-}
-
-/// Where a reply to the message goes.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct ReplyTargetBody {
-    /// The Reply-To addresses, or the sender without any.
-    to: Vec<String>,
-    /// Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed).
-    flags: Vec<&'static str>,
-}
-
-impl ReplyTargetBody {
-    fn of(message: &Message) -> Self {
-        let ReplyTarget { to, flags } = reply_target(&message.head);
-        Self { to, flags }
-    }
-}
-
-/// A message, without its body.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct MessageBody {
-    id: String,
-    inbox_id: String,
-    thread_id: String,
-    /// Position in the inbox; pass it as `after`.
-    cursor: String,
-    rev: u32,
-    message_id: Option<String>,
-    from: Option<PartyBody>,
-    to: Vec<PartyBody>,
-    cc: Vec<PartyBody>,
-    reply_to: Vec<PartyBody>,
-    /// Where a reply goes.
-    reply_target: ReplyTargetBody,
-    /// Envelope recipient, including a `+tag`.
-    recipient: String,
-    subject: String,
-    /// Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence.
-    preview: String,
-    date: Option<String>,
-    received_at: String,
-    /// `unanswered leased answered skipped`.
-    state: &'static str,
-    auth: AuthBody,
-    automatic: Option<AutomaticReasonBody>,
-    /// Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not.
-    own_reason: Option<String>,
-    /// Ids of the emails that replied to or forwarded the message.
-    replies: Vec<String>,
-    /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
-    flags: Vec<&'static str>,
-    labels: Vec<String>,
-    folder: Option<String>,
-    read: bool,
-    /// Rules that matched, in the order of evaluation.
-    rules: Vec<RuleHitBody>,
-    size: u64,
-    attachments: Vec<AttachmentInfoBody>,
-    /// Types of the artifacts in the message: `code`, `link`.
-    has: Vec<&'static str>,
-}
-
-impl MessageBody {
-    pub(crate) fn of(app: &App, message: &Message) -> Self {
-        let head = &message.head;
-        let parties = |all: &[Party]| all.iter().map(PartyBody::from).collect();
-        Self {
-            id: message.id.to_string(),
-            inbox_id: message.inbox.to_string(),
-            thread_id: message.thread.to_string(),
-            cursor: app.engine.ctx.cursor(message.seq).to_string(),
-            rev: message.rev,
-            message_id: head.message_id.clone(),
-            from: head.from.as_ref().map(PartyBody::from),
-            to: parties(&head.to),
-            cc: parties(&head.cc),
-            reply_to: parties(&head.reply_to),
-            reply_target: ReplyTargetBody::of(message),
-            recipient: head.recipient.clone(),
-            subject: head.subject.clone(),
-            preview: head.preview.clone(),
-            date: head.date.map(|at| at.to_string()),
-            received_at: message.received_at.to_string(),
-            state: message.state.as_str(),
-            auth: AuthBody::from(&head.auth),
-            automatic: head.automatic.clone().map(|(reason, hard)| AutomaticReasonBody { reason, overridable: !hard }),
-            own_reason: head.own.clone(),
-            replies: message.annotations.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
-            flags: head.flags.iter().map(|flag| flag.as_str()).collect(),
-            labels: message.annotations.labels.clone(),
-            folder: message.annotations.folder.clone(),
-            read: message.annotations.read,
-            rules: head.rules.iter().flat_map(|rules| &rules.matched).map(RuleHitBody::from).collect(),
-            size: head.size,
-            attachments: head.attachments.iter().enumerate().map(attachment_body).collect(),
-            has: head.artifacts.iter().map(|(kind, _)| kind.as_str()).collect(),
-        }
-    }
-}
 
 /// A page of messages.
 #[derive(Serialize, ToSchema)]
@@ -255,17 +66,17 @@ pub(crate) struct MessageListQuery {
 impl MessageListQuery {
     fn parse(self, app: &App) -> Result<MessageQuery, Problem> {
         let position = match (self.after.as_deref(), self.cursor.as_deref()) {
-            (Some(_), Some(_)) => return Err(invalid_query("after", "after and cursor cannot be combined")),
+            (Some(_), Some(_)) => return Err(Problem::invalid_query("after", "after and cursor cannot be combined")),
             (Some(after), None) => MessagePosition::After(parse_inbox_cursor(app, "after", after)?),
             (None, Some(cursor)) => MessagePosition::Before(parse_inbox_cursor(app, "cursor", cursor)?),
             (None, None) => MessagePosition::default(),
         };
         let state = |word: &str| {
             MessageState::parse(word)
-                .ok_or_else(|| invalid_query("state", "state must be unanswered, leased, answered or skipped"))
+                .ok_or_else(|| Problem::invalid_query("state", "state must be unanswered, leased, answered or skipped"))
         };
         let thread = |text: &str| {
-            text.parse().map_err(|_not_an_id| invalid_query("thread", "thread must be the id of a thread"))
+            text.parse().map_err(|_not_an_id| Problem::invalid_query("thread", "thread must be the id of a thread"))
         };
         Ok(MessageQuery {
             exclude_forged: false,
@@ -425,10 +236,6 @@ impl RenderedMessageBody {
     }
 }
 
-pub(crate) fn message_id(text: &str) -> Result<MessageId, Problem> {
-    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no message {text}")))
-}
-
 /// Read a message.
 ///
 /// `view` selects `min` (safe for models), `plain` or `full`.
@@ -447,7 +254,7 @@ pub(crate) async fn read(
     let view = match query.0.view.as_deref() {
         None => MessageView::Min,
         Some(word) => {
-            MessageView::parse(word).ok_or_else(|| invalid_query("view", "view must be min, plain or full"))?
+            MessageView::parse(word).ok_or_else(|| Problem::invalid_query("view", "view must be min, plain or full"))?
         }
     };
     let rendered = app.engine.inboxes.render_message(&auth.caller, id, view).await?;
@@ -464,30 +271,6 @@ pub(crate) async fn raw(State(app): State<App>, auth: AuthedRequest, PathParam(i
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("message/rfc822"));
     set_download_headers(&mut response, "message.eml");
     Ok(response)
-}
-
-/// Makes browsers download the response instead of rendering untrusted content on this origin.
-pub(crate) fn set_download_headers(response: &mut axum::response::Response, name: &str) {
-    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_. ".contains(*c)).collect();
-    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\""));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_DISPOSITION, disposition.unwrap_or(HeaderValue::from_static("attachment")));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
-}
-
-/// The parameters of a path that has exactly two.
-pub(crate) struct TwoPathParams(String, String);
-
-impl FromRequestParts<App> for TwoPathParams {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        match Path::<(String, String)>::from_request_parts(parts, app).await {
-            Ok(Path((first, second))) => Ok(Self(first, second)),
-            Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
-        }
-    }
 }
 
 /// Read the bytes of an attachment.
@@ -508,147 +291,4 @@ pub(crate) async fn attachment(
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     set_download_headers(&mut response, attachment.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
-}
-
-/// A delivery: one arrival of mail for a recipient.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct DeliveryBody {
-    id: String,
-    rev: u32,
-    /// `waiting done duplicate refused dead`.
-    state: &'static str,
-    /// `smtp hook poll local simulated`.
-    intake: &'static str,
-    inbox_id: Option<String>,
-    source_id: Option<String>,
-    /// Envelope recipient.
-    recipient: String,
-    sender: Option<String>,
-    ip: Option<String>,
-    size: u64,
-    received_at: String,
-    attempt_count: u32,
-    /// Why the delivery created no message; null if it did.
-    reason: Option<&'static str>,
-    /// Id of the earlier delivery that this one duplicates.
-    duplicate_of: Option<String>,
-    message_id: Option<String>,
-    /// Error of the last attempt to process the delivery.
-    last_error: Option<String>,
-}
-
-impl From<&Delivery> for DeliveryBody {
-    fn from(delivery: &Delivery) -> Self {
-        let details = &delivery.details;
-        Self {
-            id: delivery.id.to_string(),
-            rev: delivery.rev,
-            state: delivery.state.as_str(),
-            intake: details.intake.as_str(),
-            inbox_id: delivery.target.inbox().map(|id| id.to_string()),
-            source_id: details.source.map(|id| id.to_string()),
-            recipient: details.recipient.clone(),
-            sender: details.sender.clone(),
-            ip: details.ip.map(|ip| ip.to_string()),
-            size: details.size,
-            received_at: delivery.received_at.to_string(),
-            attempt_count: delivery.attempts,
-            reason: delivery.suppressed.map(DeliverySuppression::as_str),
-            duplicate_of: delivery.duplicate_of.map(|id| id.to_string()),
-            message_id: delivery.message.map(|id| id.to_string()),
-            last_error: delivery.last_error.clone(),
-        }
-    }
-}
-
-/// A page of deliveries, newest first.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct DeliveryPage {
-    data: Vec<DeliveryBody>,
-    next_cursor: Option<String>,
-}
-
-/// Filters for the list of deliveries.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DeliveriesQuery {
-    /// Page size, 1 to 100; 20 by default.
-    limit: Option<String>,
-    /// The `next_cursor` of the previous page.
-    cursor: Option<String>,
-    /// Only to this inbox, by id or address. Needs the scope `admin` when absent.
-    inbox: Option<String>,
-    /// Only from the source with this id.
-    source: Option<String>,
-    /// Only in this state: `waiting done duplicate refused dead`.
-    state: Option<String>,
-    /// Only for the message with this id.
-    message: Option<String>,
-}
-
-impl DeliveriesQuery {
-    fn parse(&self, inbox: Option<InboxId>) -> Result<DeliveryQuery, Problem> {
-        let id = |field: &str, text: &Option<String>| {
-            let invalid = |_not_an_id| invalid_query(field, &format!("{field} must be an id"));
-            text.as_deref().map(|text| text.parse::<uuid::Uuid>().map_err(invalid)).transpose()
-        };
-        let state = |word: &str| {
-            DeliveryState::parse(word)
-                .ok_or_else(|| invalid_query("state", "state must be waiting, done, duplicate, refused or dead"))
-        };
-        Ok(DeliveryQuery {
-            inbox,
-            source: id("source", &self.source)?.map(mailonce_core::id::SourceId),
-            state: self.state.as_deref().map(state).transpose()?,
-            message: id("message", &self.message)?.map(MessageId),
-            before: id("cursor", &self.cursor)?.map(DeliveryId),
-            limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
-        })
-    }
-}
-
-/// List deliveries, newest first.
-///
-/// The list includes duplicate and refused deliveries, with the reason.
-#[utoipa::path(get, path = "/v1/deliveries", operation_id = "list_deliveries", tag = "messages", params(DeliveriesQuery),
-    responses((status = 200, description = "A page of results", body = DeliveryPage)))]
-pub(crate) async fn deliveries(
-    State(app): State<App>,
-    auth: AuthedRequest,
-    query: QueryParams<DeliveriesQuery>,
-) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Read)?;
-    let inbox = match &query.0.inbox {
-        Some(text) => Some(find_inbox(&app, &auth, text).await?.id),
-        None => None,
-    };
-    let query = query.0.parse(inbox)?;
-    let limit = query.limit;
-    let rows = app.engine.inboxes.deliveries(&auth.caller, query).await?;
-    let next_cursor = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
-    Ok(Json(DeliveryPage { data: rows.iter().map(DeliveryBody::from).collect(), next_cursor }).into_response())
-}
-
-fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
-    text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no delivery {text}")))
-}
-
-/// Read one delivery.
-#[utoipa::path(get, path = "/v1/deliveries/{id}", operation_id = "read_delivery", tag = "messages", params(("id" = String, Path)),
-    responses((status = 200, description = "The delivery", body = DeliveryBody)))]
-pub(crate) async fn delivery(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Read)?;
-    let delivery = app.engine.inboxes.delivery(&auth.caller, delivery_id(&id)?).await?;
-    Ok(Json(DeliveryBody::from(&delivery)).into_response())
-}
-
-/// Replay a dead delivery: process it again.
-#[utoipa::path(post, path = "/v1/deliveries/{id}/replay", operation_id = "replay_delivery", tag = "messages", params(("id" = String, Path)),
-    responses((status = 200, description = "The updated delivery", body = DeliveryBody),
-        (status = 409, description = "The delivery is not dead", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(crate) async fn replay(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let delivery = app.engine.inboxes.replay_delivery(&auth.caller, delivery_id(&id)?).await?;
-    Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }

@@ -26,7 +26,7 @@ use utoipa::{
 
 /// How long an idempotency key is remembered.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "has a type that this field does not accept")]
 pub(crate) enum TtlBody {
     /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
     Text(String),
@@ -82,7 +82,7 @@ impl TtlBody {
 
 /// A tag: a name, or a name with a value.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "has a type that this field does not accept")]
 pub(crate) enum TagBody {
     /// Only a name.
     Name(String),

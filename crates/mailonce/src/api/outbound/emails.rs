@@ -15,7 +15,7 @@ use mailonce_core::{
     limits,
     outbound::{
         email::{Email, EmailState}, email_query::EmailQuery, schedule::Schedule},
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
 };
 use mailonce_engine::{Caller, outbound::send_receipt::SendReceipt};
@@ -30,8 +30,9 @@ use crate::{
     },
     http::{
         app::{ApiResult, App},
-        extract::{AuthedRequest, RawBody, parse},
+        extract::{AuthedRequest, RawBody},
         json::check_text,
+        json_body::parse,
         params::PathParam,
         problem::ApiError,
     },
@@ -145,7 +146,7 @@ fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
 pub(crate) async fn batch(State(app): State<App>, auth: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
-    let values: Vec<&serde_json::value::RawValue> = body.parse_borrowed()?;
+    let values = body.items()?;
     if values.is_empty() || values.len() > limits::BATCH_ITEMS {
         let detail = format!("a batch must have 1 to {} emails; this one has {}", limits::BATCH_ITEMS, values.len());
         return Err(Problem::new(Code::InvalidField, detail).into());
@@ -201,15 +202,11 @@ pub(crate) struct EmailListQuery {
     cursor: Option<String>,
 }
 
-fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
-    Problem::for_field(Code::InvalidQuery, field, detail)
-}
-
 /// Parses the page size; `default` when the parameter is absent.
 pub(crate) fn page_limit(text: Option<&str>, max: usize, default: usize) -> Result<usize, Problem> {
     let Some(text) = text else { return Ok(default) };
     let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
-    limit.ok_or_else(|| invalid_query("limit", format!("limit must be 1 to {max}")))
+    limit.ok_or_else(|| Problem::invalid_query("limit", format!("limit must be 1 to {max}")))
 }
 
 impl EmailListQuery {
@@ -218,22 +215,26 @@ impl EmailListQuery {
             let parsed = text.as_deref().map(|text| Time::parse(text).ok_or(()));
             parsed
                 .transpose()
-                .map_err(|()| invalid_query(field, format!("{field} must be an RFC 3339 time with an offset")))
+                .map_err(|()| Problem::invalid_query(field, format!("{field} must be an RFC 3339 time with an offset")))
         };
         let state = self.state.as_deref().map(|word| {
             EmailState::parse(word).ok_or_else(|| {
                 let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.as_str()).collect();
-                invalid_query("state", format!("state must be one of {}", all.join(", ")))
+                Problem::invalid_query("state", format!("state must be one of {}", all.join(", ")))
             })
         });
-        let to =
-            self.to.as_deref().map(|to| Address::parse(to).map_err(|error| invalid_query("to", format!("to {error}"))));
-        let key =
-            self.key.as_deref().map(|key| Key::parse(key).map_err(|error| invalid_query("key", error.to_string())));
+        let to = self
+            .to
+            .as_deref()
+            .map(|to| Address::parse(to).map_err(|error| Problem::invalid_query("to", format!("to {error}"))));
+        let key = self
+            .key
+            .as_deref()
+            .map(|key| Key::parse(key).map_err(|error| Problem::invalid_query("key", error.to_string())));
         let before = self.cursor.as_deref().map(|cursor| {
-            cursor
-                .parse()
-                .map_err(|_not_an_id| invalid_query("cursor", "cursor must be the next_cursor of a previous page"))
+            cursor.parse().map_err(|_not_an_id| {
+                Problem::invalid_query("cursor", "cursor must be the next_cursor of a previous page")
+            })
         });
         Ok(EmailQuery {
             from: None,
@@ -297,7 +298,7 @@ pub(crate) async fn reschedule(
     let id = email_id(&id)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at;
     let fault = |error: mailonce_core::outbound::schedule::ScheduleError| {
-        Problem::from(vec![FieldError::new("scheduled_at", error.to_string())])
+        Problem::invalid_field("scheduled_at", error.to_string())
     };
     let schedule = Schedule::parse(&text).map_err(fault)?;
     let email = app.engine.outbound.reschedule(&auth.caller, id, &schedule).await?;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::DoctorCheck;
 use crate::{
+    cli::kek_status::KekStatus,
     config::Config,
-    secrets::{KekSource, KekStatus, UNLOCK_HINT},
+    secrets::{KekSource, UNLOCK_HINT},
 };
 
 /// Checks the KEK. Also returns whether the ledger can be opened.

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use crate::cli::http_client::Call;
-use crate::cli::prove::{
+use super::{
     call_result::CallResult,
+    case::ProveCase,
     client::{DisconnectPoint, ProveClient},
 };
+use crate::cli::http_client::Call;
 
 /// When the client disconnects after the request, one email each: while the server reads, works and responds.
 const HANG_UPS_MS: [u64; 4] = [0, 2, 10, 50];
@@ -16,25 +17,6 @@ const BATCH_SIZE: usize = 3;
 /// Length of the longest key.
 const MAX_KEY_CHARS: usize = 256;
 
-/// One case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProveCase {
-    SameKeyTwice,
-    DifferentKeys,
-    ConcurrentCalls,
-    KeyReusedForOtherBody,
-    RetryAfterRefusal,
-    DisconnectAfterHead,
-    DisconnectMidBody,
-    DisconnectBeforeResponse,
-    SameBatchTwice,
-    KeyReusedForOtherBatch,
-    KeyAcrossSendAndBatch,
-    LongKey,
-    EmptyKey,
-    QuotedKey,
-}
-
 /// The result of a case.
 #[derive(Debug)]
 pub(super) struct CaseResult {
@@ -42,63 +24,6 @@ pub(super) struct CaseResult {
     pub(super) observed: String,
     /// Markers, and how many emails with each must arrive.
     pub(super) expected_mails: Vec<(String, u32)>,
-}
-
-impl ProveCase {
-    pub(super) const ALL: [Self; 14] = [
-        Self::SameKeyTwice,
-        Self::DifferentKeys,
-        Self::ConcurrentCalls,
-        Self::KeyReusedForOtherBody,
-        Self::RetryAfterRefusal,
-        Self::DisconnectAfterHead,
-        Self::DisconnectMidBody,
-        Self::DisconnectBeforeResponse,
-        Self::SameBatchTwice,
-        Self::KeyReusedForOtherBatch,
-        Self::KeyAcrossSendAndBatch,
-        Self::LongKey,
-        Self::EmptyKey,
-        Self::QuotedKey,
-    ];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::SameKeyTwice => "twice",
-            Self::DifferentKeys => "two_keys",
-            Self::ConcurrentCalls => "race",
-            Self::KeyReusedForOtherBody => "other_body",
-            Self::RetryAfterRefusal => "after_refusal",
-            Self::DisconnectAfterHead => "cut_head",
-            Self::DisconnectMidBody => "cut_body",
-            Self::DisconnectBeforeResponse => "cut_answer",
-            Self::SameBatchTwice => "batch_twice",
-            Self::KeyReusedForOtherBatch => "batch_other",
-            Self::KeyAcrossSendAndBatch => "across",
-            Self::LongKey => "long_key",
-            Self::EmptyKey => "empty_key",
-            Self::QuotedKey => "quoted_key",
-        }
-    }
-
-    pub(super) fn description(self) -> &'static str {
-        match self {
-            Self::SameKeyTwice => "the same email twice with one key",
-            Self::DifferentKeys => "the same email with two keys",
-            Self::ConcurrentCalls => "many clients at once with one key",
-            Self::KeyReusedForOtherBody => "another email with the same key",
-            Self::RetryAfterRefusal => "a key whose first request was refused",
-            Self::DisconnectAfterHead => "disconnect after the head, then retry",
-            Self::DisconnectMidBody => "disconnect in the middle of the body, then retry",
-            Self::DisconnectBeforeResponse => "disconnect before the response is read, then retry",
-            Self::SameBatchTwice => "the same batch twice with one key",
-            Self::KeyReusedForOtherBatch => "another batch with the same key",
-            Self::KeyAcrossSendAndBatch => "one key for a batch and for a single email",
-            Self::LongKey => "the longest key, and one character more",
-            Self::EmptyKey => "an empty key",
-            Self::QuotedKey => "a key with and without quotes",
-        }
-    }
 }
 
 /// Runs one case.

@@ -63,12 +63,12 @@ impl ProveClient {
         server: ApiServer,
         dialect: TargetDialect,
         api_key: String,
-        (from, to): (&str, &str),
+        from: String,
+        to: String,
     ) -> anyhow::Result<Arc<Self>> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
         let run = format!("{:012x}", u64::from_be_bytes(seed) >> 16);
-        let (from, to) = (from.to_owned(), to.to_owned());
         Ok(Arc::new(Self { server, dialect, api_key, from, to, run_id: run, count: AtomicU32::new(0) }))
     }
 

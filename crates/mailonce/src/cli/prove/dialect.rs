@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::cases::ProveCase;
+use super::case::ProveCase;
 use crate::cli::http_client::Answer;
 use crate::cli::prove::call_result::CallResult;
 use mailonce_transport::http::base::percent_encode;

@@ -1,6 +1,7 @@
 //! `prove`: tests how a server of a known dialect handles retries and idempotency keys.
 
 mod call_result;
+mod case;
 mod cases;
 mod client;
 mod dialect;
@@ -11,7 +12,7 @@ use clap::Args;
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use self::{
-    cases::ProveCase,
+    case::ProveCase,
     dialect::TargetDialect,
     report::{ProveFinding, ProveReport},
     sink::CountingSink,
@@ -65,7 +66,7 @@ pub(super) async fn prove(out: &Printer, args: ProveArgs) -> anyhow::Result<Exit
         Some(at) => Some(CountingSink::listen(at).await?),
         None => None,
     };
-    let caller = ProveClient::new(server, args.dialect, api_key, (&args.from, &args.to))?;
+    let caller = ProveClient::new(server, args.dialect, api_key, args.from, args.to)?;
     caller.check_setup().await?;
     let mut findings = Vec::new();
     let progress = Progress::bar("cases", ProveCase::ALL.len() as u64);

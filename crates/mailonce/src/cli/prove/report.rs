@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use super::{
-    cases::{CaseResult, ProveCase},
+    case::ProveCase,
+    cases::CaseResult,
     dialect::{DialectPromise, TargetDialect},
 };
 use crate::cli::printer::Printer;

@@ -9,7 +9,7 @@ use mailonce_core::{
         email::{Email, EmailState},
         schedule::Schedule,
     },
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
     ttl::Ttl,
 };
@@ -25,7 +25,7 @@ use serde::Deserialize;
 
 use super::{
     AgentMailResult,
-    drafts::{email_state, find_any, missing_draft},
+    draft_view::{email_state, find_any, missing_draft},
     labels::check_labels,
     send,
 };
@@ -66,7 +66,7 @@ pub(super) async fn settle_schedule(
 pub(super) fn check_schedule(call: &AgentMailRequest, inbox: &Inbox, details: &DraftDetails) -> Result<(), Problem> {
     let Some(at) = details.send_at else { return Ok(()) };
     if !Schedule::At(at).is_within_limit(call.engine.ctx.now()) {
-        return Err(Problem::from(vec![FieldError::new("send_at", "is too far ahead")]));
+        return Err(Problem::invalid_field("send_at", "is too far ahead"));
     }
     if let Some(problem) = send::paused_problem(call, inbox) {
         return Err(problem);

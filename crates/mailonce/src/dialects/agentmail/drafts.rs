@@ -7,36 +7,29 @@ use axum::{
 use mailonce_core::{
     inbox::Inbox,
     limits,
-    outbound::{content::RawAttachment, email::EmailState},
-    problem::{Code, FieldError, Problem},
+    outbound::content::RawAttachment,
+    problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::{
-    conversation::links::LinkTarget,
-    outbound::{
-        draft_send_cycles::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
-        drafts::{Draft, DraftDetails, DraftFile},
-    },
+use mailonce_engine::outbound::{
+    draft_send_cycles::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
+    drafts::{Draft, DraftDetails, DraftFile},
 };
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
     AgentMailResult,
     draft_send::{check_schedule, send_draft, settle_schedule},
+    draft_view::{attachment_link, email_state, find_any, find_unsent, is_sent, missing_draft, to_json},
     labels::check_labels,
-    messages::missing_attachment,
     no_route,
     query::{encode_page_token, page_json},
     send::FileBody,
 };
 use crate::{
     dialects::{
-        agentmail::{
-            message_view::{self, add_download_link},
-            request::AgentMailRequest,
-        },
+        agentmail::{message_view, request::AgentMailRequest},
         json as as_json,
     },
     http::json::{OneOrMany, check_text, given},
@@ -44,8 +37,6 @@ use crate::{
 
 /// Maximum drafts scanned per page.
 const MAX_SCANNED: usize = 1_000;
-/// Length of a preview in characters.
-const PREVIEW_CHARS: usize = 200;
 
 /// Parses a list that is present. Null means the empty list.
 fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OneOrMany>, D::Error> {
@@ -85,10 +76,6 @@ struct DraftBody {
     remove_labels: OneOrMany,
 }
 
-fn invalid_field(path: &str, text: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, text)])
-}
-
 impl DraftBody {
     /// Applies the fields that are present to a draft.
     fn apply(self, details: &mut DraftDetails, now: Time) -> Result<(), Problem> {
@@ -124,7 +111,7 @@ impl DraftBody {
         }
         if let Some(at) = self.send_at {
             let parse_time = |text: String| {
-                Time::parse(&text).ok_or_else(|| invalid_field("send_at", "must be a time with an offset"))
+                Time::parse(&text).ok_or_else(|| Problem::invalid_field("send_at", "must be a time with an offset"))
             };
             details.send_at = at.map(parse_time).transpose()?;
         }
@@ -174,128 +161,9 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
     }
 }
 
-pub(super) fn missing_draft(id: &str) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no draft {id}"))
-}
-
 /// The problem of a draft that can no longer be changed.
 fn already_sent(id: &str) -> Problem {
     Problem::new(Code::TooLate, format!("the draft {id} was sent or is being sent, and can no longer be changed"))
-}
-
-/// Finds a draft of an inbox, sent or not.
-pub(super) async fn find_any(
-    call: &AgentMailRequest,
-    inbox: Option<&Inbox>,
-    text: &str,
-) -> Result<(Draft, Inbox), Problem> {
-    let id = Uuid::try_parse(text).map_err(|_not_an_id| missing_draft(text))?;
-    let draft = call.engine.drafts.draft(&call.caller, id).await?;
-    let draft_inbox = call.engine.inboxes.inbox(&call.caller, draft.details.inbox).await?;
-    if inbox.is_some_and(|inbox| inbox.id != draft_inbox.id) {
-        Err(missing_draft(text))
-    } else {
-        Ok((draft, draft_inbox))
-    }
-}
-
-/// Finds a draft that is neither sent nor removed.
-async fn find_unsent(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
-    let (draft, inbox) = find_any(call, inbox, text).await?;
-    if draft.details.sent || draft.details.removed || is_sent(email_state(call, &draft).await?) {
-        return Err(missing_draft(text));
-    }
-    Ok((draft, inbox))
-}
-
-/// The state of the email of a draft; `None` if the draft has no email.
-pub(super) async fn email_state(call: &AgentMailRequest, draft: &Draft) -> Result<Option<EmailState>, Problem> {
-    let Some(id) = draft.details.email else { return Ok(None) };
-    match call.engine.outbound.email(&call.caller, id).await {
-        Ok(email) => Ok(Some(email.state())),
-        // The email is no longer stored, so it ended long ago.
-        Err(problem) if problem.code == Code::NotFound => Ok(Some(EmailState::Sent)),
-        Err(problem) => Err(problem),
-    }
-}
-
-/// Whether the email of a draft was sent, or may have been sent.
-fn is_sent(state: Option<EmailState>) -> bool {
-    use EmailState::{Abandoned, Bounced, Complained, Delivered, Sent, Unknown};
-    matches!(state, Some(Sent | Delivered | Bounced | Complained | Unknown | Abandoned))
-}
-
-/// AgentMail's status of a scheduled draft. A held email counts as scheduled: it has not failed and is not being sent.
-fn send_status(details: &DraftDetails, state: Option<EmailState>) -> Option<&'static str> {
-    match state {
-        None => details.is_schedule_pending().then_some("scheduled"),
-        Some(EmailState::Scheduled | EmailState::Held) => Some("scheduled"),
-        Some(EmailState::Failed) => Some("failed"),
-        Some(EmailState::Cancelled) => None,
-        Some(_) => Some("sending"),
-    }
-}
-
-/// A draft in AgentMail's format.
-async fn to_json(call: &AgentMailRequest, draft: &Draft, inbox: &Inbox) -> Result<Value, Problem> {
-    let details = &draft.details;
-    let mut body = json!({
-        "inbox_id": inbox.address,
-        "draft_id": draft.id.to_string(),
-        "labels": details.labels,
-        "updated_at": details.updated_at.to_string(),
-        "created_at": draft.created_at.to_string(),
-    });
-    let lists = [("reply_to", &details.reply_to), ("to", &details.to), ("cc", &details.cc), ("bcc", &details.bcc)];
-    for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-        body[name] = json!(list);
-    }
-    let preview = details.text.as_ref().map(|text| text.chars().take(PREVIEW_CHARS).collect::<String>());
-    let texts = [
-        ("client_id", &details.client_id),
-        ("subject", &details.subject),
-        ("preview", &preview),
-        ("text", &details.text),
-        ("html", &details.html),
-        ("in_reply_to", &details.in_reply_to),
-        ("forward_of", &details.forward_of),
-    ];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            body[name] = text.as_str().into();
-        }
-    }
-    if !details.files.is_empty() {
-        body["attachments"] = details.files.iter().map(attachment_json).collect::<Vec<_>>().into();
-    }
-    if let Some(at) = details.send_at {
-        body["send_at"] = at.to_string().into();
-    }
-    let state = email_state(call, draft).await?;
-    if let Some(status) = send_status(details, state) {
-        body["send_status"] = status.into();
-    }
-    if let (Some(EmailState::Held), Some(labels)) = (state, body["labels"].as_array_mut()) {
-        labels.push(EmailState::Held.as_str().into());
-    }
-    Ok(body)
-}
-
-fn attachment_json(file: &DraftFile) -> Value {
-    let mut body = json!({ "attachment_id": file.id, "size": file.content.len() / 4 * 3 });
-    let texts = [("filename", &file.filename), ("content_type", &file.content_type), ("content_id", &file.content_id)];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            body[name] = text.as_str().into();
-        }
-    }
-    body
-}
-
-fn attachment_link(call: &AgentMailRequest, draft: &Draft, name: &str) -> Result<Value, Problem> {
-    let at = draft.details.files.iter().position(|file| file.id == name).ok_or_else(|| missing_attachment(name))?;
-    let mut body = draft.details.files.get(at).map(attachment_json).ok_or_else(|| missing_attachment(name))?;
-    add_download_link(call, LinkTarget::DraftFile(draft.id, at), &mut body).map(|()| body)
 }
 
 /// Which drafts a list includes.
@@ -372,12 +240,12 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     let body: DraftBody = call.parse()?;
     let mut details = DraftDetails::empty(inbox.id, call.engine.ctx.now());
     if body.in_reply_to.is_some() && body.forward_of.is_some() {
-        return Err(invalid_field("in_reply_to", "cannot be used together with forward_of").into());
+        return Err(Problem::invalid_field("in_reply_to", "cannot be used together with forward_of").into());
     }
     let has_recipients =
         [&body.to, &body.cc, &body.bcc].iter().any(|list| list.as_ref().is_some_and(|l| !l.0.is_empty()));
     if body.reply_all == Some(true) && (has_recipients || body.in_reply_to.is_none()) {
-        return Err(invalid_field("reply_all", "requires in_reply_to, and no to, cc or bcc").into());
+        return Err(Problem::invalid_field("reply_all", "requires in_reply_to, and no to, cc or bcc").into());
     }
     check_text("client_id", body.client_id.as_deref().unwrap_or_default())?;
     details.client_id.clone_from(&body.client_id);
@@ -434,14 +302,14 @@ fn check_change(body: &DraftBody) -> Result<(), Problem> {
         ("client_id", body.client_id.is_some()),
     ];
     match present.into_iter().find(|(_, present)| *present) {
-        Some(("attachments", _)) => Err(invalid_field(
+        Some(("attachments", _)) => Err(Problem::invalid_field(
             "attachments",
             "can only be set for a new draft; use add_attachments and remove_attachments",
         )),
         Some(("labels", _)) => {
-            Err(invalid_field("labels", "can only be set for a new draft; use add_labels and remove_labels"))
+            Err(Problem::invalid_field("labels", "can only be set for a new draft; use add_labels and remove_labels"))
         }
-        Some((name, _)) => Err(invalid_field(name, "can only be set for a new draft")),
+        Some((name, _)) => Err(Problem::invalid_field(name, "can only be set for a new draft")),
         None => Ok(()),
     }
 }

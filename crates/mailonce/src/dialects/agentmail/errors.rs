@@ -9,11 +9,11 @@ use axum::{
 };
 use mailonce_core::{
     outbound::email::EmailState,
-    problem::{Code, Problem},
+    problem::{Cause, Code, Problem},
 };
 use serde_json::{Value, json};
 
-use crate::dialects::{json as as_json, to_requirement};
+use crate::dialects::json as as_json;
 
 /// The problem extension for routes where AgentMail answers a conflict with 422.
 pub(super) const UNPROCESSABLE: &str = "unprocessable";
@@ -91,16 +91,11 @@ pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
     }
 }
 
-/// Whether the problem is an email without a recipient.
-fn has_no_recipient(problem: &Problem) -> bool {
-    problem.field.as_deref() == Some("to") && problem.detail.ends_with("names no recipient")
-}
-
 /// The invalid fields, each with its path.
 fn field_errors(problem: &Problem) -> Vec<Value> {
     let field_error = |field: &str, message: &str| {
         let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
-        json!({ "path": path, "message": to_requirement(message) })
+        json!({ "path": path, "message": message })
     };
     let listed = problem.extensions.get("errors").and_then(Value::as_array);
     match listed {
@@ -117,19 +112,19 @@ fn field_errors(problem: &Problem) -> Vec<Value> {
 /// What is wrong. For a value of the wrong type the message names the field.
 fn message(problem: &Problem) -> String {
     let Some(field) = problem.field.as_deref().filter(|field| !field.is_empty()) else { return problem.detail.clone() };
-    match problem.detail.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
-        Some(rest) => format!("{field} {}", to_requirement(rest)),
-        None if problem.code == Code::InvalidType && !problem.detail.starts_with("missing field") => {
-            format!("{field}: {}", problem.detail)
-        }
-        None => problem.detail.clone(),
+    let names_field = problem.cause == Some(Cause::MissingField)
+        || problem.detail.strip_prefix(field).is_some_and(|rest| rest.starts_with(' '));
+    if problem.code == Code::InvalidType && !names_field {
+        format!("{field}: {}", problem.detail)
+    } else {
+        problem.detail.clone()
     }
 }
 
 /// What to do about it. The text mentions only what AgentMail's API offers.
 fn fix(problem: &Problem) -> &'static str {
     match problem.code {
-        Code::InvalidField if has_no_recipient(problem) => "Give at least one recipient in to; nothing was stored.",
+        _ if problem.cause == Some(Cause::NoRecipient) => "Give at least one recipient in to; nothing was stored.",
         Code::InvalidKey => "Send an Idempotency-Key of 1 to 256 printable ASCII characters, or none.",
         Code::KeyRequired => "Add an Idempotency-Key header, the same for every retry of this message.",
         Code::InvalidJson => "Send one JSON object without repeated keys.",
@@ -216,7 +211,7 @@ fn send_failure_reason(state: EmailState) -> Option<(&'static str, &'static str)
 }
 
 /// The error response for an accepted email that is held, unknown or not sent; `None` for every other state.
-pub(super) fn send_failure_response((message_id, thread_id): (&str, &str), state: EmailState) -> Option<Response> {
+pub(super) fn send_failure_response(message_id: &str, thread_id: &str, state: EmailState) -> Option<Response> {
     let (message, fix) = send_failure_reason(state)?;
     let body = json!({
         "name": "MessageRejectedError",
@@ -234,7 +229,7 @@ pub(super) fn send_failure_response((message_id, thread_id): (&str, &str), state
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mailonce_core::problem::FieldError;
+    use mailonce_core::outbound::content::{EmailContent, RawContent};
 
     #[test]
     fn every_code_has_a_status_that_means_the_same() {
@@ -249,12 +244,16 @@ mod tests {
 
     #[test]
     fn faults_are_told_with_their_paths() {
-        let problem = Problem::from(vec![FieldError::new("attachments[0].content", "is no base64")]);
+        let problem = Problem::invalid_field("attachments[0].content", "is no base64");
         assert_eq!(
             field_errors(&problem),
             [json!({ "path": ["attachments", "0", "content"], "message": "is no base64" })]
         );
-        assert_eq!(classify(&Problem::from(vec![FieldError::new("to", "names no recipient")])).0, 400);
+        let problem = Problem::from(EmailContent::validate(RawContent::default()).unwrap_err());
+        assert_eq!((classify(&problem).0, problem.cause), (400, None), "the first error is about `from`");
+        let from = "a@x.test".to_owned();
+        let problem = Problem::from(EmailContent::validate(RawContent { from, ..RawContent::default() }).unwrap_err());
+        assert_eq!(fix(&problem), "Give at least one recipient in to; nothing was stored.");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mailonce_core::{
     inbound::sender_auth::AuthResult,
     inbox::{Inbox, message::Message},
     outbound::email::Email,
-    problem::{FieldError, Problem},
+    problem::Problem,
     time::Time,
 };
 use mailonce_engine::{conversation::threads::ThreadEntry, inbox::messages::strip_quoted};
@@ -33,7 +33,7 @@ pub(super) fn native_types(types: &[String]) -> Result<Vec<String>, Problem> {
     let known: Vec<&str> = EVENT_TYPES.iter().map(|(name, _)| *name).collect();
     if let Some(unsupported) = types.iter().find(|name| !known.contains(&name.as_str())) {
         let text = format!("names {unsupported}, which mailonce does not send; use one of {}", known.join(", "));
-        return Err(Problem::from(vec![FieldError::new("event_types", text)]));
+        return Err(Problem::invalid_field("event_types", text));
     }
     let wanted = |(name, _): &&(&str, EventKind)| types.is_empty() || types.iter().any(|wanted| wanted == name);
     let mut native: Vec<String> = EVENT_TYPES.iter().filter(wanted).map(|(_, kind)| kind.as_str().to_owned()).collect();

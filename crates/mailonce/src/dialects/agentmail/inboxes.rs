@@ -4,7 +4,7 @@ use axum::http::{Method, StatusCode};
 use mailonce_core::{
     inbox::{Inbox, InboxSettings},
     limits,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::inbox::inboxes::{InboxPatch, NewInbox};
 use serde::Deserialize;
@@ -69,10 +69,6 @@ pub(super) async fn route(call: &AgentMailRequest, rest: &[&str]) -> AgentMailRe
     }
 }
 
-fn invalid_field(path: &str, text: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, text)])
-}
-
 /// An inbox in AgentMail's format.
 pub(super) fn to_json(call: &AgentMailRequest, inbox: &Inbox) -> Value {
     let at = inbox.created_at.to_string();
@@ -112,7 +108,8 @@ fn decode_metadata_value(text: &str) -> Value {
 }
 
 fn parse_metadata(members: &Map<String, Value>) -> Result<BTreeMap<String, String>, Problem> {
-    let wrong_type = |name: &str| invalid_field(&format!("metadata.{name}"), "must be a string, a number or a boolean");
+    let wrong_type =
+        |name: &str| Problem::invalid_field(format!("metadata.{name}"), "must be a string, a number or a boolean");
     let parse_entry = |(name, value): (&String, &Value)| {
         let text = encode_metadata_value(value).ok_or_else(|| wrong_type(name))?;
         check_text("metadata", name)?;
@@ -121,7 +118,7 @@ fn parse_metadata(members: &Map<String, Value>) -> Result<BTreeMap<String, Strin
     };
     let all: BTreeMap<String, String> = members.iter().map(parse_entry).collect::<Result<_, Problem>>()?;
     if all.len() > limits::METADATA {
-        return Err(invalid_field("metadata", &format!("must have at most {} entries", limits::METADATA)));
+        return Err(Problem::invalid_field("metadata", format!("must have at most {} entries", limits::METADATA)));
     }
     Ok(all)
 }
@@ -132,7 +129,7 @@ fn parse_paused(status: Option<&str>) -> Result<Option<bool>, Problem> {
         None => Ok(None),
         Some("paused") => Ok(Some(true)),
         Some("active") => Ok(Some(false)),
-        Some(_) => Err(invalid_field("status", "must be active or paused")),
+        Some(_) => Err(Problem::invalid_field("status", "must be active or paused")),
     }
 }
 
@@ -200,7 +197,7 @@ fn matches(inbox: &Inbox, query: &str) -> bool {
 async fn search(call: &AgentMailRequest) -> AgentMailResult {
     let limit = call.query.limit()?;
     let Some(query) = call.query.last("q").filter(|query| !query.trim().is_empty()) else {
-        return Err(invalid_field("q", "is missing").into());
+        return Err(Problem::invalid_field("q", "is missing").into());
     };
     let (mut found, _) = latest(call).await?;
     found.retain(|inbox| matches(inbox, query));
@@ -217,7 +214,7 @@ async fn change(call: &AgentMailRequest, id: &str) -> AgentMailResult {
     check_text("display_name", display_name.as_deref().unwrap_or_default())?;
     let paused = parse_paused(status.as_deref())?;
     if display_name.is_none() && paused.is_none() && members.is_none() {
-        return Err(invalid_field(
+        return Err(Problem::invalid_field(
             "display_name",
             "is missing, and so are status and metadata: give at least one of them",
         )
@@ -237,7 +234,7 @@ async fn change(call: &AgentMailRequest, id: &str) -> AgentMailResult {
 fn merge_metadata(inbox: &Inbox, members: Option<Map<String, Value>>) -> Result<BTreeMap<String, String>, Problem> {
     let Some(members) = members else { return Ok(BTreeMap::new()) };
     if members.is_empty() {
-        return Err(invalid_field("metadata", "is empty; use null to clear it"));
+        return Err(Problem::invalid_field("metadata", "is empty; use null to clear it"));
     }
     let mut all = inbox.settings.metadata.clone();
     all.retain(|name, _| !members.contains_key(name));

@@ -1,10 +1,6 @@
 //! System labels: those that mailonce derives from the type and the state of an email.
 
-use mailonce_core::{
-    inbound::sender_auth::AuthResult,
-    outbound::email::EmailState,
-    problem::{FieldError, Problem},
-};
+use mailonce_core::{inbound::sender_auth::AuthResult, outbound::email::EmailState, problem::Problem};
 use mailonce_engine::conversation::threads::ThreadEntry;
 
 /// The labels for the state of a sent email, with AgentMail's names where it has them.
@@ -60,7 +56,7 @@ pub(super) fn check_labels(labels: &[String], field: &str) -> Result<(), Problem
     match labels.iter().find(|label| RESERVED_LABELS.contains(&label.as_str())) {
         Some(label) => {
             let text = format!("holds {label}, which is a system label and cannot be added or removed");
-            Err(Problem::from(vec![FieldError::new(field, text)]))
+            Err(Problem::invalid_field(field, text))
         }
         None => Ok(()),
     }

@@ -6,7 +6,7 @@ use axum::{
 };
 use mailonce_core::{
     control::list::{ListDirection, ListEntry, ListName, ListType},
-    problem::{Code, Problem},
+    problem::Problem,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
     let [direction, kind, rest @ ..] = rest else { return Err(no_route(call).into()) };
     let (Some(direction), Some(kind)) = (ListDirection::parse(direction), ListType::parse(kind)) else {
         let detail = "the path must name a direction (send, receive or reply) and a list type (allow or block)";
-        return Err(Problem::for_field(Code::InvalidQuery, "direction", detail).into());
+        return Err(Problem::invalid_query("direction", detail).into());
     };
     let inbox = match inbox {
         Some(name) => Some(call.inbox(name).await?).map(|inbox| (inbox.id, inbox.address)),

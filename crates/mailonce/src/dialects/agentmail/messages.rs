@@ -8,7 +8,7 @@ use axum::{
 use mailonce_core::{
     id::EmailId,
     inbox::Inbox,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
 };
 use mailonce_engine::conversation::mailbox_reader::MailboxCursor;
@@ -57,7 +57,10 @@ struct UpdateMessagesBody {
 impl UpdateMessagesBody {
     fn check(&self) -> Result<(), Problem> {
         if self.add_labels.0.is_empty() && self.remove_labels.0.is_empty() {
-            return Err(invalid_field("add_labels", "is missing, and so is remove_labels: give at least one of them"));
+            return Err(Problem::invalid_field(
+                "add_labels",
+                "is missing, and so is remove_labels: give at least one of them",
+            ));
         }
         check_labels(&self.add_labels.0, "add_labels")?;
         check_labels(&self.remove_labels.0, "remove_labels")
@@ -69,10 +72,6 @@ impl UpdateMessagesBody {
 #[serde(deny_unknown_fields)]
 struct GetMessagesBody {
     message_ids: Vec<String>,
-}
-
-fn invalid_field(path: &str, text: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, text)])
 }
 
 /// The route of a path below `messages`. A message id may contain slashes, so the last segments decide.
@@ -146,7 +145,7 @@ pub(super) struct MessageFilter {
 }
 
 impl MessageFilter {
-    pub(super) fn parse(query: &AgentMailQuery, (from, to): (&str, &str)) -> Result<Self, Problem> {
+    pub(super) fn parse(query: &AgentMailQuery, from: &str, to: &str) -> Result<Self, Problem> {
         let lower = |name: &str| Ok::<_, Problem>(query.list(name)?.iter().map(|text| text.to_lowercase()).collect());
         let mut excluded_labels = Vec::new();
         for label in ["spam", "blocked", "unauthenticated", "trash"] {
@@ -224,7 +223,8 @@ async fn newest_messages(
     call: &AgentMailRequest,
     inbox: &Inbox,
     filter: &MessageFilter,
-    (cursor, limit): (MailboxCursor, usize),
+    cursor: MailboxCursor,
+    limit: usize,
 ) -> Result<(Vec<AgentMailMessage>, Option<MailboxCursor>), Problem> {
     let mut mailbox = call.engine.conversations.read_mailbox(&call.caller, inbox, cursor);
     let mut found = Vec::new();
@@ -245,13 +245,13 @@ async fn newest_messages(
 }
 
 async fn list(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
-    let filter = MessageFilter::parse(&call.query, ("from", "to"))?;
+    let filter = MessageFilter::parse(&call.query, "from", "to")?;
     let limit = call.query.limit()?;
     let (found, next) = if call.query.flag("ascending")? {
-        let (all, rest) = newest_messages(call, inbox, &filter, (MailboxCursor::default(), MAX_SCANNED)).await?;
+        let (all, rest) = newest_messages(call, inbox, &filter, MailboxCursor::default(), MAX_SCANNED).await?;
         call.query.paginate_oldest_first(all, rest.is_some())?
     } else {
-        let (found, rest) = newest_messages(call, inbox, &filter, (parse_page_token(&call.query)?, limit)).await?;
+        let (found, rest) = newest_messages(call, inbox, &filter, parse_page_token(&call.query)?, limit).await?;
         (found, rest.map(page_token))
     };
     let messages = found.iter().map(|mail| mail.list_item(&mail.public_id(call), inbox).into()).collect();
@@ -262,7 +262,7 @@ async fn list(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
 async fn search(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     let (limit, terms) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
     let filter = MessageFilter::with_defaults(&call.query)?;
-    let (all, _) = newest_messages(call, inbox, &filter, (MailboxCursor::default(), MAX_SCANNED)).await?;
+    let (all, _) = newest_messages(call, inbox, &filter, MailboxCursor::default(), MAX_SCANNED).await?;
     let mut hits = Vec::new();
     for (number, mail) in all.iter().enumerate() {
         let text = if number < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
@@ -283,7 +283,7 @@ fn check_ids(ids: &[String], max: usize) -> Result<(), Problem> {
     if (1..=max).contains(&ids.len()) {
         return Ok(());
     }
-    Err(invalid_field("message_ids", &format!("must hold 1 to {max} ids")))
+    Err(Problem::invalid_field("message_ids", format!("must hold 1 to {max} ids")))
 }
 
 /// The emails with these ids, in that order. Unknown ids are skipped.

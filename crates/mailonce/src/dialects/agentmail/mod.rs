@@ -4,7 +4,9 @@
 //! first and last segments of a path select the route. A team is one AgentMail organization with one pod, whose id is
 //! the team's id.
 
+mod contract;
 mod draft_send;
+mod draft_view;
 mod drafts;
 mod errors;
 mod event_format;
@@ -30,41 +32,20 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
-use mailonce_core::{
-    outbound::email::Channel,
-    problem::{Code, Problem},
-};
+use mailonce_core::problem::{Code, Problem};
 use serde_json::json;
 
-use super::{DialectContract, DialectError, DialectResult, json};
+use self::contract::{AgentMailResult, ROOT};
+use super::{DialectError, json};
 use crate::{
-    api::inbox::messages::set_download_headers, dialects::agentmail::request::AgentMailRequest, http::app::App,
+    dialects::agentmail::request::AgentMailRequest,
+    http::{app::App, download::set_download_headers},
 };
 
 pub(crate) use event_format::format_event;
 
 /// The name of the dialect.
 pub(crate) const NAME: &str = "agentmail";
-/// The base path of the dialect.
-pub(crate) const ROOT: &str = "/compat/agentmail/v0";
-
-/// The AgentMail API contract.
-pub(crate) struct AgentMail;
-
-/// What a handler returns.
-type AgentMailResult = DialectResult<AgentMail>;
-
-impl DialectContract for AgentMail {
-    const CHANNEL: Channel = Channel::Agentmail;
-
-    fn unauthorized() -> Response {
-        errors::unauthorized()
-    }
-
-    fn error_response(problem: &Problem) -> Response {
-        errors::problem_response(problem)
-    }
-}
 
 /// All routes of the dialect.
 pub(crate) fn routes() -> Router<App> {

@@ -1,9 +1,6 @@
 //! Query parameters as AgentMail's SDKs send them: a list is one parameter with a JSON array.
 
-use mailonce_core::{
-    problem::{Code, Problem},
-    time::Time,
-};
+use mailonce_core::{problem::Problem, time::Time};
 use serde_json::{Value, json};
 
 use crate::http::extract::percent_decode;
@@ -15,10 +12,6 @@ const MAX_LIMIT: usize = 100;
 
 /// The decoded query parameters.
 pub(super) struct AgentMailQuery(Vec<(String, String)>);
-
-fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
-    Problem::for_field(Code::InvalidQuery, field, detail)
-}
 
 impl AgentMailQuery {
     pub(super) fn parse(text: &str) -> Self {
@@ -37,7 +30,8 @@ impl AgentMailQuery {
         let mut all = Vec::new();
         for (_, value) in self.0.iter().filter(|(key, _)| key == name) {
             if value.starts_with('[') {
-                let invalid = |_not_a_list| invalid_query(name, format!("{name} must be a JSON array of strings"));
+                let invalid =
+                    |_not_a_list| Problem::invalid_query(name, format!("{name} must be a JSON array of strings"));
                 all.extend(serde_json::from_str::<Vec<String>>(value).map_err(invalid)?);
             } else {
                 all.push(value.clone());
@@ -50,13 +44,14 @@ impl AgentMailQuery {
         match self.last(name).unwrap_or("false").to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" | "" => Ok(false),
-            _ => Err(invalid_query(name, format!("{name} must be true or false"))),
+            _ => Err(Problem::invalid_query(name, format!("{name} must be true or false"))),
         }
     }
 
     pub(super) fn time(&self, name: &str) -> Result<Option<Time>, Problem> {
         let parse = |text: &str| {
-            Time::parse(text).ok_or_else(|| invalid_query(name, format!("{name} must be a time with an offset")))
+            Time::parse(text)
+                .ok_or_else(|| Problem::invalid_query(name, format!("{name} must be a time with an offset")))
         };
         self.last(name).map(parse).transpose()
     }
@@ -64,7 +59,7 @@ impl AgentMailQuery {
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let Some(text) = self.last("limit") else { return Ok(DEFAULT_LIMIT) };
         let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-        limit.ok_or_else(|| invalid_query("limit", format!("limit must be a number from 1 to {MAX_LIMIT}")))
+        limit.ok_or_else(|| Problem::invalid_query("limit", format!("limit must be a number from 1 to {MAX_LIMIT}")))
     }
 
     /// The offset of a page in a list that is read completely.
@@ -89,7 +84,7 @@ impl AgentMailQuery {
     ) -> Result<(Vec<T>, Option<String>), Problem> {
         if has_more {
             let text = format!("ascending is limited to {} rows; narrow the list with after", newest.len());
-            return Err(invalid_query("ascending", text));
+            return Err(Problem::invalid_query("ascending", text));
         }
         newest.reverse();
         self.paginate(newest)
@@ -98,7 +93,7 @@ impl AgentMailQuery {
     /// The numbers in the page token, as `encode_page_token` wrote them.
     pub(super) fn page_token<const N: usize>(&self) -> Result<Option<[u128; N]>, Problem> {
         let Some(text) = self.last("page_token") else { return Ok(None) };
-        let invalid = || invalid_query("page_token", "page_token must be the next_page_token of another page");
+        let invalid = || Problem::invalid_query("page_token", "page_token must be the next_page_token of another page");
         let numbers = text.split('-').map(|part| u128::from_str_radix(part, 36).ok());
         let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(invalid)?;
         numbers.try_into().map(Some).map_err(|_count| invalid())

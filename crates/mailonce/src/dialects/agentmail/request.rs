@@ -10,7 +10,10 @@ use mailonce_engine::{Caller, Engine};
 use serde::de::DeserializeOwned;
 use std::{ops::Deref, sync::Arc};
 
-use super::{AgentMail, ROOT, query::AgentMailQuery};
+use super::{
+    contract::{AgentMail, ROOT},
+    query::AgentMailQuery,
+};
 use crate::{
     dialects::{DialectContract as _, DialectError},
     http::{

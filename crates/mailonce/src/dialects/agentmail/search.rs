@@ -1,7 +1,7 @@
 //! Search as AgentMail documents it. In senders, recipients and subjects a term matches any substring; in the body it
 //! matches whole words. Every term must match. Emails with more terms in sender, recipients or subject come first.
 
-use mailonce_core::problem::{FieldError, Problem};
+use mailonce_core::problem::Problem;
 use serde_json::{Value, json};
 
 use super::query::AgentMailQuery;
@@ -27,7 +27,7 @@ impl SearchTerms {
     /// Parses the terms of the parameter `q`.
     pub(super) fn parse(query: &AgentMailQuery) -> Result<Self, Problem> {
         let terms = Self::from_text(query.last("q").unwrap_or_default());
-        if terms.0.is_empty() { Err(Problem::from(vec![FieldError::new("q", "is missing")])) } else { Ok(terms) }
+        if terms.0.is_empty() { Err(Problem::invalid_field("q", "is missing")) } else { Ok(terms) }
     }
 
     fn from_text(text: &str) -> Self {

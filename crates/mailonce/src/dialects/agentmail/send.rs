@@ -13,7 +13,7 @@ use mailonce_core::{
         digest::DigestField,
         email::{Email, EmailState},
     },
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     ttl::Ttl,
 };
 use mailonce_engine::{
@@ -67,8 +67,7 @@ impl FileBody {
     /// Converts the attachment. mailonce never fetches content from a URL.
     pub(super) fn decode(self, index: usize) -> Result<RawAttachment, Problem> {
         let path = format!("attachments[{index}]");
-        let invalid =
-            |member: &str, text: &str| Problem::from(vec![FieldError::new(&format!("{path}.{member}"), text)]);
+        let invalid = |member: &str, text: &str| Problem::invalid_field(format!("{path}.{member}"), text);
         if self.url.is_some() {
             return Err(invalid("url", "is not fetched by mailonce; send the content as base64"));
         }
@@ -108,15 +107,14 @@ pub(super) struct SendMessageBody {
     reply_all: Option<bool>,
 }
 
-fn invalid_field(path: &str, text: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, text)])
-}
-
 impl SendMessageBody {
     fn parse(call: &AgentMailRequest) -> Result<Self, Problem> {
         let body: Self = call.parse()?;
         if body.track_opens == Some(true) {
-            return Err(invalid_field("track_opens", "cannot be true: mailonce does not track who opens a mail"));
+            return Err(Problem::invalid_field(
+                "track_opens",
+                "cannot be true: mailonce does not track who opens a mail",
+            ));
         }
         check_labels(&body.labels.0, "labels")?;
         Ok(body)
@@ -132,7 +130,7 @@ impl SendMessageBody {
             ("reply_all", self.reply_all.is_some()),
         ];
         match present.iter().find(|(name, present)| *present && names.contains(name)) {
-            Some((name, _)) => Err(invalid_field(name, "is not allowed here: it is derived from the message")),
+            Some((name, _)) => Err(Problem::invalid_field(name, "is not allowed here: it is derived from the message")),
             None => Ok(()),
         }
     }
@@ -241,19 +239,19 @@ pub(super) async fn respond(call: &AgentMailRequest, sent: &SendReceipt, labels:
         call.engine.inboxes.change_labels(&call.caller, sent.id.0, labels, &[]).await?;
     }
     let thread = sent.thread.map_or(sent.id.0, |thread| thread.0);
-    Ok(with_state_headers([sent], sent_response((&sent.message_id, thread), sent.state)))
+    Ok(with_state_headers([sent], sent_response(&sent.message_id, thread, sent.state)))
 }
 
-fn sent_response((message_id, thread): (&str, Uuid), state: EmailState) -> Response {
+fn sent_response(message_id: &str, thread: Uuid, state: EmailState) -> Response {
     let thread = thread.to_string();
-    errors::send_failure_response((message_id, &thread), state)
+    errors::send_failure_response(message_id, &thread, state)
         .unwrap_or_else(|| as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread })))
 }
 
 /// The response to sending a draft that is already an email.
 pub(super) fn draft_sent_response(call: &AgentMailRequest, email: &Email) -> Response {
     let thread = email.head.thread.map_or(email.id.0, |thread| thread.0);
-    sent_response((&call.engine.outbound.cache_message_id(email), thread), email.state())
+    sent_response(&call.engine.outbound.cache_message_id(email), thread, email.state())
 }
 
 /// `POST …/messages/{id}/reply` and `…/reply-all`.
@@ -361,7 +359,7 @@ pub(super) async fn forward_message(
     overrides: ReplyOverrides,
 ) -> Result<SendReceipt, Problem> {
     let ThreadEntry::Message(message) = &mail.entry else {
-        return Err(invalid_field("message_id", "names a sent email; only received emails can be forwarded"));
+        return Err(Problem::invalid_field("message_id", "names a sent email; only received emails can be forwarded"));
     };
     let request = ForwardRequest { to: overrides.to.clone(), cc: overrides.cc.clone(), ..request };
     reject_different_payload(

@@ -13,7 +13,7 @@ use mailonce_core::{
     id::{EmailId, InboxId, MessageId, ThreadId},
     json_limits,
     outbound::email::Channel,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
     time::Time,
 };
 use mailonce_engine::{
@@ -26,7 +26,10 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-use super::{AgentMail, AgentMailResult, query::AgentMailQuery};
+use super::{
+    contract::{AgentMail, AgentMailResult},
+    query::AgentMailQuery,
+};
 use crate::{
     dialects::{
         DialectContract as _, DialectError,
@@ -123,7 +126,7 @@ impl SocketSession {
             Frame::Text(text) => text,
             Frame::Close(_) => return true,
             Frame::Binary(_) => {
-                return !send_json(socket, &error_json(&invalid_field("a frame", "must be text"))).await;
+                return !send_json(socket, &error_json(&Problem::invalid_field("a frame", "must be text"))).await;
             }
             Frame::Ping(_) | Frame::Pong(_) => return false,
         };
@@ -136,17 +139,17 @@ impl SocketSession {
 
     async fn subscribe(&mut self, text: &str) -> Result<Value, Problem> {
         json_limits::check(text.as_bytes())
-            .map_err(|limit_error| invalid_field("a frame", &limit_error.to_string()))?;
+            .map_err(|limit_error| Problem::invalid_field("a frame", &limit_error.to_string()))?;
         let body: SubscribeBody = serde_json::from_str(text)
-            .map_err(|error| invalid_field("a frame", &format!("cannot be read: {error}")))?;
+            .map_err(|error| Problem::invalid_field("a frame", format!("cannot be read: {error}")))?;
         if body.kind != "subscribe" {
-            return Err(invalid_field("type", "must be subscribe"));
+            return Err(Problem::invalid_field("type", "must be subscribe"));
         }
         let types = body.event_types.clone().unwrap_or_default();
         event_format::native_types(&types)?;
         let names = body.inbox_ids.clone().unwrap_or_default();
         if names.len() > MAX_IDS {
-            return Err(invalid_field("inbox_ids", &format!("must name at most {MAX_IDS} inboxes")));
+            return Err(Problem::invalid_field("inbox_ids", format!("must name at most {MAX_IDS} inboxes")));
         }
         let mut inboxes = Vec::new();
         for name in &names {
@@ -261,10 +264,6 @@ struct SubjectRecords {
     thread: Option<mailonce_core::conversation::thread::Thread>,
     text: Option<String>,
     email: Option<(mailonce_core::outbound::email::Email, String)>,
-}
-
-fn invalid_field(path: &str, text: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, text)])
 }
 
 fn error_json(problem: &Problem) -> Value {

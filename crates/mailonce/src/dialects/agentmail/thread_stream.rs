@@ -27,6 +27,13 @@ pub(super) enum ThreadStream<'a> {
     Team(Box<TeamThreadStream<'a>>),
 }
 
+/// A position in the threads of a team.
+#[derive(Clone, Copy, Default)]
+struct StreamPosition {
+    thread: Option<(Time, ThreadId)>,
+    email: Option<EmailId>,
+}
+
 /// The threads of a team: stored threads and sent emails without a reply, merged by time.
 pub(super) struct TeamThreadStream<'a> {
     call: &'a AgentMailRequest,
@@ -37,7 +44,7 @@ pub(super) struct TeamThreadStream<'a> {
     /// The cursor of the next email page; the outer `None` means that no emails are left.
     more_emails: Option<Option<EmailId>>,
     /// The last thread and the last email that were returned or skipped.
-    last_seen: (Option<(Time, ThreadId)>, Option<EmailId>),
+    last_seen: StreamPosition,
 }
 
 impl<'a> ThreadStream<'a> {
@@ -53,7 +60,7 @@ impl<'a> ThreadStream<'a> {
         let at = Time(i64::try_from(at).unwrap_or(i64::MAX));
         let thread = (thread != 0).then(|| (at, ThreadId(Uuid::from_u128(thread))));
         let email = (email != 0).then(|| EmailId(Uuid::from_u128(email)));
-        Ok(Self::Team(Box::new(TeamThreadStream::after(call, (thread, email)))))
+        Ok(Self::Team(Box::new(TeamThreadStream::after(call, StreamPosition { thread, email }))))
     }
 
     /// All threads.
@@ -62,7 +69,7 @@ impl<'a> ThreadStream<'a> {
             Some(inbox) => {
                 Self::Inbox(call, call.engine.conversations.read_mailbox(&call.caller, inbox, MailboxCursor::default()))
             }
-            None => Self::Team(Box::new(TeamThreadStream::after(call, (None, None)))),
+            None => Self::Team(Box::new(TeamThreadStream::after(call, StreamPosition::default()))),
         }
     }
 
@@ -109,14 +116,14 @@ async fn find_visible(call: &AgentMailRequest, id: Uuid) -> Result<Option<AgentM
 }
 
 impl<'a> TeamThreadStream<'a> {
-    fn after(call: &'a AgentMailRequest, position: (Option<(Time, ThreadId)>, Option<EmailId>)) -> Self {
+    fn after(call: &'a AgentMailRequest, position: StreamPosition) -> Self {
         let (threads, emails) = (VecDeque::new(), VecDeque::new());
         Self {
             call,
             threads,
             emails,
-            more_threads: Some(position.0),
-            more_emails: Some(position.1),
+            more_threads: Some(position.thread),
+            more_emails: Some(position.email),
             last_seen: position,
         }
     }
@@ -130,12 +137,12 @@ impl<'a> TeamThreadStream<'a> {
             };
             let thread = if email_first {
                 let Some(email) = self.emails.pop_front() else { return Ok(None) };
-                self.last_seen.1 = Some(email.id);
+                self.last_seen.email = Some(email.id);
                 // A thread with a reply is stored, so the stored threads include it.
                 find_visible(self.call, email.id.0).await?.filter(|thread| !thread.has_row)
             } else {
                 let Some(thread) = self.threads.pop_front() else { return Ok(None) };
-                self.last_seen.0 = Some((thread.last_activity_at, thread.id));
+                self.last_seen.thread = Some((thread.last_activity_at, thread.id));
                 find_visible(self.call, thread.id.0).await?
             };
             if thread.is_some() {
@@ -159,7 +166,7 @@ impl<'a> TeamThreadStream<'a> {
             self.more_emails = page.next.map(Some);
             if self.emails.is_empty() {
                 // No email of this page is a thread of its own, so the next request can continue after it.
-                self.last_seen.1 = page.next.or(self.last_seen.1);
+                self.last_seen.email = page.next.or(self.last_seen.email);
             }
         }
         Ok(())
@@ -168,7 +175,7 @@ impl<'a> TeamThreadStream<'a> {
     fn next_page_token(&self) -> Option<String> {
         let left = !self.threads.is_empty() || !self.emails.is_empty();
         let more = left || self.more_threads.is_some() || self.more_emails.is_some();
-        let (thread, email) = self.last_seen;
+        let StreamPosition { thread, email } = self.last_seen;
         let (at, thread) = thread.map_or((0, 0), |(at, id)| (u128::try_from(at.0).unwrap_or_default(), id.0.as_u128()));
         more.then(|| encode_page_token(&[at, thread, email.map_or(0, |id| id.0.as_u128())]))
     }

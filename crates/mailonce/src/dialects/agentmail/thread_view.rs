@@ -120,11 +120,7 @@ impl AgentMailThread {
     }
 
     /// The thread with a page of its emails. The first page holds the newest ones; each page is sorted oldest first.
-    pub(super) async fn full_json(
-        &self,
-        ctx: &RequestContext,
-        (skip, limit): (usize, usize),
-    ) -> Result<Value, Problem> {
+    pub(super) async fn full_json(&self, ctx: &RequestContext, skip: usize, limit: usize) -> Result<Value, Problem> {
         let mut body = self.list_item(ctx);
         let end = self.mails.len().saturating_sub(skip);
         let begin = end.saturating_sub(limit);

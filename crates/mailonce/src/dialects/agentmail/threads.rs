@@ -56,7 +56,7 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
             let skip = call.query.page_token::<1>()?.map_or(0, |[skip]| usize::try_from(skip).unwrap_or(usize::MAX));
             let limit = if call.query.last("limit").is_some() { call.query.limit()? } else { 100 };
             let thread = find(call, inbox.as_ref(), id).await?;
-            Ok(as_json(StatusCode::OK, &thread.full_json(call, (skip, limit)).await?))
+            Ok(as_json(StatusCode::OK, &thread.full_json(call, skip, limit).await?))
         }
         (&Method::GET, [id, "attachments", file]) => {
             let thread = find(call, inbox.as_ref(), id).await?;
@@ -110,7 +110,7 @@ async fn newest_threads(
 
 async fn list(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
     let limit = call.query.limit()?;
-    let filter = MessageFilter::parse(&call.query, ("senders", "recipients"))?;
+    let filter = MessageFilter::parse(&call.query, "senders", "recipients")?;
     let (found, next) = if call.query.flag("ascending")? {
         let (all, rest) = newest_threads(ThreadStream::all(call, inbox), &filter, MAX_SCANNED).await?;
         call.query.paginate_oldest_first(all, rest.is_some())?

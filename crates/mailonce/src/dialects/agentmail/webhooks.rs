@@ -11,7 +11,7 @@ use mailonce_core::{
     key::EmailKey,
     limits,
     outbound::digest,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::{KeyedCall, events::endpoints::NewEndpoint};
 use serde::Deserialize;
@@ -93,10 +93,6 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
     }
 }
 
-fn invalid_field(path: &str, text: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, text)])
-}
-
 /// Whether an endpoint belongs to this dialect and, if given, to this inbox.
 fn is_in_scope(endpoint: &Endpoint, inbox: Option<InboxId>) -> bool {
     let dialect = endpoint.config.tongue.as_ref().filter(|dialect| dialect.dialect == NAME);
@@ -146,12 +142,12 @@ async fn to_json(call: &AgentMailRequest, endpoint: &Endpoint) -> Result<Value, 
 /// The ids of the inboxes with these addresses.
 async fn inbox_ids(call: &AgentMailRequest, names: &[String]) -> Result<Vec<InboxId>, Problem> {
     if names.len() > MAX_IDS {
-        return Err(invalid_field("inbox_ids", "must name at most 10 inboxes"));
+        return Err(Problem::invalid_field("inbox_ids", "must name at most 10 inboxes"));
     }
     let mut ids = Vec::new();
     for name in names {
         let missing = |problem: Problem| match problem.code {
-            Code::NotFound => invalid_field("inbox_ids", &format!("names {name}, but there is no such inbox")),
+            Code::NotFound => Problem::invalid_field("inbox_ids", format!("names {name}, but there is no such inbox")),
             _ => problem,
         };
         let id = call.inbox(name).await.map_err(missing)?.id;
@@ -165,7 +161,7 @@ async fn inbox_ids(call: &AgentMailRequest, names: &[String]) -> Result<Vec<Inbo
 /// Refuses unknown pods. A team has one pod, with the id of the team.
 fn check_pods(call: &AgentMailRequest, pods: &[String]) -> Result<(), Problem> {
     match pods.iter().find(|pod| **pod != call.pod_id()) {
-        Some(pod) => Err(invalid_field("pod_ids", &format!("names {pod}, but there is no such pod"))),
+        Some(pod) => Err(Problem::invalid_field("pod_ids", format!("names {pod}, but there is no such pod"))),
         None => Ok(()),
     }
 }
@@ -175,7 +171,7 @@ async fn create(call: &AgentMailRequest, inbox: Option<InboxId>) -> AgentMailRes
     check_text("client_id", client_id.as_deref().unwrap_or_default())?;
     check_pods(call, &pod_ids.unwrap_or_default())?;
     if inbox.is_some() && names.is_some() {
-        return Err(invalid_field("inbox_ids", "is not allowed here: the path names the inbox").into());
+        return Err(Problem::invalid_field("inbox_ids", "is not allowed here: the path names the inbox").into());
     }
     let inboxes = match inbox {
         Some(inbox) => vec![inbox],
@@ -239,7 +235,9 @@ async fn change(call: &AgentMailRequest, inbox: Option<InboxId>, id: &str) -> Ag
     let (added, removed) =
         (inbox_ids(call, &body.add_inbox_ids).await?, inbox_ids(call, &body.remove_inbox_ids).await?);
     if inbox.is_some() && !(added.is_empty() && removed.is_empty()) {
-        return Err(invalid_field("add_inbox_ids", "is not allowed here: the webhook belongs to one inbox").into());
+        return Err(
+            Problem::invalid_field("add_inbox_ids", "is not allowed here: the webhook belongs to one inbox").into()
+        );
     }
     // A webhook without an inbox filter already receives the events of every inbox.
     if !dialect.inboxes.is_empty() {
@@ -247,7 +245,7 @@ async fn change(call: &AgentMailRequest, inbox: Option<InboxId>, id: &str) -> Ag
         dialect.inboxes.extend(added);
         dialect.inboxes.dedup();
         if dialect.inboxes.is_empty() || dialect.inboxes.len() > MAX_IDS {
-            return Err(invalid_field("remove_inbox_ids", "must leave 1 to 10 inboxes").into());
+            return Err(Problem::invalid_field("remove_inbox_ids", "must leave 1 to 10 inboxes").into());
         }
     }
     let mut events = None;
@@ -273,10 +271,14 @@ async fn change_headers(call: &AgentMailRequest, inbox: Option<InboxId>, id: &st
     let endpoint = find(call, inbox, id).await?;
     let WebhookHeadersBody { headers, remove_headers } = call.parse()?;
     if headers.is_empty() && remove_headers.is_empty() {
-        return Err(invalid_field("headers", "is missing, and so is remove_headers: give at least one of them").into());
+        return Err(Problem::invalid_field(
+            "headers",
+            "is missing, and so is remove_headers: give at least one of them",
+        )
+        .into());
     }
     if remove_headers.iter().any(|removed| headers.keys().any(|name| name.eq_ignore_ascii_case(removed))) {
-        return Err(invalid_field("remove_headers", "names a header that the same request sets").into());
+        return Err(Problem::invalid_field("remove_headers", "names a header that the same request sets").into());
     }
     call.engine.events.merge_endpoint_headers(&call.caller, endpoint.id, headers, &remove_headers).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

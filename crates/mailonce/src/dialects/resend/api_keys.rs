@@ -2,7 +2,7 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyScope},
+    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope},
     id::{ApiKeyId, DomainId},
     problem::{Code, Problem},
 };
@@ -13,9 +13,8 @@ use super::{
     deleted_response, json, list_response, parse_id,
 };
 use crate::{
-    dialects::resend::errors::{missing_field, unsupported_field},
+    dialects::{field_problem, resend::errors::missing_field},
     http::{app::App, json::check_text},
-    wiring::unrestricted_key,
 };
 
 #[derive(Deserialize)]
@@ -48,11 +47,11 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
         Some("sending_access") => vec![ApiKeyScope::Send],
         Some(_) => {
             return Err(
-                unsupported_field("permission", "The `permission` must be `full_access` or `sending_access`.").into()
+                field_problem("permission", "The `permission` must be `full_access` or `sending_access`.").into()
             );
         }
     };
-    let mut details = unrestricted_key(&name, scopes);
+    let mut details = ApiKeyDetails::unrestricted(&name, scopes);
     if let Some(domain) = domain_id {
         let domain: DomainId = parse_id(&domain)?;
         details.senders =

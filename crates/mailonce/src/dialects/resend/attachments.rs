@@ -21,7 +21,7 @@ use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
     TwoPathSegments, json, list_response, parse_id,
 };
-use crate::{api::inbox::messages::set_download_headers, http::app::App};
+use crate::http::{app::App, download::set_download_headers};
 
 /// An attachment with its download link.
 #[derive(Serialize)]
@@ -135,7 +135,7 @@ fn attachment_bodies(
     files.iter().map(|file| Ok((file.id, file.body(app, auth)?))).collect()
 }
 
-fn respond_with_one(app: &App, auth: &ResendRequest, (files, name): (Vec<MailAttachment>, &str)) -> ResendResult {
+fn respond_with_one(app: &App, auth: &ResendRequest, files: &[MailAttachment], name: &str) -> ResendResult {
     let wanted: Uuid = parse_id(name)?;
     let file = files.iter().find(|file| file.id == wanted);
     let file = file.ok_or_else(|| Problem::new(Code::NotFound, "Attachment not found"))?;
@@ -161,7 +161,7 @@ pub(super) async fn read_sent(
     DialectPath((name, file), ..): TwoPathSegments,
 ) -> ResendResult {
     let files = attachments_of_email(&app, &auth, &name).await?;
-    respond_with_one(&app, &auth, (files, &file))
+    respond_with_one(&app, &auth, &files, &file)
 }
 
 /// `GET /emails/receiving/{id}/attachments`.
@@ -182,7 +182,7 @@ pub(super) async fn read_received(
     DialectPath((name, file), ..): TwoPathSegments,
 ) -> ResendResult {
     let files = attachments_of_message(&app, &auth, &name).await?;
-    respond_with_one(&app, &auth, (files, &file))
+    respond_with_one(&app, &auth, &files, &file)
 }
 
 /// Downloads the content of a link. Everyone who has the link may do so until it expires.

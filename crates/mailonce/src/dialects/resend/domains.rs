@@ -13,10 +13,7 @@ use super::{
     ResendResult, deleted_response, json, list_response, object_response, parse_id,
 };
 use crate::{
-    dialects::{
-        pagination::MAX_SHORT_LIST,
-        resend::errors::{missing_field, unsupported_field},
-    },
+    dialects::{field_problem, pagination::MAX_SHORT_LIST, resend::errors::missing_field},
     http::app::App,
 };
 
@@ -131,9 +128,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let NewDomainBody { name, region } = body.parse()?;
     let name = parse_domain_name(&name.ok_or_else(|| missing_field("name"))?)?;
     if region.is_some_and(|region| !REGIONS.contains(&region.as_str())) {
-        return Err(
-            unsupported_field("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into()
-        );
+        return Err(field_problem("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into());
     }
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
     let created = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;

@@ -18,11 +18,7 @@ use super::{
     list_response, object_response, parse_id,
 };
 use crate::{
-    dialects::{
-        pagination,
-        resend::errors::{missing_field, unsupported_field},
-        to_requirement,
-    },
+    dialects::{field_problem, pagination, resend::errors::missing_field},
     http::app::App,
 };
 
@@ -171,9 +167,8 @@ pub(super) async fn reschedule(
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let email = parse_id(&name)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| missing_field("scheduled_at"))?;
-    let invalid_time = |error: ScheduleError| {
-        unsupported_field("scheduled_at", format!("The `scheduled_at` field {}.", to_requirement(&error.to_string())))
-    };
+    let invalid_time =
+        |error: ScheduleError| field_problem("scheduled_at", format!("The `scheduled_at` field {error}."));
     let schedule = Schedule::parse(&text).map_err(invalid_time)?;
     let email = app.engine.outbound.reschedule(&auth.caller, email, &schedule).await.map_err(with_dialect_message)?;
     Ok(object_response("email", email.id))

@@ -1,11 +1,11 @@
 //! Errors in Resend's format: `statusCode`, `name` and `message`. `statusCode` is equal to the HTTP status.
 
 use axum::{http::StatusCode, response::Response};
-use mailonce_core::problem::{Code, Problem};
+use mailonce_core::problem::{Cause, Code, Problem};
 use serde::Serialize;
 
 use super::json;
-use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index, to_requirement};
+use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index};
 
 /// The problem extension that marks a missing field.
 pub(super) const MISSING_FIELD: &str = "missing";
@@ -33,11 +33,6 @@ pub(super) fn missing_field(field: &str) -> Problem {
         .with_extension(MISSING_FIELD, true)
 }
 
-/// The problem of a field whose value is invalid or not supported.
-pub(super) fn unsupported_field(field: &str, message: impl Into<String>) -> Problem {
-    Problem::for_field(Code::InvalidField, field, message)
-}
-
 /// Converts a problem to an error response, with the message that Resend documents where there is one.
 pub(super) fn problem_response(problem: &Problem) -> Response {
     let (status, name) = classify(problem);
@@ -52,8 +47,8 @@ fn classify(problem: &Problem) -> (u16, &'static str) {
             (409, "concurrent_idempotent_requests")
         }
         _ if problem.extensions.contains_key(ACCEPTED_STATE) => (422, "validation_error"),
+        _ if problem.cause == Some(Cause::MissingField) => (422, "missing_required_field"),
         _ if problem.extensions.contains_key(MISSING_FIELD) => (422, "missing_required_field"),
-        Code::InvalidType if is_missing_field(problem) => (422, "missing_required_field"),
         _ if problem.extensions.contains_key(FILE_FIELD) => (422, "invalid_attachment"),
         Code::InvalidKey => (400, "invalid_idempotency_key"),
         Code::KeyMismatch | Code::AlreadyAnswered => (409, "invalid_idempotent_request"),
@@ -89,7 +84,7 @@ pub(super) fn problem_message(problem: &Problem) -> String {
         Code::WrongScope => format!("This API key is restricted: {}.", problem.detail),
         Code::Internal => "An unexpected error occurred.".into(),
         Code::SenderNotVerified => format!("{}. Please, add and verify your domain.", problem.detail),
-        Code::InvalidType if is_missing_field(problem) => format!("Missing `{}` field.", strip_item_index(field)),
+        _ if problem.cause == Some(Cause::MissingField) => format!("Missing `{}` field.", strip_item_index(field)),
         Code::InvalidType if !problem.extensions.contains_key(MISSING_FIELD) && !strip_item_index(field).is_empty() => {
             format!("Invalid `{}` field: {}", strip_item_index(field), problem.detail)
         }
@@ -106,15 +101,10 @@ fn sentence(path: &str, detail: &str) -> String {
     let ((item, text), path) = (split_item_prefix(detail), strip_item_index(path));
     match text.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
         Some(rest) if !path.is_empty() => {
-            format!("{item}The `{path}` field {}.", to_requirement(rest.trim_end_matches('.')))
+            format!("{item}The `{path}` field {}.", rest.trim_end_matches('.'))
         }
         _ => detail.to_owned(),
     }
-}
-
-/// Whether the JSON parser reported a missing field.
-fn is_missing_field(problem: &Problem) -> bool {
-    split_item_prefix(&problem.detail).1.starts_with("missing field")
 }
 
 /// The top-level field of a path: `to` for `[2].to[0]`.
@@ -162,16 +152,13 @@ mod tests {
 
     #[test]
     fn a_wrong_address_is_told_in_the_documented_sentence() {
-        let message =
-            problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
+        let message = problem_message(&Problem::invalid_field("to[0]", "is empty"));
         assert!(message.starts_with("Invalid `to` field. The email address needs to follow"), "{message}");
-        let many =
-            problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
+        let many = problem_message(&Problem::invalid_field("to", "names no recipient"));
         assert_eq!(many, "The `to` field names no recipient.");
-        let file =
-            Problem::from(vec![mailonce_core::problem::FieldError::new("attachments[0].content", "is no base64.")]);
+        let file = Problem::invalid_field("attachments[0].content", "is no base64.");
         assert_eq!(problem_message(&file), "The `attachments[0].content` field is no base64.");
-        let time = Problem::for_field(Code::InvalidField, "[1].scheduled_at", "item 1: scheduled_at is a time");
+        let time = Problem::for_field(Code::InvalidField, "[1].scheduled_at", "item 1: scheduled_at must be a time");
         assert_eq!(problem_message(&time), "item 1: The `scheduled_at` field must be a time.");
         assert!(is_address("[2].from") && !is_address("attachments[0]") && !is_address("[0].subject"));
     }

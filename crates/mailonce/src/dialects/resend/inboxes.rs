@@ -19,9 +19,10 @@ use super::{
 };
 use crate::{
     dialects::{
+        field_problem,
         pagination::{MAX_SHORT_LIST, PageRows},
         rename_field,
-        resend::errors::{missing_field, unsupported_field},
+        resend::errors::missing_field,
     },
     http::{app::App, json::check_text},
 };
@@ -107,7 +108,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let keyed_call = auth.keyed_call("inboxes", "", &body.canonical()?);
     let NewInboxBody { email_address, name, forwarding, from_name } = body.parse()?;
     if forwarding == Some(true) {
-        return Err(unsupported_field(
+        return Err(field_problem(
             "forwarding",
             "Forwarding is not supported; mail is received at the address itself.",
         )
@@ -119,7 +120,7 @@ pub(super) async fn create(State(app): State<App>, auth: ResendRequest, body: Re
     let settings = InboxSettings { agent: name, name: from_name, ..InboxSettings::default() };
     let address = Some(email_address.ok_or_else(|| missing_field("email_address"))?);
     let new = NewInbox { address, about: settings, ..NewInbox::default() };
-    let rename_address = |problem| rename_field(problem, ("address", "email_address"));
+    let rename_address = |problem| rename_field(problem, "address", "email_address");
     let created = app.engine.inboxes.create_inbox(&auth.caller, new, keyed_call).await.map_err(rename_address)?;
     Ok(object_response("inbox", created.value.id))
 }

@@ -1,4 +1,14 @@
 //! The Resend dialect: `/compat/resend` replaces `https://api.resend.com`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `send` | sends one email or a batch |
+//! | `emails` | reads, reschedules and cancels emails |
+//! | `receiving`, `attachments` | received emails and their files |
+//! | `inboxes`, `threads`, `replies` | inboxes, their threads, and replies |
+//! | `webhooks`, `event_format` | webhooks and the format of their events |
+//! | `domains`, `api_keys` | domains and API keys |
+//! | `errors` | problems in Resend's format |
 
 mod api_keys;
 mod attachments;
@@ -47,8 +57,6 @@ type ResendResult = DialectResult<Resend>;
 type OnePathParam = DialectPath<String, Resend>;
 /// A path with two parameters.
 type TwoPathSegments = DialectPath<(String, String), Resend>;
-/// A path with three parameters.
-type ThreePathSegments = DialectPath<(String, String, String), Resend>;
 /// The pagination parameters of a list.
 type PageParams = DialectQuery<PageQuery, Resend>;
 

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     dialects::{
+        field_problem,
         pagination::{MAX_SHORT_LIST, PagePosition, PageRequest, PageRows},
-        resend::errors::unsupported_field,
     },
     http::app::App,
 };
@@ -153,7 +153,7 @@ pub(super) async fn read(
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let message: MessageId = parse_id(&name)?;
     if query.html_format.as_deref().is_some_and(|format| format != "data_uri" && format != "cid") {
-        return Err(unsupported_field("html_format", "The `html_format` must be `data_uri` or `cid`.").into());
+        return Err(field_problem("html_format", "The `html_format` must be `data_uri` or `cid`.").into());
     }
     let may_read_secrets = auth.caller.key.has_scope(ApiKeyScope::Secrets);
     let rendered = app

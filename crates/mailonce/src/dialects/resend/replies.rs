@@ -16,34 +16,28 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, ThreePathSegments, json,
-    parse_id, threads::find_entry,
+    DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, json, parse_id,
+    threads::{EntryPath, find_entry},
 };
 use crate::{
     dialects::{
-        MessageAction, reject_different_payload,
-        resend::errors::{missing_field, unsupported_field},
-        respond_to_send,
+        MessageAction, field_problem, reject_different_payload, resend::errors::missing_field, respond_to_send,
     },
     http::{app::App, json::OneOrMany},
 };
 
 /// Finds the message to reply to or to forward. If the request has an idempotency key, the message may be deleted: the
 /// engine then decides whether the request is a replay.
-async fn find_message(
-    app: &App,
-    auth: &ResendRequest,
-    path: (&str, &str, &str),
-) -> Result<MessageId, DialectError<Resend>> {
+async fn find_message(app: &App, auth: &ResendRequest, path: &EntryPath) -> Result<MessageId, DialectError<Resend>> {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
-    let message: MessageId = parse_id(path.2)?;
+    let message: MessageId = parse_id(&path.email)?;
     let found = match find_entry(app, auth, path).await {
         Err(error) if auth.key.is_none() || error.status() != StatusCode::NOT_FOUND => return Err(error),
         found => found,
     };
     match found {
         Ok(ThreadEntry::Email(_)) => {
-            Err(unsupported_field("email_id", "Only a received email can be answered or forwarded.").into())
+            Err(field_problem("email_id", "Only a received email can be answered or forwarded.").into())
         }
         Ok(ThreadEntry::Message(_)) => Ok(message),
         Err(error) => match app.engine.inboxes.message(&auth.caller, message).await {
@@ -81,10 +75,9 @@ impl UnsupportedFields {
             ("headers", self.headers.is_some()),
         ];
         match present.into_iter().find(|(_, present)| *present) {
-            Some((field, _)) => Err(unsupported_field(
-                field,
-                format!("`{field}` is not supported in replies and forwards; leave it out."),
-            )),
+            Some((field, _)) => {
+                Err(field_problem(field, format!("`{field}` is not supported in replies and forwards; leave it out.")))
+            }
             None => Ok(()),
         }
     }
@@ -119,16 +112,14 @@ fn send_response(sent: SendReceipt, action: MessageAction) -> ResendResult {
 pub(super) async fn reply(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectPath((inbox, thread, email), ..): ThreePathSegments,
+    DialectPath(path, ..): DialectPath<EntryPath, Resend>,
     body: ResendRequestBody,
 ) -> ResendResult {
-    let message = find_message(&app, &auth, (&inbox, &thread, &email)).await?;
+    let message = find_message(&app, &auth, &path).await?;
     let ReplyBody { text, html, reply_all, cc, extras } = body.parse()?;
     extras.check()?;
     if cc.is_some() {
-        return Err(
-            unsupported_field("cc", "`cc` is not supported in replies; use `reply_all`, or leave it out.").into()
-        );
+        return Err(field_problem("cc", "`cc` is not supported in replies; use `reply_all`, or leave it out.").into());
     }
     if text.is_none() && html.is_none() {
         return Err(missing_field("html` or `text").into());
@@ -159,14 +150,14 @@ struct ForwardBody {
 pub(super) async fn forward(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectPath((inbox, thread, email), ..): ThreePathSegments,
+    DialectPath(path, ..): DialectPath<EntryPath, Resend>,
     body: ResendRequestBody,
 ) -> ResendResult {
-    let message = find_message(&app, &auth, (&inbox, &thread, &email)).await?;
+    let message = find_message(&app, &auth, &path).await?;
     let ForwardBody { to, cc, text, html, extras } = body.parse()?;
     extras.check()?;
     if html.is_some() {
-        return Err(unsupported_field(
+        return Err(field_problem(
             "html",
             "`html` is not supported in forwards; use `text` for a note above the forwarded email.",
         )

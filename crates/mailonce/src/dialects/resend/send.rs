@@ -18,14 +18,14 @@ use super::{Resend, ResendRequest, ResendRequestBody, ResendResult, json};
 use crate::{
     dialects::{
         attachment::DialectAttachment,
-        batch_failure,
-        resend::errors::{self, FILE_FIELD, missing_field, problem_message, unsupported_field},
+        batch_failure, field_problem,
+        resend::errors::{self, FILE_FIELD, missing_field, problem_message},
         respond_to_send, send_failure, send_failures, with_state_headers,
     },
     http::{
         app::App,
-        extract::parse,
         json::{OneOrMany, OrderedMap},
+        json_body::parse,
     },
 };
 
@@ -119,10 +119,10 @@ impl SendBody {
     /// Refuses missing required fields and unsupported features.
     fn check(&self) -> Result<(), Problem> {
         if self.template.is_some() {
-            return Err(unsupported_field("template", "Templates are not supported; send `html` or `text`."));
+            return Err(field_problem("template", "Templates are not supported; send `html` or `text`."));
         }
         if self.topic_id.is_some() {
-            return Err(unsupported_field("topic_id", "Topics are not supported; leave `topic_id` out."));
+            return Err(field_problem("topic_id", "Topics are not supported; leave `topic_id` out."));
         }
         let absent = [("from", self.from.is_none()), ("to", self.to.0.is_empty()), ("subject", self.subject.is_none())];
         if let Some((field, _)) = absent.into_iter().find(|(_, absent)| *absent) {
@@ -134,11 +134,11 @@ impl SendBody {
         self.check_tags()?;
         let files = self.attachments.iter().flatten();
         match files.enumerate().find(|(_, file)| file.content.is_none()) {
-            Some((n, file)) if file.path.is_some() => Err(mark_file_problem(unsupported_field(
+            Some((n, file)) if file.path.is_some() => Err(mark_file_problem(field_problem(
                 &format!("attachments[{n}].path"),
                 "Attachments are not fetched from a `path`; send their `content`.",
             ))),
-            Some((n, _)) => Err(mark_file_problem(unsupported_field(
+            Some((n, _)) => Err(mark_file_problem(field_problem(
                 &format!("attachments[{n}]"),
                 "Attachment must have either a `content` or `path`.",
             ))),
@@ -150,17 +150,14 @@ impl SendBody {
     fn check_tags(&self) -> Result<(), Problem> {
         let tags = self.tags.as_deref().unwrap_or_default();
         if tags.len() > MAX_TAGS {
-            return Err(unsupported_field("tags", format!("An email can have at most {MAX_TAGS} tags.")));
+            return Err(field_problem("tags", format!("An email can have at most {MAX_TAGS} tags.")));
         }
         if !tags.iter().all(ResendTagBody::is_valid) {
             let text = "Tags should only contain ASCII letters, numbers, underscores, or dashes.";
-            return Err(unsupported_field("tags", text));
+            return Err(field_problem("tags", text));
         }
         if tags.iter().any(ResendTagBody::is_too_long) {
-            return Err(unsupported_field(
-                "tags",
-                format!("Tags can contain no more than {MAX_TAG_CHARS} characters."),
-            ));
+            return Err(field_problem("tags", format!("Tags can contain no more than {MAX_TAG_CHARS} characters.")));
         }
         Ok(())
     }
@@ -211,7 +208,7 @@ pub(super) async fn batch(
     let values = body.items()?;
     if values.is_empty() || values.len() > MAX_BATCH_ITEMS {
         let message = format!("A batch must hold 1 to {MAX_BATCH_ITEMS} emails; this one has {}.", values.len());
-        return Err(unsupported_field("", message).into());
+        return Err(field_problem("", message).into());
     }
     let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
     let items = values.iter().map(item).collect();
@@ -221,8 +218,8 @@ pub(super) async fn batch(
     // An email that failed, is held or unknown is an error: of its item in permissive mode, else of the batch.
     result.errors.extend(send_failures(&result.items));
     result.errors.sort_by_key(|(index, _)| *index);
-    if let Some(failure) = result.errors.first().filter(|_| strict) {
-        return Ok(with_state_headers(sent, errors::problem_response(&batch_failure(failure.clone()))));
+    if let Some((index, problem)) = result.errors.first().filter(|_| strict) {
+        return Ok(with_state_headers(sent, errors::problem_response(&batch_failure(*index, problem.clone()))));
     }
     let successful = sent.iter().filter(|receipt| send_failure(receipt).is_none());
     let data = successful.map(|receipt| SendReceiptBody { id: receipt.id.to_string() }).collect();
@@ -236,9 +233,8 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get("x-batch-validation").map(|value| value.to_str().unwrap_or_default()) {
         None | Some("strict") => Ok(true),
         Some("permissive") => Ok(false),
-        Some(_) => Err(errors::unsupported_field(
-            "x-batch-validation",
-            "The `x-batch-validation` must be `strict` or `permissive`.",
-        )),
+        Some(_) => {
+            Err(field_problem("x-batch-validation", "The `x-batch-validation` must be `strict` or `permissive`."))
+        }
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, PageQuery, Resend, ResendRequest,
-    ResendRequestBody, ResendResult, ThreePathSegments, TwoPathSegments,
+    ResendRequestBody, ResendResult, TwoPathSegments,
     attachments::file_id,
     inboxes::find_inbox,
     json, list_response, parse_id,
@@ -25,8 +25,9 @@ use super::{
 };
 use crate::{
     dialects::{
+        field_problem,
         pagination::{MAX_SHORT_LIST, PageRows},
-        resend::errors::{missing_field, unsupported_field},
+        resend::errors::missing_field,
     },
     http::app::App,
 };
@@ -151,7 +152,8 @@ fn thread_body(view: &ThreadView) -> ThreadBody {
 async fn find_thread(
     app: &App,
     auth: &ResendRequest,
-    (inbox, thread): (&str, &str),
+    inbox: &str,
+    thread: &str,
 ) -> Result<ThreadView, DialectError<Resend>> {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(app, auth, inbox).await?;
@@ -193,11 +195,11 @@ impl ThreadsQuery {
         let (mut folders, labels) = (split(&self.folders), split(&self.labels));
         if folders.iter().any(|folder| !FOLDERS.contains(&folder.as_str())) {
             let text = format!("The `folders` must be among `{}`.", FOLDERS.join("`, `"));
-            return Err(Problem::for_field(Code::InvalidQuery, "folders", text));
+            return Err(Problem::invalid_query("folders", text));
         }
         if labels.len() > MAX_LABELS {
             let text = format!("The `labels` must hold at most {MAX_LABELS} labels.");
-            return Err(Problem::for_field(Code::InvalidQuery, "labels", text));
+            return Err(Problem::invalid_query("labels", text));
         }
         if folders.is_empty() {
             let defaults: &[&str] = if labels.is_empty() { &["inbox"] } else { &["inbox", "archive", "sent"] };
@@ -208,7 +210,7 @@ impl ThreadsQuery {
             Some("true" | "True") => Some(true),
             Some("false" | "False") => Some(false),
             Some(_) => {
-                return Err(Problem::for_field(Code::InvalidQuery, "read", "The `read` must be `true` or `false`."));
+                return Err(Problem::invalid_query("read", "The `read` must be `true` or `false`."));
             }
         };
         Ok(ThreadFilter { folders, labels, read })
@@ -289,7 +291,7 @@ pub(super) async fn read(
     auth: ResendRequest,
     DialectPath((inbox, thread), ..): TwoPathSegments,
 ) -> ResendResult {
-    let view = find_thread(&app, &auth, (&inbox, &thread)).await?;
+    let view = find_thread(&app, &auth, &inbox, &thread).await?;
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
@@ -309,10 +311,10 @@ pub(super) async fn change(
     body: ResendRequestBody,
 ) -> ResendResult {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
-    let mut view = find_thread(&app, &auth, (&inbox, &thread)).await?;
+    let mut view = find_thread(&app, &auth, &inbox, &thread).await?;
     let ThreadPatchBody { read, folder } = body.parse()?;
     if read.is_some() {
-        return Err(unsupported_field(
+        return Err(field_problem(
             "read",
             "`read` cannot be set: a thread is read once it is answered or archived. Use `folder` to move it.",
         )
@@ -322,7 +324,7 @@ pub(super) async fn change(
         Some("archive") => true,
         Some("inbox") => false,
         Some(_) => {
-            return Err(unsupported_field("folder", "The `folder` must be `inbox` or `archive`.").into());
+            return Err(field_problem("folder", "The `folder` must be `inbox` or `archive`.").into());
         }
         None => return Err(missing_field("folder").into()),
     };
@@ -416,7 +418,7 @@ pub(super) async fn list_entries(
     DialectPath((inbox, thread), ..): TwoPathSegments,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let mut entries = find_thread(&app, &auth, (&inbox, &thread)).await?.entries;
+    let mut entries = find_thread(&app, &auth, &inbox, &thread).await?.entries;
     entries.reverse();
     let PageRows { rows, has_more: more } = query.parse()?.slice_in_order(entries, entry_id);
     let mut bodies = Vec::with_capacity(rows.len());
@@ -426,14 +428,22 @@ pub(super) async fn list_entries(
     Ok(list_response(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
+/// The path of one email in a thread.
+#[derive(Deserialize)]
+pub(super) struct EntryPath {
+    inbox: String,
+    thread: String,
+    pub(super) email: String,
+}
+
 /// Finds one email in the thread of a path.
 pub(super) async fn find_entry(
     app: &App,
     auth: &ResendRequest,
-    (inbox, thread, email): (&str, &str, &str),
+    path: &EntryPath,
 ) -> Result<ThreadEntry, DialectError<Resend>> {
-    let wanted: uuid::Uuid = parse_id(email)?;
-    let entries = find_thread(app, auth, (inbox, thread)).await?.entries;
+    let wanted: uuid::Uuid = parse_id(&path.email)?;
+    let entries = find_thread(app, auth, &path.inbox, &path.thread).await?.entries;
     let found = entries.into_iter().find(|entry| entry_id(entry) == wanted);
     found.ok_or_else(|| Problem::new(Code::NotFound, "Email not found").into())
 }
@@ -442,8 +452,8 @@ pub(super) async fn find_entry(
 pub(super) async fn read_entry(
     State(app): State<App>,
     auth: ResendRequest,
-    DialectPath((inbox, thread, email), ..): ThreePathSegments,
+    DialectPath(path, ..): DialectPath<EntryPath, Resend>,
 ) -> ResendResult {
-    let entry = find_entry(&app, &auth, (&inbox, &thread, &email)).await?;
+    let entry = find_entry(&app, &auth, &path).await?;
     Ok(json(StatusCode::OK, &entry_body(&app, &auth, &entry).await?))
 }

@@ -26,10 +26,11 @@ use super::{
 };
 use crate::{
     dialects::{
+        field_problem,
         pagination::{MAX_SHORT_LIST, PageRows},
         rename_field,
         resend::{
-            errors::{missing_field, unsupported_field},
+            errors::missing_field,
             event_format::{self, NAME},
         },
     },
@@ -85,11 +86,11 @@ async fn find_webhook(app: &App, auth: &ResendRequest, name: &str) -> Result<End
 /// The event types that an endpoint subscribes to: as Resend types and as native types.
 fn parse_events(types: Vec<String>) -> Result<(Dialect, Vec<String>), Problem> {
     if let Some(unknown) = types.iter().find(|name| !event_format::is_type(name)) {
-        return Err(unsupported_field("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
+        return Err(field_problem("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
     }
     let native_types = event_format::native_types(&types);
     if native_types.is_empty() {
-        return Err(unsupported_field("events", "None of these events ever happens here."));
+        return Err(field_problem("events", "None of these events ever happens here."));
     }
     Ok((Dialect { dialect: NAME.to_owned(), types, ..Dialect::default() }, native_types))
 }
@@ -111,7 +112,7 @@ struct SecretBody {
 
 /// Resend calls the URL of a webhook `endpoint`.
 fn rename_url_field(problem: Problem) -> Problem {
-    rename_field(problem, ("url", "endpoint"))
+    rename_field(problem, "url", "endpoint")
 }
 
 /// `POST /webhooks`.
@@ -189,7 +190,7 @@ pub(super) async fn change(
         None => None,
         Some("enabled") => Some(EndpointState::Enabled),
         Some("disabled") => Some(EndpointState::Disabled),
-        Some(_) => return Err(unsupported_field("status", "The `status` must be `enabled` or `disabled`.").into()),
+        Some(_) => return Err(field_problem("status", "The `status` must be `enabled` or `disabled`.").into()),
     };
     let (dialect, events) = events.map(parse_events).transpose()?.unzip();
     let unsupported =
@@ -312,7 +313,8 @@ pub(super) async fn events(
 async fn find_event(
     app: &App,
     auth: &ResendRequest,
-    (webhook, event): (&str, &str),
+    webhook: &str,
+    event: &str,
 ) -> Result<Notice, DialectError<Resend>> {
     let endpoint = find_webhook(app, auth, webhook).await?;
     let event: NoticeId = parse_id(event)?;
@@ -328,7 +330,7 @@ pub(super) async fn event(
     auth: ResendRequest,
     DialectPath((webhook, event), ..): TwoPathSegments,
 ) -> ResendResult {
-    let notice = find_event(&app, &auth, (&webhook, &event)).await?;
+    let notice = find_event(&app, &auth, &webhook, &event).await?;
     let found = event_body(&app, &auth, &notice).await?;
     let (body, payload) = found.ok_or_else(|| Problem::new(Code::NotFound, "Webhook event not found"))?;
     let next_attempt_at = notice.due_at.map(|at| at.to_string());
@@ -342,7 +344,7 @@ pub(super) async fn replay(
     auth: ResendRequest,
     DialectPath((webhook, event), ..): TwoPathSegments,
 ) -> ResendResult {
-    let notice = find_event(&app, &auth, (&webhook, &event)).await?;
+    let notice = find_event(&app, &auth, &webhook, &event).await?;
     let keyed_call = auth.keyed_call("webhooks/replay", &event, b"");
     let replayed = app.engine.events.replay_notice(&auth.caller, notice.id, keyed_call).await?;
     Ok(object_response("webhook_event", replayed.id))
@@ -363,7 +365,7 @@ pub(super) async fn attempts(
     DialectPath((webhook, event), ..): TwoPathSegments,
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
-    let notice = find_event(&app, &auth, (&webhook, &event)).await?;
+    let notice = find_event(&app, &auth, &webhook, &event).await?;
     let attempt_id = |number: u32| super::attachments::file_id(notice.id.0, number as usize);
     let rows: Vec<(Uuid, AttemptBody)> = notice
         .attempt_log

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DialectPath, OnePathParam, UsesendRequest, UsesendRequestBody, UsesendResult, json, numeric_id};
 use crate::{
-    dialects::{pagination::MAX_SHORT_LIST, usesend::errors::invalid_field},
+    dialects::{field_problem, pagination::MAX_SHORT_LIST},
     http::app::App,
 };
 
@@ -121,7 +121,7 @@ struct NewDomainBody {
 
 /// `POST /domains`. The region is ignored: mailonce has only one.
 pub(super) async fn create(State(app): State<App>, auth: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
-    let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| invalid_field("name", "name is required"))?;
+    let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| field_problem("name", "name is required"))?;
     let name = parse_domain_name(&name)?;
     let keyed_call = auth.keyed_call("domains", "", name.as_bytes());
     let created = app.engine.access.create_domain(&auth.caller, &name, keyed_call).await?;

@@ -21,7 +21,7 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
     numeric_id, send::SendReceiptBody,
 };
-use crate::{dialects::usesend::errors::invalid_field, http::app::App};
+use crate::{dialects::field_problem, http::app::App};
 
 /// Maximum and default number of rows per page.
 const PAGE_ROWS: usize = 50;
@@ -216,24 +216,24 @@ pub(super) struct UsesendEmailListQuery {
 impl UsesendEmailListQuery {
     fn parse(&self) -> Result<(EmailQuery, usize), Problem> {
         if self.domain_id.is_some() {
-            return Err(invalid_field("domainId", "domainId is not supported; leave it out"));
+            return Err(field_problem("domainId", "domainId is not supported; leave it out"));
         }
         let count = |field: &str, text: Option<&str>, max: usize, default: usize| match text {
             None => Ok(default),
             Some(text) => {
                 let count = text.parse().ok().filter(|count| (1..=max).contains(count));
-                count.ok_or_else(|| invalid_field(field, format!("{field} must be a number from 1 to {max}")))
+                count.ok_or_else(|| field_problem(field, format!("{field} must be a number from 1 to {max}")))
             }
         };
         let limit = count("limit", self.limit.as_deref(), PAGE_ROWS, PAGE_ROWS)?;
         let page = match self.page.as_deref().map(str::parse) {
             None => 1,
             Some(Ok(page)) if page > 0 => page,
-            Some(_) => return Err(invalid_field("page", "page must be a number of at least 1")),
+            Some(_) => return Err(field_problem("page", "page must be a number of at least 1")),
         };
         let time = |field: &str, text: Option<&str>| {
             let parsed = text.map(|text| {
-                Time::parse(text).ok_or_else(|| invalid_field(field, format!("{field} must be an ISO 8601 time")))
+                Time::parse(text).ok_or_else(|| field_problem(field, format!("{field} must be an ISO 8601 time")))
             });
             parsed.transpose()
         };
@@ -266,7 +266,7 @@ pub(super) async fn list(
     }
     if offset > MAX_OFFSET {
         let text = format!("page is more than {MAX_OFFSET} emails deep; use endDate to list older emails");
-        return Err(invalid_field("page", text).into());
+        return Err(field_problem("page", text).into());
     }
     for email in load_page(&app, &auth, query, page).await? {
         let content = app.engine.outbound.email_view(&auth.caller, email.id).await?.content;
@@ -316,8 +316,8 @@ pub(super) async fn reschedule(
     let text = body
         .parse::<RescheduleBody>()?
         .scheduled_at
-        .ok_or_else(|| invalid_field("scheduledAt", "scheduledAt is required"))?;
-    let at = Time::parse(&text).ok_or_else(|| invalid_field("scheduledAt", "scheduledAt must be an ISO 8601 time"))?;
+        .ok_or_else(|| field_problem("scheduledAt", "scheduledAt is required"))?;
+    let at = Time::parse(&text).ok_or_else(|| field_problem("scheduledAt", "scheduledAt must be an ISO 8601 time"))?;
     let email =
         app.engine.outbound.reschedule(&auth.caller, id, &Schedule::At(at)).await.map_err(with_dialect_message)?;
     Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))

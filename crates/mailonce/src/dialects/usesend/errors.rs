@@ -1,11 +1,11 @@
 //! Errors in useSend's format. Every error has one shape, code and message, although useSend's own server has several.
 
 use axum::{http::StatusCode, response::Response};
-use mailonce_core::problem::{Code, Problem};
+use mailonce_core::problem::{Cause, Code, Problem};
 use serde::Serialize;
 
 use super::json;
-use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index, to_requirement};
+use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index};
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -21,11 +21,6 @@ struct ErrorDetailBody<'a> {
 /// An error response of the dialect.
 pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
     json(status, &ErrorBody { error: ErrorDetailBody { code, message } })
-}
-
-/// A field error with a message in the wording of the dialect.
-pub(super) fn invalid_field(field: &str, message: impl Into<String>) -> Problem {
-    Problem::for_field(Code::InvalidField, field, message)
 }
 
 /// Converts a problem to an error response, with useSend's own message where it has one.
@@ -67,7 +62,7 @@ fn problem_message(problem: &Problem) -> String {
         Code::InvalidType => {
             let field = strip_item_index(problem.field.as_deref().unwrap_or_default());
             let (item, text) = split_item_prefix(&problem.detail);
-            let has_field = !field.is_empty() && !text.starts_with("missing field");
+            let has_field = !field.is_empty() && problem.cause != Some(Cause::MissingField);
             if has_field { format!("{item}{}: {text}", camel_case(field)) } else { problem.detail.clone() }
         }
         _ => message_with_field(problem),
@@ -79,7 +74,7 @@ fn message_with_field(problem: &Problem) -> String {
     let field = strip_item_index(problem.field.as_deref().unwrap_or_default());
     let (item, text) = split_item_prefix(&problem.detail);
     match text.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
-        Some(rest) if !field.is_empty() => format!("{item}{} {}", camel_case(field), to_requirement(rest)),
+        Some(rest) if !field.is_empty() => format!("{item}{} {}", camel_case(field), rest),
         _ => problem.detail.clone(),
     }
 }
@@ -103,9 +98,7 @@ mod tests {
 
     #[test]
     fn fields_are_called_as_the_dialect_calls_them() {
-        let message = |field: &str, text: &str| {
-            problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new(field, text)]))
-        };
+        let message = |field: &str, text: &str| problem_message(&Problem::invalid_field(field, text));
         assert_eq!(message("scheduled_at", "is no time"), "scheduledAt is no time");
         assert_eq!(message("reply_to[0]", "is no address"), "replyTo[0] is no address");
         assert_eq!(message("to", "names no recipient"), "to names no recipient");

@@ -17,15 +17,13 @@ use serde_json::{Value, value::RawValue};
 use super::{Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json};
 use crate::{
     dialects::{
-        attachment::DialectAttachment,
-        batch_failure, respond_to_send, send_failures,
-        usesend::errors::{invalid_field, problem_response},
-        with_state_headers,
+        attachment::DialectAttachment, batch_failure, field_problem, respond_to_send, send_failures,
+        usesend::errors::problem_response, with_state_headers,
     },
     http::{
         app::App,
-        extract::parse,
         json::{OneOrMany, OrderedMap},
+        json_body::parse,
     },
 };
 
@@ -109,28 +107,28 @@ impl SendBody {
 
     fn check(&self) -> Result<(), Problem> {
         if self.template_id.is_some() {
-            return Err(invalid_field("templateId", "templateId is not supported; send text or html"));
+            return Err(field_problem("templateId", "templateId is not supported; send text or html"));
         }
-        let from = self.from.as_deref().ok_or_else(|| invalid_field("from", "from is required"))?;
-        NamedAddress::parse(from).map_err(|_wrong| invalid_field("from", "From email is invalid"))?;
+        let from = self.from.as_deref().ok_or_else(|| field_problem("from", "from is required"))?;
+        NamedAddress::parse(from).map_err(|_wrong| field_problem("from", "From email is invalid"))?;
         if self.to.0.is_empty() {
-            return Err(invalid_field("to", "to is required"));
+            return Err(field_problem("to", "to is required"));
         }
         if self.subject.as_deref().unwrap_or_default().is_empty() {
-            return Err(invalid_field("subject", "Either subject or templateId is required"));
+            return Err(field_problem("subject", "Either subject or templateId is required"));
         }
         if self.text.as_deref().unwrap_or_default().is_empty() && self.html.as_deref().unwrap_or_default().is_empty() {
-            return Err(invalid_field("text", "Either text or html is required"));
+            return Err(field_problem("text", "Either text or html is required"));
         }
         if self.scheduled_at.as_deref().is_some_and(|at| Time::parse(at).is_none()) {
-            return Err(invalid_field("scheduledAt", "scheduledAt must be an ISO 8601 time with an offset"));
+            return Err(field_problem("scheduledAt", "scheduledAt must be an ISO 8601 time with an offset"));
         }
         let files = self.attachments.as_deref().unwrap_or_default();
         if files.len() > MAX_FILES {
-            return Err(invalid_field("attachments", format!("attachments must hold at most {MAX_FILES} files")));
+            return Err(field_problem("attachments", format!("attachments must hold at most {MAX_FILES} files")));
         }
         match files.iter().position(|file| file.content.is_none()) {
-            Some(n) => Err(invalid_field("attachments", format!("attachments[{n}].content is required"))),
+            Some(n) => Err(field_problem("attachments", format!("attachments[{n}].content is required"))),
             None => Ok(()),
         }
     }
@@ -143,7 +141,7 @@ impl SendBody {
         let kept = self.headers.iter().flat_map(|pairs| &pairs.0).filter(|pair| !dropped(pair));
         let mut headers: Vec<(String, String)> = kept.cloned().collect();
         let Some(replied_to) = &self.in_reply_to_id else { return Ok(headers) };
-        let invalid = || invalid_field("inReplyToId", "\"inReplyTo\" is invalid");
+        let invalid = || field_problem("inReplyToId", "\"inReplyTo\" is invalid");
         let id = replied_to.parse().map_err(|_not_an_id| invalid())?;
         let email = match engine.outbound.email(caller, id).await {
             Ok(email) => email,
@@ -199,10 +197,10 @@ pub(super) async fn batch(State(app): State<App>, auth: UsesendRequest, body: Us
     auth.caller.require_scope(ApiKeyScope::Send)?;
     let values: Vec<&RawValue> = body.items()?;
     if values.is_empty() {
-        return Err(invalid_field("", "No emails provided for bulk send").into());
+        return Err(field_problem("", "No emails provided for bulk send").into());
     }
     if values.len() > MAX_BATCH_ITEMS {
-        return Err(invalid_field("", format!("Array must contain at most {MAX_BATCH_ITEMS} element(s)")).into());
+        return Err(field_problem("", format!("Array must contain at most {MAX_BATCH_ITEMS} element(s)")).into());
     }
     let mut items = Vec::with_capacity(values.len());
     for value in values {
@@ -219,8 +217,8 @@ pub(super) async fn batch(State(app): State<App>, auth: UsesendRequest, body: Us
         return Err(result.errors.remove(0).1.into());
     }
     let sent: Vec<_> = result.items.iter().flatten().collect();
-    if let Some(failure) = send_failures(&result.items).into_iter().next() {
-        return Ok(with_state_headers(sent, problem_response(&batch_failure(failure))));
+    if let Some((index, problem)) = send_failures(&result.items).into_iter().next() {
+        return Ok(with_state_headers(sent, problem_response(&batch_failure(index, problem))));
     }
     let data = sent.iter().map(|receipt| SendReceiptBody { email_id: receipt.id.to_string() }).collect();
     Ok(with_state_headers(sent, json(StatusCode::OK, &BatchBody { data })))

@@ -91,6 +91,12 @@ impl From<io::Error> for ConnectionClosed {
     }
 }
 
+/// The wait for the current line.
+struct LineWait {
+    since: Instant,
+    lines_before: u64,
+}
+
 /// An open connection.
 pub(super) struct SmtpConnection {
     listener: Arc<SmtpListenerState>,
@@ -99,8 +105,7 @@ pub(super) struct SmtpConnection {
     permit: ConnectionPermit,
     shutdown: watch::Receiver<bool>,
     session_deadline: Instant,
-    /// When the wait for the current line began, and how many lines there were before.
-    line_wait: (Instant, u64),
+    line_wait: LineWait,
     /// The arrival rate of the mail that is being received.
     arrival_rate: Option<ArrivalRate>,
     memory: ByteLease,
@@ -119,7 +124,7 @@ impl SmtpConnection {
         let session = SmtpSession::new(Arc::clone(&listener.rules), Arc::clone(&listener.settings.metrics), ip);
         let now = Instant::now();
         let session_deadline = now + listener.settings.timeouts.session;
-        let (memory, line_wait) = (listener.memory_lease(&permit), (now, 0));
+        let (memory, line_wait) = (listener.memory_lease(&permit), LineWait { since: now, lines_before: 0 });
         let connection = Self {
             listener,
             stream,
@@ -237,15 +242,15 @@ impl SmtpConnection {
         let timeouts = self.listener.settings.timeouts;
         let now = Instant::now();
         let lines = self.session.lines();
-        if in_data || lines != self.line_wait.1 {
-            self.line_wait = (now, lines);
+        if in_data || lines != self.line_wait.lines_before {
+            self.line_wait = LineWait { since: now, lines_before: lines };
         }
         if !in_data {
-            return (self.line_wait.0 + timeouts.command).min(self.session_deadline);
+            return (self.line_wait.since + timeouts.command).min(self.session_deadline);
         }
         // The credit for a fast start is capped, so that it does not allow an hour of single bytes.
         let rate = self.arrival_rate.get_or_insert_with(|| ArrivalRate::new(timeouts.slow_grace, timeouts.data));
-        (self.line_wait.0 + timeouts.data).min(rate.deadline()).min(self.session_deadline)
+        (self.line_wait.since + timeouts.data).min(rate.deadline()).min(self.session_deadline)
     }
 
     /// Moves a part of the mail to the spool.

@@ -9,7 +9,7 @@ use mailonce_engine::conversation::escalations::NewEscalation;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id, send::EDGE_SPACE_ERROR};
+use super::{EDGE_SPACE_ERROR, ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id};
 use crate::{api::MAX_QUESTION_CHARS, http::json::check_required_text};
 
 #[derive(Deserialize)]

@@ -15,7 +15,9 @@ mod tool_list;
 mod tool_reply;
 
 use mailonce_core::{
+    id::EmailId,
     inbox::Inbox,
+    intent::Intent,
     problem::{Code, Problem},
 };
 use mailonce_engine::Caller;
@@ -23,10 +25,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::{ToolContext, object};
-use crate::{http::extract, mcp::json_rpc::RpcError};
+use crate::{http::json_body, mcp::json_rpc::RpcError};
 use tool_reply::ToolReply;
 
 pub(super) use tool_list::list;
+
+/// Why leading and trailing spaces are rejected: they would change the derived key.
+const EDGE_SPACE_ERROR: &str =
+    "begins or ends with a space, which would make it a different value: leave the space out";
 
 /// The result of a tool, or the problem that prevented it.
 type ToolResult = Result<ToolReply, Problem>;
@@ -93,7 +99,7 @@ fn log_call(caller: &Caller, tool: &str, reply: &ToolReply) {
 
 /// Parses the arguments of a tool.
 fn parse_args<T: DeserializeOwned>(arguments: &Value) -> Result<T, Problem> {
-    extract::parse(arguments.to_string().as_bytes())
+    json_body::parse(arguments.to_string().as_bytes())
 }
 
 fn invalid_argument(field: &str, detail: impl std::fmt::Display) -> Problem {
@@ -103,6 +109,22 @@ fn invalid_argument(field: &str, detail: impl std::fmt::Display) -> Problem {
 /// Parses an id of mailonce.
 fn parse_id<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
     text.parse().map_err(|_not_an_id| invalid_argument(field, "must be an id that a tool returned"))
+}
+
+/// Builds the intent from tool arguments and validates it.
+fn parse_intent(kind: String, entity: String, version: Option<u32>, period: Option<String>) -> Result<Intent, Problem> {
+    let intent = Intent { kind, entity, version: version.unwrap_or(1), period };
+    intent.validate().map_err(|error| invalid_argument(error.field, error.rule))?;
+    match intent.untrimmed_field() {
+        Some(field) => Err(invalid_argument(field, EDGE_SPACE_ERROR)),
+        None => Ok(intent),
+    }
+}
+
+/// The approval page of an email, if a person must decide about it.
+async fn approval_url(ctx: &ToolContext<'_>, email: EmailId) -> Result<Option<String>, Problem> {
+    let escalation = ctx.app.engine.escalations.escalation_of_email(ctx.caller, email).await?;
+    Ok(escalation.map(|id| format!("{}/approve/{id}", ctx.app.public_url)))
 }
 
 /// The inbox that the caller named, else the only one that the caller may use.

@@ -16,10 +16,7 @@ use mailonce_core::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{
-    ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id,
-    send::{approval_url, parse_intent},
-};
+use super::{ToolContext, ToolReply, ToolResult, approval_url, invalid_argument, parse_args, parse_id, parse_intent};
 use crate::mcp::tools::{
     message_view::{visible_addresses, without_nulls},
     tool_reply::{LOOKS_DUPLICATE_NEXT_STEP, REJECTED_NEXT_STEP, send_status, status_next_step},

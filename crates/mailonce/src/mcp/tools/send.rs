@@ -4,12 +4,10 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     id::EmailId,
     inbox::Inbox,
-    intent::Intent,
     outbound::{
         content::{EmailContent, RawContent},
         email::Guard,
     },
-    problem::Problem,
 };
 use mailonce_engine::{
     conversation::reply::sender_name,
@@ -18,15 +16,14 @@ use mailonce_engine::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ToolContext, ToolReply, ToolResult, find_inbox_where, invalid_argument, outcome, parse_args, parse_id};
+use super::{
+    ToolContext, ToolReply, ToolResult, approval_url, find_inbox_where, invalid_argument, outcome, parse_args,
+    parse_id, parse_intent,
+};
 use crate::{
     http::json::check_text,
     mcp::tools::tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step},
 };
-
-/// Why leading and trailing spaces are rejected: they would change the derived key.
-pub(super) const EDGE_SPACE_ERROR: &str =
-    "begins or ends with a space, which would make it a different value: leave the space out";
 
 /// Arguments of `send_email`. The intent is flat, because models fill in flat schemas most reliably.
 #[derive(Deserialize)]
@@ -48,21 +45,6 @@ struct SendToolArgs {
     inbox: Option<String>,
     #[serde(default)]
     distinct_token: Option<String>,
-}
-
-/// Builds the intent from tool arguments and validates it.
-pub(super) fn parse_intent(
-    kind: String,
-    entity: String,
-    version: Option<u32>,
-    period: Option<String>,
-) -> Result<Intent, Problem> {
-    let intent = Intent { kind, entity, version: version.unwrap_or(1), period };
-    intent.validate().map_err(|error| invalid_argument(error.field, error.rule))?;
-    match intent.untrimmed_field() {
-        Some(field) => Err(invalid_argument(field, EDGE_SPACE_ERROR)),
-        None => Ok(intent),
-    }
 }
 
 pub(super) async fn send_email(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
@@ -119,12 +101,6 @@ pub(super) async fn resend_email(ctx: &ToolContext<'_>, arguments: &Value) -> To
         Some("already_sent") => reply.with("next", COPY_SENT),
         _ => reply,
     })
-}
-
-/// The approval page of an email, if a person must decide about it.
-pub(super) async fn approval_url(ctx: &ToolContext<'_>, email: EmailId) -> Result<Option<String>, Problem> {
-    let escalation = ctx.app.engine.escalations.escalation_of_email(ctx.caller, email).await?;
-    Ok(escalation.map(|id| format!("{}/approve/{id}", ctx.app.public_url)))
 }
 
 /// The result of a send, a reply or a resend.

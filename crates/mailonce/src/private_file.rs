@@ -1,4 +1,4 @@
-//! Files in which `dev` keeps secrets. Only their owner can read them.
+//! Files and directories that only their owner can read: those in which `dev` keeps secrets, and data directories.
 //!
 //! A folder from elsewhere, such as a cloned repository, may contain a planted file of the same name. Version control
 //! and archives create files that others can read, or links. Both are refused.
@@ -6,13 +6,11 @@
 use anyhow::{Context as _, bail};
 use rustix::{fs::OFlags, process::geteuid};
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{DirBuilder, File, Metadata, OpenOptions},
     io::{ErrorKind, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
 };
-
-use crate::wiring;
 
 /// Reads a file that only this user can read. `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
@@ -46,10 +44,15 @@ pub(crate) fn exposure(metadata: &Metadata) -> Option<&'static str> {
     }
 }
 
+/// Creates a directory with mode 700. An existing directory stays as it is.
+pub(crate) fn create_dir(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 /// Writes a file that only its owner can read. Replaces an existing file or link of that name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    wiring::create_private_dir(folder).with_context(|| format!("creating {}", folder.display()))?;
+    create_dir(folder).with_context(|| format!("creating {}", folder.display()))?;
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let written = create(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path));
     if written.is_err() {

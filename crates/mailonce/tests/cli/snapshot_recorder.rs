@@ -1,4 +1,4 @@
-//! Pictures of what verbs print, kept in `snapshots`, one file for each verb.
+//! Snapshots of what verbs print, stored in `snapshots`, one file for each verb.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,13 +10,13 @@ use crate::{
     plain::Redactor,
 };
 
-/// Pictures that are taken in one walk through the verbs.
+/// Records the snapshots of one run through the verbs.
 pub(crate) struct SnapshotRecorder {
     redactor: Redactor,
     snapshots: BTreeMap<String, String>,
 }
 
-/// How a picture is taken.
+/// How a snapshot is taken.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SnapshotOptions<'a> {
     /// Variables of the environment.
@@ -33,7 +33,7 @@ pub(crate) fn snapshot_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots")
 }
 
-/// What is in a file that holds the pictures of a verb.
+/// The name of the file that holds the snapshots of a verb.
 pub(crate) fn snapshot_file_name(verb: &str) -> String {
     format!("{}.txt", verb.replace(' ', "-"))
 }
@@ -47,18 +47,18 @@ impl SnapshotRecorder {
     /// Gives back what machines were told.
     pub(crate) async fn record(
         &mut self,
-        desk: &CliFixture,
+        cli: &CliFixture,
         verb: &str,
         words: &[&str],
         how: SnapshotOptions<'_>,
     ) -> CommandOutput {
-        self.run_and_record(desk, verb, words, "--plain", how).await;
-        self.run_and_record(desk, verb, words, "--json", how).await
+        self.run_and_record(cli, verb, words, "--plain", how).await;
+        self.run_and_record(cli, verb, words, "--json", how).await
     }
 
     async fn run_and_record(
         &mut self,
-        desk: &CliFixture,
+        cli: &CliFixture,
         verb: &str,
         words: &[&str],
         form: &str,
@@ -68,7 +68,7 @@ impl SnapshotRecorder {
         let words: Vec<String> = words.iter().map(|word| word.replace("{n}", number)).collect();
         let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
         all.push(form);
-        let ran = desk.run_with_env(&all, how.env).await;
+        let ran = cli.run_with_env(&all, how.env).await;
         if form == "--json" && !how.is_not_json {
             for line in ran.stdout.lines() {
                 assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "jq cannot read {all:?}: {ran:?}");
@@ -76,20 +76,20 @@ impl SnapshotRecorder {
             let told = ran.stderr.lines().filter(|line| line.contains("\"code\""));
             told.for_each(|line| drop(serde_json::from_str::<serde_json::Value>(line).unwrap()));
         }
-        self.add_snapshot(desk, verb, &all.join(" "), &ran, how);
+        self.add_snapshot(cli, verb, &all.join(" "), &ran, how);
         ran
     }
 
-    /// Keeps a picture.
+    /// Adds a snapshot.
     pub(crate) fn add_snapshot(
         &mut self,
-        desk: &CliFixture,
+        cli: &CliFixture,
         verb: &str,
         words: &str,
         ran: &CommandOutput,
         how: SnapshotOptions<'_>,
     ) {
-        let folder = desk.path().display().to_string();
+        let folder = cli.path().display().to_string();
         let places = [(folder.as_str(), "DESK"), (env!("CARGO_BIN_EXE_mailonce"), "MAILONCE")];
         let mut plain = |text: &str| self.redactor.redact(text, &places, how.redact_numbers);
         let mut out = plain(&ran.stdout);
@@ -126,13 +126,13 @@ impl SnapshotRecorder {
                 wrong.push(format!("{}\n{}", path.display(), diff_lines(&kept, page)));
             }
         }
-        assert!(wrong.is_empty(), "not as in the album (MAILONCE_BLESS=1 keeps it):\n{}", wrong.join("\n"));
+        assert!(wrong.is_empty(), "not as in the snapshots (MAILONCE_BLESS=1 keeps it):\n{}", wrong.join("\n"));
         let files: BTreeSet<String> = std::fs::read_dir(snapshot_dir())
             .unwrap()
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect();
         let pages: BTreeSet<String> = self.snapshots.keys().map(|verb| snapshot_file_name(verb)).collect();
-        assert_eq!(files, pages, "a picture without a verb, or a verb without a picture");
+        assert_eq!(files, pages, "a snapshot without a verb, or a verb without a snapshot");
     }
 }
 
