@@ -112,7 +112,7 @@ mod tests {
             ("", HeaderShape::Unterminated),
             ("From: a@b.test\n", HeaderShape::Unterminated),
             ("From: a@b.test", HeaderShape::Ambiguous),
-            ("From : a@b.test\n\n", HeaderShape::Ambiguous),
+            ("X : y\n\n", HeaderShape::Ambiguous),
             (" folded\n\n", HeaderShape::Ambiguous),
             ("From: a@b.test\rX: y\n\n", HeaderShape::Ambiguous),
             (&format!("{}\r\n", fields(MAX_HEADER_LINES)), HeaderShape::Complete),
