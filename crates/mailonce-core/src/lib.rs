@@ -24,7 +24,7 @@
 //! |---|---|
 //! | [`id`], [`time`], [`limits`] | ids, instants and durations, the limit of every input from outside |
 //! | [`key`], [`intent`], [`ttl`] | idempotency keys, keys derived from an intent, and how long a key is remembered |
-//! | [`header_block`] | where the header of a received mail starts |
+//! | [`header_block`] | where the header of a received mail starts, and whether it is ambiguous |
 //! | [`address`], [`cidr`] | email addresses, blocks of IP addresses |
 //! | [`record`] | small objects of a team that are stored as JSON, such as rules and lists |
 //! | [`problem`], [`json_limits`] | errors returned to callers, the limits of a JSON document |

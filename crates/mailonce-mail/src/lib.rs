@@ -20,6 +20,7 @@
 //! | [`parse`] | parses mail, and computes the digest of its content |
 //! | [`html`] | what a reader of HTML sees, and what is hidden |
 //! | [`link`] | every link with a verdict |
+//! | [`quote`] | splits off quoted mails and signatures |
 //! | [`artifact`] | the codes and links that an agent waits for |
 //! | [`minimise`] | the view of a mail that is shown to a model |
 //! | [`thread`] | which thread a mail belongs to |
@@ -37,6 +38,7 @@ pub mod html;
 pub mod link;
 pub mod minimise;
 pub mod parse;
+pub mod quote;
 pub mod return_path;
 mod string_enum;
 pub mod thread;

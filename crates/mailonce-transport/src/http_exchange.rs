@@ -22,15 +22,21 @@ pub(crate) struct HttpResponse {
     pub(crate) is_complete: bool,
 }
 
+/// HTTP with limits on the head of a response.
+pub(crate) fn limited_http() -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
+    http
+}
+
 /// Sends the request once. At most `max_body_bytes` of the body are read; the rest stays unread.
 pub(crate) async fn send_once(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
     max_body_bytes: usize,
 ) -> Result<HttpResponse, String> {
-    let mut http = http1::Builder::new();
-    http.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
-    let (mut sender, connection) = http.handshake(TokioIo::new(stream)).await.map_err(|error| error_chain(&error))?;
+    let handshake = limited_http().handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| error_chain(&error))?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| error_chain(&error))?;
         let (head, body) = response.into_parts();

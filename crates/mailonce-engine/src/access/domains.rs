@@ -358,13 +358,13 @@ impl DomainDetails {
 /// Whether a published TXT value matches. For DKIM records only the key is compared: DNS consoles add and remove
 /// spaces, and the other tags have defaults.
 pub fn is_same_dns_value(found: &str, wanted: &str) -> bool {
-    match (dkim_public_key(found), dkim_public_key(wanted)) {
+    match (parse_dkim_public_key(found), parse_dkim_public_key(wanted)) {
         (found, Some(wanted)) => found.as_deref() == Some(wanted.as_str()),
         (_, None) => found.trim() == wanted,
     }
 }
 
-fn dkim_public_key(text: &str) -> Option<String> {
+fn parse_dkim_public_key(text: &str) -> Option<String> {
     let tags = text.trim().starts_with("v=DKIM1").then(|| text.split(';'))?;
     let key = tags.map(str::trim).find_map(|tag| tag.strip_prefix("p="))?;
     Some(key.chars().filter(|c| !c.is_whitespace()).collect())

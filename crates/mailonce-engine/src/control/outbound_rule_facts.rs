@@ -42,7 +42,7 @@ impl Control {
                 RuleFlag::Attachments => !content.attachments.is_empty(),
                 RuleFlag::NewRecipient => self.has_new_recipient(team, content).await?,
                 RuleFlag::OutsideRecipient => self.has_outside_recipient(team, content).await?,
-                RuleFlag::First => self.is_first_from(team, content.from.to_address().as_str()).await?,
+                RuleFlag::First => self.is_first_email_of_sender(team, content.from.to_address().as_str()).await?,
             };
             flags.push((flag, is_set));
         }
@@ -76,7 +76,7 @@ impl Control {
         Ok(false)
     }
 
-    async fn is_first_from(&self, team: TeamId, from: &str) -> Result<bool, StoreError> {
+    async fn is_first_email_of_sender(&self, team: TeamId, from: &str) -> Result<bool, StoreError> {
         let mut before = None;
         for _ in 0..SCAN_LIMIT / PAGE_SIZE {
             let query = EmailQuery { before, limit: PAGE_SIZE, ..EmailQuery::default() };

@@ -316,7 +316,7 @@ impl Escalations {
             lines.push(format!("Email:    {id}"));
             match detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) {
                 Some(content) => {
-                    let preview = self.preview(&detail.email, &content).await?;
+                    let preview = self.preview(&detail.email, content).await?;
                     lines.push(truncate_preview(&preview.to_plain_text()));
                     digest_flag = format!(" --digest {}", preview.digest(id));
                 }

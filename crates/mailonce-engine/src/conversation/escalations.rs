@@ -205,7 +205,7 @@ impl Escalations {
             let own = |(email, _): &(Email, Vec<String>)| caller.may_see_sender(&email.head.from);
             shown.earlier_email = earlier.map_err(unavailable)?.filter(own);
         }
-        let preview = match &content {
+        let preview = match content {
             Some(content) => Some(self.preview(&detail.email, content).await.map_err(unavailable)?),
             None => None,
         };
@@ -316,7 +316,7 @@ impl Escalations {
         let Some(content) = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body)) else {
             return Err(preview_changed(record));
         };
-        let preview = self.preview(&detail.email, &content).await.map_err(unavailable)?;
+        let preview = self.preview(&detail.email, content).await.map_err(unavailable)?;
         if preview.digest(id) == shown { Ok(()) } else { Err(preview_changed(record)) }
     }
 

@@ -60,20 +60,39 @@ fn vocabulary_difference(first: &[String], second: &[String]) -> (Vec<String>, V
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
-    let is_inside = |c: char| c.is_alphanumeric() || "@.:/-\u{2212}_?=&%+".contains(c);
+    let is_inside = |c: char| c.is_alphanumeric() || "@.:/_?=&%+".contains(c) || is_minus(c) || is_currency(c);
     let pieces = text.split(move |c: char| !is_inside(c)).map(trim_word);
-    pieces.filter(|piece| !piece.is_empty()).map(|piece| piece.to_lowercase().replace('\u{2212}', "-"))
+    pieces.filter(|piece| !piece.is_empty()).map(|piece| piece.to_lowercase().replace(is_minus, "-"))
 }
 
-/// A word without the signs around it. A minus or a point before a number, and `%` after it, change its value and stay.
+/// A word without the signs around it. A minus, a point or a currency before an amount, and a currency or `%` after it,
+/// change its value and stay.
 fn trim_word(piece: &str) -> &str {
     let word = piece.trim_matches(|c: char| !c.is_alphanumeric());
+    if word.is_empty() {
+        return piece.trim_matches(|c: char| !is_currency(c));
+    }
     let start = piece.find(word).unwrap_or_default();
-    let end = start + word.len();
-    let sign = piece[..start].chars().next_back().filter(|c| "-\u{2212}.".contains(*c));
-    let sign = sign.filter(|_| word.starts_with(|c: char| c.is_numeric()));
-    let is_percentage = piece[end..].starts_with('%') && word.ends_with(char::is_numeric);
-    &piece[start - sign.map_or(0, char::len_utf8)..end + usize::from(is_percentage)]
+    let (before, after) = (&piece[..start], &piece[start + word.len()..]);
+    let is_sign = |c: char| c == '.' || is_minus(c) || is_currency(c);
+    let sign = if is_amount(word) { before.len() - before.trim_end_matches(is_sign).len() } else { 0 };
+    let unit = after.chars().next().filter(|c| *c == '%' || is_currency(*c));
+    let unit = unit.filter(|_| word.ends_with(char::is_numeric)).map_or(0, char::len_utf8);
+    &piece[start - sign..start + word.len() + unit]
+}
+
+/// Whether a word is an amount, such as `1000` or `US$1000`, or a currency code before one, such as `EUR`.
+fn is_amount(word: &str) -> bool {
+    let number = word.trim_start_matches(|c: char| c.is_ascii_uppercase() || is_currency(c));
+    number.starts_with(char::is_numeric) || number.is_empty() && word.len() == 3
+}
+
+fn is_minus(c: char) -> bool {
+    matches!(c, '-' | '\u{2010}'..='\u{2013}' | '\u{2212}' | '\u{fe63}' | '\u{ff0d}')
+}
+
+fn is_currency(c: char) -> bool {
+    matches!(c, '$' | '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}' | '\u{fe69}' | '\u{ff04}' | '\u{ffe0}'..='\u{ffe6}')
 }
 
 #[cfg(test)]
@@ -104,6 +123,15 @@ mod tests {
         assert_eq!(difference("Take .5 off", "Take 5 off"), (".5".into(), "5".into()));
         assert_eq!(difference("Take 50% off", "Take 50 off"), ("50%".into(), "50".into()));
         assert_eq!(difference("- Pay 10 - now", "Pay 10 now"), (String::new(), String::new()));
+        for (signed, unsigned) in [("-€1000", "€1000"), ("€-1000", "€1000"), ("-US$1000", "US$1000"), ("-EUR", "EUR")]
+        {
+            let expected = (signed.to_lowercase(), unsigned.to_lowercase());
+            assert_eq!(difference(&format!("Pay {signed} now"), &format!("Pay {unsigned} now")), expected);
+        }
+        assert_eq!(difference("Pay \u{2013}€5", "Pay -€5"), (String::new(), String::new()));
+        assert_eq!(difference("Pay \u{2013}5", "Pay 5"), ("-5".into(), "5".into()));
+        assert_eq!(difference("Pay €5", "Pay $5"), ("€5".into(), "$5".into()));
+        assert_eq!(difference("Pay 5€ or 10 €", "Pay 5$ or 10 $"), ("5€ €".into(), "5$ $".into()));
     }
 
     #[test]

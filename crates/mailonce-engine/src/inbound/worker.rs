@@ -40,6 +40,7 @@ use mailonce_mail::{
     link::{self, LinkPolicy},
     minimise,
     parse::{self, ParsedMail},
+    quote::split_quotes,
     thread,
 };
 use sha2::{Digest as _, Sha256};
@@ -107,7 +108,7 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
     let envelope = delivery.details.sender.as_deref();
     let automatic =
         automatic::detect(&parsed, envelope).map(|reason| (reason.reason.as_str().to_owned(), reason.is_hard));
-    let own_text = minimise::split_quotes(&minimise::visible_text(&parsed, page.as_ref())).own_text;
+    let own_text = split_quotes(&minimise::visible_text(&parsed, page.as_ref())).own_text;
     let preview = minimise::sanitize_line(&artifact::redact_text(&own_text, &artifacts))
         .split_whitespace()
         .collect::<Vec<_>>()

@@ -25,6 +25,7 @@ use mailonce_mail::{
     link::{self, LinkPolicy},
     minimise,
     parse::{self, ParsedMail},
+    quote::split_quotes,
 };
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -119,7 +120,7 @@ pub struct AttachmentBytes {
 
 /// The part of a text that its sender wrote, without quoted mails and the signature.
 pub fn strip_quoted(text: &str) -> String {
-    minimise::split_quotes(text).own_text
+    split_quotes(text).own_text
 }
 
 fn message_not_found(id: MessageId) -> Problem {

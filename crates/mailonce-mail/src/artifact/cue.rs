@@ -32,7 +32,7 @@ struct Cue {
 /// Phrases, indexed by their first character.
 static CUES_BY_FIRST_CHAR: LazyLock<HashMap<char, Vec<Cue>>> = LazyLock::new(|| {
     let mut cues: HashMap<char, Vec<Cue>> = HashMap::new();
-    for cue in include_str!("cues.txt").lines().filter_map(parse_cue) {
+    for cue in include_str!("cues.txt").lines().filter_map(parse_cue_line) {
         cues.entry(cue.phrase[0]).or_default().push(cue);
     }
     cues
@@ -40,7 +40,7 @@ static CUES_BY_FIRST_CHAR: LazyLock<HashMap<char, Vec<Cue>>> = LazyLock::new(|| 
 /// Upper bound for the characters of a phrase.
 const MAX_CUE_CHARS: usize = 60;
 
-fn parse_cue(line: &str) -> Option<Cue> {
+fn parse_cue_line(line: &str) -> Option<Cue> {
     let (marker, phrase) = line.split_once(' ')?;
     let kind = match marker {
         "+" => CueKind::Code,

@@ -11,13 +11,22 @@ const LABEL_REACH_FORWARD: usize = 120;
 /// How far a label may follow its number, in characters.
 const LABEL_REACH_BACKWARD: usize = 70;
 
-/// The phrase that labels a shape, the text in between, and whether the phrase follows the shape.
+/// The phrase that labels a shape.
+pub(super) struct Label {
+    pub(super) cue: CueMatch,
+    /// The text between the phrase and the shape.
+    pub(super) gap: String,
+    /// Whether the phrase follows the shape.
+    pub(super) is_after: bool,
+}
+
+/// Finds the phrase that labels a shape.
 pub(super) fn find_label(
     search_text: &SearchText,
     hits: &[CueMatch],
     shapes: &[CodeShape],
     shape: &CodeShape,
-) -> Option<(CueMatch, String, bool)> {
+) -> Option<Label> {
     let position = shape.position;
     let text = |from: usize, to: usize| search_text.slice(from, to).iter().collect::<String>();
     let between = |from: usize, to: usize| {
@@ -67,13 +76,13 @@ pub(super) fn find_label(
             if better
                 || position != LinePosition::Inline && other.kind == CueKind::Code && behind.chars().count() < forward
             {
-                Some((other, behind, true))
+                Some(Label { cue: other, gap: behind, is_after: true })
             } else {
-                Some((hit, gap, false))
+                Some(Label { cue: hit, gap, is_after: false })
             }
         }
-        (Some((hit, gap)), None) => Some((hit, gap, false)),
-        (None, Some((hit, gap))) => Some((hit, gap, true)),
+        (Some((cue, gap)), None) => Some(Label { cue, gap, is_after: false }),
+        (None, Some((cue, gap))) => Some(Label { cue, gap, is_after: true }),
         (None, None) => None,
     }
 }

@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     html::HtmlPage,
     link::{CheckedLink, Verdict},
-    minimise,
     parse::ParsedMail,
+    quote::split_quotes,
     string_enum::string_enum,
 };
 
@@ -149,8 +149,8 @@ pub fn extract(mail: &ParsedMail, page: Option<&HtmlPage>, links: &[CheckedLink]
 fn extract_codes(mail: &ParsedMail, page: Option<&HtmlPage>, links: &[CheckedLink]) -> Vec<ExtractedArtifact> {
     let html =
         page.map(|page| page.text.as_str()).filter(|text| text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
-    let plain = minimise::split_quotes(mail.text.as_deref().unwrap_or_default());
-    let visible = html.map_or_else(|| plain.clone(), minimise::split_quotes);
+    let plain = split_quotes(mail.text.as_deref().unwrap_or_default());
+    let visible = html.map_or_else(|| plain.clone(), split_quotes);
     let mut found = score::score_codes(&mail.subject, &visible.own_text);
     if !found.iter().any(|code| code.confidence >= MIN_DECIDED_CONFIDENCE) && html.is_some() {
         // The reader sees the HTML, so the plain text counts only if the HTML has no decided code.

@@ -3,8 +3,8 @@
 use super::{
     ExtractedArtifact, Kind, Reason,
     cue::{self, CueKind, CueMatch},
-    label::{find_label, is_adjacent, is_direct},
-    shape::{self, CodeShape, LinePosition},
+    label::{Label, find_label, is_adjacent, is_direct},
+    shape::{self, CODE_CHARS, CODE_DIGITS, CodeShape, DATE_DIGITS, LinePosition, TYPICAL_CODE_DIGITS, YEAR_DIGITS},
 };
 use crate::artifact::search_text::SearchText;
 
@@ -43,7 +43,8 @@ fn origin_bound_code(search_text: &SearchText) -> Option<ExtractedArtifact> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let (host, code) = line.trim().strip_prefix('@')?.split_once(" #")?;
     let code = code.split([' ', '@', '%']).next().unwrap_or_default();
-    let fits = host.contains('.') && (4..=12).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric());
+    let fits =
+        host.contains('.') && CODE_CHARS.contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric());
     fits.then(|| ExtractedArtifact {
         kind: Kind::Code,
         value: code.to_owned(),
@@ -58,7 +59,7 @@ pub(super) fn code_in_link(url: &str) -> Option<ExtractedArtifact> {
     let value = query.split(['&', '#']).find_map(|pair| {
         pair.split_once('=').filter(|(name, _)| ["code", "otp", "pin"].contains(name)).map(|(_, value)| value)
     })?;
-    let fits = (4..=8).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_digit());
+    let fits = CODE_DIGITS.contains(&value.len()) && value.bytes().all(|b| b.is_ascii_digit());
     fits.then(|| ExtractedArtifact { kind: Kind::Code, value: value.to_owned(), confidence: 40, reasons: Vec::new() })
 }
 
@@ -86,14 +87,14 @@ fn score_shape(
     subject_score: i32,
 ) -> Option<(i32, Vec<Reason>)> {
     let position = shape.position;
-    let (hit, gap, after) = find_label(search_text, hits, shapes, shape)?;
+    let Label { cue, gap, is_after } = find_label(search_text, hits, shapes, shape)?;
     let adjacent = is_adjacent(&gap);
     let mut reasons = Vec::new();
     let mut score = subject_score;
-    match hit.kind {
+    match cue.kind {
         CueKind::Code => {
             score += 55;
-            reasons.push(if after { Reason::LabelAfter } else { Reason::LabelBefore });
+            reasons.push(if is_after { Reason::LabelAfter } else { Reason::LabelBefore });
         }
         CueKind::Hint => {
             score += 25;
@@ -110,9 +111,9 @@ fn score_shape(
             reasons.push(reason);
         }
     };
-    let strong = hit.kind == CueKind::Code;
+    let strong = cue.kind == CueKind::Code;
     // Six digits are rarely anything else. Other numbers must be right beside the label.
-    let six = shape.value.len() == 6 && !shape.has_letters;
+    let six = shape.value.len() == TYPICAL_CODE_DIGITS && !shape.has_letters;
     let beside = adjacent && (six || shape.has_letters || position != LinePosition::Inline || is_direct(&gap));
     add(beside && strong, 20, Reason::Adjacent);
     add(position == LinePosition::Alone, 25, Reason::OwnLine);
@@ -127,7 +128,7 @@ fn score_shape(
     let tight = strong && (is_direct(&gap) || position == LinePosition::Alone);
     add(is_date(&shape.value) && !tight, -35, Reason::DateLike);
     // Values with letters and long numbers could be anything, so they need a label right beside them.
-    let needs_label = shape.has_letters || shape.value.len() > 8;
+    let needs_label = shape.has_letters || shape.value.len() > *CODE_DIGITS.end();
     let close = strong && (adjacent || position == LinePosition::Alone);
     if needs_label && !close || shape.is_grouped && !strong || shape.has_letters && !is_code_word(shape, position, &gap)
     {
@@ -159,8 +160,8 @@ fn is_date(value: &str) -> bool {
     let year = |text: &str| text.starts_with("19") || text.starts_with("20");
     let part = |from: usize, to: usize| value.get(from..to).and_then(|text| text.parse::<u32>().ok()).unwrap_or(99);
     match value.len() {
-        4 => year(value),
-        8 => year(value) && (1..=12).contains(&part(4, 6)) && (1..=31).contains(&part(6, 8)),
+        YEAR_DIGITS => year(value),
+        DATE_DIGITS => year(value) && (1..=12).contains(&part(4, 6)) && (1..=31).contains(&part(6, 8)),
         _ => false,
     }
 }

@@ -1,5 +1,7 @@
 //! Finds values with the form of a code: runs and groups of digits, and runs with letters.
 
+use std::ops::{Range, RangeInclusive};
+
 use super::unit::has_unit;
 use crate::artifact::search_text::SearchText;
 use crate::unicode;
@@ -29,6 +31,21 @@ pub(super) enum LinePosition {
 
 /// Maximum shapes kept per text.
 const MAX_SHAPES: usize = 500;
+/// Digits of a code.
+pub(super) const CODE_DIGITS: RangeInclusive<usize> = 4..=8;
+/// Digits of a run that could be a code. The longest ones need a label right beside them.
+const RUN_DIGITS: RangeInclusive<usize> = 4..=10;
+/// Characters of a code with letters.
+pub(super) const CODE_CHARS: RangeInclusive<usize> = 4..=12;
+/// Characters of a code that is all capitals.
+const CAPITALS: RangeInclusive<usize> = 5..=8;
+/// Most codes have this many digits.
+pub(super) const TYPICAL_CODE_DIGITS: usize = 6;
+/// Digits of a year, as in `2026`.
+pub(super) const YEAR_DIGITS: usize = 4;
+/// Digits of a date, as in `20260131`.
+pub(super) const DATE_DIGITS: usize = 8;
+
 /// Finds shapes, left to right.
 pub(super) fn find_shapes(search_text: &SearchText) -> Vec<CodeShape> {
     let mut shapes = Vec::new();
@@ -85,9 +102,9 @@ fn dashed_run_end(search_text: &SearchText, at: usize) -> usize {
 
 /// Adds the shapes of a chain of digit groups that starts at `at`. Returns the end of the chain.
 fn collect_numbers(search_text: &SearchText, at: usize, shapes: &mut Vec<CodeShape>) -> usize {
-    let mut groups = vec![(at, run_end(search_text, at))];
+    let mut groups = vec![at..run_end(search_text, at)];
     let mut seps: Vec<char> = Vec::new();
-    let mut end = groups[0].1;
+    let mut end = groups[0].end;
     loop {
         let blanks = search_text.chars[end..].iter().take(4).take_while(|c| **c == ' ').count();
         let tight = search_text.char_at(end).filter(|c| "-.,:/".contains(*c));
@@ -105,7 +122,7 @@ fn collect_numbers(search_text: &SearchText, at: usize, shapes: &mut Vec<CodeSha
         if !search_text.slice(start, stop).iter().all(char::is_ascii_digit) {
             break;
         }
-        groups.push((start, stop));
+        groups.push(start..stop);
         seps.push(sep);
         end = stop;
     }
@@ -140,7 +157,7 @@ fn may_start_number(search_text: &SearchText, at: usize, before: Option<char>) -
         || "*•_@\u{1}=&x×~".contains(before) && !emphasis)
 }
 
-fn digit_group_shapes(search_text: &SearchText, groups: &[(usize, usize)], seps: &[char]) -> Vec<CodeShape> {
+fn digit_group_shapes(search_text: &SearchText, groups: &[Range<usize>], seps: &[char]) -> Vec<CodeShape> {
     let shape = |start: usize, end: usize, grouped: bool| {
         let value: String = search_text.slice(start, end).iter().filter(|c| c.is_ascii_digit()).collect();
         let sign = search_text.char_before(start) == Some('#') || search_text.char_before(start) == Some('№');
@@ -155,28 +172,28 @@ fn digit_group_shapes(search_text: &SearchText, groups: &[(usize, usize)], seps:
             position: LinePosition::Inline,
         }
     };
-    let lengths: Vec<usize> = groups.iter().map(|(start, end)| end - start).collect();
+    let lengths: Vec<usize> = groups.iter().map(ExactSizeIterator::len).collect();
     let total: usize = lengths.iter().sum();
-    let (first, last) = (groups[0].0, groups[groups.len() - 1].1);
+    let (first, last) = (groups[0].start, groups[groups.len() - 1].end);
     if groups.len() == 1 {
-        return if (4..=10).contains(&total) { vec![shape(first, last, false)] } else { Vec::new() };
+        return if RUN_DIGITS.contains(&total) { vec![shape(first, last, false)] } else { Vec::new() };
     }
     let one_sep = seps.iter().all(|sep| *sep == seps[0]);
-    let singles = lengths.iter().all(|length| *length == 1) && (4..=8).contains(&total);
+    let singles = lengths.iter().all(|length| *length == 1) && CODE_DIGITS.contains(&total);
     let even = lengths.iter().all(|length| *length == lengths[0])
         && (2..=4).contains(&lengths[0])
         && groups.len() <= 4
-        && (4..=8).contains(&total);
-    let dated = total == 8 && seps[0] == '-' && lengths[0] == 4;
+        && CODE_DIGITS.contains(&total);
+    let dated = total == DATE_DIGITS && seps[0] == '-' && lengths[0] == YEAR_DIGITS;
     if one_sep && (seps[0] == ' ' || seps[0] == '-') && (singles || even) && !dated {
         return vec![shape(first, last, true)];
     }
     // Two numbers side by side are separate numbers. More are a telephone number, a card number or a table.
-    if seps.iter().all(|sep| *sep == ' ') && groups.len() == 2 && total < 9 {
+    if seps.iter().all(|sep| *sep == ' ') && groups.len() == 2 && total <= *CODE_DIGITS.end() {
         return groups
             .iter()
-            .filter(|(start, end)| (4..=8).contains(&(end - start)))
-            .map(|(start, end)| shape(*start, *end, false))
+            .filter(|group| CODE_DIGITS.contains(&group.len()))
+            .map(|group| shape(group.start, group.end, false))
             .collect();
     }
     Vec::new()
@@ -200,7 +217,7 @@ fn alphanumeric_shape(search_text: &SearchText, start: usize, end: usize) -> Opt
     if let [prefix, number] = groups.as_slice()
         && (1..=2).contains(&prefix.len())
         && !prefix.bytes().any(|b| b.is_ascii_digit())
-        && (4..=8).contains(&number.len())
+        && CODE_DIGITS.contains(&number.len())
         && digits(number)
         && *prefix == prefix.to_ascii_uppercase()
     {
@@ -219,10 +236,12 @@ fn alphanumeric_shape(search_text: &SearchText, start: usize, end: usize) -> Opt
     let upper = !value.bytes().any(|b| b.is_ascii_lowercase());
     let count = value.bytes().filter(u8::is_ascii_digit).count();
     let even = groups.len() > 1 && groups.iter().all(|group| (2..=5).contains(&group.len()));
-    let fits = (4..=12).contains(&value.len()) && (groups.len() == 1 || even);
+    let fits = CODE_CHARS.contains(&value.len()) && (groups.len() == 1 || even);
     // Without a digit it is a word, unless it is all capitals and of a typical length.
     let mixed = count >= 1 && count < value.len() && (upper || value.len() >= 5 && groups.len() == 1);
-    let capitals = count == 0 && upper && (groups.len() > 1 && value.len() >= 6 || (5..=8).contains(&value.len()));
+    let capitals = count == 0
+        && upper
+        && (groups.len() > 1 && value.len() >= TYPICAL_CODE_DIGITS || CAPITALS.contains(&value.len()));
     let grouped = groups.len() > 1;
     (fits && (mixed || capitals)).then_some(CodeShape {
         start,

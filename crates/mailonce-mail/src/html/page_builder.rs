@@ -14,6 +14,9 @@ use crate::unicode;
 
 /// Bytes of link text after which no more text is added.
 const MAX_ANCHOR_TEXT: usize = 500;
+/// Maximum nested lists and quotes. The renderer touches each line once for each of them, so deeper ones are not
+/// indented.
+const MAX_INDENTATION: usize = 20;
 /// Bytes of hidden text after which no more is kept.
 const MAX_HIDDEN_BYTES: usize = 64 * 1024;
 
@@ -29,8 +32,8 @@ struct OpenElement {
 }
 
 /// An open tag of the clean HTML.
-enum CleanTag {
-    Plain,
+enum CleanTag<'a> {
+    Plain(&'a str),
     /// An `ol`, with the number that the renderer gives to the next item. `None` means that the tag is not written yet.
     /// Text between items, or an item out of sequence, closes the tag, and the next item reopens it.
     NumberedList(Option<i64>),
@@ -40,13 +43,22 @@ enum CleanTag {
     },
 }
 
+impl CleanTag<'_> {
+    /// Whether the renderer puts a prefix before each line inside.
+    fn is_indenting(&self) -> bool {
+        matches!(self, Self::NumberedList(_) | Self::Plain("ul" | "blockquote") | Self::Item { has_own_list: true })
+    }
+}
+
 pub(super) struct PageBuilder<'a> {
     tree: &'a HtmlTree,
     verdict: &'a HiddenNodes,
     page: HtmlPage,
     stack: Vec<OpenElement>,
     /// Open tags of the clean HTML.
-    clean_tags: Vec<CleanTag>,
+    clean_tags: Vec<CleanTag<'a>>,
+    /// How many of them indent their lines.
+    indentation: usize,
     /// The URL that links without a host are relative to.
     base: Option<Url>,
 }
@@ -54,7 +66,15 @@ pub(super) struct PageBuilder<'a> {
 impl<'a> PageBuilder<'a> {
     pub(super) fn new(tree: &'a HtmlTree, verdict: &'a HiddenNodes) -> Self {
         let page = HtmlPage { is_truncated: tree.is_truncated || verdict.undecidable, ..HtmlPage::default() };
-        Self { tree, verdict, page, stack: Vec::new(), clean_tags: Vec::new(), base: base::of_page(tree) }
+        Self {
+            tree,
+            verdict,
+            page,
+            stack: Vec::new(),
+            clean_tags: Vec::new(),
+            indentation: 0,
+            base: base::of_page(tree),
+        }
     }
 
     pub(super) fn run(&mut self) {
@@ -182,8 +202,20 @@ impl<'a> PageBuilder<'a> {
         list.counter.as_mut().map(|counter| counter.number(self.tree, id))
     }
 
-    fn open_clean_tag(&mut self, name: &str, number: Option<i64>) {
+    fn open_clean_tag(&mut self, name: &'a str, number: Option<i64>) {
+        let is_in_list = matches!(self.clean_tags.last(), Some(CleanTag::NumberedList(_) | CleanTag::Plain("ul")));
+        let is_too_deep = self.indentation >= MAX_INDENTATION;
         let tag = match (name, number) {
+            ("li", number) if is_too_deep && !is_in_list => {
+                let number = number.map(|number| format!("{number}. ")).unwrap_or_default();
+                self.page.clean_html.extend(["<div>", &number]);
+                CleanTag::Plain("div")
+            }
+            ("ol" | "ul" | "blockquote", _) if is_too_deep => {
+                self.interrupt_list();
+                self.page.clean_html.push_str("<div>");
+                CleanTag::Plain("div")
+            }
             ("ol", _) => {
                 self.interrupt_list();
                 CleanTag::NumberedList(None)
@@ -203,9 +235,10 @@ impl<'a> PageBuilder<'a> {
             _ => {
                 self.interrupt_list();
                 self.page.clean_html.extend(["<", name, ">"]);
-                CleanTag::Plain
+                CleanTag::Plain(name)
             }
         };
+        self.indentation += usize::from(tag.is_indenting());
         self.clean_tags.push(tag);
     }
 
@@ -230,12 +263,16 @@ impl<'a> PageBuilder<'a> {
     fn close(&mut self) {
         let Some(open) = self.stack.pop() else { return };
         let name = self.tree.name(open.id);
-        if open.is_written {
-            match self.clean_tags.pop() {
-                Some(CleanTag::NumberedList(Some(_))) => self.page.clean_html.push_str("</ol>"),
-                Some(CleanTag::NumberedList(None)) => {}
-                Some(CleanTag::Item { has_own_list: true }) => self.page.clean_html.push_str("</li></ol>"),
-                _ => self.page.clean_html.extend(["</", name, ">"]),
+        if open.is_written
+            && let Some(tag) = self.clean_tags.pop()
+        {
+            self.indentation -= usize::from(tag.is_indenting());
+            match tag {
+                CleanTag::NumberedList(Some(_)) => self.page.clean_html.push_str("</ol>"),
+                CleanTag::NumberedList(None) => {}
+                CleanTag::Item { has_own_list: true } => self.page.clean_html.push_str("</li></ol>"),
+                CleanTag::Item { has_own_list: false } => self.page.clean_html.push_str("</li>"),
+                CleanTag::Plain(name) => self.page.clean_html.extend(["</", name, ">"]),
             }
         }
         if !self.verdict.text[open.id] && BLOCK_ELEMENTS.contains(&name) {

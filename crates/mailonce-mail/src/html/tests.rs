@@ -296,11 +296,55 @@ fn floods_of_selectors_end_and_hide() {
 }
 
 #[test]
+fn deeply_nested_lists_keep_their_items_apart() {
+    for (open, deep) in
+        [("<ul><li>", " deep\n"), ("<ol><li>", " 1. deep\n"), ("<blockquote><ol start=7><li>", " 7. deep\n")]
+    {
+        let text = render(&HtmlPage::parse(&format!("{}deep</li><li>end", open.repeat(60))));
+        assert!(text.contains(deep) && text.ends_with("end"), "{text}");
+        assert!(text.lines().all(|line| line.len() < 200), "{text}");
+    }
+}
+
+/// The renderer takes time for each character that it writes, also for those of an indentation.
+#[test]
+fn indentation_does_not_multiply_the_text() {
+    let html = format!("{}{}", "<ul><li>".repeat(95), "<li>word".repeat(10_000));
+    let text = render(&HtmlPage::parse(&html));
+    assert!(text.lines().count() > 9_000);
+    assert!(text.len() < 8 * html.len(), "{} bytes of {}", text.len(), html.len());
+}
+
+#[test]
 fn two_evaluations_share_one_budget() {
     let rules = "p:not(.x):not(.y){color:red}".repeat(400);
     let page = |more: &str| HtmlPage::parse(&format!("<style>{more}{rules}</style>{}", "<p>1234".repeat(2_500)));
     assert!(!page("").is_truncated);
     assert!(page("@supports(x:y){p{color:red}}").is_truncated);
+}
+
+#[test]
+fn a_preview_that_uses_up_its_budget_is_reported_as_truncated() {
+    let rules = "p:not(.x):not(.y){color:red}".repeat(400);
+    let page = |more: &str| format!("<style>{more}{rules}</style>{}", "<p>1234".repeat(2_500));
+    assert!(!HtmlPage::parse_for_approval(&page("")).0.is_truncated);
+    let for_paper = page("@media print{p{color:red}}");
+    assert!(!HtmlPage::parse(&for_paper).is_truncated);
+    assert!(HtmlPage::parse_for_approval(&for_paper).0.is_truncated, "evaluated for paper as well");
+}
+
+#[test]
+fn every_limit_of_a_page_is_reported() {
+    for (tag, limit) in
+        [("<a href=x>y</a>", MAX_ANCHORS), ("<br>", MAX_TAGS), ("<div>", MAX_NESTING), ("x", MAX_HTML_BYTES)]
+    {
+        // The parser adds `html`, `head` and `body`.
+        for (count, is_truncated) in [(limit - 3, false), (limit + 1, true)] {
+            let html = tag.repeat(count);
+            assert_eq!(HtmlPage::parse(&html).is_truncated, is_truncated, "{count} times {tag}");
+            assert_eq!(HtmlPage::parse_for_approval(&html).0.is_truncated, is_truncated, "{count} times {tag}");
+        }
+    }
 }
 
 #[test]
@@ -328,6 +372,24 @@ fn style_sheets_in_broken_data_urls_apply() {
     ] {
         check(&format!("<link rel=stylesheet href='{url}'><p>1234</p>ok"), "ok", 4);
     }
+}
+
+#[test]
+fn rules_that_browsers_ignore_are_ignored() {
+    let import = "@import 'data:text/css,p{display:block!important}';";
+    for css in [
+        "@nest x{p{display:block!important}} p{display:none}",
+        &format!("@layer a{{}} {import} p{{display:none}}"),
+        &format!("@media all{{{import}}} p{{display:none}}"),
+        &format!("b{{}} {import} p{{display:none}}"),
+        "@unknown; @import 'data:text/css,p{display:none}';",
+        "b:unknown{} @import 'data:text/css,p{display:none}';",
+        "@layer a; @import 'data:text/css,p{display:none}';",
+    ] {
+        check(&format!("<style>{css}</style><p>1234</p>ok"), "ok", 4);
+    }
+    check("<style>@nest x{p{display:none}}</style><p>1234</p>ok", "1234\nok", 0);
+    check("<style>b{} @import 'data:text/css,p{display:none}';</style><p>1234</p>ok", "1234\nok", 0);
 }
 
 #[test]
@@ -380,6 +442,9 @@ fn content_that_the_page_leaves_out_is_named() {
         ("<p>Pay <b style='text-decoration:line-through'>10</b> 1000", "struck through"),
         ("<p>Pay 10<sup>3</sup>", "small digits"),
         ("<v:shape><v:textpath string='Pay BOB'></v:shape>", "Outlook"),
+        ("<img src='https://x.example/pay-bob.png'>", "image without alternative text"),
+        ("<img srcset='https://x.example/pay-bob.png 2x' alt=' '>", "image without alternative text"),
+        ("<input type=image src='https://x.example/pay-bob.png'>", "image without alternative text"),
     ] {
         check_unrendered(html, part);
     }
@@ -392,6 +457,7 @@ fn content_that_the_page_leaves_out_is_named() {
         "<ol type=a><li>x</ol>",
         "<a href='https://good.example/@name'>x</a><a href='mailto:a@good.example'>y</a>",
         "<p>Note<sup>1</sup> of 2<sup>nd</sup> June",
+        "<img src='https://x.example/logo.png' alt=Logo><img src='https://x.example/open' width=1 height=1><img alt=''>",
     ] {
         let expected: &[&str] = if html.starts_with("<ul") { &["lists with other numbers or signs"] } else { &[] };
         assert_eq!(HtmlPage::parse_for_approval(html).1, expected, "{html}");
@@ -412,6 +478,10 @@ fn text_that_is_hidden_from_some_readers_is_named() {
         "body:focus-within p{display:none}",
         "[data-ogsc] p{display:none}",
         "p[data-ogsb]{color:#fff}",
+        "u + * p{display:none}",
+        "u ~ div p{display:none}",
+        ":is(u) + div > p{font-size:0}",
+        ".gmail_msg p{display:none}",
         "@keyframes k{50%{opacity:0}}p{animation:k 1s}",
         "@keyframes k{from{opacity:0}to{opacity:1}}p{animation:k 1s infinite}",
         "@keyframes k{from{opacity:0}to{opacity:1}}p{animation:k 1s;animation-direction:reverse}",
@@ -419,12 +489,17 @@ fn text_that_is_hidden_from_some_readers_is_named() {
         check_unrendered(&format!("<style>{css}</style><p>1234</p>"), "hidden from some readers");
         check(&format!("<style>{css}</style><p>1234</p>"), "1234", 0);
     }
+    for body in ["class=body", "id=body"] {
+        let css = "u + .body p,u + #body p{display:none}";
+        check_unrendered(&format!("<style>{css}</style><body {body}><p>1234"), "hidden from some readers");
+    }
     check_unrendered("<style media=print>p{display:none}</style><p>1234</p>", "hidden from some readers");
     for css in [
         "@media (prefers-color-scheme:dark){body{background:#111}p{color:#eee}}",
         "@media (max-width:600px){p{font-size:20px;width:100%!important}.gone{display:none}}",
         "a:hover{color:#06c} p:hover{text-decoration:underline}",
         "[data-ogsc] p{color:#333}",
+        "u + .body p{color:#333} .gmail_msg p{margin:0} u{display:none}",
         "@keyframes k{from{opacity:0}to{opacity:1}}p{animation:k 1s}",
     ] {
         let html = format!("<style>{css}</style><p>1234 <a href='https://good.example/'>x</a></p>");

@@ -11,10 +11,11 @@ use super::{
     HtmlPage, MAX_ALT_CHARS, base,
     css::{
         scan::{self, CssFinding},
-        sheet::{data_url, strip_ignored},
+        sheet::{decode_data_url, strip_ignored},
     },
+    element_state::Displacement,
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
-    visibility::{self, Displacement, HiddenNodes},
+    visibility::{self, HiddenNodes},
 };
 use crate::parse::one_line;
 
@@ -27,6 +28,7 @@ const MAX_ADDRESS_CHARS: usize = 500;
 
 const CSS_TEXT: &str = "text in its style sheet";
 const EMBEDDED_IMAGE: &str = "an image inside the HTML";
+const UNDESCRIBED_IMAGE: &str = "an image without alternative text";
 const CONDITIONAL_TEXT: &str = "text that is hidden from some readers";
 const FORM_FIELD: &str = "a form field with text";
 const LIST_NUMBERS: &str = "lists with other numbers or signs";
@@ -151,6 +153,7 @@ impl Search<'_> {
         match name {
             "input" if has_text && !is_hidden_field => self.add(FORM_FIELD),
             "textarea" if has_text => self.add(FORM_FIELD),
+            "img" | "input" if self.is_undescribed_image(id, name) => self.add(UNDESCRIBED_IMAGE),
             "img" if self.attribute(id, "alt").chars().nth(MAX_ALT_CHARS).is_some() => {
                 self.add("a long description of an image");
             }
@@ -175,6 +178,13 @@ impl Search<'_> {
             self.add(EMBEDDED_IMAGE);
         }
         self.css(self.tree.attribute(id, "style").unwrap_or_default());
+    }
+
+    /// Whether a reader sees an image of which the page shows nothing.
+    fn is_undescribed_image(&self, id: NodeId, name: &str) -> bool {
+        let is_image = name == "img" || self.attribute(id, "type").eq_ignore_ascii_case("image");
+        let has_source = ["src", "srcset"].iter().any(|source| !self.attribute(id, source).is_empty());
+        is_image && has_source && self.attribute(id, "alt").is_empty() && !self.hidden.images[id]
     }
 
     fn anchor(&mut self, id: NodeId) {
@@ -257,7 +267,7 @@ impl Search<'_> {
             return;
         }
         let href = self.attribute(id, "href");
-        match data_url(href) {
+        match decode_data_url(href) {
             Some(css) => self.css(&css),
             None if scan::is_known_font_host(href) => {}
             None => self.add(REMOTE_SHEET),

@@ -15,16 +15,18 @@ use super::{
         colour::Colour,
         declaration::{self, Declaration},
         defaults::{self, BROWSER_SHEET, QUIRKS_SHEET},
-        matcher::RuleMatcher,
+        matcher::{MatchedRule, RuleMatcher},
         property::Property as P,
-        selector::{AnimationStep, PseudoElement, Reader, WorkBudget, within_budget},
-        sheet::{Keyframes, StyleRule, StyleSheet, data_url},
+        reader::{AnimationStep, Reader},
+        selector::PseudoElement,
+        sheet::{Keyframes, StyleSheet, decode_data_url},
         style::{Cascade, ComputedStyle, DeclarationOrigin},
         value::CssValue,
+        work_budget::{WorkBudget, within_budget},
     },
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
 };
-use crate::html::element_state::{ElementState, PageState};
+use crate::html::element_state::{Cover, Displacement, ElementState, PageState};
 
 /// Budget of steps for matching selectors and computing styles, for both evaluations of a page.
 const MAX_STYLE_STEPS: usize = 8_000_000;
@@ -51,14 +53,6 @@ pub(super) struct HiddenNodes {
     pub(super) moved: BTreeMap<NodeId, Displacement>,
     /// Whether the page was too complex to evaluate. Everything is hidden then.
     pub(super) undecidable: bool,
-}
-
-/// How an element is displaced from its place in the source order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Displacement {
-    FloatsRight,
-    /// Moved by an offset, a margin or a transform.
-    Shifted,
 }
 
 impl HiddenNodes {
@@ -112,8 +106,8 @@ fn browser_sheet(tree: &HtmlTree) -> StyleSheet {
     browser
 }
 
-/// Whether text that the page shows is hidden from some readers: on paper, on small screens, with dark colours, while
-/// they point at it, or during animations. `None` if the page is too complex. `repeats` says whether animations repeat
+/// Whether text that the page shows is hidden from some readers: on paper, on small screens, with dark colours, in some
+/// mail clients, while they point at it, or during animations. `None` if the page is too complex. `repeats` says whether animations repeat
 /// or run backwards, so that readers see their start again.
 pub(super) fn is_hidden_from_some(tree: &HtmlTree, hidden: &HiddenNodes, repeats: bool) -> Option<bool> {
     within_budget(|| {
@@ -138,6 +132,7 @@ pub(super) fn is_hidden_from_some(tree: &HtmlTree, hidden: &HiddenNodes, repeats
         let mut readers: Vec<Reader<'_>> = conditions.iter().map(|condition| Reader::Condition(condition)).collect();
         readers.extend(all.budget.met_interaction.get().then_some(Reader::Interacting));
         readers.extend(all.budget.met_outlook.get().then_some(Reader::OutlookDark));
+        readers.extend(all.budget.met_gmail.get().then_some(Reader::Gmail));
         if all.is_animated {
             readers.extend([AnimationStep::Middle, AnimationStep::End].map(Reader::Animated));
             readers.extend(repeats.then_some(Reader::Animated(AnimationStep::Start)));
@@ -199,7 +194,7 @@ fn stylesheet_of(tree: &HtmlTree, id: NodeId) -> Option<String> {
         "link" => {
             let relation = tree.attribute(id, "rel").unwrap_or_default().to_ascii_lowercase();
             let is_sheet = relation.split_ascii_whitespace().any(|word| word == "stylesheet");
-            tree.attribute(id, "href").filter(|_| is_sheet).and_then(data_url)
+            tree.attribute(id, "href").filter(|_| is_sheet).and_then(decode_data_url)
         }
         _ => None,
     }
@@ -286,8 +281,8 @@ impl<'a> VisibilityPass<'a> {
             }
             at = next;
         }
-        for (node, cover) in std::mem::take(&mut self.surroundings.covers) {
-            self.hide_covered(node, cover);
+        for cover in std::mem::take(&mut self.surroundings.covers) {
+            self.hide_covered(&cover);
         }
     }
 
@@ -386,13 +381,13 @@ impl<'a> VisibilityPass<'a> {
         frames.flat_map(steps).collect()
     }
 
-    /// Hides all text below a node, except inside the covering element.
-    fn hide_covered(&mut self, node: NodeId, cover: NodeId) {
-        let end = self.tree.next_outside(node);
-        let mut at = self.tree.next_in_order(node).0;
+    /// Hides the covered text, except inside the covering element.
+    fn hide_covered(&mut self, cover: &Cover) {
+        let end = self.tree.next_outside(cover.node);
+        let mut at = self.tree.next_in_order(cover.node).0;
         while let Some(id) = at.filter(|id| Some(*id) != end) {
             self.budget.spend(1);
-            if id == cover {
+            if id == cover.element {
                 at = self.tree.next_outside(id);
             } else {
                 self.verdict.text[id] = true;
@@ -406,15 +401,15 @@ impl<'a> VisibilityPass<'a> {
 struct StyleSources<'a> {
     attributes: Vec<Declaration>,
     inline: Vec<Declaration>,
-    browser: Vec<(usize, &'a StyleRule)>,
-    author: Vec<(usize, &'a StyleRule)>,
+    browser: Vec<MatchedRule<'a>>,
+    author: Vec<MatchedRule<'a>>,
 }
 
 impl StyleSources<'_> {
     fn cascade<'b>(&'b self, budget: &'b WorkBudget) -> Cascade<'b> {
         let mut cascade = Cascade::new(budget);
-        for (order, rule) in &self.browser {
-            cascade.add(&rule.declarations, DeclarationOrigin::Browser(rule.selector.specificity(), *order));
+        for MatchedRule { position, rule } in &self.browser {
+            cascade.add(&rule.declarations, DeclarationOrigin::Browser(rule.selector.specificity(), *position));
         }
         cascade.add(&self.attributes, DeclarationOrigin::Attribute);
         add_rules(&mut cascade, &self.author, None);
@@ -423,20 +418,20 @@ impl StyleSources<'_> {
     }
 }
 
-fn add_rules<'r>(cascade: &mut Cascade<'r>, rules: &[(usize, &'r StyleRule)], pseudo: Option<&PseudoElement>) {
-    for (order, rule) in rules.iter().filter(|(_, rule)| rule.pseudo.as_ref() == pseudo) {
-        cascade.add(&rule.declarations, DeclarationOrigin::Sheet(rule.layer, rule.selector.specificity(), *order));
+fn add_rules<'r>(cascade: &mut Cascade<'r>, rules: &[MatchedRule<'r>], pseudo: Option<&PseudoElement>) {
+    for MatchedRule { position, rule } in rules.iter().filter(|matched| matched.rule.pseudo.as_ref() == pseudo) {
+        cascade.add(&rule.declarations, DeclarationOrigin::Sheet(rule.layer, rule.selector.specificity(), *position));
     }
 }
 
-fn has_pseudo_rule(rules: &[(usize, &StyleRule)], pseudo: &PseudoElement) -> bool {
-    rules.iter().any(|(_, rule)| rule.pseudo.as_ref() == Some(pseudo))
+fn has_pseudo_rule(rules: &[MatchedRule<'_>], pseudo: &PseudoElement) -> bool {
+    rules.iter().any(|matched| matched.rule.pseudo.as_ref() == Some(pseudo))
 }
 
 /// Whether a rule for `::first-line` or `::first-letter` hides text or moves it. The first line may be the whole text,
 /// and a letter the first digit of an amount, so all text counts as hidden then.
 fn start_hides(
-    rules: &[(usize, &StyleRule)],
+    rules: &[MatchedRule<'_>],
     pseudo: &PseudoElement,
     element: &ElementState,
     quirks: bool,
@@ -452,7 +447,7 @@ fn start_hides(
 
 /// The style of `::before` and `::after`, if a rule generates content.
 fn generated_style(
-    rules: &[(usize, &StyleRule)],
+    rules: &[MatchedRule<'_>],
     element: &ElementState,
     quirks: bool,
     budget: &WorkBudget,

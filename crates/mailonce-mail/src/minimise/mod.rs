@@ -5,11 +5,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `quote` | splits off quoted mails and signatures |
 //! | `injection` | detects text that addresses a model |
 
 mod injection;
-mod quote;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +15,11 @@ use crate::{
     artifact::{self, ExtractedArtifacts},
     html::{self, HtmlPage},
     parse::ParsedMail,
+    quote::split_quotes,
     unicode,
 };
 
 pub use injection::{Flag, find_injections};
-pub use quote::{SplitText, split_quotes};
 
 /// Maximum characters of text in a view.
 pub const MAX_VIEW_CHARS: usize = 20_000;

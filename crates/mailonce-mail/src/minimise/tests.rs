@@ -101,3 +101,10 @@ fn a_long_mail_is_cut_and_says_so() {
         assert!(view.text.chars().count() < MAX_VIEW_CHARS + 60, "{words}");
     }
 }
+
+#[test]
+fn a_page_that_uses_up_its_budget_is_not_whole() {
+    let flood = format!("<style>{}</style><p>Hello</p>", ":is(p,p){color:red}".repeat(6_000));
+    let view = html_view(&flood);
+    assert!(!view.whole && !view.text.contains("Hello"), "{}", view.text);
+}

@@ -8,15 +8,13 @@ use std::{
 use mail_parser::{Addr, Address, ContentType, HeaderValue, parsers::MessageStream};
 use mailonce_core::{
     address::{Address as Bare, NamedAddress, remove_obsolete_spacing},
-    header_block::header_start,
+    header_block::{MAX_HEADER_BYTES, header_start},
     limits,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    MAX_ADDRESSES, MAX_FIELD_BYTES, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_MESSAGE_ID_BYTES, Truncation, one_line,
-};
+use super::{MAX_ADDRESSES, MAX_FIELD_BYTES, MAX_HEADER_FIELDS, MAX_MESSAGE_ID_BYTES, Truncation, one_line};
 
 /// One header field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,36 +129,6 @@ const SHOWN_FIELDS: [&str; 9] = [
 
 fn decides_what_is_shown(name: &str) -> bool {
     SHOWN_FIELDS.iter().any(|shown| name.eq_ignore_ascii_case(shown))
-}
-
-/// Whether every parser reads the same fields in the header of this mail: each line is a field or the continuation of
-/// one, and the header ends at an empty line or at the end of the mail. Parsers disagree about everything else, so a
-/// forger could show one header and have another one authenticated.
-pub(super) fn is_unambiguous(raw: &[u8]) -> bool {
-    let mut has_field = false;
-    for line in raw[header_start(raw)..].split_inclusive(|&b| b == b'\n') {
-        // Some parsers drop a last line that has no end.
-        if !line.ends_with(b"\n") {
-            return false;
-        }
-        let line = trim_end(line);
-        if line.is_empty() {
-            return true;
-        }
-        let is_continuation = line.starts_with(b" ") || line.starts_with(b"\t");
-        let is_expected = if is_continuation { has_field } else { has_field_name(line) };
-        if !is_expected || line.contains(&b'\0') || line.contains(&b'\r') {
-            return false;
-        }
-        has_field = true;
-    }
-    true
-}
-
-/// Whether a line starts with a field name as RFC 5322 §2.2 requires it, with nothing before the colon.
-fn has_field_name(line: &[u8]) -> bool {
-    let colon = line.iter().take(limits::HEADER_VALUE_CHARS).position(|&b| b == b':');
-    colon.is_some_and(|colon| colon > 0 && line[..colon].iter().all(u8::is_ascii_graphic))
 }
 
 /// Whether an address could be taken for another one: it has a second `@`, as in `a@b.example@c.example`. An address

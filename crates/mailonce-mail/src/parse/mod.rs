@@ -20,7 +20,12 @@ mod transfer_encoding;
 
 use std::ops::Range;
 
-use mailonce_core::{address::NamedAddress, limits, time::Time};
+use mailonce_core::{
+    address::NamedAddress,
+    header_block::{HeaderShape, header_shape},
+    limits,
+    time::Time,
+};
 use serde::{Deserialize, Serialize};
 
 pub use automation_signs::AutomationSigns;
@@ -30,8 +35,6 @@ pub use transfer_encoding::ContentTransferEncoding;
 
 /// Maximum size of a mail that is parsed.
 pub const MAX_MAIL_BYTES: usize = limits::BODY_BYTES;
-/// Maximum size of a header block.
-pub const MAX_HEADER_BYTES: usize = 256 * 1024;
 /// Maximum number of fields in a header block.
 pub const MAX_HEADER_FIELDS: usize = 500;
 /// Maximum size of a header field.
@@ -173,7 +176,7 @@ pub fn parse(raw: &[u8]) -> ParsedMail {
         cut,
     };
     parsed.cut.sender |=
-        !header_fields::is_unambiguous(raw) || parsed.from.iter().any(header_fields::is_ambiguous_address);
+        header_shape(raw) == HeaderShape::Ambiguous || parsed.from.iter().any(header_fields::is_ambiguous_address);
     parsed.in_reply_to.truncate(MAX_REFERENCES);
     parsed.headers.drop_raw();
     parsed

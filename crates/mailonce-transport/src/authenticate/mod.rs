@@ -15,9 +15,8 @@ use mail_auth::{
     hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
 };
 use mailonce_core::{
-    header_block::header_start,
+    header_block::{HeaderShape, header_shape, header_start},
     inbound::sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
-    limits,
     ports::authenticator::Authenticator,
 };
 use std::{
@@ -37,12 +36,6 @@ use dmarc::FromDomain;
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_millis(1_900);
 /// The timeout of one DNS query. It leaves time for a retry after a lost packet.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(600);
-/// Maximum size of the header. A mail with a larger one is not checked.
-const MAX_HEADER_BYTES: usize = 256 * 1024;
-/// Maximum number of header lines. A mail with more is not checked.
-const MAX_HEADER_FIELDS: usize = 2_000;
-/// Maximum size of a field name. A mail with a longer one is not checked.
-const MAX_FIELD_NAME_BYTES: usize = limits::HEADER_VALUE_CHARS;
 /// How many DNS answers are cached, and for how long at most.
 const CACHE_ENTRIES: u64 = 8_192;
 const CACHE_TTL: Duration = Duration::from_hours(1);
@@ -76,7 +69,9 @@ impl DnsSenderAuthenticator {
         let deadline = Instant::now() + self.timeout;
         // Skips what our mail parser skips, so that the checked `From` is the one that readers see.
         let raw = &mail.raw[header_start(mail.raw)..];
-        let mut message = is_unambiguous(raw).then(|| AuthenticatedMessage::parse(raw)).flatten();
+        // `mail-auth` also takes malformed lines for fields, so it could verify a `From` below the header that readers see.
+        let is_reliable = header_shape(mail.raw) == HeaderShape::Complete;
+        let mut message = is_reliable.then(|| AuthenticatedMessage::parse(raw)).flatten();
         let sender = message.as_ref().map_or(&[][..], |message| &message.from);
         let sender = FromDomain::from_addresses(sender, raw);
         let (spf, signatures, policy) = tokio::join!(
@@ -118,34 +113,6 @@ async fn catch_panic<T>(future: impl Future<Output = T> + Send) -> Option<T> {
 /// The output of a future, or `on_timeout` after the deadline.
 async fn with_deadline<T>(deadline: Instant, future: impl Future<Output = T> + Send, on_timeout: T) -> T {
     timeout_at(deadline, future).await.unwrap_or(on_timeout)
-}
-
-/// Whether every parser reads the same fields: each line is a field or the continuation of one, up to an empty line.
-/// `mail-auth` also takes other lines for fields, and so it could verify a `From` below the header that readers see.
-/// The limits prevent denial of service by huge headers.
-fn is_unambiguous(raw: &[u8]) -> bool {
-    let head = &raw[..raw.len().min(MAX_HEADER_BYTES)];
-    let mut lines = 0;
-    for line in head.split_inclusive(|&b| b == b'\n') {
-        let Some(line) = line.strip_suffix(b"\n") else { return false };
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            return true;
-        }
-        let is_continuation = line.starts_with(b" ") || line.starts_with(b"\t");
-        let is_expected = if is_continuation { lines > 0 } else { has_field_name(line) };
-        lines += 1;
-        if !is_expected || line.contains(&b'\0') || line.contains(&b'\r') || lines > MAX_HEADER_FIELDS {
-            return false;
-        }
-    }
-    false
-}
-
-/// Whether a line starts with a field name as RFC 5322 §2.2 requires it, with nothing before the colon.
-fn has_field_name(line: &[u8]) -> bool {
-    let colon = line.iter().take(MAX_FIELD_NAME_BYTES).position(|&b| b == b':');
-    colon.is_some_and(|colon| colon > 0 && line[..colon].iter().all(u8::is_ascii_graphic))
 }
 
 fn name_server(address: SocketAddr) -> NameServerConfig {

@@ -18,10 +18,8 @@ use crate::http::{
 pub(super) const DEFAULT_BASE_URL: &str = "https://api.resend.com";
 /// Hosts from which mails and attachments may be downloaded, besides the API's own host.
 const DOWNLOAD_HOST_SUFFIX: &str = ".resend.com";
-/// Entries per page.
+/// Entries per page: the most that Resend returns. A mail with more attachments is not fetched.
 const PAGE_SIZE: usize = 100;
-/// Maximum number of attachments of one mail.
-const MAX_FILES: usize = 200;
 
 pub(super) async fn fetch(client: &AccountClient<'_>, notice: &ProviderMailRef) -> Result<FetchedMail, FetchError> {
     let path = format!("/emails/receiving/{}", percent_encode(&notice.id));
@@ -44,7 +42,7 @@ async fn files(client: &AccountClient<'_>, path: &str) -> Result<Value, FetchErr
     let mut list = client.get_json(call, MAX_JSON_BYTES).await?;
     let listed = list.get_mut("data").map(Value::take).unwrap_or_default();
     let Value::Array(mut files) = listed else { return Err(client.retry_later("the list of attachments has no data")) };
-    if files.len() > MAX_FILES || list.get("has_more").and_then(Value::as_bool) == Some(true) {
+    if files.len() > PAGE_SIZE || list.get("has_more").and_then(Value::as_bool) == Some(true) {
         return Err(FetchError::Permanent("the mail has too many attachments to fetch".into()));
     }
     let mut remaining_bytes = limits::INBOUND_MAIL_BYTES;

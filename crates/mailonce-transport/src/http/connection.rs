@@ -32,13 +32,9 @@ use crate::{
     boot_instant::BootInstant,
     dial::{self, AddressFilter},
     http::age_limited_stream::AgeLimitedStream,
-    http_exchange::error_chain,
+    http_exchange::{error_chain, limited_http},
 };
 
-/// Maximum size of a response's status line and headers.
-const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Maximum number of response headers.
-const MAX_HEADERS: usize = 100;
 /// Default limit for a response body.
 const DEFAULT_MAX_BODY_BYTES: usize = 256 * 1024;
 type RequestBody = Full<Bytes>;
@@ -149,10 +145,8 @@ impl ProviderConnector {
         &self,
         stream: S,
     ) -> Result<ProviderConnection, TransportReply> {
-        let mut http = http1::Builder::new();
-        http.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
         let (stream, too_old) = AgeLimitedStream::new(stream, self.max_connection_age);
-        let handshake = http.handshake::<_, RequestBody>(TokioIo::new(stream)).await;
+        let handshake = limited_http().handshake::<_, RequestBody>(TokioIo::new(stream)).await;
         let (sender, connection) =
             handshake.map_err(|e| fault(AttemptPhase::Greet, format!("HTTP with {}: {e}", self.base.host)))?;
         // The pending request receives the connection's error, so it can be dropped here.

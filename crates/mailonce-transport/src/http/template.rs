@@ -151,7 +151,7 @@ fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
     match template {
         Value::String(text) => match split_placeholders(text).as_slice() {
             [TemplatePart::Placeholder(name)] => placeholder_value(name, mail),
-            many => Some(Value::String(many.iter().map(|piece| part_as_text(piece, mail)).collect())),
+            many => Some(Value::String(many.iter().map(|part| render_part(part, mail)).collect())),
         },
         Value::Array(list) => Some(list.iter().filter_map(|value| fill_template(value, mail)).collect()),
         Value::Object(map) => {
@@ -163,7 +163,7 @@ fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
 }
 
 /// One part of a longer string as text.
-fn part_as_text(piece: &TemplatePart<'_>, mail: &OutboundMail<'_>) -> String {
+fn render_part(piece: &TemplatePart<'_>, mail: &OutboundMail<'_>) -> String {
     match piece {
         TemplatePart::Text(text) => (*text).to_owned(),
         TemplatePart::Placeholder(name) => match placeholder_value(name, mail) {

@@ -25,9 +25,14 @@ pub(super) struct RelayPool {
 #[derive(Default)]
 struct IdleSessions {
     /// Sorted by last use, the most recent at the end.
-    sessions: Vec<(Instant, RelaySession)>,
+    sessions: Vec<IdleSession>,
     /// Whether a task is running that closes expired sessions.
     has_reaper: bool,
+}
+
+struct IdleSession {
+    since: Instant,
+    session: RelaySession,
 }
 
 /// The right to use one connection.
@@ -57,11 +62,11 @@ impl RelayPool {
         let mut idle = self.lock_idle();
         let (expired, fresh) = std::mem::take(&mut idle.sessions)
             .into_iter()
-            .partition::<Vec<_>, _>(|(since, _)| since.elapsed() >= self.idle_timeout);
-        let next = fresh.first().map(|(since, _)| *since + self.idle_timeout);
+            .partition::<Vec<_>, _>(|idle| idle.since.elapsed() >= self.idle_timeout);
+        let next = fresh.first().map(|idle| idle.since + self.idle_timeout);
         idle.sessions = fresh;
         idle.has_reaper = next.is_some();
-        (expired.into_iter().map(|(_, session)| session).collect(), next)
+        (expired.into_iter().map(|idle| idle.session).collect(), next)
     }
 }
 
@@ -69,7 +74,7 @@ impl PoolPermit {
     /// An idle connection that is still usable. Expired, closed or out-of-sync ones are dropped on the way.
     pub(super) async fn take_idle(&self) -> Option<RelaySession> {
         loop {
-            let (since, mut session) = self.pool.lock_idle().sessions.pop()?;
+            let IdleSession { since, mut session } = self.pool.lock_idle().sessions.pop()?;
             if since.elapsed() < self.pool.idle_timeout && session.connection.relay_state().await == RelayState::Silent
             {
                 return Some(session);
@@ -84,7 +89,7 @@ impl PoolPermit {
         }
         let mut idle = self.pool.lock_idle();
         let now = Instant::now();
-        idle.sessions.push((now, session));
+        idle.sessions.push(IdleSession { since: now, session });
         if !std::mem::replace(&mut idle.has_reaper, true) {
             tokio::spawn(close_expired(Arc::downgrade(&self.pool), now + self.pool.idle_timeout));
         }

@@ -124,7 +124,7 @@ impl SmtpFixture {
         let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
         let at = listener.local_addr().unwrap();
         let (smtp, stop) = (self.listener.clone(), self.stop.subscribe());
-        (at, tokio::spawn(async move { smtp.listen(listener, stop).await }))
+        (at, tokio::spawn(async move { smtp.serve(listener, stop).await }))
     }
 }
 

@@ -21,7 +21,7 @@ use mailonce_mail::{
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
 /// The warning for HTML that exceeds a limit of the renderer.
 const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown completely: read its source";
@@ -52,8 +52,9 @@ pub struct Preview {
     pub text: Option<String>,
     /// The HTML part.
     pub html: Option<String>,
-    /// What a reader of the HTML part sees.
-    pub html_shows: Option<String>,
+    /// What a reader of the HTML part sees. The digests of earlier versions cover its old name.
+    #[serde(rename = "html_shows")]
+    pub html_as_text: Option<String>,
     /// Characters of the HTML part that most of its readers do not see.
     pub hidden_chars: usize,
     /// The start of that hidden text. Some mail programs or screen sizes may show it.
@@ -92,28 +93,35 @@ pub struct PreviewFile {
 
 impl Escalations {
     /// Renders the preview of an email. Warns when a reply goes to another organization than the message's sender.
-    pub(crate) async fn preview(&self, email: &Email, content: &EmailContent) -> Result<Preview, StoreError> {
-        // Rendered on a blocking thread, because hostile HTML can make the renderer slow.
-        let page = match content.html.clone() {
-            Some(html) => run_blocking(move || HtmlPage::parse_for_approval(&html)).await.ok(),
-            None => None,
-        };
-        let mut preview = Preview::of_page(content, page);
+    pub(crate) async fn preview(&self, email: &Email, content: EmailContent) -> Result<Preview, StoreError> {
+        let content = Arc::new(content);
+        let mut preview = render_on_blocking_thread(Arc::clone(&content)).await;
         if let Some(id) = email.head.answers
             && let Some(message) = self.ctx.store.message(email.team, id).await?
         {
-            preview.warnings.extend(reply_diversion_warning(&message.head, content));
+            preview.warnings.extend(reply_diversion_warning(&message.head, &content));
         }
         Ok(preview)
     }
 }
 
+/// Renders on a blocking thread, because hostile HTML can make the renderer slow.
+async fn render_on_blocking_thread(content: Arc<EmailContent>) -> Preview {
+    let shared = Arc::clone(&content);
+    let rendered = run_blocking(move || Preview::of(&shared)).await;
+    rendered.unwrap_or_else(|_panic| Preview::of_page(&content, None))
+}
+
 impl Preview {
+    fn of(content: &EmailContent) -> Self {
+        Self::of_page(content, content.html.as_deref().map(HtmlPage::parse_for_approval))
+    }
+
     /// Renders the preview. `page` is the parsed HTML part with the names of the elements that the renderer cannot
-    /// show. It is `None` without an HTML part, or when the parser panicked.
+    /// show. It is `None` without an HTML part, or when the renderer panicked.
     fn of_page(content: &EmailContent, page: Option<(HtmlPage, Vec<String>)>) -> Self {
         let (page, unrendered) = page.unzip();
-        let html_shows = page.as_ref().map(html::render);
+        let html_as_text = page.as_ref().map(html::render);
         let is_truncated = page.as_ref().map_or(content.html.is_some(), |page| page.is_truncated);
         let mut preview = Self {
             from: format_named_address(&content.from),
@@ -125,7 +133,7 @@ impl Preview {
             headers: content.headers.clone(),
             text: content.text.clone(),
             html: content.html.clone(),
-            html_shows,
+            html_as_text,
             hidden_chars: page.as_ref().map_or(0, |page| page.hidden.chars),
             hidden_text: page.as_ref().map_or_else(String::new, |page| page.hidden_text.clone()),
             links: page.map_or_else(Vec::new, |page| preview_links(&page.anchors)),
@@ -159,7 +167,7 @@ impl Preview {
         self.attachments.iter().for_each(|file| write_line(&mut text, "Attached", &file.to_plain_text()));
         self.links.iter().for_each(|link| write_line(&mut text, "Link", &link.to_plain_text()));
         self.warnings.iter().for_each(|warning| write_line(&mut text, "Warning", warning));
-        let parts = [("Text", &self.text), ("HTML, as its reader sees it", &self.html_shows)];
+        let parts = [("Text", &self.text), ("HTML, as its reader sees it", &self.html_as_text)];
         let hidden = (!self.hidden_text.is_empty()).then_some(&self.hidden_text);
         let parts = parts.into_iter().map(|(name, part)| (name, part.as_ref()));
         for (name, part) in parts.chain([("HTML, text that most mail programs hide", hidden)]) {
@@ -178,9 +186,9 @@ impl Preview {
         if !away.is_empty() {
             warnings.push(format!("Replies go to another organization: {}", away.join(", ")));
         }
-        if let (Some(text), Some(shows)) = (&self.text, &self.html_shows) {
-            let [shows, text] = [shows, text].map(|part| without_link_targets(part, &self.links));
-            let (only_html, only_text) = word_difference(&shows, &text);
+        if let (Some(text), Some(html)) = (&self.text, &self.html_as_text) {
+            let [html, text] = [html, text].map(|part| without_link_targets(part, &self.links));
+            let (only_html, only_text) = word_difference(&html, &text);
             warnings.extend(part_difference_warning("HTML", "text", &only_html));
             warnings.extend(part_difference_warning("text", "HTML", &only_text));
         }

@@ -4,12 +4,6 @@ use super::*;
 use mailonce_core::outbound::content::{RawAttachment, RawContent};
 use uuid::Uuid;
 
-impl Preview {
-    fn of(content: &EmailContent) -> Self {
-        Self::of_page(content, content.html.as_deref().map(HtmlPage::parse_for_approval))
-    }
-}
-
 fn content(change: impl FnOnce(&mut RawContent)) -> EmailContent {
     let mut raw = RawContent {
         from: "agent@example.com".into(),
@@ -95,6 +89,8 @@ fn what_cannot_be_shown_is_named() {
         ("<input type=submit value='EVIL'>", "a form field"),
         ("<input type=image alt='EVIL'>", "a form field"),
         (&long_alt, "a long description of an image"),
+        ("<img src='https://evil.example/pay-bob.png'>", "an image without alternative text"),
+        ("<style>u + .body p{display:none}</style><body class=body>", "hidden from some readers"),
         ("<img src='data:image/svg+xml,<svg><text>EVIL</text></svg>'>", "an image inside the HTML"),
         ("<img srcset='DATA:image/svg+xml,x 2x'>", "an image inside the HTML"),
         ("<p style='background-image:url(data:image/svg+xml,EVIL)'>", "an image inside the HTML"),
@@ -183,9 +179,17 @@ fn links_lead_where_a_browser_goes() {
         ),
         (format!("{base}<a href='good.example/login'>Log in</a>"), "https://evil.example/good.example/login", ""),
         (format!("{base}<a href='login'>good.example</a>"), "https://evil.example/login", "leads to"),
-        (format!("<a href='https://evil.example/' style='color:#fff'>{img}</a>"), "https://evil.example/", ""),
-        (format!("<p style='font-size:0'><a href='https://evil.example/'>{img}</a>"), "https://evil.example/", ""),
-        (format!("{img}<map name=m><area href='https://evil.example/' alt=Pay></map>"), "https://evil.example/", ""),
+        (format!("<a href='https://evil.example/' style='color:#fff'>{img}</a>"), "https://evil.example/", "an image"),
+        (
+            format!("<p style='font-size:0'><a href='https://evil.example/'>{img}</a>"),
+            "https://evil.example/",
+            "an image",
+        ),
+        (
+            format!("{img}<map name=m><area href='https://evil.example/' alt=Pay></map>"),
+            "https://evil.example/",
+            "an image",
+        ),
         ("<a href='https://evil.example/'>good.example</a>".into(), "https://evil.example/", "leads to"),
         ("<a href='https://192.0.2.1/'>good.example!</a>".into(), "https://192.0.2.1/", "leads to"),
         ("<a href='mailto:eve@evil.example'>ann@good.example</a>".into(), "mailto:eve@evil.example", "leads to"),
@@ -195,6 +199,31 @@ fn links_lead_where_a_browser_goes() {
         let is_named = preview.warnings.iter().any(|text| text.contains(warning));
         assert_eq!(is_named, !warning.is_empty(), "{html}: {:?}", preview.warnings);
     }
+}
+
+#[test]
+fn the_sign_of_an_amount_is_compared() {
+    let preview = Preview::of(&content(|raw| {
+        raw.text = Some("Your balance: -€1000".into());
+        raw.html = Some("<p>Your balance: €1000</p>".into());
+    }));
+    assert_eq!(preview.warnings.len(), 2, "{:?}", preview.warnings);
+    assert!(preview.warnings[0].ends_with(": €1000"), "{:?}", preview.warnings);
+    assert!(preview.warnings[1].ends_with(": -€1000"), "{:?}", preview.warnings);
+}
+
+#[tokio::test]
+async fn a_preview_does_not_block_the_thread_that_requests_it() {
+    let rules = ".a:not(.b):not(.c) p{color:red}".repeat(400);
+    let html = format!("<style>{rules}</style><div class=a>{}</div>", "<p>slow</p>".repeat(1_000));
+    let mut preview =
+        std::pin::pin!(render_on_blocking_thread(Arc::new(content(|raw| (raw.text, raw.html) = (None, Some(html))))));
+    tokio::select! {
+        biased;
+        _ = &mut preview => panic!("rendered in the first poll, on the thread of the request"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(preview.await.html_as_text.is_some_and(|text| text.starts_with("slow")));
 }
 
 #[test]
@@ -211,7 +240,7 @@ fn the_order_of_words_is_compared() {
 fn lists_have_the_numbers_that_a_reader_sees() {
     let html = "<ol start=7><li>Ann<li value=1000>Bob</ol><ol reversed><li>Cid<li>Dan</ol>";
     let preview = Preview::of(&content(|raw| (raw.text, raw.html) = (None, Some(html.into()))));
-    let shown = preview.html_shows.unwrap();
+    let shown = preview.html_as_text.unwrap();
     for line in ["7. Ann", "1000. Bob", "2. Cid", "1. Dan"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }

@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use memchr::memmem::Finder;
 
-use super::selector::WorkBudget;
+use super::work_budget::WorkBudget;
 use crate::html::tree::NodeId;
 
 /// Bytes of a value that are searched in the time of one step.

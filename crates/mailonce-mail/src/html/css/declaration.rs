@@ -11,7 +11,9 @@ use cssparser::{
 
 use super::{
     property::{Property, PropertyTarget, Shorthand},
-    value::{RelativeBase, parse},
+    shorthand::parse,
+    token::{opens_block, skip_block},
+    value::RelativeBase,
 };
 
 /// Functions whose value depends on the element.
@@ -78,19 +80,6 @@ pub(in crate::html) fn parse_declaration(
     }
     declare(name, limit_value(input.slice(start..end)), important, quirks, out);
     Ok(())
-}
-
-/// Whether a token opens a block that the parser has not skipped yet.
-pub(in crate::html) fn opens_block(token: &Token<'_>) -> bool {
-    matches!(token, Token::Function(_) | Token::ParenthesisBlock | Token::SquareBracketBlock | Token::CurlyBracketBlock)
-}
-
-/// Skips the block that the last token opened.
-pub(in crate::html) fn skip_block(input: &mut Parser<'_>) -> Result<(), ParseError<()>> {
-    input.parse_nested_block(|input| {
-        while input.next().is_ok() {}
-        Ok(())
-    })
 }
 
 /// The value to store. A value that is too long becomes one that cannot be computed, which hides.

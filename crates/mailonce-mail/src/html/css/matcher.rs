@@ -10,10 +10,19 @@ use selectors::{
 
 use super::{
     attribute::AttributeSearch,
-    selector::{ElementRef, Reader, WorkBudget, match_steps},
+    element_ref::ElementRef,
+    reader::Reader,
+    selector::match_steps,
     sheet::{StyleRule, StyleSheet},
+    work_budget::WorkBudget,
 };
 use crate::html::tree::{HtmlTree, NodeId};
+
+/// A rule that matches an element, with its position in the sheet.
+pub(in crate::html) struct MatchedRule<'a> {
+    pub(in crate::html) position: usize,
+    pub(in crate::html) rule: &'a StyleRule,
+}
 
 /// Rules, indexed by the last part of their selectors.
 pub(in crate::html) struct RuleMatcher<'a> {
@@ -39,13 +48,13 @@ impl<'a> RuleMatcher<'a> {
         matcher
     }
 
-    /// Rules that match an element, with their positions in the sheet. Each candidate is charged to the budget.
+    /// Rules that match an element. Each candidate is charged to the budget.
     pub(in crate::html) fn matching_rules(
         &self,
         tree: &HtmlTree,
         budget: &WorkBudget,
         id: NodeId,
-    ) -> Vec<(usize, &'a StyleRule)> {
+    ) -> Vec<MatchedRule<'a>> {
         let mut caches = SelectorCaches::default();
         let mut found = Vec::new();
         budget.spend_on_text(tree.attribute(id, "class").unwrap_or_default());
@@ -57,7 +66,7 @@ impl<'a> RuleMatcher<'a> {
             let element = ElementRef { tree, budget, search: &self.search, id, steps, reader: self.reader };
             let applies = (rule.is_certain || budget.assume_match) && self.reader.meets(&rule.other_readers);
             if applies && self.matches(rule, element, &mut caches) {
-                found.push((*index, rule));
+                found.push(MatchedRule { position: *index, rule });
             }
         }
         found
@@ -87,6 +96,8 @@ fn rule_key(rule: &StyleRule) -> Option<String> {
 
 fn element_keys(tree: &HtmlTree, id: NodeId) -> Vec<String> {
     let mut keys = vec![tree.name(id).to_ascii_lowercase()];
+    // Gmail turns the body into a `div`.
+    keys.extend((tree.name(id) == "body").then(|| "div".to_owned()));
     keys.extend(tree.attribute(id, "id").map(|id| format!("#{}", id.to_ascii_lowercase())));
     let classes = tree.attribute(id, "class").unwrap_or_default();
     keys.extend(classes.split_ascii_whitespace().map(|class| format!(".{}", class.to_ascii_lowercase())));

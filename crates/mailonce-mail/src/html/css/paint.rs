@@ -8,7 +8,8 @@ use super::{
     colour::Colour,
     number::{Units, length, number_or_percentage, quantity},
     property::Property,
-    value::{CssValue, ImageLayer, ShadowEffect, components, keyword, rest},
+    token::{components, keyword, rest},
+    value::{CssValue, ImageLayer, ShadowEffect},
 };
 
 /// Keywords of `background`, grouped by what they set, with the maximum number of each group in a layer.

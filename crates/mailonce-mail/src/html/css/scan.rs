@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cssparser::{ParseError, Parser, Token};
 use url::{Host, Url};
 
-use super::sheet::strip_ignored;
+use super::{sheet::strip_ignored, token::opens_block};
 use crate::unicode;
 
 /// Maximum nesting depth of blocks.
@@ -120,7 +120,7 @@ impl Scanner {
 
     /// Scans the block that a token opens, if it opens one.
     fn nested(&mut self, token: &Token<'_>, input: &mut Parser<'_>, depth: usize) {
-        if super::declaration::opens_block(token) {
+        if opens_block(token) {
             let entered: Result<(), ParseError<()>> = input.parse_nested_block(|input| {
                 self.block(input, depth + 1);
                 Ok(())
@@ -178,7 +178,7 @@ impl Scanner {
             Token::Function(name) => value.functions.push(name.to_ascii_lowercase()),
             _ => {}
         }
-        if !super::declaration::opens_block(token) {
+        if !opens_block(token) {
             return;
         }
         if depth >= MAX_DEPTH {

@@ -30,7 +30,7 @@ const MAX_DECLARATIONS: usize = 20_000;
 /// Maximum declarations of custom properties in the style sheets of a page.
 const MAX_CUSTOM_DECLARATIONS: usize = 4_000;
 /// Maximum parts of all selectors of a page, with those that `&` stands for.
-const MAX_SELECTOR_WEIGHT: usize = 1_000_000;
+const MAX_SELECTOR_PARTS_PER_PAGE: usize = 1_000_000;
 /// Maximum cascade layers of a page.
 const MAX_LAYERS: usize = 200;
 /// Maximum nesting depth of rules.
@@ -136,7 +136,7 @@ impl StyleSheet {
         }
         let mut input = Parser::new(css);
         let mut parser =
-            RuleParser { sheet: self, scope: scope.clone(), declarations: Vec::new(), imports_ended: false };
+            RuleParser { sheet: self, scope: scope.clone(), declarations: Vec::new(), may_import: TriState::Yes };
         StyleSheetParser::new(&mut input, &mut parser).for_each(drop);
     }
 
@@ -216,8 +216,8 @@ struct RuleParser<'s> {
     scope: RuleScope,
     /// Declarations directly in the block.
     declarations: Vec<Declaration>,
-    /// Whether a rule was found after which `@import` is invalid.
-    imports_ended: bool,
+    /// Whether `@import` is still valid. It is not inside a block, nor after a rule that browsers know.
+    may_import: TriState,
 }
 
 /// The prelude of an at-rule.
@@ -240,7 +240,7 @@ impl RuleParser<'_> {
             self.sheet.undecidable = true;
             return;
         }
-        let mut body = RuleParser { sheet: self.sheet, scope, declarations: Vec::new(), imports_ended: false };
+        let mut body = RuleParser { sheet: self.sheet, scope, declarations: Vec::new(), may_import: TriState::No };
         RuleBodyParser::new(input, &mut body).for_each(drop);
         let RuleParser { scope, declarations, .. } = body;
         if let Some(parents) = &scope.parents {
@@ -268,10 +268,11 @@ impl RuleParser<'_> {
 
     fn import(&mut self, url: &str, rest: &str) {
         // Only style sheets inside the mail are parsed. Mail clients fetch no others.
-        let Some(css) = data_url(url) else { return };
+        let Some(css) = decode_data_url(url) else { return };
         // `layer()` and `supports()` may precede the media queries.
         let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
         let truth = if plain { media::matches(rest) } else { TriState::Unknown };
+        let truth = truth.and(self.may_import);
         let scope = RuleScope { imports: self.scope.imports + 1, ..self.deeper() };
         let scope = self.sheet.within(scope, truth, rest);
         self.sheet.read(&css, &scope);
@@ -285,7 +286,7 @@ pub(in crate::html) fn strip_ignored(url: &str) -> String {
 }
 
 /// The content of a `data:` URL as text. `None` for other URLs.
-pub(in crate::html) fn data_url(url: &str) -> Option<String> {
+pub(in crate::html) fn decode_data_url(url: &str) -> Option<String> {
     let url = strip_ignored(url);
     let rest = url.get(5..).filter(|_| url[..5].eq_ignore_ascii_case("data:"))?;
     let (kind, body) = rest.split_once(',')?;
@@ -330,7 +331,12 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
 
     fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<AtRulePrelude, ParseError<()>> {
         let name = name.to_ascii_lowercase();
-        self.imports_ended |= !matches!(name.as_str(), "import" | "charset" | "layer");
+        match name.as_str() {
+            "import" | "charset" | "layer" => {}
+            "media" => self.may_import = TriState::No,
+            // Browsers ignore at-rules that they do not know.
+            _ => self.may_import = self.may_import.and(TriState::Unknown),
+        }
         Ok(match name.as_str() {
             "media" => {
                 let condition = remaining(input);
@@ -340,7 +346,7 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
                 drop(remaining(input));
                 AtRulePrelude::Condition(TriState::Unknown, String::new())
             }
-            "nest" | "layer" => {
+            "layer" => {
                 let names = remaining(input);
                 let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
                 AtRulePrelude::Layer(names.collect())
@@ -375,9 +381,7 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
                     drop(self.sheet.layer(parent.as_deref(), Some(name)));
                 }
             }
-            AtRulePrelude::Import(url, rest) if !self.imports_ended && self.scope.parents.is_none() => {
-                self.import(&url, &rest)
-            }
+            AtRulePrelude::Import(url, rest) if self.may_import != TriState::No => self.import(&url, &rest),
             _ => {}
         }
         Ok(())
@@ -396,6 +400,7 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
                 self.block(input, scope);
             }
             AtRulePrelude::Layer(names) => {
+                self.may_import = TriState::No;
                 let layer = self.sheet.layer(scope.layer.as_deref(), names.first().map(String::as_str));
                 self.block(input, RuleScope { layer: Some(layer), ..scope });
             }
@@ -455,7 +460,8 @@ impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
     type Error = ();
 
     fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<WeighedSelectors, ParseError<()>> {
-        self.imports_ended = true;
+        // Browsers drop a rule whose selector they do not know.
+        self.may_import = self.may_import.and(TriState::Unknown);
         if self.sheet.undecidable {
             return Err(ParseError::unexpected_token());
         }
@@ -469,7 +475,7 @@ impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
         let list = parse_list(input, self.scope.parents.is_some());
         let Ok(list) = list else { return Err(ParseError::unexpected_token()) };
         let weights = self.weigh(&list);
-        if self.sheet.selector_weight > MAX_SELECTOR_WEIGHT {
+        if self.sheet.selector_weight > MAX_SELECTOR_PARTS_PER_PAGE {
             self.sheet.undecidable = true;
             return Err(ParseError::unexpected_token());
         }
@@ -485,6 +491,7 @@ impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
         _: &ParserState,
         input: &mut Parser<'i>,
     ) -> Result<(), ParseError<()>> {
+        self.may_import = TriState::No;
         let scope = RuleScope { parents: Some(list), ..self.deeper() };
         self.block(input, scope);
         Ok(())

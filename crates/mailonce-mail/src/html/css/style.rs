@@ -6,10 +6,11 @@ use super::{
     colour::Colour,
     declaration::{Declaration, DeclarationTarget, is_css_wide_keyword, needs_substitution},
     property::Property,
-    selector::WorkBudget,
+    shorthand,
     transform::Transform,
-    value::{self, CssValue, ImageLayer, RelativeBase, ShadowEffect},
+    value::{CssValue, ImageLayer, RelativeBase, ShadowEffect},
     variable::{self, CustomProperties, SubstitutionError},
+    work_budget::WorkBudget,
 };
 
 const COUNT: usize = Property::ALL.len();
@@ -177,7 +178,7 @@ impl ComputedStyle {
         let DeclarationTarget::Property(_, shorthand) = declaration.target else { return Ok(None) };
         let text = &declaration.value;
         if !needs_substitution(text) {
-            return Ok(value::parse(property, shorthand, text, base));
+            return Ok(shorthand::parse(property, shorthand, text, base));
         }
         let text = variable::substitute(text, &self.custom, budget)?;
         let plain = text.replace("/**/", "");
@@ -185,7 +186,7 @@ impl ComputedStyle {
             // `display: var(--x)` where the custom property is itself a CSS-wide keyword such as `inherit`.
             return Err(SubstitutionError::Unknown);
         }
-        Ok(value::parse(property, shorthand, &text, base))
+        Ok(shorthand::parse(property, shorthand, &text, base))
     }
 
     #[cfg(test)]

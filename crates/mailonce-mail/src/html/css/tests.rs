@@ -5,10 +5,10 @@ use super::{
     declaration,
     media::{self, TriState},
     property::Property as P,
-    selector::{WorkBudget, within_budget},
     style::{Cascade, ComputedStyle, DeclarationOrigin},
     transform::Transform,
     value::CssValue,
+    work_budget::{WorkBudget, within_budget},
 };
 
 /// The style of an element with these declarations, in an otherwise empty page.

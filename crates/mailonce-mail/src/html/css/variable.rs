@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use cssparser::{ParseError, Parser, Token};
 
-use super::selector::WorkBudget;
+use super::work_budget::WorkBudget;
 
 /// Maximum bytes of a value after substitution.
 const MAX_VALUE_BYTES: usize = 4 * 1024;

@@ -154,7 +154,7 @@ impl HeldEmailBody {
             digest: preview.as_ref().map(|preview| preview.digest(email.id)),
             text: preview.as_mut().and_then(|preview| preview.text.take()),
             html: preview.as_mut().and_then(|preview| preview.html.take()),
-            html_as_text: preview.as_mut().and_then(|preview| preview.html_shows.take()),
+            html_as_text: preview.as_mut().and_then(|preview| preview.html_as_text.take()),
             reply_to: preview.as_mut().map_or_else(Vec::new, |preview| std::mem::take(&mut preview.reply_to)),
             warnings: preview.as_mut().map_or_else(Vec::new, |preview| std::mem::take(&mut preview.warnings)),
             attachments: preview.map_or_else(Vec::new, |preview| preview.attachments.into_iter().map(file).collect()),

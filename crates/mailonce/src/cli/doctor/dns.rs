@@ -55,7 +55,7 @@ pub(super) async fn check_records(
     let mut checks = Vec::new();
     for record in expected {
         match resolver.lookup_txt(&record.name).await {
-            Ok(found) => checks.push(check_record(record, &found)),
+            Ok(found) => checks.push(check_published_record(record, &found)),
             Err(why) => return resolver_unavailable(checks, &why),
         }
     }
@@ -74,7 +74,7 @@ fn resolver_unavailable(mut checks: Vec<DoctorCheck>, why: &str) -> Vec<DoctorCh
     checks
 }
 
-fn check_record(record: &ExpectedRecord, found: &[String]) -> DoctorCheck {
+fn check_published_record(record: &ExpectedRecord, found: &[String]) -> DoctorCheck {
     let ExpectedRecord { purpose, name, value } = record;
     let publish = format!("publish TXT {name} \"{value}\"");
     let begins = |word: &str| found.iter().filter(|text| text.trim_start().to_lowercase().starts_with(word)).count();
@@ -154,7 +154,7 @@ mod tests {
             ("dmarc", "v=DMARC1; p=none", &[], CheckLevel::Warn),
         ] {
             let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-            let check = check_record(&wanted(purpose, value), &found);
+            let check = check_published_record(&wanted(purpose, value), &found);
             assert_eq!(check.level, level, "{purpose} {found:?}");
             assert!(check.level == CheckLevel::Ok || !check.next_step.is_empty(), "{check:?}");
         }

@@ -18,14 +18,14 @@ use crate::intake::smtp::{
     network_limits::{ConnectionPermit, NetworkLimiter},
 };
 
-/// Listens until `stop` becomes true or its sender is dropped. See [`SmtpListener::listen`].
+/// Serves connections until `stop` becomes true or its sender is dropped. See [`SmtpListener::serve`].
 pub async fn run(
     listener: TcpListener,
     receiver: Arc<dyn MailReceiver>,
     settings: SmtpSettings,
     stop: watch::Receiver<bool>,
 ) {
-    SmtpListener::new(receiver, settings).listen(listener, stop).await;
+    SmtpListener::new(receiver, settings).serve(listener, stop).await;
 }
 
 /// A listener, and the state that its connections share.
@@ -45,7 +45,7 @@ impl SmtpListener {
     /// Serves connections until `stop` becomes true or its sender is dropped. Then it accepts no more connections,
     /// answers `421` to those that wait for a command, and gives running mails [`super::SmtpTimeouts::drain`] to
     /// finish.
-    pub async fn listen(&self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    pub async fn serve(&self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let mut sessions = JoinSet::new();
         let mut reload = std::pin::pin!(async {
             match self.state.settings.tls.clone() {
@@ -93,7 +93,7 @@ impl SmtpListener {
     /// Serves one connection over any byte stream.
     pub async fn serve_stream(&self, mut stream: impl ByteStream + 'static, ip: IpAddr, stop: watch::Receiver<bool>) {
         match self.admit(0, ip) {
-            Ok(permit) => self.serve(Box::new(stream), ip, permit, stop).await,
+            Ok(permit) => self.serve_connection(Box::new(stream), ip, permit, stop).await,
             Err(reply) => {
                 if let Err(error) = stream.write_all(closing_line(reply).as_bytes()).await {
                     tracing::debug!(%error, "rejecting a connection failed");
@@ -121,10 +121,10 @@ impl SmtpListener {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "setting TCP_NODELAY");
         }
-        self.serve(Box::new(stream), ip, permit, stop).await;
+        self.serve_connection(Box::new(stream), ip, permit, stop).await;
     }
 
-    async fn serve(
+    async fn serve_connection(
         &self,
         stream: Box<dyn ByteStream>,
         ip: IpAddr,
