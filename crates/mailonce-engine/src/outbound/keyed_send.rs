@@ -5,7 +5,6 @@ use mailonce_core::{
     id::MessageId,
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
-    mutant,
     outbound::{
         content::EmailContent,
         digest::{Digest, DigestField},
@@ -123,7 +122,6 @@ pub(crate) fn identify_send(
     let name = match (&request.key, derived, batch_position) {
         (Some(key), _, _) => Some(EmailKey::Given(key.clone())),
         (None, Some(derived), _) => Some(EmailKey::Given(derived)),
-        (None, None, Some(_)) if mutant!("batch-items-keyless") => None,
         (None, None, Some((batch, index))) => Some(EmailKey::Item { batch, index }),
         (None, None, None) => None,
     };

@@ -27,7 +27,7 @@ impl Context {
 
     /// Switches to a new node id when the store may hold leases that were never confirmed.
     pub(crate) fn replace_identity_if_lease_lost(&self, error: &StoreError, identity: &Arc<LeaseIdentity>) {
-        if matches!(error, StoreError::CommitUnknown(_)) && !mutant!("lost-lease-kept") {
+        if matches!(error, StoreError::CommitUnknown(_)) {
             self.lease_identities.replace(identity, &*self.entropy);
         }
     }

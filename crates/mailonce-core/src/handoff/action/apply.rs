@@ -35,6 +35,14 @@ impl Email {
 
     /// Applies an action and returns its effects.
     pub fn apply_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
+        #[cfg(feature = "failpoints")]
+        let effects = super::mutants::apply_action(self, act, now);
+        #[cfg(not(feature = "failpoints"))]
+        let effects = self.run_action(act, now);
+        effects
+    }
+
+    pub(super) fn run_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
         match act {
             HandoffAction::Mark { lease: hold, .. } => self.mark(hold, now),
             HandoffAction::ReturnLease { lease: hold, due_at: due, reason: why } => {
@@ -89,9 +97,8 @@ impl Email {
 
     /// The handoff, if this worker holds its lease.
     fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
-        let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
-        let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, HandoffState::Leased | HandoffState::Sending);
-        self.handoff_mut(hold.number).filter(open)
+        let open = |h: &&mut Handoff| matches!(h.state, HandoffState::Leased | HandoffState::Sending);
+        self.handoff_mut(hold.number).filter(|h| h.fence == hold.fence).filter(open)
     }
 
     /// Writes the marker. From now on only a reply or evidence tells the outcome of the attempt.
@@ -164,9 +171,6 @@ impl Email {
         reply: &TransportReply,
         now: Time,
     ) -> Effects {
-        if mutant!("late-reply-dropped") {
-            return Effects::from_status(HandoffActionStatus::Stale);
-        }
         let (Some(number), Some(handoff)) = (number, self.handoff_mut(hold.number)) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
@@ -205,16 +209,13 @@ impl Email {
             detail: "the worker ended before the marker; nothing had left".into(),
             once: None,
         };
-        if mutant!("crash-requeues-sending") {
-            handoff.state = HandoffState::Leased;
-        }
-        let kind = if handoff.state == HandoffState::Sending || mutant!("crash-doubts-leased") {
+        let kind = if handoff.state == HandoffState::Sending {
             evidence.attempt = Some(handoff.attempts);
             evidence.says = EvidenceFinding::Lost;
             evidence.detail = "the worker ended after the marker; nobody saw the answer".into();
             handoff.mark_in_doubt(handoff.attempts, handoff.progress.marked_at.unwrap_or(now));
             handoff.become_unknown_from_any(now);
-            Some(EventKind::EmailUnknown).filter(|_| !mutant!("crash-untold"))
+            Some(EventKind::EmailUnknown)
         } else {
             handoff.lapse_lease(now)
         };
@@ -228,7 +229,7 @@ impl Email {
 
     fn retry_in_window(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
         let fits = |h: &&mut Handoff| {
-            let theirs = h.progress.account.as_deref() == Some(account) || mutant!("any-account");
+            let theirs = h.progress.account.as_deref() == Some(account);
             h.state == HandoffState::Unknown && !h.progress.puzzling && theirs
         };
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
@@ -267,8 +268,7 @@ impl Email {
     }
 
     fn resend_by_policy(&mut self, number: u16, now: Time) -> Effects {
-        let resent = |h: &Handoff| h.progress.resent && !mutant!("policy-twice");
-        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !resent(h) && !h.progress.puzzling;
+        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !h.progress.resent && !h.progress.puzzling;
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
@@ -288,8 +288,7 @@ impl Email {
 
     /// Adds evidence from outside. It is never refused, and harmless in any order and any number of repeats.
     fn add_evidence(&mut self, evidence: &Evidence, now: Time) -> Effects {
-        let number = if mutant!("fact-of-another-handoff") { 0 } else { evidence.handoff };
-        let Some(handoff) = self.handoff_mut(number) else {
+        let Some(handoff) = self.handoff_mut(evidence.handoff) else {
             return Effects::from_status(HandoffActionStatus::Unchanged);
         };
         let (before, old) = (handoff.state, handoff.clone());
@@ -316,7 +315,7 @@ impl Email {
     }
 
     fn resolve(&mut self, choice: Resolution, rev: u32, which: Option<u16>, reason: &str, now: Time) -> Effects {
-        if self.rev != rev && !mutant!("stale-rev-obeyed") {
+        if self.rev != rev {
             return Effects::from_status(HandoffActionStatus::Refused(EmailChangeRefusal::StaleRev));
         }
         let unknown = |h: &&Handoff| h.state == HandoffState::Unknown && which.is_none_or(|number| number == h.number);
@@ -344,12 +343,6 @@ impl Email {
         let fits = |h: &&mut Handoff| {
             matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && !h.is_in_doubt() && h.transport == from
         };
-        if let Some(doubted) =
-            self.handoff_mut(number).filter(|h| mutant!("doubt-rerouted") && h.state == HandoffState::Unknown)
-        {
-            doubted.progress.doubts.clear();
-            doubted.apply_transition(Transition::Retry, Time(0)).ok();
-        }
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };

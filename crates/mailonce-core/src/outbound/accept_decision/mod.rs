@@ -159,7 +159,7 @@ impl<'a> AcceptCheck<'a> {
     pub fn occupant(&mut self, email: Option<&Email>) -> AcceptStep {
         let is_occupied = email.is_some_and(|email| self.occupies_keys(email));
         let Some((key, kind)) = self.current_key() else { return self.load_next_occupant() };
-        if !is_occupied && kind != KeyKind::Own && !mutant!("slots-unbound") {
+        if !is_occupied && kind != KeyKind::Own {
             self.first.occupies.push(key);
         }
         self.overlaps |= is_occupied && kind != KeyKind::Earlier;
@@ -179,7 +179,7 @@ impl<'a> AcceptCheck<'a> {
 
     /// Continues with whether a recent email has similar content.
     pub fn content(&mut self, is_similar: bool) -> AcceptStep {
-        if is_similar && !mutant!("likeness-ignored") {
+        if is_similar {
             self.first.held_by = Some(Guard::LooksDuplicate);
         }
         self.decided_first()

@@ -1,9 +1,11 @@
 //! Mutants: small deliberate defects, each enabled by its name, that worlds must detect.
 //!
-//! Most are `mutant!("name")` in core, engine and the memory store; some are defects of the ports, which the world
-//! itself implements. An undetected mutant is a gap in the checker, in the faults, or in the invariants.
+//! Defects of rules are in core, engine and the memory store: as `mutant!("name")`, or in the `mutants.rs` of a domain,
+//! which alters a finished decision. Defects that a port can show are in [`ports`], because the world implements the
+//! ports itself. An undetected mutant is a gap in the checker, in the faults, or in the invariants.
 
 mod list;
+pub(super) mod ports;
 
 pub use list::MUTANTS;
 

@@ -1,6 +1,6 @@
 //! The received-mail part of the store, as one process of a node sees it.
 
-use crate::world::store::FaultyStore;
+use crate::world::{mutants::ports, store::FaultyStore};
 use async_trait::async_trait;
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
@@ -53,14 +53,16 @@ macro_rules! arrivals {
                 self.call_with_faults(stringify!($read), false, self.inner.$read($($rarg),*)).await
             })*
 
-            async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+            async fn receive(&self, mut arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+                ports::alter_inbound_mail(&mut arrival);
                 if mutant::is_on("mail-answered-before-commit") {
                     return Ok(self.ack_mail_before_commit(arrival, now).await);
                 }
                 self.call_with_faults("receive", true, self.inner.receive(arrival, now)).await
             }
 
-            async fn file_message(&self, team: TeamId, id: DeliveryId, message: NewMessage, now: Time) -> Result<FileMessageResult> {
+            async fn file_message(&self, team: TeamId, id: DeliveryId, mut message: NewMessage, now: Time) -> Result<FileMessageResult> {
+                ports::alter_new_message(&mut message);
                 let noted = async {
                     let filed = self.inner.file_message(team, id, message, now).await?;
                     self.process.shared.record_filed(&filed, now);

@@ -4,7 +4,7 @@ pub(crate) mod conversation;
 pub(crate) mod events;
 pub(crate) mod inbound;
 use super::plan::FaultKind;
-use crate::world::node_process::NodeProcess;
+use crate::world::{mutants::ports, node_process::NodeProcess};
 use async_trait::async_trait;
 use mailonce_core::{
     access::team::{ApiKey, CreateTeamResult, Team},
@@ -83,7 +83,7 @@ impl FaultyStore {
         self.process.wait_while_paused().await;
         if writes && shared.draw_fault(FaultKind::LostCommit) {
             shared.record_fault(FaultKind::LostCommit, vec!["nobody".into()]);
-            return Err(StoreError::CommitUnknown("the answer to the commit was lost".into()));
+            return Err(ports::lost_commit("the answer to the commit was lost".into()));
         }
         answer
     }
@@ -169,7 +169,9 @@ macro_rules! ledger {
             }
 
             fn set_commit_clock(&self, keeper: SharedLedgerClock) {
-                self.keeper.set(keeper).ok();
+                if !mutant::is_on("commit-dated-by-its-caller") {
+                    self.keeper.set(keeper).ok();
+                }
             }
 
             async fn close(&self) {}
@@ -179,7 +181,6 @@ macro_rules! ledger {
 
 ledger! {
     writes {
-        fn accept_batch(batch: NewBatch, now: Time) -> BatchAcceptResult;
         fn bind_operation(operation: KeyedOperation, now: Time) -> IdempotentResult<()>;
         fn cancel(team: TeamId, id: EmailId, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailChangeResult>;
         fn reschedule(team: TeamId, id: EmailId, new: RescheduleRequest, now: Time) -> EmailChangeResult;
@@ -204,7 +205,6 @@ ledger! {
         fn key_binding(team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding>;
         fn next_handoff_due(transport: &str) -> Option<Time>;
         fn leased_handoff(team: TeamId, id: EmailId, number: u16) -> Option<LeasedHandoff>;
-        fn due_unknown_handoffs(mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)>;
         fn orphan_backlogs(known: &[String], now: Time) -> Vec<OrphanBacklog>;
         fn emails_open_at_transport(transport: &str, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<(TeamId, EmailId)>;
         fn handoff_by_remote_id(team: TeamId, remote_id: &str) -> Option<(EmailId, u16)>;
@@ -227,8 +227,9 @@ ledger! {
         fn health() -> Health;
     }
     wrong {
-        async fn accept(&self, request: NewEmail, now: Time) -> Result<AcceptResult> {
+        async fn accept(&self, mut request: NewEmail, now: Time) -> Result<AcceptResult> {
             self.process.shared.record_node_time(now);
+            ports::alter_new_email(&mut request);
             if mutant::is_on("answered-before-commit") {
                 return self.ack_before_commit(request, now).await;
             }
@@ -238,6 +239,18 @@ ledger! {
                 Ok(accept)
             };
             self.call_with_faults("accept", true, noted).await
+        }
+
+        async fn accept_batch(&self, mut batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+            batch.items.iter_mut().for_each(ports::alter_new_email);
+            self.call_with_faults("accept_batch", true, self.inner.accept_batch(batch, now)).await
+        }
+
+        async fn due_unknown_handoffs(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+            let read = self.inner.due_unknown_handoffs(mine, max, now);
+            let mut due = self.call_with_faults("due_unknown_handoffs", false, read).await?;
+            ports::alter_due_unknowns(&mut due);
+            Ok(due)
         }
 
         async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
@@ -256,7 +269,10 @@ ledger! {
             if mutant::is_on("marker-forgotten") && matches!(act, HandoffAction::Mark { .. }) {
                 return self.ack_without_writing(team, id, &act, now).await;
             }
-            self.call_with_faults(act_name(&act), true, self.inner.apply_action(team, id, act, operation, now)).await
+            let write = self.inner.apply_action(team, id, act.clone(), operation, now);
+            let result = self.call_with_faults(act_name(&act), true, write).await;
+            let email = if result.is_err() { self.inner.email(team, id).await? } else { None };
+            ports::alter_action_result(&act, result, email)
         }
 
         async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
