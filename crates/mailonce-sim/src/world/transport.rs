@@ -107,13 +107,13 @@ impl Transport for SimulatedTransport {
         if mutant::is_on("sent-on-approach") {
             self.hop.process_request(&parcel, &self.account);
         }
-        let way = TransportParts {
+        let parts = TransportParts {
             hop: Arc::clone(&self.hop),
             process: Arc::clone(&self.process),
             account: self.account.clone(),
         };
         self.process.wait_while_paused().await;
-        Ok(Box::new(ReadyRequest { transport: Arc::new(way), envelope: parcel, connected_at: shared.elapsed_ms() }))
+        Ok(Box::new(ReadyRequest { transport: Arc::new(parts), envelope: parcel, connected_at: shared.elapsed_ms() }))
     }
 
     async fn look_up(&self, asked: LookUpRequest) -> LookUpResult {

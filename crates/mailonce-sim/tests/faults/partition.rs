@@ -16,8 +16,8 @@ use mailonce_sim::{
 use std::{path::Path, time::Duration};
 use tokio::runtime::Runtime;
 
-use crate::beside::run_scenario;
-use crate::setting::{binary, child_processes, summary_writer, temp_dir};
+use crate::fixtures::{binary, child_processes, summary_writer, temp_dir};
+use crate::parallel_scenarios::run_scenario;
 
 /// Mails in transit when the network fails.
 const MAILS: usize = 3;

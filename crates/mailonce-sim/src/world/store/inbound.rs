@@ -27,14 +27,14 @@ impl FaultyStore {
     /// Acknowledges a mail before its commit.
     async fn ack_mail_before_commit(&self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
         self.process.wait_while_paused().await;
-        let kept = arrival.deliveries.iter().map(|parcel| ReceiveResult::Stored(parcel.id)).collect();
+        let results = arrival.deliveries.iter().map(|parcel| ReceiveResult::Stored(parcel.id)).collect();
         let (inner, body) = (Arc::clone(&self.inner), Arc::clone(&self.process));
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
             body.wait_while_paused().await;
             inner.receive(arrival, now).await.map(drop)
         });
-        kept
+        results
     }
 }
 
@@ -84,7 +84,7 @@ arrivals! {
         fn change_inbox(edit: InboxEdit, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<InboxChangeResult>;
         fn remove_inbox(team: TeamId, id: InboxId, now: Time) -> Option<Inbox>;
         fn lease_deliveries(node: NodeId, max: usize, now: Time) -> Vec<LeasedDelivery>;
-        fn attach_fetched_content(team: TeamId, id: DeliveryId, brought: FetchedContent) -> Option<Delivery>;
+        fn attach_fetched_content(team: TeamId, id: DeliveryId, content: FetchedContent) -> Option<Delivery>;
         fn record_delivery_outcome(team: TeamId, id: DeliveryId, settle: DeliveryOutcome, now: Time) -> Option<Delivery>;
         fn replay_delivery(team: TeamId, id: DeliveryId, now: Time) -> Option<Delivery>;
         fn consume_artifact(team: TeamId, id: ArtifactId, taking: ConsumeRequest, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<ConsumeResult>;
