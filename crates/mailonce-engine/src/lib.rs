@@ -173,7 +173,7 @@ use crate::{
         lease_identity::LeaseIdentities,
         metrics::{Metrics, render_clock_metrics, render_endpoint_metrics},
         pack::Packer,
-        time::Timekeeper,
+        time::{BootInterval, Timekeeper},
     },
 };
 pub use crate::{
@@ -318,7 +318,7 @@ async fn new_context(
 ) -> Result<Context, StoreError> {
     let before = clock.boot_clock_ms();
     let install = store.installation().await?;
-    let reading = (before, clock.boot_clock_ms());
+    let reading = BootInterval { before, after: clock.boot_clock_ms() };
     // Ids contain the time of acceptance, which may be later than the last heartbeat.
     let last = install.last_heartbeat_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
     let mut transports = deps.transports.clone();

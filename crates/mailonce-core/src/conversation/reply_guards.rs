@@ -219,7 +219,8 @@ impl NewReply {
             return ReplyVerdict::Refuse(guard, newer);
         }
         let caps = self.caps.are_exceeded(
-            (&ground.thread.details.sends, ground.thread.details.sent),
+            &ground.thread.details.sends,
+            ground.thread.details.sent,
             &ground.recipient_tally,
             now,
         );

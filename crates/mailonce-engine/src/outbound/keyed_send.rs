@@ -109,6 +109,15 @@ pub(crate) fn differences(keyed: &KeyedSend, cached: &CachedEmail) -> Vec<Digest
     fields
 }
 
+/// What must agree to replay an email whose request cannot be rebuilt.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayComparison {
+    /// The message that it answered, if that is known.
+    pub answers: Option<MessageId>,
+    /// The fields to compare.
+    pub fields: &'static [DigestField],
+}
+
 /// Derives the key of a send request: from its header, its intent or its position in a batch.
 pub(crate) fn identify_send(
     caller: &Caller,

@@ -140,10 +140,10 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         let now = step.now;
         match &step.change {
             ConversationChange::Filed { message, thread, seq, message_id } => {
-                self.apply_filed(message, (thread, *seq), message_id)
+                self.apply_filed(message, thread, *seq, message_id)
             }
             ConversationChange::Leased { thread, token, until, fence, offered } => {
-                self.apply_lease(thread, (token, *until, *fence), now);
+                self.apply_lease(thread, CheckedLease { token: Some(token), until: *until, fence: *fence }, now);
                 if let Some(message) = offered {
                     self.apply_offer(message, now);
                 }
@@ -163,7 +163,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    fn apply_filed(&mut self, message: &'a str, (thread, seq): (&'a str, u64), message_id: &str) {
+    fn apply_filed(&mut self, message: &'a str, thread: &'a str, seq: u64, message_id: &str) {
         let inbound = &self.view.history.inbound;
         let Some(delivery_try) =
             inbound.delivery_tries.iter().find(|delivery_try| delivery_try.message_id == message_id)
@@ -198,11 +198,12 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         self.leases.entry(thread).or_default()
     }
 
-    fn apply_lease(&mut self, thread: &'a str, (token, until, fence): (&'a str, i64, u64), now: i64) {
+    fn apply_lease(&mut self, thread: &'a str, lease: CheckedLease<'a>, now: i64) {
         self.expect_event("thread.leased", thread);
         let before = self.leases.entry(thread).or_default();
         let (held, last) = (before.token.is_some() && now < before.until, before.fence);
-        *before = CheckedLease { token: Some(token), until, fence };
+        let fence = lease.fence;
+        *before = lease;
         if held {
             self.add_violation(Rule::TwoHolders, thread, format!("leased at {now} while another holds it"));
         }

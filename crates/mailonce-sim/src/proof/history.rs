@@ -162,7 +162,7 @@ pub struct HopArrival {
     /// Whether it came before the scheduled time.
     pub early: bool,
     /// Whether a process that runs at the end knows that it was accepted.
-    pub heard: bool,
+    pub is_known_accepted: bool,
 }
 
 /// An injected fault.

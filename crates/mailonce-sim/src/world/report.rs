@@ -55,7 +55,7 @@ pub fn mutants_report(run: &TestRun, seed: u64, verdicts: &[MutantVerdict]) -> R
 }
 
 fn mutant_row(mutant: &Mutant, verdict: Option<&MutantVerdict>) -> Vec<String> {
-    let rig = match mutant.rig {
+    let rig = match mutant.detector {
         MutantDetector::Worlds => "worlds".to_owned(),
         MutantDetector::Test(name) => format!("test `{name}`"),
     };

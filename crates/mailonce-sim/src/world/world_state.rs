@@ -355,14 +355,14 @@ impl WorldState {
         hops: BTreeMap<String, HopCapability>,
         emails: Vec<history::Email>,
         events: Vec<Event>,
-        heard: BTreeSet<(String, Vec<String>)>,
+        known_accepted: BTreeSet<(String, Vec<String>)>,
     ) {
         let states: Vec<String> =
             emails.iter().map(|email| format!("{} {} {}", email.id, email.state, email.rev)).collect();
         self.trace(|| format!("in the end: {}, {} events", states.join(", "), events.len()));
         let mut inner = self.lock();
         for arrival in &mut inner.history.arrivals {
-            arrival.heard = heard.contains(&(arrival.email.clone(), arrival.to.clone()));
+            arrival.is_known_accepted = known_accepted.contains(&(arrival.email.clone(), arrival.to.clone()));
         }
         (inner.history.hops, inner.history.emails, inner.history.events) = (hops, emails, events);
     }

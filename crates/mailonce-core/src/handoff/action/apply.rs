@@ -16,6 +16,14 @@ use crate::{
     time::Time,
 };
 
+/// The attempt that a reply belongs to.
+#[derive(Clone, Copy)]
+struct AttemptRef {
+    /// `None` when it never reached its marker.
+    number: Option<u32>,
+    started_at: Time,
+}
+
 impl Email {
     /// Leases a due handoff to a worker and increases its fencing token.
     pub fn lease_handoff(&mut self, number: u16, holder: NodeId, now: Time) -> bool {
@@ -48,8 +56,9 @@ impl Email {
             HandoffAction::ReturnLease { lease: hold, due_at: due, reason: why } => {
                 self.return_lease(hold, *due, why, now)
             }
-            HandoffAction::RecordOutcome { lease: hold, attempt, started_at: began, reply, retry_policy: plan } => {
-                self.record_outcome(hold, (*attempt, *began), reply, *plan, now)
+            HandoffAction::RecordOutcome { lease: hold, attempt, started_at, reply, retry_policy: plan } => {
+                let attempt = AttemptRef { number: *attempt, started_at: *started_at };
+                self.record_outcome(hold, attempt, reply, *plan, now)
             }
             HandoffAction::Crash { number, holder } => self.crash(*number, *holder, now),
             HandoffAction::RetryInWindow { number, holder, account } => {
@@ -138,19 +147,19 @@ impl Email {
     fn record_outcome(
         &mut self,
         hold: &LeaseRef,
-        (number, began): (Option<u32>, Time),
+        AttemptRef { number, started_at }: AttemptRef,
         reply: &TransportReply,
         plan: HandoffRetryPolicy,
         now: Time,
     ) -> Effects {
         let Some(handoff) = self.leased_handoff_mut(hold) else {
-            return self.record_late_reply(hold, number, began, reply, now);
+            return self.record_late_reply(hold, AttemptRef { number, started_at }, reply, now);
         };
         let mut attempt = match number {
-            Some(number) => handoff.build_attempt(number, hold, began),
+            Some(number) => handoff.build_attempt(number, hold, started_at),
             // The marker was committed, but its worker did not learn of it and sent nothing.
-            None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, began),
-            None => handoff.begin_attempt(hold, began),
+            None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, started_at),
+            None => handoff.begin_attempt(hold, started_at),
         };
         attempt.record_outcome(reply, now);
         handoff.progress.lapses = 0;
@@ -166,15 +175,14 @@ impl Email {
     fn record_late_reply(
         &mut self,
         hold: &LeaseRef,
-        number: Option<u32>,
-        began: Time,
+        AttemptRef { number, started_at }: AttemptRef,
         reply: &TransportReply,
         now: Time,
     ) -> Effects {
         let (Some(number), Some(handoff)) = (number, self.handoff_mut(hold.number)) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
-        let mut attempt = handoff.build_attempt(number, hold, began);
+        let mut attempt = handoff.build_attempt(number, hold, started_at);
         attempt.record_outcome(reply, now);
         let says = match reply.meaning {
             ReplyMeaning::Accepted | ReplyMeaning::Repeated => EvidenceFinding::Accepted,

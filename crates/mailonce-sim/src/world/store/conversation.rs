@@ -109,7 +109,7 @@ conversations! {
                 self.process.shared.record_settled(&held, how, &settled, now);
                 Ok(settled)
             };
-            self.call_with_faults("settle message", true, noted).await
+            self.call_with_faults("acknowledge message", true, noted).await
         }
     }
 }

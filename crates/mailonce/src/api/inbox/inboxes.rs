@@ -17,6 +17,7 @@ use mailonce_core::{
     time::{Time, parse_span},
 };
 use mailonce_engine::inbox::{
+    artifacts::WatchRequest,
     inboxes::{CapsPatch, InboxPatch, NewInbox},
     wait::WaitFilter,
 };
@@ -598,11 +599,8 @@ pub(crate) async fn create_watch(
     }
     let digest_input = digest_input.to_string();
     let keyed_call = auth.keyed_call("watches", &inbox.id.to_string(), digest_input.as_bytes());
-    let watch = app
-        .engine
-        .inboxes
-        .create_watch(&auth.caller, inbox.id, (budget, duration_ms, require_auth), keyed_call)
-        .await?;
+    let request = WatchRequest { resend_budget: budget, duration_ms, require_auth };
+    let watch = app.engine.inboxes.create_watch(&auth.caller, inbox.id, request, keyed_call).await?;
     Ok(created_response(watch.is_new, Json(WatchBody::of(&app, &watch.value))))
 }
 
