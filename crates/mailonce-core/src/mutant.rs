@@ -1,5 +1,8 @@
 //! Mutants: deliberate bugs that the test harness enables one at a time, to verify that a test detects each. Compiled
 //! out of a build without the feature `failpoints`.
+//!
+//! A mutant that changes a finished decision is in the `mutants.rs` of its domain. One that changes a single condition
+//! is a `mutant!` there. One that a store or a transport can show belongs to the simulated world, not here.
 
 /// Whether a mutant is enabled. A constant `false` in a build without the feature.
 #[macro_export]
@@ -30,6 +33,11 @@ mod switch {
         THREAD_MUTANT.get().is_some_and(|on| on == name) || PROCESS_MUTANT.as_ref().is_some_and(|on| on == name)
     }
 
+    /// Whether any mutant is enabled.
+    pub fn is_any_on() -> bool {
+        THREAD_MUTANT.get().is_some() || PROCESS_MUTANT.is_some()
+    }
+
     /// Runs a closure with a mutant enabled in this thread, and disables it again.
     pub fn with<T>(name: Option<&'static str>, run: impl FnOnce() -> T) -> T {
         /// Restores the previous mutant even when `run` panics.
@@ -45,4 +53,4 @@ mod switch {
 }
 
 #[cfg(feature = "failpoints")]
-pub use switch::{is_on, with};
+pub use switch::{is_any_on, is_on, with};

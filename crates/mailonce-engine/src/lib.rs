@@ -174,7 +174,7 @@ use crate::{
         lease_identity::LeaseIdentities,
         metrics::{Metrics, render_clock_metrics, render_endpoint_metrics},
         pack::Packer,
-        time::Timekeeper,
+        time::{BootInterval, Timekeeper},
     },
 };
 pub use crate::{
@@ -328,7 +328,7 @@ async fn read_installation(
 ) -> Result<(InstallationInfo, Arc<Timekeeper>), StoreError> {
     let before = clock.boot_clock_ms();
     let install = store.installation().await?;
-    let reading = (before, clock.boot_clock_ms());
+    let reading = BootInterval { before, after: clock.boot_clock_ms() };
     // Ids contain the time of acceptance, which may be later than the last heartbeat.
     let last = install.last_heartbeat_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
     let time = Arc::new(Timekeeper::new(clock, last, install.database_clock, reading));

@@ -16,7 +16,7 @@ use crate::{
 impl Message {
     /// Whether it may be offered to an agent now, as far as the message itself decides.
     pub fn may_be_offered(&self, now: Time) -> bool {
-        let put_off = self.annotations.turn.not_before.is_some_and(|at| now < at) && !mutant!("put-off-ignored");
+        let put_off = self.annotations.turn.not_before.is_some_and(|at| now < at);
         self.state == MessageState::Unanswered && !put_off
     }
 

@@ -14,5 +14,7 @@
 pub mod caps;
 pub mod escalation;
 pub mod message_progress;
+#[cfg(feature = "failpoints")]
+mod mutants;
 pub mod reply_guards;
 pub mod thread;

@@ -173,18 +173,18 @@ pub struct ReplyAuthor<'a> {
 impl ReplyAuthor<'_> {
     /// The guard that refuses it because of something that happened in the thread in the meantime.
     pub fn find_conflict(&self, message: &Message, thread: &Thread, now: Time) -> Option<(Guard, Option<MessageId>)> {
-        if !self.may_reply(thread, now) && !mutant!("thread-lease-ignored") {
+        if !self.may_reply(thread, now) {
             return Some((Guard::Leased, None));
         }
         let newer = thread.unseen_messages(message.seq, self.seen).next();
-        let newer = newer.filter(|_| self.is_reply && !mutant!("newer-message-ignored"))?;
+        let newer = newer.filter(|_| self.is_reply)?;
         Some((Guard::NewerMessage, Some(newer)))
     }
 
     /// Whether no other agent holds the thread, and the sender did not lose it to another agent.
     fn may_reply(&self, thread: &Thread, now: Time) -> bool {
         match self.lease_token_hash {
-            Some(token) => thread.is_latest_token(token) || mutant!("lost-lease-obeyed"),
+            Some(token) => thread.is_latest_token(token),
             None => thread.active_lease(now).is_none(),
         }
     }
@@ -193,6 +193,13 @@ impl ReplyAuthor<'_> {
 impl NewReply {
     /// Runs every guard, in order.
     pub fn check_guards(&self, ground: &ReplyContext, now: Time) -> ReplyVerdict {
+        let verdict = self.run_guards(ground, now);
+        #[cfg(feature = "failpoints")]
+        let verdict = super::mutants::alter_verdict(self, verdict);
+        verdict
+    }
+
+    fn run_guards(&self, ground: &ReplyContext, now: Time) -> ReplyVerdict {
         let refuse = |guard| ReplyVerdict::Refuse(guard, None);
         if self.is_refused_by(&ground.message, Guard::Itself) {
             return refuse(Guard::Itself);
@@ -212,12 +219,12 @@ impl NewReply {
             return ReplyVerdict::Refuse(guard, newer);
         }
         let caps = self.caps.are_exceeded(
-            (&ground.thread.details.sends, ground.thread.details.sent),
+            &ground.thread.details.sends,
+            ground.thread.details.sent,
             &ground.recipient_tally,
             now,
         );
-        let cap = (caps && !mutant!("cap-ignored")).then_some(Guard::Cap);
-        ReplyVerdict::Accept(cap)
+        ReplyVerdict::Accept(caps.then_some(Guard::Cap))
     }
 
     fn is_reply(&self) -> bool {
@@ -229,17 +236,15 @@ impl NewReply {
         let head = &message.head;
         self.is_reply()
             && match guard {
-                Guard::Itself => (head.own.is_some() || self.is_to_own_team) && !mutant!("own-mail-answered"),
-                _ => head.automatic.as_ref().is_some_and(|(_, hard)| {
-                    (*hard || !self.may_answer_soft_automatic) && !mutant!("automatic-mail-answered")
-                }),
+                Guard::Itself => head.own.is_some() || self.is_to_own_team,
+                _ => head.automatic.as_ref().is_some_and(|(_, hard)| *hard || !self.may_answer_soft_automatic),
             }
     }
 
     /// The email that took the slot, unless that surely was not sent. Of a deleted email only the id is known.
     fn slot_taken_by(&self, ground: &ReplyContext) -> Option<EmailId> {
         let turn = &ground.message.annotations.turn;
-        let taken = turn.answered_by(&self.slot).filter(|_| !mutant!("answered-twice"));
+        let taken = turn.answered_by(&self.slot);
         if taken.is_none() && turn.answers.len() >= MAX_ANSWERS {
             return turn.answers.last().map(|(_, email)| *email);
         }

@@ -17,7 +17,6 @@ use crate::{
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     id::{NodeId, StopId},
-    mutant,
     string_enum::string_enum,
     time::Time,
 };
@@ -118,8 +117,6 @@ impl HandoffState {
             (S::Sending, Transition::Lose) => S::Unknown,
             (S::Unknown, Transition::Abandon) => S::Abandoned,
             (S::Scheduled | S::Queued | S::Leased | S::Held, Transition::Cancel) => S::Cancelled,
-            (S::Sending, Transition::Cancel) if mutant!("cancel-after-marker") => S::Cancelled,
-            (S::Bounced | S::Complained, Transition::Deliver) if mutant!("bounce-undone") => S::Delivered,
             (S::Sent, Transition::Deliver) => S::Delivered,
             (S::Sent | S::Delivered, Transition::Bounce) => S::Bounced,
             // A complaint overrides every other report, so that reports may arrive in any order.

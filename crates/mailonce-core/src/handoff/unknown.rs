@@ -63,7 +63,7 @@ pub fn next_recovery_action(
     now: Time,
 ) -> RecoveryAction {
     let work = &handoff.progress;
-    if work.puzzling || mutant!("never-looked-at-again") {
+    if work.puzzling {
         return RecoveryAction::Wait(None);
     }
     let since = work.doubt_since.unwrap_or(now);
@@ -89,10 +89,7 @@ pub fn next_recovery_action(
 /// Whether the next hop surely still remembers the key of the first attempt in doubt.
 pub fn is_key_window_open(handoff: &Handoff, way: RecoveryContext<'_>, now: Time) -> bool {
     let RecoveryMethod::IdempotencyKey { window_ms } = way.recovery else { return false };
-    let same_account = handoff.progress.account.as_deref() == Some(way.account) || mutant!("any-account");
-    if mutant!("window-never-closes") {
-        return same_account;
-    }
+    let same_account = handoff.progress.account.as_deref() == Some(way.account);
     let measured = |since: &Time| *since >= way.ages_reliable_since || mutant!("window-unmeasured");
     let opened = handoff.progress.doubt_since.filter(measured);
     let closes = opened.map(|since| since.plus(window_ms - RecoveryMethod::window_margin_ms(window_ms)));
@@ -133,8 +130,7 @@ fn policy_recovery(
     now: Time,
     earlier: Option<Time>,
 ) -> Option<RecoveryAction> {
-    let wishes = on_unknown == OnUnknown::Resend || mutant!("hold-is-resend");
-    if !wishes || (handoff.progress.resent && !mutant!("policy-twice")) {
+    if on_unknown != OnUnknown::Resend || handoff.progress.resent {
         return None;
     }
     let due = since.plus(RESEND_AFTER_MS);

@@ -137,7 +137,7 @@ pub struct Delivery {
 impl Delivery {
     /// A new delivery. `reader`: whether this process leases it at once.
     pub fn new(new: NewDelivery, reader: bool, now: Time) -> Self {
-        let due = if reader { now.plus(limits::DELIVERY_LEASE_MS) } else { now };
+        let due = if reader { Self::lease_end(now) } else { Some(now) };
         let waits = new.suppression.is_none();
         Self {
             id: new.id,
@@ -148,12 +148,17 @@ impl Delivery {
             target: new.target,
             received_at: now,
             attempts: u32::from(waits && reader),
-            due_at: waits.then_some(due).filter(|_| !(reader && mutant!("reading-never-lapses"))),
+            due_at: due.filter(|_| waits),
             suppressed: new.suppression,
             duplicate_of: None,
             message: None,
             last_error: None,
         }
+    }
+
+    /// When a lease that starts now ends.
+    pub(super) fn lease_end(now: Time) -> Option<Time> {
+        (!mutant!("reading-never-lapses")).then(|| now.plus(limits::DELIVERY_LEASE_MS))
     }
 
     /// Ends it as a duplicate of another.

@@ -13,7 +13,7 @@ use crate::{
         artifact::{Artifact, NewArtifact},
         message::{FileMessageResult, Message, MessageFlag, NewMessage},
     },
-    limits, mutant,
+    limits,
     time::Time,
 };
 
@@ -43,7 +43,7 @@ impl Delivery {
         }
         self.rev += 1;
         self.attempts += 1;
-        self.due_at = (!mutant!("reading-never-lapses")).then(|| now.plus(limits::DELIVERY_LEASE_MS));
+        self.due_at = Self::lease_end(now);
         true
     }
 
@@ -153,9 +153,11 @@ impl NewMessage {
         delivery.message = Some(message.id);
         let found = artifacts.iter().filter(|filed| filed.is_new);
         let found = found.map(|filed| filed.artifact.to_event(EventKind::ArtifactFound, now));
-        let often = if mutant!("message-untold") { 0 } else { 1 + usize::from(mutant!("message-told-twice")) };
-        let events = std::iter::repeat_with(|| message.received_event(now)).take(often).chain(found).collect();
-        FilingWrites { message, thread, email, artifacts, events }
+        let events = std::iter::once(message.received_event(now)).chain(found).collect();
+        let writes = FilingWrites { message, thread, email, artifacts, events };
+        #[cfg(feature = "failpoints")]
+        let writes = super::mutants::alter_filing(writes);
+        writes
     }
 
     /// The artifacts without duplicates: known ones updated, the others new.
@@ -205,7 +207,7 @@ impl NewMessage {
             id: self.id,
             team: delivery.team,
             inbox: ground.inbox,
-            seq: if mutant!("inbox-number-stands") { ground.latest_seq.max(1) } else { ground.latest_seq + 1 },
+            seq: ground.latest_seq + 1,
             rev: 1,
             thread: ground.thread.unwrap_or(self.thread),
             delivery: delivery.id,

@@ -5,7 +5,6 @@ use crate::{
     handoff::{Handoff, HandoffState, envelope::Envelope},
     id::{EmailId, TeamId},
     key::KeyHash,
-    mutant,
     operation::KeyedOperation,
     outbound::{
         content_guard::ContentFingerprint,
@@ -81,26 +80,17 @@ impl NewEmail {
             settled_at: None,
             guard: None,
             resent_as: None,
-            handoffs: apply_envelope_mutants(self.envelopes).into_iter().enumerate().map(handoff).collect(),
+            handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
         match guard.or(self.guard_input.held_by) {
             Some(guard) => email.hold(guard, now),
             None => email.guard = self.guard_input.flagged_by,
         }
+        #[cfg(feature = "failpoints")]
+        super::mutants::alter_new_email(&mut email, now);
         (email, self.body)
     }
-}
-
-/// Returns the envelopes unchanged, except under a mutant that drops or duplicates one.
-fn apply_envelope_mutants(mut envelopes: Vec<Envelope>) -> Vec<Envelope> {
-    if mutant!("recipient-dropped") && envelopes.len() > 1 {
-        envelopes.pop();
-    }
-    if mutant!("handoff-doubled") {
-        envelopes.extend(envelopes.first().cloned());
-    }
-    envelopes
 }
 
 /// The result of accepting a new email.

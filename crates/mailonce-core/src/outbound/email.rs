@@ -377,8 +377,8 @@ impl Email {
     pub fn hold(&mut self, guard: Guard, now: Time) {
         self.guard = Some(guard);
         for handoff in &mut self.handoffs {
-            handoff.state = if mutant!("guard-without-hold") { HandoffState::Queued } else { HandoffState::Held };
-            handoff.due_at = handoff.due_at.filter(|due| *due > now || mutant!("guard-without-hold"));
+            handoff.state = HandoffState::Held;
+            handoff.due_at = handoff.due_at.filter(|due| *due > now);
         }
     }
 
@@ -425,19 +425,18 @@ impl Email {
     /// Cancels it, if nothing was sent and nothing is in doubt. Handoffs that ended unsent keep their state, so an
     /// email with one refused recipient ends as `failed`. `Ok(None)` when no handoff is waiting.
     pub fn cancel(&mut self, now: Time) -> Result<Option<NewEvent>, EmailChangeRefusal> {
-        if self.is_in_doubt() && !mutant!("cancel-in-doubt") {
+        #[cfg(feature = "failpoints")]
+        super::mutants::alter_cancelled_email(self)?;
+        if self.is_in_doubt() {
             return Err(EmailChangeRefusal::TooLate);
         }
         let mut handoffs = self.handoffs.clone();
-        let stays = |handoff: &Handoff| handoff.state.is_surely_unsent() && !mutant!("cancel-needs-all");
-        let mut waiting: Vec<&mut Handoff> = handoffs.iter_mut().filter(|handoff| !stays(handoff)).collect();
+        let mut waiting: Vec<&mut Handoff> =
+            handoffs.iter_mut().filter(|handoff| !handoff.state.is_surely_unsent()).collect();
         if waiting.is_empty() || self.state() == EmailState::Cancelled {
             return Ok(None);
         }
         for handoff in &mut waiting {
-            if mutant!("cancel-in-doubt") && handoff.state == HandoffState::Unknown {
-                handoff.state = HandoffState::Queued;
-            }
             handoff.apply_transition(Transition::Cancel, now).map_err(|_illegal| EmailChangeRefusal::TooLate)?;
         }
         self.handoffs = handoffs;

@@ -9,5 +9,7 @@ pub mod email;
 pub mod email_commands;
 pub mod email_query;
 pub mod key_binding;
+#[cfg(feature = "failpoints")]
+mod mutants;
 pub mod schedule;
 pub mod suppressed_call;

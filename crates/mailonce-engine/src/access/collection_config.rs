@@ -44,7 +44,8 @@ impl Access {
     /// Checks a configuration and seals its credential. `None` when the configuration is empty.
     pub(crate) fn seal_collection_config(
         &self,
-        (team, id): (TeamId, Uuid),
+        team: TeamId,
+        id: Uuid,
         kind: Kind,
         config: &CollectionConfig,
     ) -> Result<Option<StoredCollectionConfig>, Problem> {

@@ -263,10 +263,10 @@ impl Access {
         if !is_repeat {
             self.check_transport(scope, new.transport.as_deref())?;
         }
-        let mut details = self.seal_source((team, id), kind, &[new.credential])?;
+        let mut details = self.seal_source(team, id, kind, &[new.credential])?;
         details.accepts = scope;
         details.transport = new.transport;
-        details.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
+        details.collecting = self.seal_collection_config(team, id, kind, &new.collection)?;
         if details.collecting.is_some() && !scope.inbound {
             return Err(Problem::invalid_field("api_key", "is not allowed: this source does not accept inbound mail"));
         }
@@ -320,7 +320,8 @@ impl Access {
     /// Checks and seals the credentials of a source.
     fn seal_source(
         &self,
-        (team, id): (TeamId, Uuid),
+        team: TeamId,
+        id: Uuid,
         kind: Kind,
         credentials: &[SourceCredential],
     ) -> Result<SourceDetails, Problem> {
@@ -389,11 +390,11 @@ impl Access {
         now: Time,
     ) -> Result<SourceDetails, Problem> {
         let mut details: SourceDetails = records::decode(record)?;
-        let record_ref = (record.team, record.id);
         if let Some(credential) = &rotation.credential {
             let credentials = rotate(self.open_credentials(record, &details)?, credential.clone(), rotation.keep);
             details.accepts.check(details.kind, credential)?;
-            let SourceDetails { sealed, live, .. } = self.seal_source(record_ref, details.kind, &credentials)?;
+            let SourceDetails { sealed, live, .. } =
+                self.seal_source(record.team, record.id, details.kind, &credentials)?;
             details = SourceDetails { sealed, live, rotated_at: Some(now), ..details };
         }
         if rotation.collection != CollectionConfig::default() {
@@ -412,7 +413,7 @@ impl Access {
                 base_url: base_url.or_else(|| before.and_then(|before| before.base_url.clone())),
                 poll_ms: poll_ms.or_else(|| before.and_then(|before| before.poll_ms)),
             };
-            details.collecting = self.seal_collection_config(record_ref, details.kind, &merged)?;
+            details.collecting = self.seal_collection_config(record.team, record.id, details.kind, &merged)?;
         }
         Ok(details)
     }

@@ -5,7 +5,7 @@ use crate::{
     conversation::Conversations,
     inbox::reply_recipients::{ReplyRecipients, addressees, sanitize_line, sanitize_name},
     outbound::{
-        keyed_send::{KeyedSend, SendRequest, differences, identify_send},
+        keyed_send::{KeyedSend, ReplayComparison, SendRequest, differences, identify_send},
         replay_cache::CachedEmail,
         reply_terms::{ReplyTerms, guard_problem, lease_token_hash},
         send_receipt::SendReceipt,
@@ -222,8 +222,9 @@ impl Conversations {
                 let content = RawContent { text: request.text, html: request.html, ..RawContent::default() };
                 return Box::pin(self.replay_without_message(
                     caller,
-                    (content, request.key),
-                    (Some(id), fields),
+                    content,
+                    request.key,
+                    ReplayComparison { answers: Some(id), fields },
                     problem,
                 ))
                 .await;
@@ -290,29 +291,20 @@ impl Conversations {
         request: ForwardRequest,
         overrides: ReplyOverrides,
     ) -> Result<SendReceipt, Problem> {
+        let compared = ReplayComparison { answers: Some(id), fields: &FORWARD_FIELDS };
         let found = match self.load_replyable(caller, id).await {
             Ok((message, inbox)) => {
                 self.load_quoted_message(caller, &message).await?.map(|bytes| (message, inbox, bytes))
             }
             Err(problem) => {
-                return Box::pin(self.replay_without_message(
-                    caller,
-                    forward_content(request),
-                    (Some(id), &FORWARD_FIELDS),
-                    problem,
-                ))
-                .await;
+                let (content, key) = forward_content(request);
+                return Box::pin(self.replay_without_message(caller, content, key, compared, problem)).await;
             }
         };
         let Some((message, inbox, original)) = found else {
             let problem = Problem::new(Code::NotFound, "the raw bytes of this message are no longer stored");
-            return Box::pin(self.replay_without_message(
-                caller,
-                forward_content(request),
-                (Some(id), &FORWARD_FIELDS),
-                problem,
-            ))
-            .await;
+            let (content, key) = forward_content(request);
+            return Box::pin(self.replay_without_message(caller, content, key, compared, problem)).await;
         };
         let ForwardRequest { to, cc, text, lease, key, distinct_token } = request;
         let attached = |file: &crate::inbox::messages::AttachmentBytes| RawAttachment {
@@ -358,8 +350,9 @@ impl Conversations {
     pub async fn replay_without_message(
         &self,
         caller: &Caller,
-        (raw, key): (RawContent, Option<Key>),
-        compared: (Option<MessageId>, &'static [DigestField]),
+        raw: RawContent,
+        key: Option<Key>,
+        compared: ReplayComparison,
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
         let (Code::NotFound, Some(key)) = (problem.code, key) else { return Err(problem) };

@@ -6,7 +6,6 @@ use crate::{
 };
 use mailonce_core::{
     handoff::{capabilities::PayloadFormat, lease::LeasedHandoff, transport_request::OutboundMail},
-    mutant,
     outbound::{content::EmailContent, email::Email},
     time::Time,
 };
@@ -49,7 +48,7 @@ impl Handoffs {
         leased: &LeasedHandoff,
     ) -> Result<(Arc<[u8]>, bool), FreezeError> {
         let permanent = |why: &str| FreezeError::Permanent(why.to_owned());
-        if let Some(frozen_bytes) = leased.frozen_bytes.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
+        if let Some(frozen_bytes) = &leased.frozen_bytes {
             let bytes = self
                 .ctx
                 .packer
@@ -62,7 +61,7 @@ impl Handoffs {
             self.ctx.packer.unpack(packed).ok_or_else(|| permanent("the stored body cannot be decoded"))?;
         let email = &leased.email;
         let message_id = self.ctx.message_id(email);
-        let date = if mutant!("bytes-made-anew") { self.ctx.now() } else { email.head.created_at };
+        let date = email.head.created_at;
         let mime = match route.capability().payload_format {
             // The provider composes the message, so it gets the loop marker as a header.
             PayloadFormat::Content => {

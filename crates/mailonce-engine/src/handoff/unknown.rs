@@ -23,7 +23,6 @@ use mailonce_core::{
         unknown::{self, RecoveryAction},
     },
     id::{EmailId, NodeId, TeamId},
-    mutant,
     operation::IdempotentResult,
     outbound::email::{Email, EmailState},
     problem::Problem,
@@ -217,20 +216,6 @@ impl Handoffs {
                 .await;
                 self.ctx.metrics.record_resolved("look_up");
                 return true;
-            }
-            LookUpResult::NotFound if mutant!("not-found-is-proof") => {
-                let mut proof =
-                    evidence_of(EvidenceFinding::NotAccepted, "the next hop does not know the email".into());
-                proof.attempt = handoff.progress.doubts.first().copied();
-                self.call_until_final(email.team, email.id, HandoffAction::AddEvidence(proof)).await;
-            }
-            LookUpResult::Unavailable(why) if mutant!("silence-is-proof") => {
-                self.call_until_final(
-                    email.team,
-                    email.id,
-                    HandoffAction::AddEvidence(evidence_of(EvidenceFinding::Accepted, why)),
-                )
-                .await;
             }
             LookUpResult::NotFound => {
                 let evidence = evidence_of(

@@ -223,13 +223,10 @@ impl Handoffs {
             marked_at,
         );
         match marked.await {
-            Ok(IdempotentResult::Done(HandoffActionResult::Applied(status, email)))
-                if status == HandoffActionStatus::Done || mutant!("stale-worker-goes-on") =>
-            {
+            Ok(IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email))) => {
                 crate::failpoint!("after-marker");
                 let attempt = email.handoffs.get(usize::from(leased.handoff)).map(|handoff| handoff.attempts);
                 let timeout = Duration::from_millis(route.capability().timeout_ms.max(1) as u64);
-                let timeout = if mutant!("waits-for-ever") { Duration::from_hours(9_999) } else { timeout };
                 let reply = tokio::time::timeout(timeout, ready.hand_over()).await.unwrap_or_else(|_late| {
                     TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, "no reply within the timeout")
                 });
@@ -243,10 +240,6 @@ impl Handoffs {
             }
             Err(error) => {
                 // The marker may be durable or not. Nothing was sent in either case, and that is recorded.
-                if mutant!("unconfirmed-marker-goes-on") {
-                    let reply = ready.hand_over().await;
-                    return self.record_outcome(&route, &context, None, marked_at, reply).await;
-                }
                 drop(ready);
                 tracing::warn!(%error, "the store did not confirm the marker; the attempt is abandoned before sending");
                 let text = "the store did not confirm the marker; nothing was sent";
@@ -348,7 +341,7 @@ impl Handoffs {
                 Ok(_) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "cannot record the outcome of a handoff; retrying");
-                    if self.ctx.store.fatal_error().is_some() || mutant!("written-down-once") {
+                    if self.ctx.store.fatal_error().is_some() {
                         return None;
                     }
                 }

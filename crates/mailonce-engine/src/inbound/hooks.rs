@@ -262,7 +262,7 @@ impl Inbound {
                 Some((email, number)) => {
                     summary.suppressed +=
                         usize::from(self.suppress_if_permanent(source, report, &email, number).await?);
-                    if self.record_report(source, report, (&email, number), finding).await? {
+                    if self.record_report(source, report, &email, number, finding).await? {
                         "recorded"
                     } else {
                         "already_known"
@@ -314,7 +314,8 @@ impl Inbound {
         &self,
         source: &LiveSource,
         report: &HookEvent,
-        (email, number): (&Email, u16),
+        email: &Email,
+        number: u16,
         finding: EvidenceFinding,
     ) -> Result<bool, Problem> {
         let fact = Evidence {

@@ -13,7 +13,7 @@ use mailonce_core::{
         ReceiveResult,
     },
     inbox::{self, Inbox},
-    limits, mutant,
+    limits,
     ports::store::StoreError,
     time::Time,
 };
@@ -216,8 +216,6 @@ impl Inbound {
         key: [u8; 32],
         now: Time,
     ) -> NewDelivery {
-        let is_mutated = mutant!("delivery-key-dropped");
-        let key = if is_mutated { Sha256::digest(self.ctx.new_id(now).as_bytes()).into() } else { key };
         // A source can only deliver to its own team. An inbox of another team counts as unknown.
         let route = if route.team().is_some_and(|owner| owner != team) { RecipientRoute::UnknownInbox } else { route };
         let (target, suppression) = route.target();

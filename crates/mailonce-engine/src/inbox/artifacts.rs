@@ -27,6 +27,17 @@ use uuid::Uuid;
 /// How many artifacts of an inbox are searched for a match.
 const SCAN_LIMIT: usize = 100;
 
+/// A watch to be started.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchRequest {
+    /// How many resends it may ask for.
+    pub resend_budget: u32,
+    /// How long it lasts, in milliseconds.
+    pub duration_ms: i64,
+    /// Whether only artifacts of authenticated senders count.
+    pub require_auth: bool,
+}
+
 /// Which artifact of an inbox to consume.
 #[derive(Clone, Debug)]
 pub struct ArtifactQuery {
@@ -218,7 +229,7 @@ impl Inboxes {
         &self,
         caller: &Caller,
         inbox: InboxId,
-        (budget, duration_ms, require_auth): (u32, i64, bool),
+        request: WatchRequest,
         keyed_call: Option<KeyedCall>,
     ) -> Result<CreateOutcome<Watch>, Problem> {
         self.inbox(caller, inbox).await?;
@@ -230,10 +241,10 @@ impl Inboxes {
             rev: 1,
             started_at: now,
             after_seq: 0,
-            deadline: now.plus(duration_ms),
-            resend_budget: budget,
+            deadline: now.plus(request.duration_ms),
+            resend_budget: request.resend_budget,
             resends_used: 0,
-            require_auth,
+            require_auth: request.require_auth,
         };
         let operation = operation(caller, keyed_call.as_ref(), watch.id.0.as_bytes().to_vec(), now);
         match self.ctx.store.create_watch(watch, operation).await.map_err(unavailable)? {

@@ -5,7 +5,6 @@ use mailonce_core::{
     id::MessageId,
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
-    mutant,
     outbound::{
         content::EmailContent,
         digest::{Digest, DigestField},
@@ -110,6 +109,15 @@ pub(crate) fn differences(keyed: &KeyedSend, cached: &CachedEmail) -> Vec<Digest
     fields
 }
 
+/// What must agree to replay an email whose request cannot be rebuilt.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayComparison {
+    /// The message that it answered, if that is known.
+    pub answers: Option<MessageId>,
+    /// The fields to compare.
+    pub fields: &'static [DigestField],
+}
+
 /// Derives the key of a send request: from its header, its intent or its position in a batch.
 pub(crate) fn identify_send(
     caller: &Caller,
@@ -123,7 +131,6 @@ pub(crate) fn identify_send(
     let name = match (&request.key, derived, batch_position) {
         (Some(key), _, _) => Some(EmailKey::Given(key.clone())),
         (None, Some(derived), _) => Some(EmailKey::Given(derived)),
-        (None, None, Some(_)) if mutant!("batch-items-keyless") => None,
         (None, None, Some((batch, index))) => Some(EmailKey::Item { batch, index }),
         (None, None, None) => None,
     };

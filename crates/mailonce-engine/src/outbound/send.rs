@@ -5,7 +5,7 @@ use crate::{
     outbound::{
         Outbound,
         content_guard::ComparisonSet,
-        keyed_send::{KeyedSend, OnMismatch, SendRequest, differences, identify_send},
+        keyed_send::{KeyedSend, OnMismatch, ReplayComparison, SendRequest, differences, identify_send},
         replay_cache::CachedEmail,
         reply_terms::ReplyTerms,
         send_receipt::{SendReceipt, message_id},
@@ -15,7 +15,7 @@ use crate::{
 use mailonce_core::{
     address::NamedAddress,
     control::{rule::RuleRef, stop::SendOrigin},
-    id::{EmailId, MessageId},
+    id::EmailId,
     inbox::message::Message,
     key::{EmailKey, Key, KeyHash},
     limits,
@@ -118,12 +118,12 @@ impl Outbound {
     }
 
     /// Replays an email whose request can't be rebuilt because its subject was deleted, such as the message it
-    /// answered. Only the given `fields` are compared. Returns the problem when the key is unbound.
+    /// answered. Returns the problem when the key is unbound.
     pub async fn replay_compared_fields(
         &self,
         caller: &Caller,
         request: SendRequest,
-        (answers, fields): (Option<MessageId>, &'static [DigestField]),
+        ReplayComparison { answers, fields }: ReplayComparison,
         problem: Problem,
     ) -> Result<SendReceipt, Problem> {
         let now = self.ctx.now();

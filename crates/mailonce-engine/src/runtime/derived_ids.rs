@@ -50,7 +50,6 @@ impl Context {
         let mac = match &email.head.key {
             Some(key) => {
                 let bind = if mutant!("bind-ignored") { 1 } else { email.bind_number };
-                let bind = if mutant!("downstream-key-anew") { email.rev } else { bind };
                 let (hash, bind) = (key.hash(email.team), bind.to_be_bytes());
                 self.secret.mac("downstream-key", &[team, &hash.0, &bind, &number])
             }

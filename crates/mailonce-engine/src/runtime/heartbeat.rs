@@ -1,6 +1,6 @@
 //! Heartbeats of the node ids under which this process leases.
 
-use crate::runtime::{context::Context, lease_identity::LeaseIdentity};
+use crate::runtime::{context::Context, lease_identity::LeaseIdentity, time::BootInterval};
 use mailonce_core::{id::NodeId, mutant, ports::store::StoreError};
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ impl Context {
     pub(crate) async fn send_heartbeat(&self, node: NodeId) -> Result<(), StoreError> {
         let before = self.time.boot_clock_ms();
         let heartbeat = self.store.heartbeat(node, self.now()).await?;
-        self.time.on_heartbeat(heartbeat.latest_time, heartbeat.database_clock, (before, self.time.boot_clock_ms()));
+        let reading = BootInterval { before, after: self.time.boot_clock_ms() };
+        self.time.on_heartbeat(heartbeat.latest_time, heartbeat.database_clock, reading);
         Ok(())
     }
 
@@ -27,7 +28,7 @@ impl Context {
 
     /// Switches to a new node id when the store may hold leases that were never confirmed.
     pub(crate) fn replace_identity_if_lease_lost(&self, error: &StoreError, identity: &Arc<LeaseIdentity>) {
-        if matches!(error, StoreError::CommitUnknown(_)) && !mutant!("lost-lease-kept") {
+        if matches!(error, StoreError::CommitUnknown(_)) {
             self.lease_identities.replace(identity, &*self.entropy);
         }
     }

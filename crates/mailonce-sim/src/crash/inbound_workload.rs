@@ -55,7 +55,7 @@ impl Workload {
 
     /// Delivers a mail once and records the reply.
     fn deliver(&self, at: SocketAddr, mail: &InjectedMail) {
-        let way = if mail.by_hook { "hook" } else { "smtp" };
+        let channel = if mail.by_hook { "hook" } else { "smtp" };
         let path = lock(&self.inbound_hook_path).clone();
         let stream = match (&path, mail.by_hook) {
             // Mail must not be refused because its inbox does not exist yet.
@@ -66,11 +66,11 @@ impl Workload {
         // No connection, so nothing was delivered.
         let Some(mut stream) = stream else { return };
         self.client.track_connection(&stream);
-        let brought: Vec<DeliveryTry> = mail
+        let delivery_tries: Vec<DeliveryTry> = mail
             .inboxes
             .iter()
             .map(|inbox| DeliveryTry {
-                way: way.to_owned(),
+                channel: channel.to_owned(),
                 inbox: inbox.clone(),
                 message_id: mail.message_id.clone(),
                 sender: mail.sender.clone(),
@@ -78,7 +78,7 @@ impl Workload {
                 ..DeliveryTry::default()
             })
             .collect();
-        let tries = self.client.begin_deliveries(brought);
+        let tries = self.client.begin_deliveries(delivery_tries);
         let end = match (&path, mail.by_hook) {
             (Some(path), true) => inbound_delivery::deliver_by_hook(&mut stream, path, mail),
             _ => inbound_delivery::deliver_by_smtp(stream, mail),
@@ -139,7 +139,7 @@ impl Workload {
             ..ConsumeTry::default()
         };
         let index = self.client.begin_consume(take);
-        let (got, refused) = match http::exchange_on(&mut stream, request.as_bytes()) {
+        let (consumed, refused) = match http::exchange_on(&mut stream, request.as_bytes()) {
             Ok(HttpReply { status: 200, body, .. }) => {
                 let field = |name: &str| body["artifact"][name].as_str().unwrap_or_default().to_owned();
                 (Some(ConsumedCode { artifact: field("id"), value: field("value") }), String::new())
@@ -147,7 +147,7 @@ impl Workload {
             Ok(HttpReply { body, .. }) => (None, body["code"].as_str().unwrap_or("no_code").to_owned()),
             Err(_) => (None, String::new()),
         };
-        self.client.end_consume(index, got, refused);
+        self.client.end_consume(index, consumed, refused);
     }
 
     /// Replays a dead delivery.
@@ -214,20 +214,21 @@ impl Workload {
     /// Mails that were delivered and never acknowledged.
     fn unacknowledged(&self) -> Vec<InjectedMail> {
         let history = self.client.history();
-        let brought = &history.inbound.brought;
-        let known: BTreeSet<&str> = brought.iter().map(|one| one.message_id.as_str()).collect();
-        let kept = brought.iter().filter(|one| one.acknowledged).map(|one| one.message_id.as_str());
-        let kept: BTreeSet<&str> = kept.collect();
+        let delivery_tries = &history.inbound.delivery_tries;
+        let known: BTreeSet<&str> = delivery_tries.iter().map(|one| one.message_id.as_str()).collect();
+        let acknowledged = delivery_tries.iter().filter(|one| one.acknowledged).map(|one| one.message_id.as_str());
+        let acknowledged: BTreeSet<&str> = acknowledged.collect();
         let mails = lock(&self.sent_mail);
-        let open =
-            |mail: &&InjectedMail| known.contains(mail.message_id.as_str()) && !kept.contains(mail.message_id.as_str());
+        let open = |mail: &&InjectedMail| {
+            known.contains(mail.message_id.as_str()) && !acknowledged.contains(mail.message_id.as_str())
+        };
         mails.iter().filter(open).cloned().collect()
     }
 
     /// Consume calls that were never answered, with their mails.
     fn unanswered_consumes(&self) -> Vec<(InjectedMail, u64)> {
         let history = self.client.history();
-        let takes = &history.inbound.takes;
+        let consume_tries = &history.inbound.consume_tries;
         let mails = lock(&self.sent_mail);
         let mut open = Vec::new();
         for mail in mails.iter() {
@@ -236,7 +237,9 @@ impl Workload {
                 let own = |take: &&ConsumeTry| {
                     take.sender == mail.sender && take.inbox == mail.inboxes[0] && take.purpose == purpose
                 };
-                if takes.iter().any(|take| own(&take)) && !takes.iter().filter(own).any(ConsumeTry::is_answered) {
+                if consume_tries.iter().any(|take| own(&take))
+                    && !consume_tries.iter().filter(own).any(ConsumeTry::is_answered)
+                {
                     open.push((mail.clone(), consumer));
                 }
             }

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InboundRecord {
     /// A sender delivered a mail.
-    Brought(DeliveryTry),
+    Delivery(DeliveryTry),
     /// An agent consumed a code.
-    Take(ConsumeTry),
+    Consume(ConsumeTry),
 }
 
 /// What the API shows to a team: `{inboxes, messages, artifacts, deliveries}`.
@@ -60,10 +60,10 @@ pub(super) fn to_history(api: &Value) -> InboundHistory {
             found_at: json_millis(&row["found_at"]).unwrap_or_default(),
             consumed_for: row["consumed_for"].as_str().map(str::to_owned),
         }));
-        shown.kept.extend(json_array(&all["deliveries"]).iter().map(|row| ShownDelivery {
+        shown.deliveries.extend(json_array(&all["deliveries"]).iter().map(|row| ShownDelivery {
             id: json_string(&row["id"]),
             state: json_string(&row["state"]),
-            way: json_string(&row["intake"]),
+            channel: json_string(&row["intake"]),
             reason: json_string(&row["reason"]),
             of: row["duplicate_of"].as_str().map(str::to_owned),
             message: row["message_id"].as_str().map(str::to_owned),

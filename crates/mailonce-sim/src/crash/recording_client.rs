@@ -96,19 +96,19 @@ impl RecordingClient {
 
     /// Records that a mail is delivered to each of its inboxes. Returns the indexes of the records.
     pub(super) fn begin_deliveries(&self, tries: Vec<DeliveryTry>) -> Range<usize> {
-        let brought = &mut self.history().inbound.brought;
-        let first = brought.len();
-        brought.extend(tries.into_iter().map(|one| DeliveryTry { at: now_us(), ..one }));
-        first..brought.len()
+        let delivery_tries = &mut self.history().inbound.delivery_tries;
+        let first = delivery_tries.len();
+        delivery_tries.extend(tries.into_iter().map(|one| DeliveryTry { at: now_us(), ..one }));
+        first..delivery_tries.len()
     }
 
     /// Records whether the delivery was acknowledged.
     pub(super) fn end_deliveries(&self, tries: Range<usize>, acknowledged: bool) {
         for index in tries {
             let mut history = self.history();
-            let Some(one) = history.inbound.brought.get_mut(index) else { continue };
+            let Some(one) = history.inbound.delivery_tries.get_mut(index) else { continue };
             (one.ended, one.acknowledged) = (Some(now_us()), acknowledged);
-            let line = json!(InboundRecord::Brought(one.clone()));
+            let line = json!(InboundRecord::Delivery(one.clone()));
             drop(history);
             append_line(&self.mail_file, &line);
         }
@@ -116,17 +116,17 @@ impl RecordingClient {
 
     /// Records the start of a consume call. Returns the index of the record.
     pub(super) fn begin_consume(&self, take: ConsumeTry) -> usize {
-        let takes = &mut self.history().inbound.takes;
-        takes.push(ConsumeTry { at: now_us(), ..take });
-        takes.len() - 1
+        let consume_tries = &mut self.history().inbound.consume_tries;
+        consume_tries.push(ConsumeTry { at: now_us(), ..take });
+        consume_tries.len() - 1
     }
 
     /// Records the result of a consume call.
-    pub(super) fn end_consume(&self, index: usize, got: Option<ConsumedCode>, refused: String) {
+    pub(super) fn end_consume(&self, index: usize, consumed: Option<ConsumedCode>, refused: String) {
         let mut history = self.history();
-        let Some(take) = history.inbound.takes.get_mut(index) else { return };
-        (take.ended, take.got, take.refused) = (Some(now_us()), got, refused);
-        let line = json!(InboundRecord::Take(take.clone()));
+        let Some(take) = history.inbound.consume_tries.get_mut(index) else { return };
+        (take.ended, take.consumed, take.refused) = (Some(now_us()), consumed, refused);
+        let line = json!(InboundRecord::Consume(take.clone()));
         drop(history);
         append_line(&self.mail_file, &line);
     }
@@ -134,8 +134,8 @@ impl RecordingClient {
     /// The deliveries and consume calls so far.
     pub(super) fn inbound_records(&self) -> Vec<InboundRecord> {
         let inbound = self.history().inbound.clone();
-        let brought = inbound.brought.into_iter().map(InboundRecord::Brought);
-        brought.chain(inbound.takes.into_iter().map(InboundRecord::Take)).collect()
+        let delivery_tries = inbound.delivery_tries.into_iter().map(InboundRecord::Delivery);
+        delivery_tries.chain(inbound.consume_tries.into_iter().map(InboundRecord::Consume)).collect()
     }
 
     /// The history so far.

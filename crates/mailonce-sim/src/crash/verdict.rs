@@ -112,11 +112,11 @@ impl RoundRecord {
     pub fn history(&self, class: HopClass) -> History {
         let mut shown = ApiSnapshot::from_api(&self.api);
         self.infer_bind_numbers(&mut shown.emails);
-        let (mut brought, mut takes) = (Vec::new(), Vec::new());
+        let (mut delivery_tries, mut consume_tries) = (Vec::new(), Vec::new());
         for record in self.mail.iter().cloned() {
             match record {
-                InboundRecord::Brought(one) => brought.push(one),
-                InboundRecord::Take(one) => takes.push(one),
+                InboundRecord::Delivery(one) => delivery_tries.push(one),
+                InboundRecord::Consume(one) => consume_tries.push(one),
             }
         }
         History {
@@ -128,7 +128,7 @@ impl RoundRecord {
             events: shown.events,
             emails: shown.emails,
             webhooks: self.webhooks(),
-            inbound: InboundHistory { brought, takes, ..inbox_snapshot::to_history(&self.api) },
+            inbound: InboundHistory { delivery_tries, consume_tries, ..inbox_snapshot::to_history(&self.api) },
             healed: true,
             ..History::default()
         }
@@ -138,11 +138,11 @@ impl RoundRecord {
     fn webhooks(&self) -> WebhookHistory {
         let teams = self.api.as_object().into_iter().flatten();
         let owed = teams.filter_map(|(team, shown)| Some((team.clone(), shown["owed"].as_u64()?)));
-        let came = self.notices.iter().cloned().map(|line| {
+        let received = self.notices.iter().cloned().map(|line| {
             let WebhookLogLine { team, id, event, about, seq, signed, .. } = line;
             ReceivedWebhook { team, id, event, about, seq, signed }
         });
-        WebhookHistory { owed: owed.collect(), came: came.collect() }
+        WebhookHistory { owed: owed.collect(), received: received.collect() }
     }
 
     /// Numbers the emails of keys that expire. The API does not show how often a key was bound, and each email binds it
@@ -183,7 +183,7 @@ impl RoundRecord {
         // The checker would apply a fault without emails to all emails.
         let made = made.filter(|fault| !fault.emails.is_empty());
         let lines = self.sink_lines.iter().filter(|line| line.ambiguous);
-        let misbehaved = lines.map(|line| fault(line.at_us, &line.did, vec![line.email.clone()]));
+        let misbehaved = lines.map(|line| fault(line.at_us, &line.action, vec![line.email.clone()]));
         // On a busy machine a reply can be late without a fault.
         let timeout = SINK_REPLY_TIMEOUT.as_millis() as i64 - CLOCK_SLACK_MS;
         let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= timeout);

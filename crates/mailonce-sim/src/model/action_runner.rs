@@ -249,7 +249,7 @@ impl ActionRunner {
         if settles_all && meaning == ReplyMeaning::Refused && before.is_repeat() {
             world.rows[index] = PackedHandoff { state: HandoffState::Failed, unknown_attempts: 0, ..after };
         }
-        self.count_outcome_route((before, after), attempt.is_some(), meaning, verdict);
+        self.count_outcome_route(before, after, attempt.is_some(), meaning, verdict);
         if again {
             self.coverage.count(Route::SettledTwice);
         } else {
@@ -260,7 +260,8 @@ impl ActionRunner {
     /// Counts the route of a recorded outcome.
     fn count_outcome_route(
         &self,
-        (before, after): (PackedHandoff, PackedHandoff),
+        before: PackedHandoff,
+        after: PackedHandoff,
         marked: bool,
         meaning: ReplyMeaning,
         verdict: HandoffActionStatus,

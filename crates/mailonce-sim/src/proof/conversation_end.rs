@@ -64,7 +64,7 @@ impl ConversationChecker<'_, '_> {
                 .filter(|event| event.kind == "message.reopened" && event.about == subject.1);
             let most = if subject.0 == "message.answered" { must + more.count() } else { must };
             if is < must || is > most {
-                self.add_violation(Rule::AnswerTold, subject.1, format!("{is} times {} for {must}", subject.0));
+                self.add_violation(Rule::ConversationEvents, subject.1, format!("{is} times {} for {must}", subject.0));
             }
         }
     }
@@ -73,8 +73,8 @@ impl ConversationChecker<'_, '_> {
     /// every message that was offered in vain has an escalation.
     pub(super) fn check_nothing_left(&mut self) {
         let view = self.view;
-        let questions = &view.history.talk.questions;
-        let asked = |message: &Message| questions.iter().any(|question| question.message == message.id);
+        let escalations = &view.history.conversations.escalations;
+        let asked = |message: &Message| escalations.iter().any(|question| question.message == message.id);
         for message in &view.history.inbound.messages {
             let Some(known) = self.messages.get(message.id.as_str()) else { continue };
             let left = known.kind == "person" && message.state == "unanswered";
@@ -89,7 +89,7 @@ impl ConversationChecker<'_, '_> {
             }
         }
         for email in view.history.emails.iter().filter(|email| email.state == "held" && !email.answers.is_empty()) {
-            if !questions.iter().any(|question| question.email == email.id) {
+            if !escalations.iter().any(|question| question.email == email.id) {
                 self.violations.push(view.email_violation(Rule::Unescalated, email, "it is held and nobody was asked"));
             }
         }

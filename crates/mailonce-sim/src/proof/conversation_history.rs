@@ -31,14 +31,14 @@ pub struct ConversationCommit {
     /// The caller's ledger time.
     pub now: i64,
     /// The change.
-    pub did: ConversationChange,
+    pub change: ConversationChange,
 }
 
 /// The change of one commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConversationChange {
     /// A message was filed.
-    Came {
+    Filed {
         /// The message.
         message: String,
         /// Its thread.
@@ -80,7 +80,7 @@ pub enum ConversationChange {
     /// An agent acknowledged a message.
     Acked(String),
     /// An agent postponed a message.
-    PutOff(String, i64),
+    Postponed(String, i64),
     /// A message was answered or forwarded.
     Answered(ReplyRecord),
     /// A repeat: the message had been answered before.
@@ -149,27 +149,27 @@ pub struct EscalationRow {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConversationHistory {
     /// The reply limits of inboxes with agents, by address.
-    pub desks: BTreeMap<String, ReplyLimits>,
+    pub limits_by_inbox: BTreeMap<String, ReplyLimits>,
     /// The commits in order. Empty if the test cannot see them; then nothing is checked.
-    pub steps: Vec<ConversationCommit>,
+    pub commits: Vec<ConversationCommit>,
     /// The escalations at the end.
-    pub questions: Vec<EscalationRow>,
+    pub escalations: Vec<EscalationRow>,
 }
 
 impl ConversationHistory {
     /// How often each kind of change happened: refusals by guard, and actions of agents.
     pub fn count_by_kind(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        let tight = self.desks.values().next().map_or("", |limits| limits.tight.as_str());
-        for step in &self.steps {
-            let words = match &step.did {
-                ConversationChange::Came { .. } => vec!["came".to_owned()],
+        let tight = self.limits_by_inbox.values().next().map_or("", |limits| limits.tight.as_str());
+        for commit in &self.commits {
+            let words = match &commit.change {
+                ConversationChange::Filed { .. } => vec!["filed".to_owned()],
                 ConversationChange::Leased { offered: Some(_), .. } => vec!["offered".to_owned()],
                 ConversationChange::Leased { .. } => vec!["leased by hand".to_owned()],
                 ConversationChange::Extended { .. } => vec!["extended".to_owned()],
                 ConversationChange::Released { .. } => vec!["released".to_owned()],
                 ConversationChange::Acked(_) => vec!["acked".to_owned()],
-                ConversationChange::PutOff(..) => vec!["put off".to_owned()],
+                ConversationChange::Postponed(..) => vec!["postponed".to_owned()],
                 ConversationChange::Answered(answer) => {
                     let capped = (answer.guard == "cap").then(|| format!("cap of the {tight}"));
                     let label = if answer.is_reply() { "answered" } else { "passed on" };
@@ -185,8 +185,8 @@ impl ConversationHistory {
             };
             words.into_iter().for_each(|label| *counts.entry(label).or_default() += 1);
         }
-        for question in &self.questions {
-            *counts.entry(format!("asked about {}", question.reason)).or_default() += 1;
+        for escalation in &self.escalations {
+            *counts.entry(format!("asked about {}", escalation.reason)).or_default() += 1;
         }
         counts
     }

@@ -19,11 +19,11 @@ const LOOK_ALIKE_LATEST: usize = 4;
 const MAX_OFFERS: usize = 5;
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
-    if view.history.talk.steps.is_empty() {
+    if view.history.conversations.commits.is_empty() {
         return;
     }
     let mut checker = ConversationChecker::new(view);
-    for step in &view.history.talk.steps {
+    for step in &view.history.conversations.commits {
         checker.replay_transitions(step.at);
         checker.apply_commit(step);
     }
@@ -138,12 +138,12 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
 
     fn apply_commit(&mut self, step: &'a ConversationCommit) {
         let now = step.now;
-        match &step.did {
-            ConversationChange::Came { message, thread, seq, message_id } => {
-                self.apply_filed(message, (thread, *seq), message_id)
+        match &step.change {
+            ConversationChange::Filed { message, thread, seq, message_id } => {
+                self.apply_filed(message, thread, *seq, message_id)
             }
             ConversationChange::Leased { thread, token, until, fence, offered } => {
-                self.apply_lease(thread, (token, *until, *fence), now);
+                self.apply_lease(thread, CheckedLease { token: Some(token), until: *until, fence: *fence }, now);
                 if let Some(message) = offered {
                     self.apply_offer(message, now);
                 }
@@ -151,7 +151,7 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
             ConversationChange::Extended { thread, token, until } => self.held_lease(thread, token).until = *until,
             ConversationChange::Released { thread, token } => self.held_lease(thread, token).token = None,
             ConversationChange::Acked(message) => self.apply_ack(message),
-            ConversationChange::PutOff(message, until) => {
+            ConversationChange::Postponed(message, until) => {
                 if let Some(known) = self.messages.get_mut(message.as_str()) {
                     known.not_before = *until;
                 }
@@ -163,15 +163,19 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         }
     }
 
-    fn apply_filed(&mut self, message: &'a str, (thread, seq): (&'a str, u64), message_id: &str) {
+    fn apply_filed(&mut self, message: &'a str, thread: &'a str, seq: u64, message_id: &str) {
         let inbound = &self.view.history.inbound;
-        let Some(brought) = inbound.brought.iter().find(|brought| brought.message_id == message_id) else { return };
-        let Some(limits) = self.view.history.talk.desks.get(&brought.inbox) else { return };
-        let soft = brought.kind == "soft" && limits.answers_soft;
-        let open = brought.kind == "person" || soft;
+        let Some(delivery_try) =
+            inbound.delivery_tries.iter().find(|delivery_try| delivery_try.message_id == message_id)
+        else {
+            return;
+        };
+        let Some(limits) = self.view.history.conversations.limits_by_inbox.get(&delivery_try.inbox) else { return };
+        let soft = delivery_try.kind == "soft" && limits.answers_soft;
+        let open = delivery_try.kind == "person" || soft;
         // Each team counts for itself, and has one inbox with agents.
-        let person = format!("{} {}", brought.inbox, strip_tag(&brought.sender));
-        let (kind, limits) = (brought.kind.as_str(), limits.clone());
+        let person = format!("{} {}", delivery_try.inbox, strip_tag(&delivery_try.sender));
+        let (kind, limits) = (delivery_try.kind.as_str(), limits.clone());
         let known = CheckedMessage {
             thread,
             seq,
@@ -194,11 +198,12 @@ impl<'a, 'v> ConversationChecker<'a, 'v> {
         self.leases.entry(thread).or_default()
     }
 
-    fn apply_lease(&mut self, thread: &'a str, (token, until, fence): (&'a str, i64, u64), now: i64) {
+    fn apply_lease(&mut self, thread: &'a str, lease: CheckedLease<'a>, now: i64) {
         self.expect_event("thread.leased", thread);
         let before = self.leases.entry(thread).or_default();
         let (held, last) = (before.token.is_some() && now < before.until, before.fence);
-        *before = CheckedLease { token: Some(token), until, fence };
+        let fence = lease.fence;
+        *before = lease;
         if held {
             self.add_violation(Rule::TwoHolders, thread, format!("leased at {now} while another holds it"));
         }

@@ -40,7 +40,12 @@ fn check_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
             return;
         }
         if !event.id.is_empty() && !ids.insert(event.id.as_str()) {
-            found.push(view.violation(Rule::Told, &event.about, format!("event {} twice", event.id), &subject));
+            found.push(view.violation(
+                Rule::MisplacedEvent,
+                &event.about,
+                format!("event {} twice", event.id),
+                &subject,
+            ));
         }
     }
 }
@@ -65,7 +70,7 @@ fn check_email_events(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Vi
     let events = view.events(&email.id);
     let accept_events = events.iter().filter(|event| is_accept_event(event)).count();
     if accept_events != 1 {
-        found.push(view.email_violation(Rule::Births, email, format!("{accept_events} times")));
+        found.push(view.email_violation(Rule::AcceptanceEvent, email, format!("{accept_events} times")));
     }
     let sent = events.iter().filter(|event| event.kind == "email.sent").count();
     // Repeats have events without a change.
@@ -73,7 +78,7 @@ fn check_email_events(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Vi
     let early = events.first().is_some_and(|event| !is_accept_event(event));
     if early || sent > email.handoffs.len().max(1) || !revs.is_sorted_by(|a, b| a < b) {
         let kinds: Vec<String> = events.iter().map(|event| format!("{}@{}", event.kind, event.rev)).collect();
-        found.push(view.email_violation(Rule::Told, email, kinds.join(" ")));
+        found.push(view.email_violation(Rule::MisplacedEvent, email, kinds.join(" ")));
     }
 }
 
@@ -99,7 +104,7 @@ fn check_changes(view: &HistoryIndex<'_>, email: &Email, moves: &[&HandoffTransi
         let count = event_count(kind);
         if count < least || count > most {
             let why = format!("{count} times {kind} for {least} to {most} changes");
-            found.push(view.email_violation(Rule::Untold, email, why));
+            found.push(view.email_violation(Rule::UnmatchedEvent, email, why));
         }
     }
 }

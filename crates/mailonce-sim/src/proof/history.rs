@@ -42,7 +42,7 @@ pub struct History {
     /// Received mail.
     pub inbound: InboundHistory,
     /// Conversations about received mail.
-    pub talk: ConversationHistory,
+    pub conversations: ConversationHistory,
     /// Whether the end was read after all faults ended and enough time passed.
     pub healed: bool,
 }
@@ -162,7 +162,7 @@ pub struct HopArrival {
     /// Whether it came before the scheduled time.
     pub early: bool,
     /// Whether a process that runs at the end knows that it was accepted.
-    pub heard: bool,
+    pub is_known_accepted: bool,
 }
 
 /// An injected fault.
@@ -203,7 +203,7 @@ pub struct WebhookHistory {
     /// Teams with an endpoint, and the last event number that it should have received. Later events are not checked.
     pub owed: BTreeMap<String, u64>,
     /// The received webhooks, in order.
-    pub came: Vec<ReceivedWebhook>,
+    pub received: Vec<ReceivedWebhook>,
 }
 
 /// A received webhook.

@@ -10,7 +10,7 @@ pub struct DeliveryTry {
     /// Its end, if it ended.
     pub ended: Option<u64>,
     /// The channel: `smtp` or `hook`.
-    pub way: String,
+    pub channel: String,
     /// The address of the inbox.
     pub inbox: String,
     /// Its Message-ID with angle brackets. Only attempts with the same mail share it.
@@ -43,7 +43,7 @@ pub struct ConsumeTry {
     /// The consumer.
     pub purpose: String,
     /// The consumed code, if any.
-    pub got: Option<ConsumedCode>,
+    pub consumed: Option<ConsumedCode>,
     /// The error code; empty on success or without a reply.
     pub refused: String,
 }
@@ -102,8 +102,8 @@ pub struct ShownDelivery {
     pub id: String,
     /// Its state: `waiting`, `done`, `duplicate`, `refused`, `dead`.
     pub state: String,
-    /// The channel, as in [`DeliveryTry::way`].
-    pub way: String,
+    /// The channel, as in [`DeliveryTry::channel`].
+    pub channel: String,
     /// Why it has no message of its own; empty otherwise.
     pub reason: String,
     /// The delivery that it repeats, if any.
@@ -116,13 +116,13 @@ pub struct ShownDelivery {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboundHistory {
     /// Delivery attempts in the order in which they started.
-    pub brought: Vec<DeliveryTry>,
+    pub delivery_tries: Vec<DeliveryTry>,
     /// Consume calls in the order in which they started.
-    pub takes: Vec<ConsumeTry>,
+    pub consume_tries: Vec<ConsumeTry>,
     /// The messages at the end.
     pub messages: Vec<Message>,
     /// The artifacts at the end.
     pub artifacts: Vec<Artifact>,
     /// The deliveries at the end.
-    pub kept: Vec<ShownDelivery>,
+    pub deliveries: Vec<ShownDelivery>,
 }

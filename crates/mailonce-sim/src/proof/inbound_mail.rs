@@ -15,8 +15,8 @@ type InboxKey<'a> = (&'a str, &'a str);
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let inbound = &view.history.inbound;
     let mut mails: BTreeMap<InboxKey<'_>, Vec<&DeliveryTry>> = BTreeMap::new();
-    for brought in &inbound.brought {
-        mails.entry((&brought.inbox, &brought.message_id)).or_default().push(brought);
+    for delivery_try in &inbound.delivery_tries {
+        mails.entry((&delivery_try.inbox, &delivery_try.message_id)).or_default().push(delivery_try);
     }
     let mut messages: BTreeMap<InboxKey<'_>, Vec<&Message>> = BTreeMap::new();
     for message in &inbound.messages {
@@ -44,7 +44,7 @@ fn check_messages(
     there: &[&Message],
     found: &mut Vec<Violation>,
 ) {
-    let acknowledged = tries.iter().filter(|brought| brought.acknowledged).count();
+    let acknowledged = tries.iter().filter(|delivery_try| delivery_try.acknowledged).count();
     let subject = StorySubject::id(name);
     if there.len() > 1 {
         found.push(view.violation(Rule::MailTwice, name, format!("{} messages in {inbox}", there.len()), &subject));
@@ -56,29 +56,34 @@ fn check_messages(
         }
         return;
     };
-    let rows = deliveries_of(&view.history.inbound.kept, &message.id);
+    let rows = deliveries_of(&view.history.inbound.deliveries, &message.id);
     if rows.len() < acknowledged && view.history.healed {
         let why = format!("acknowledged {acknowledged} times in {inbox}, and {} rows say so", rows.len());
         found.push(view.violation(Rule::Unrecorded, name, why, &subject));
     }
     let made = rows.iter().filter(|row| row.state == "done").count();
     if made != 1 && view.history.healed {
-        found.push(view.violation(Rule::KeptTwice, name, format!("{made} deliveries made it in {inbox}"), &subject));
+        found.push(view.violation(Rule::StoredTwice, name, format!("{made} deliveries made it in {inbox}"), &subject));
     }
-    for way in ["smtp", "hook"] {
-        let kept = rows.iter().filter(|row| row.way == way && row.reason != "same_delivery").count();
-        if kept > 1 {
-            found.push(view.violation(Rule::KeptTwice, name, format!("{kept} times by {way} in {inbox}"), &subject));
+    for channel in ["smtp", "hook"] {
+        let stored = rows.iter().filter(|row| row.channel == channel && row.reason != "same_delivery").count();
+        if stored > 1 {
+            found.push(view.violation(
+                Rule::StoredTwice,
+                name,
+                format!("{stored} times by {channel} in {inbox}"),
+                &subject,
+            ));
         }
     }
 }
 
 /// The deliveries of a message. One that arrived before the first was parsed refers to that delivery only.
-fn deliveries_of<'a>(kept: &'a [ShownDelivery], message: &str) -> Vec<&'a ShownDelivery> {
+fn deliveries_of<'a>(deliveries: &'a [ShownDelivery], message: &str) -> Vec<&'a ShownDelivery> {
     let own = |row: &ShownDelivery| row.message.as_deref() == Some(message);
-    let firsts: BTreeSet<&str> = kept.iter().filter(|row| own(row)).map(|row| row.id.as_str()).collect();
+    let firsts: BTreeSet<&str> = deliveries.iter().filter(|row| own(row)).map(|row| row.id.as_str()).collect();
     let repeats = |row: &ShownDelivery| row.of.as_deref().is_some_and(|of| firsts.contains(of));
-    kept.iter().filter(|row| own(row) || repeats(row)).collect()
+    deliveries.iter().filter(|row| own(row) || repeats(row)).collect()
 }
 
 /// Equal codes of a sender are one artifact, and a message has the code of its mail.
@@ -117,11 +122,12 @@ fn check_codes(
 fn check_consumes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let inbound = &view.history.inbound;
     let mut consumers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for take in &inbound.takes {
-        let Some(ConsumedCode { artifact, value }) = &take.got else { continue };
+    for take in &inbound.consume_tries {
+        let Some(ConsumedCode { artifact, value }) = &take.consumed else { continue };
         consumers.entry(artifact).or_default().insert(&take.purpose);
-        let theirs = |brought: &&DeliveryTry| brought.inbox == take.inbox && brought.sender == take.sender;
-        if !inbound.brought.iter().filter(theirs).any(|brought| brought.code == *value) {
+        let theirs =
+            |delivery_try: &&DeliveryTry| delivery_try.inbox == take.inbox && delivery_try.sender == take.sender;
+        if !inbound.delivery_tries.iter().filter(theirs).any(|delivery_try| delivery_try.code == *value) {
             let why = format!("{} was given {value}, which {} never wrote", take.purpose, take.sender);
             found.push(view.violation(Rule::WrongCode, artifact, why, &StorySubject::id(artifact)));
         }
@@ -129,16 +135,16 @@ fn check_consumes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
         let holder = shown.and_then(|shown| shown.consumed_for.as_deref());
         if holder != Some(&take.purpose) {
             let why = format!("{} was given it, and it stands as taken for {holder:?}", take.purpose);
-            found.push(view.violation(Rule::TakeForgotten, artifact, why, &StorySubject::id(artifact)));
+            found.push(view.violation(Rule::ConsumptionLost, artifact, why, &StorySubject::id(artifact)));
         }
     }
     for (artifact, purposes) in consumers.iter().filter(|(_, purposes)| purposes.len() > 1) {
         found.push(view.violation(Rule::TwoConsumers, artifact, format!("{purposes:?}"), &StorySubject::id(artifact)));
     }
     let known = ["", "already_consumed", "not_found", "unavailable"];
-    for take in inbound.takes.iter().filter(|take| !known.contains(&take.refused.as_str())) {
+    for take in inbound.consume_tries.iter().filter(|take| !known.contains(&take.refused.as_str())) {
         let why = format!("{} was refused: {}", take.purpose, take.refused);
-        found.push(view.violation(Rule::TakeForgotten, &take.sender, why, &StorySubject::default()));
+        found.push(view.violation(Rule::ConsumptionLost, &take.sender, why, &StorySubject::default()));
     }
 }
 
@@ -158,13 +164,13 @@ fn check_inbox_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
 
 /// After all faults ended, every delivery is parsed.
 fn check_all_read(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
-    let unread = |kept: &&ShownDelivery| matches!(kept.state.as_str(), "waiting" | "dead");
-    for kept in view.history.inbound.kept.iter().filter(|kept| view.history.healed && unread(kept)) {
+    let unread = |delivery: &&ShownDelivery| matches!(delivery.state.as_str(), "waiting" | "dead");
+    for delivery in view.history.inbound.deliveries.iter().filter(|delivery| view.history.healed && unread(delivery)) {
         found.push(view.violation(
             Rule::Unread,
-            &kept.id,
-            format!("it is {}", kept.state),
-            &StorySubject::id(&kept.id),
+            &delivery.id,
+            format!("it is {}", delivery.state),
+            &StorySubject::id(&delivery.id),
         ));
     }
 }
@@ -183,27 +189,27 @@ fn check_inbound_events(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let artifacts = inbound.artifacts.iter().map(|artifact| ("artifact.found", &artifact.id));
     let consumed = inbound.artifacts.iter().filter(|artifact| artifact.consumed_for.is_some());
     let consumed = consumed.map(|artifact| ("artifact.consumed", &artifact.id));
-    let repeats = inbound.kept.iter().filter(|kept| kept.state == "duplicate");
-    let repeats = repeats.map(|kept| ("delivery.duplicate", &kept.id));
+    let repeats = inbound.deliveries.iter().filter(|delivery| delivery.state == "duplicate");
+    let repeats = repeats.map(|delivery| ("delivery.duplicate", &delivery.id));
     let mut wanted = BTreeSet::new();
     for (kind, id) in messages.chain(artifacts).chain(consumed).chain(repeats) {
         wanted.insert((kind, id.as_str()));
         let count = event_counts.get(&(kind, id.as_str())).copied().unwrap_or(0);
         if count != 1 {
-            found.push(view.violation(Rule::MailTold, id, format!("{count} times {kind}"), &StorySubject::id(id)));
+            found.push(view.violation(Rule::InboundEvents, id, format!("{count} times {kind}"), &StorySubject::id(id)));
         }
     }
     let kinds = ["message.received", "artifact.found", "artifact.consumed", "delivery.duplicate"];
     for ((kind, id), _) in
         event_counts.iter().filter(|(mail_key, _)| kinds.contains(&mail_key.0) && !wanted.contains(*mail_key))
     {
-        found.push(view.violation(Rule::MailTold, id, format!("{kind} about nothing"), &StorySubject::id(id)));
+        found.push(view.violation(Rule::InboundEvents, id, format!("{kind} about nothing"), &StorySubject::id(id)));
     }
 }
 
 impl ConsumeTry {
     /// Whether it got a code or a final error.
     pub fn is_answered(&self) -> bool {
-        self.got.is_some() || !matches!(self.refused.as_str(), "" | "unavailable")
+        self.consumed.is_some() || !matches!(self.refused.as_str(), "" | "unavailable")
     }
 }

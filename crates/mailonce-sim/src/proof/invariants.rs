@@ -173,11 +173,11 @@ rules! {
         /// The numbers of a team's events are not 1, 2, 3 …
         Gap,
         /// An email does not have exactly one `email.accepted` or `email.held`.
-        Births,
+        AcceptanceEvent,
         /// An email has an event before its acceptance, or two for one change.
-        Told,
+        MisplacedEvent,
         /// A change without an event, or an event without a change.
-        Untold,
+        UnmatchedEvent,
         /// An event about an email that does not exist.
         Ghost,
         /// Evidence with an id is recorded twice.
@@ -201,7 +201,7 @@ rules! {
         /// A message that no sender delivered.
         MailUnasked,
         /// The same delivery was stored and parsed twice.
-        KeptTwice,
+        StoredTwice,
         /// A mail was acknowledged more often than it has deliveries.
         Unrecorded,
         /// The numbers of an inbox are not 1, 2, 3 …
@@ -217,9 +217,9 @@ rules! {
         /// A consumed value that the sender never sent.
         WrongCode,
         /// A consumer got an artifact that the ledger assigns to another, or was refused without a reason.
-        TakeForgotten,
+        ConsumptionLost,
         /// A message, an artifact, a consumer or a repeat does not have exactly one event.
-        MailTold,
+        InboundEvents,
     }
     P13 {
         /// It is neither settled nor waiting for an operator although all faults ended.
@@ -253,7 +253,7 @@ rules! {
         /// A message was offered too often.
         OfferedTooOften,
         /// A reply, a refusal, a lease or a cap does not have exactly one event.
-        AnswerTold,
+        ConversationEvents,
         /// A message of a person was not handled although all faults ended.
         Unattended,
         /// A held reply, or a message that was offered in vain, has no escalation.

@@ -67,7 +67,8 @@ fn check_unknown_has_cause(view: &HistoryIndex<'_>, email: &Email, found: &mut V
         found.push(view.email_violation(Rule::NeedlessDoubt, email, "no fault made its outcome unknown"));
     }
     for handoff in email.handoffs.iter().filter(|handoff| handoff.state == "unknown") {
-        let theirs = |arrival: &&HopArrival| arrival.heard && arrival.to.iter().any(|to| handoff.to.contains(to));
+        let theirs =
+            |arrival: &&HopArrival| arrival.is_known_accepted && arrival.to.iter().any(|to| handoff.to.contains(to));
         if view.history.healed && view.arrivals(&email.id).iter().any(theirs) {
             let why = format!("handoff {} is unknown although a process knows that it was accepted", handoff.number);
             found.push(view.email_violation(Rule::NeedlessDoubt, email, why));

@@ -72,11 +72,11 @@ pub(super) fn lines_about(history: &History, subject: &StorySubject<'_>) -> Vec<
     lines.extend(history.faults.iter().filter(touched).map(|fault| (fault.at, format!("fault: {}", fault.kind))));
     lines.extend(history.moves.iter().filter(|m| has(&m.email)).map(|m| (m.at, describe_transition(m))));
     lines.extend(history.events.iter().filter(|e| has(&e.about)).map(|e| (e.at, describe_event(e))));
-    for brought in history.inbound.brought.iter().filter(|brought| has(&brought.message_id)) {
-        lines.push((brought.at, describe_delivery(brought)));
+    for delivery_try in history.inbound.delivery_tries.iter().filter(|delivery_try| has(&delivery_try.message_id)) {
+        lines.push((delivery_try.at, describe_delivery(delivery_try)));
     }
-    let given = |take: &&ConsumeTry| take.got.as_ref().is_some_and(|got| has(&got.artifact));
-    lines.extend(history.inbound.takes.iter().filter(given).map(|take| (take.at, describe_consume(take))));
+    let given = |take: &&ConsumeTry| take.consumed.as_ref().is_some_and(|consumed| has(&consumed.artifact));
+    lines.extend(history.inbound.consume_tries.iter().filter(given).map(|take| (take.at, describe_consume(take))));
     for email in history.emails.iter().filter(|email| has(&email.id)) {
         lines.push((u64::MAX, describe_email(email)));
     }
@@ -122,10 +122,10 @@ fn describe_arrival(arrival: &HopArrival) -> String {
     format!("{transport} {verb} a mail to {} ({bytes:x}){key}", to.join("+"))
 }
 
-fn describe_delivery(brought: &DeliveryTry) -> String {
-    let DeliveryTry { way, inbox, sender, code, acknowledged, .. } = brought;
+fn describe_delivery(delivery_try: &DeliveryTry) -> String {
+    let DeliveryTry { channel, inbox, sender, code, acknowledged, .. } = delivery_try;
     let verb = if *acknowledged { "gets an acknowledgement" } else { "gets none" };
-    format!("{sender} delivers it to {inbox} by {way} with the code `{code}` and {verb}")
+    format!("{sender} delivers it to {inbox} by {channel} with the code `{code}` and {verb}")
 }
 
 fn describe_consume(take: &ConsumeTry) -> String {

@@ -10,7 +10,7 @@ pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let webhooks = &view.history.webhooks;
     for (team, until) in &webhooks.owed {
         let own = |one: &&ReceivedWebhook| one.team == *team && one.seq <= *until;
-        let received: Vec<&ReceivedWebhook> = webhooks.came.iter().filter(own).collect();
+        let received: Vec<&ReceivedWebhook> = webhooks.received.iter().filter(own).collect();
         check_all_delivered(view, (team, *until), &received, found);
         check_notice_ids(view, &received, found);
         check_subject_order(view, &received, found);
@@ -26,9 +26,9 @@ fn check_all_delivered(
 ) {
     let owed = view.history.events.iter().filter(|event| event.team == *team && event.seq <= until);
     let owed: BTreeMap<&str, &str> = owed.map(|event| (event.id.as_str(), event.about.as_str())).collect();
-    let came: BTreeSet<&str> = received.iter().map(|one| one.event.as_str()).collect();
+    let event_ids: BTreeSet<&str> = received.iter().map(|one| one.event.as_str()).collect();
     if view.history.healed {
-        for (event, about) in owed.iter().filter(|(event, _)| !came.contains(*event)) {
+        for (event, about) in owed.iter().filter(|(event, _)| !event_ids.contains(*event)) {
             found.push(view.violation(Rule::NoticeLost, event, "the endpoint never got it", &StorySubject::id(about)));
         }
     }

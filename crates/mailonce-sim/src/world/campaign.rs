@@ -71,7 +71,7 @@ pub struct WorldSummary {
     pub moves: BTreeMap<String, u64>,
     /// Events in conversations: refusals by guard, and actions of agents.
     #[serde(default)]
-    pub talk: BTreeMap<String, u64>,
+    pub conversations: BTreeMap<String, u64>,
     /// Worlds with a violation.
     pub violations: u64,
     /// Some of them.
@@ -180,7 +180,7 @@ impl WorldSummary {
             (&mut self.faults, part.faults),
             (&mut self.states, part.states),
             (&mut self.moves, part.moves),
-            (&mut self.talk, part.talk),
+            (&mut self.conversations, part.conversations),
         ];
         for (sum, part) in pairs {
             part.into_iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
@@ -200,8 +200,8 @@ impl WorldSummary {
         for handoff in history.emails.iter().flat_map(|email| &email.handoffs) {
             *self.states.entry(handoff.state.clone()).or_default() += 1;
         }
-        for (what, count) in history.talk.count_by_kind() {
-            *self.talk.entry(what).or_default() += count;
+        for (what, count) in history.conversations.count_by_kind() {
+            *self.conversations.entry(what).or_default() += count;
         }
         for step in history.moves.iter().filter(|step| !step.from.is_empty()) {
             *self.moves.entry(format!("{} -> {}", step.from, step.to)).or_default() += 1;

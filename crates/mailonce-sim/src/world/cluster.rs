@@ -96,12 +96,13 @@ impl SimulatedCluster {
             shared.record_fault(FaultKind::OtherAccount, vec!["nobody".into()]);
         }
         let account = if moved { format!("account-{}", body.name) } else { "account".to_owned() };
-        let way = |hop: &Arc<SimulatedHop>| {
+        let transport = |hop: &Arc<SimulatedHop>| {
             let (hop, body, account) = (Arc::clone(hop), Arc::clone(&body), account.clone());
             Arc::new(SimulatedTransport { hop, process: body, account }) as Arc<dyn Transport>
         };
         let routing = Routing { rules: Vec::new(), default: self.hops.iter().map(|hop| hop.name.clone()).collect() };
-        let outside = EngineDeps { transports: self.hops.iter().map(way).collect(), routing, ..EngineDeps::default() };
+        let outside =
+            EngineDeps { transports: self.hops.iter().map(transport).collect(), routing, ..EngineDeps::default() };
         let alone = shared.plan.nodes == 1;
         let ledger = Arc::new(FaultyStore {
             inner: Arc::clone(&self.store),

@@ -91,7 +91,7 @@ impl CodeMail {
 
     fn to_delivery_attempt(&self, hook: bool) -> DeliveryTry {
         DeliveryTry {
-            way: if hook { "hook" } else { "smtp" }.to_owned(),
+            channel: if hook { "hook" } else { "smtp" }.to_owned(),
             inbox: self.inbox.address.clone(),
             message_id: self.message_id(),
             sender: self.sender(),
@@ -174,8 +174,13 @@ pub(super) async fn redeliver_unacknowledged(
 }
 
 /// Delivers a mail once.
-pub(super) async fn deliver(shared: Arc<WorldState>, engine: Arc<Engine>, brought: DeliveryTry, incoming: IntakeMail) {
-    let index = shared.begin_delivery(brought);
+pub(super) async fn deliver(
+    shared: Arc<WorldState>,
+    engine: Arc<Engine>,
+    delivery_try: DeliveryTry,
+    incoming: IntakeMail,
+) {
+    let index = shared.begin_delivery(delivery_try);
     let received = engine.inbound.receive_mail(incoming).await;
     let kept =
         |received: &[ReceiveResult]| matches!(received, [ReceiveResult::Stored(_) | ReceiveResult::Duplicate { .. }]);
@@ -193,7 +198,7 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
         ..ConsumeTry::default()
     });
     let wanted = ArtifactQuery { kind: ArtifactKind::Code, from: Some(mail.sender()), subject: None };
-    let (got, refused) =
+    let (consumed, refused) =
         match engine.inboxes.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, None), None).await {
             Ok(artifact) => (
                 Some(ConsumedCode { artifact: artifact.id.to_string(), value: artifact.extracted.value }),
@@ -201,7 +206,7 @@ async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: Code
             ),
             Err(problem) => (None, problem.code.as_str().to_owned()),
         };
-    clients.shared.end_consume(index, got, refused);
+    clients.shared.end_consume(index, consumed, refused);
 }
 
 /// An operator replays dead deliveries: a lost reply counts as a failed attempt at parsing.
@@ -261,10 +266,10 @@ pub(super) async fn read_inboxes(cluster: &SimulatedCluster) -> Result<InboundHi
         }
         let query = DeliveryQuery { inbox: Some(inbox.id), limit: ROW_LIMIT, ..DeliveryQuery::default() };
         for delivery in cluster.store.deliveries(inbox.team, query).await? {
-            shown.kept.push(ShownDelivery {
+            shown.deliveries.push(ShownDelivery {
                 id: delivery.id.to_string(),
                 state: delivery.state.as_str().to_owned(),
-                way: delivery.details.intake.as_str().to_owned(),
+                channel: delivery.details.intake.as_str().to_owned(),
                 reason: delivery.suppressed.map(DeliverySuppression::as_str).unwrap_or_default().to_owned(),
                 of: delivery.duplicate_of.map(|id| id.to_string()),
                 message: delivery.message.map(|id| id.to_string()),

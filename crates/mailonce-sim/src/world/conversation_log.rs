@@ -51,7 +51,7 @@ fn lease_change(thread: &Thread, offered: Option<MessageId>) -> Option<Conversat
 impl WorldState {
     pub(super) fn record_reply(&self, reply: &NewReply, answered: &ReplyResult, now: Time) {
         let reply = to_reply_record(reply);
-        let did = match answered {
+        let change = match answered {
             ReplyResult::First(email, _) => ConversationChange::Answered(ReplyRecord {
                 email: email.id.to_string(),
                 guard: holding_guard(email),
@@ -63,7 +63,7 @@ impl WorldState {
             ReplyResult::Refused(guard, ..) => ConversationChange::Refused { guard: guard.as_str().to_owned(), reply },
             ReplyResult::KeyBound(_) | ReplyResult::OverBudget(_) | ReplyResult::Missing => return,
         };
-        self.record_conversation_change(did, now);
+        self.record_conversation_change(change, now);
     }
 
     pub(super) fn record_lease(
@@ -73,14 +73,14 @@ impl WorldState {
         now: Time,
     ) {
         let IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) = leasing else { return };
-        let did = match &spec.renew {
+        let change = match &spec.renew {
             Some(token) => {
                 let until = now.plus(spec.ttl_ms).0;
                 Some(ConversationChange::Extended { thread: thread.id.to_string(), token: token.clone(), until })
             }
             None => lease_change(thread, None),
         };
-        did.into_iter().for_each(|did| self.record_conversation_change(did, now));
+        change.into_iter().for_each(|change| self.record_conversation_change(change, now));
     }
 
     pub(super) fn record_offers(&self, offers: &IdempotentResult<Vec<MessageOffer>>, now: Time) {
@@ -88,7 +88,7 @@ impl WorldState {
         for offer in offers {
             lease_change(&offer.thread, Some(offer.message.id))
                 .into_iter()
-                .for_each(|did| self.record_conversation_change(did, now));
+                .for_each(|change| self.record_conversation_change(change, now));
         }
     }
 
@@ -120,20 +120,20 @@ impl WorldState {
             }
             Acknowledgement::Nack { delay_ms } => {
                 self.record_conversation_change(released, now);
-                self.record_conversation_change(ConversationChange::PutOff(message, now.plus(delay_ms).0), now);
+                self.record_conversation_change(ConversationChange::Postponed(message, now.plus(delay_ms).0), now);
             }
         }
     }
 
     pub(super) fn record_filed(&self, filed: &FileMessageResult, now: Time) {
         let FileMessageResult::New(message, _) = filed else { return };
-        let did = ConversationChange::Came {
+        let change = ConversationChange::Filed {
             message: message.id.to_string(),
             thread: message.thread.to_string(),
             seq: message.seq,
             message_id: message.head.message_id.clone().unwrap_or_default(),
         };
-        self.record_conversation_change(did, now);
+        self.record_conversation_change(change, now);
     }
 
     pub(super) fn record_keyless_accept(&self, accept: &AcceptResult, now: Time) {

@@ -142,7 +142,7 @@ impl ConversationMail {
 
     fn to_delivery_attempt(&self, hook: bool) -> DeliveryTry {
         DeliveryTry {
-            way: if hook { "hook" } else { "smtp" }.to_owned(),
+            channel: if hook { "hook" } else { "smtp" }.to_owned(),
             inbox: self.inbox.address.clone(),
             message_id: self.message_id(),
             sender: self.sender(),

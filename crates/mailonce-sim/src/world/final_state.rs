@@ -134,7 +134,7 @@ pub(super) async fn read_final_state(cluster: &SimulatedCluster, clients: &Simul
         }
     }
     let hops = cluster.hops.iter().map(|hop| (hop.name.clone(), hop_capability(hop.class))).collect();
-    let heard = cluster
+    let known_accepted = cluster
         .nodes
         .iter()
         .filter(|node| !node.process.is_dead())
@@ -142,7 +142,7 @@ pub(super) async fn read_final_state(cluster: &SimulatedCluster, clients: &Simul
         .collect();
     cluster.shared.record_inboxes(code_mail::read_inboxes(cluster).await?);
     cluster.shared.record_escalations(conversation_mail::read_escalations(cluster).await?);
-    cluster.shared.record_final_state(hops, rows, events, heard);
+    cluster.shared.record_final_state(hops, rows, events, known_accepted);
     Ok(())
 }
 

@@ -148,7 +148,7 @@ impl SimulatedHop {
             to: parcel.recipients.clone(),
             taken,
             early: self.shared.is_early(parcel.email),
-            heard: false,
+            is_known_accepted: false,
         });
     }
 

@@ -170,8 +170,8 @@ impl WorldPlan {
         let wanted = rng.below(FaultKind::ALL.len() as u64 / 2);
         let mut post = SeededRng::derive(seed, &[3]);
         let mails = if post.below(2) == 0 { 0 } else { post.between(1, 4) as usize };
-        let mut talk = SeededRng::derive(seed, &[6]);
-        let letters = if talk.below(3) == 0 { talk.between(2, 7) as usize } else { 0 };
+        let mut conversation_rng = SeededRng::derive(seed, &[6]);
+        let letters = if conversation_rng.below(3) == 0 { conversation_rng.between(2, 7) as usize } else { 0 };
         let pick = |rng: &mut SeededRng| FaultKind::ALL[rng.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,

@@ -66,7 +66,7 @@ impl PlannedSend {
             SendIdentity::Batch(_) => vec![vec![own(0)], vec![own(1)]],
             _ => vec![(0..shared.between(1, 2)).map(own).collect()],
         };
-        let way = shared.below(5) == 0;
+        let names_transport = shared.below(5) == 0;
         // Sends of one intent may coincide, and another time would change their content.
         let later = shared.below(6) == 0 && !matches!(name, SendIdentity::Intent(_));
         Self {
@@ -76,7 +76,7 @@ impl PlannedSend {
             resend_on_unknown: shared.below(3) == 0,
             delay_minutes: later.then(|| shared.between(1, 90)),
             ttl: (shared.below(4) == 0).then_some(20 * 60_000),
-            transport: way.then(|| "hop0".to_owned()),
+            transport: names_transport.then(|| "hop0".to_owned()),
         }
     }
 

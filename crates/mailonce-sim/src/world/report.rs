@@ -25,9 +25,9 @@ pub fn worlds_report(run: &TestRun, sum: &WorldSummary) -> serde_json::Result<Re
     report.seeds = Value::String(format!("from {}, one after the other", sum.seed));
     report.table.push(row(["fault", "times"]));
     report.table.extend(sum.faults.iter().map(|(kind, count)| row([kind, &count.to_string()])));
-    report
-        .table
-        .extend(sum.talk.iter().map(|(what, count)| row([&format!("conversation: {what}"), &count.to_string()])));
+    report.table.extend(
+        sum.conversations.iter().map(|(what, count)| row([&format!("conversation: {what}"), &count.to_string()])),
+    );
     report.violations = sum.failures.iter().map(|failure| failure.to_string().into()).collect();
     let untold = sum.violations.saturating_sub(sum.failures.len() as u64);
     if untold > 0 {
@@ -55,7 +55,7 @@ pub fn mutants_report(run: &TestRun, seed: u64, verdicts: &[MutantVerdict]) -> R
 }
 
 fn mutant_row(mutant: &Mutant, verdict: Option<&MutantVerdict>) -> Vec<String> {
-    let rig = match mutant.rig {
+    let rig = match mutant.detector {
         MutantDetector::Worlds => "worlds".to_owned(),
         MutantDetector::Test(name) => format!("test `{name}`"),
     };

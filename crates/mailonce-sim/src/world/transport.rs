@@ -1,7 +1,7 @@
 //! The transport from a node's process to a next hop, and the network between them.
 
 use super::plan::{FaultKind, HopProfile};
-use crate::world::{next_hop::SimulatedHop, node_process::NodeProcess};
+use crate::world::{mutants::ports, next_hop::SimulatedHop, node_process::NodeProcess};
 use async_trait::async_trait;
 use mailonce_core::{
     handoff::{
@@ -56,7 +56,7 @@ impl Transport for SimulatedTransport {
     }
 
     fn account(&self) -> &str {
-        &self.account
+        if mutant::is_on("any-account") { &self.hop.name } else { &self.account }
     }
 
     fn capabilities(&self) -> TransportCapabilities {
@@ -69,13 +69,13 @@ impl Transport for SimulatedTransport {
             HopProfile::LookUp(settle_ms) => RecoveryMethod::LookUp { settle_delay_ms: settle_ms },
             HopProfile::Keyless | HopProfile::Relay => RecoveryMethod::None,
         };
-        TransportCapabilities {
+        ports::alter_capabilities(TransportCapabilities {
             split: shape,
             payload_format: wire,
             recovery,
             timeout_ms: HAND_OVER_TIMEOUT_MS,
             max_concurrency: 4,
-        }
+        })
     }
 
     fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
@@ -86,7 +86,8 @@ impl Transport for SimulatedTransport {
         Ok(format!("Message-ID: {}\nDate: {}\n{content}", mail.message_id, mail.created_at).into_bytes())
     }
 
-    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+    async fn prepare(&self, mut parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        ports::alter_request(&mut parcel);
         let shared = &self.process.shared;
         self.process.wait_while_paused().await;
         self.draw_latency().await;
@@ -106,13 +107,13 @@ impl Transport for SimulatedTransport {
         if mutant::is_on("sent-on-approach") {
             self.hop.process_request(&parcel, &self.account);
         }
-        let way = TransportParts {
+        let parts = TransportParts {
             hop: Arc::clone(&self.hop),
             process: Arc::clone(&self.process),
             account: self.account.clone(),
         };
         self.process.wait_while_paused().await;
-        Ok(Box::new(ReadyRequest { transport: Arc::new(way), envelope: parcel, connected_at: shared.elapsed_ms() }))
+        Ok(Box::new(ReadyRequest { transport: Arc::new(parts), envelope: parcel, connected_at: shared.elapsed_ms() }))
     }
 
     async fn look_up(&self, asked: LookUpRequest) -> LookUpResult {
@@ -121,7 +122,7 @@ impl Transport for SimulatedTransport {
         let shared = &self.process.shared;
         if shared.draw_fault(FaultKind::LookUp) {
             shared.record_fault(FaultKind::LookUp, vec![asked.email.to_string()]);
-            return LookUpResult::Unavailable("not now".into());
+            return ports::alter_look_up(LookUpResult::Unavailable("not now".into()));
         }
         let found = self.hop.is_found_by_lookup(asked.email, asked.handoff);
         self.process.wait_while_paused().await;

@@ -225,11 +225,13 @@ impl WorldState {
     }
 
     /// Records the start of a delivery and returns its index.
-    pub(super) fn begin_delivery(&self, brought: DeliveryTry) -> usize {
-        self.trace(|| format!("{} is delivered to {} by {}", brought.message_id, brought.inbox, brought.way));
+    pub(super) fn begin_delivery(&self, delivery_try: DeliveryTry) -> usize {
+        self.trace(|| {
+            format!("{} is delivered to {} by {}", delivery_try.message_id, delivery_try.inbox, delivery_try.channel)
+        });
         let at = self.next_position();
-        let all = &mut self.lock().history.inbound.brought;
-        all.push(DeliveryTry { at, ..brought });
+        let all = &mut self.lock().history.inbound.delivery_tries;
+        all.push(DeliveryTry { at, ..delivery_try });
         all.len() - 1
     }
 
@@ -237,50 +239,55 @@ impl WorldState {
     pub(super) fn end_delivery(&self, index: usize, acknowledged: bool) {
         self.trace(|| format!("mail {index} is acknowledged: {acknowledged}"));
         let at = self.next_position();
-        if let Some(brought) = self.lock().history.inbound.brought.get_mut(index) {
-            (brought.ended, brought.acknowledged) = (Some(at), acknowledged);
+        if let Some(delivery_try) = self.lock().history.inbound.delivery_tries.get_mut(index) {
+            (delivery_try.ended, delivery_try.acknowledged) = (Some(at), acknowledged);
         }
     }
 
     /// Whether a mail was acknowledged.
     pub(super) fn is_acknowledged(&self, message_id: &str) -> bool {
         let inner = self.lock();
-        inner.history.inbound.brought.iter().any(|brought| brought.acknowledged && brought.message_id == message_id)
+        inner
+            .history
+            .inbound
+            .delivery_tries
+            .iter()
+            .any(|delivery_try| delivery_try.acknowledged && delivery_try.message_id == message_id)
     }
 
     /// Records the start of a consume call and returns its index.
     pub(super) fn begin_consume(&self, take: ConsumeTry) -> usize {
         self.trace(|| format!("{} wants the code of {} for {}", take.team, take.sender, take.purpose));
         let at = self.next_position();
-        let all = &mut self.lock().history.inbound.takes;
+        let all = &mut self.lock().history.inbound.consume_tries;
         all.push(ConsumeTry { at, ..take });
         all.len() - 1
     }
 
     /// Records the result of a consume call.
-    pub(super) fn end_consume(&self, index: usize, got: Option<ConsumedCode>, refused: String) {
-        self.trace(|| format!("take {index} ends: {got:?} {refused}"));
+    pub(super) fn end_consume(&self, index: usize, consumed: Option<ConsumedCode>, refused: String) {
+        self.trace(|| format!("take {index} ends: {consumed:?} {refused}"));
         let at = self.next_position();
-        if let Some(take) = self.lock().history.inbound.takes.get_mut(index) {
-            (take.ended, take.got, take.refused) = (Some(at), got, refused);
+        if let Some(take) = self.lock().history.inbound.consume_tries.get_mut(index) {
+            (take.ended, take.consumed, take.refused) = (Some(at), consumed, refused);
         }
     }
 
     /// Records the reply limits of an inbox.
     pub(super) fn record_reply_limits(&self, address: &str, limits: ReplyLimits) {
-        self.lock().history.talk.desks.insert(address.to_owned(), limits);
+        self.lock().history.conversations.limits_by_inbox.insert(address.to_owned(), limits);
     }
 
     /// Records a commit about a conversation.
-    pub(super) fn record_conversation_change(&self, did: ConversationChange, now: Time) {
-        self.trace(|| format!("{did:?}"));
+    pub(super) fn record_conversation_change(&self, change: ConversationChange, now: Time) {
+        self.trace(|| format!("{change:?}"));
         let at = self.next_position();
-        self.lock().history.talk.steps.push(ConversationCommit { at, now: now.0, did });
+        self.lock().history.conversations.commits.push(ConversationCommit { at, now: now.0, change });
     }
 
     /// Records the escalations at the end.
-    pub(super) fn record_escalations(&self, questions: Vec<EscalationRow>) {
-        self.lock().history.talk.questions = questions;
+    pub(super) fn record_escalations(&self, escalations: Vec<EscalationRow>) {
+        self.lock().history.conversations.escalations = escalations;
     }
 
     /// Records the inboxes at the end.
@@ -288,7 +295,7 @@ impl WorldState {
         let (messages, artifacts) = (shown.messages.len(), shown.artifacts.len());
         self.trace(|| format!("in the end {messages} messages, {artifacts} artifacts"));
         let inbound = &mut self.lock().history.inbound;
-        (inbound.messages, inbound.artifacts, inbound.kept) = (shown.messages, shown.artifacts, shown.kept);
+        (inbound.messages, inbound.artifacts, inbound.deliveries) = (shown.messages, shown.artifacts, shown.deliveries);
     }
 
     /// Records a process's clock.
@@ -348,14 +355,14 @@ impl WorldState {
         hops: BTreeMap<String, HopCapability>,
         emails: Vec<history::Email>,
         events: Vec<Event>,
-        heard: BTreeSet<(String, Vec<String>)>,
+        known_accepted: BTreeSet<(String, Vec<String>)>,
     ) {
         let states: Vec<String> =
             emails.iter().map(|email| format!("{} {} {}", email.id, email.state, email.rev)).collect();
         self.trace(|| format!("in the end: {}, {} events", states.join(", "), events.len()));
         let mut inner = self.lock();
         for arrival in &mut inner.history.arrivals {
-            arrival.heard = heard.contains(&(arrival.email.clone(), arrival.to.clone()));
+            arrival.is_known_accepted = known_accepted.contains(&(arrival.email.clone(), arrival.to.clone()));
         }
         (inner.history.hops, inner.history.emails, inner.history.events) = (hops, emails, events);
     }

@@ -2,21 +2,21 @@
 //!
 //! | file | what it shows |
 //! |---|---|
-//! | `short` | crashes at every failpoint of the short form, with both stores and every class of next hop |
+//! | `every_failpoint` | crashes at every failpoint of the short form, with both stores and every class of next hop |
 //! | `under_load` | kills at random moments under heavy load, with both stores |
-//! | `forged` | forged histories: both checkers detect the same violations |
-//! | `mutant` | servers with a deliberate defect are detected |
+//! | `forged_histories` | forged histories: both checkers detect the same violations |
+//! | `mutants` | servers with a deliberate defect are detected |
 //!
 //! They need the binary built with `--features failpoints`, and a PostgreSQL (`scripts/services`). `mailonce-crash`
 //! runs longer campaigns.
 
 #[cfg(test)]
-mod forged;
+mod every_failpoint;
 #[cfg(test)]
-mod mutant;
+mod fixtures;
 #[cfg(test)]
-mod setting;
+mod forged_histories;
 #[cfg(test)]
-mod short;
+mod mutants;
 #[cfg(test)]
 mod under_load;

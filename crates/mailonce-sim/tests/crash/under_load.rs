@@ -2,7 +2,7 @@
 //!
 //! `MAILONCE_KILLS=N` sets the kills per store, `MAILONCE_SEED=S` the seed.
 
-use crate::setting::crash_tools;
+use crate::fixtures::crash_tools;
 use mailonce_sim::crash::{campaign::CampaignPlan, coverage::CoverageBoard, failpoints::StoreKind};
 use mailonce_sim::harness::{
     postgres::PostgresServer,

@@ -24,8 +24,8 @@ use mailonce_sim::{
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use tokio::runtime::Runtime;
 
-use crate::beside::run_scenario;
-use crate::setting::{self, binary, child_processes, temp_dir};
+use crate::fixtures::{self, binary, child_processes, temp_dir};
+use crate::parallel_scenarios::run_scenario;
 
 /// How long a fault lasts.
 const FAULT_TIME: Duration = Duration::from_millis(500);
@@ -192,7 +192,7 @@ impl DatabaseFaultFixture {
             ("connections_cut", cuts),
             ("answers_lost", lost),
         ];
-        setting::summary_writer().add(self.seed, &counts, &found).unwrap();
+        fixtures::summary_writer().add(self.seed, &counts, &found).unwrap();
         let shown: Vec<_> = found.iter().take(10).cloned().collect();
         assert!(
             found.is_empty(),

@@ -5,8 +5,8 @@ use mailonce_sim::{
     harness::rng::{env_number_or, seed_from_env},
 };
 
-use crate::beside::run_scenario;
-use crate::setting::{binary, child_processes, summary_writer};
+use crate::fixtures::{binary, child_processes, summary_writer};
+use crate::parallel_scenarios::run_scenario;
 
 #[test]
 fn acknowledged_emails_survive_failovers() {

@@ -8,23 +8,23 @@
 //! | `failover` | failovers to a synchronous standby under load |
 //! | `partition` | a worker that cannot reach the database while its mail is being sent |
 //!
-//! Scenarios run in parallel (`beside`), since they mostly wait.
+//! Scenarios run in parallel (`parallel_scenarios`), since they mostly wait.
 //!
 //! `MAILONCE_CUTS=N` sets the power cuts, `MAILONCE_STORMS=N` the rounds of `database` and `partition`,
 //! `MAILONCE_SEED=S` the seed. Results are in `target/proof/faults.json`. The server's binary must be built with
 //! `--features failpoints`, and `MAILONCE_PG_BIN` must be the folder of PostgreSQL's programs (`scripts/services`).
 
 #[cfg(test)]
-mod beside;
-#[cfg(test)]
 mod database;
 #[cfg(test)]
 mod failover;
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod parallel_scenarios;
+#[cfg(test)]
 mod partition;
 #[cfg(test)]
 mod power;
-#[cfg(test)]
-mod setting;
 #[cfg(test)]
 mod standby;

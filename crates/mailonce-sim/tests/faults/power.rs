@@ -21,8 +21,8 @@ use std::{
     time::Duration,
 };
 
-use crate::beside::run_scenario;
-use crate::setting::{binary, child_processes, summary_writer, temp_dir};
+use crate::fixtures::{binary, child_processes, summary_writer, temp_dir};
+use crate::parallel_scenarios::run_scenario;
 
 /// Power cuts of a short campaign.
 const POWER_CUTS: u64 = 40;

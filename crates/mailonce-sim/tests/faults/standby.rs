@@ -13,8 +13,8 @@ use mailonce_sim::harness::{
 use serde_json::{Value, json};
 use std::{net::SocketAddr, path::Path, sync::Mutex, time::Duration};
 
-use crate::beside::run_scenario;
-use crate::setting::{binary, child_processes, summary_writer, temp_dir};
+use crate::fixtures::{binary, child_processes, summary_writer, temp_dir};
+use crate::parallel_scenarios::run_scenario;
 
 /// How long anything may take on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);

@@ -3,6 +3,6 @@
 //! `MAILONCE_FUZZ_SECONDS` sets the time for each parser, `MAILONCE_SEED` the seed.
 
 #[cfg(test)]
-mod noticed;
+mod failure_detection;
 #[cfg(test)]
 mod smoke;

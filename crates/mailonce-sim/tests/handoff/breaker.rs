@@ -9,8 +9,8 @@ use mailonce_sim::sink::smtp::{SmtpAction, SmtpStep};
 use std::sync::Arc;
 
 use crate::{
-    hop::{HopKind, HopSink},
-    world::{EngineStore, EngineStoreKind, ManualClock, SECOND, TestEngine},
+    engine_fixture::{EngineStore, EngineStoreKind, ManualClock, SECOND, TestEngine},
+    next_hop::{HopKind, HopSink},
 };
 
 /// The transport events of a team.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
+use crate::binary_fixtures::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const RACES: usize = 1_000;
 const CALLERS: usize = 8;

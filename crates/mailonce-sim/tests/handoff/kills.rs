@@ -8,7 +8,9 @@ use mailonce_sim::{
 use serde_json::json;
 use std::time::Duration;
 
-use crate::rig::{FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
+use crate::binary_fixtures::{
+    FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir,
+};
 
 #[test]
 fn a_crash_in_the_middle_of_a_body_sends_nothing() {

@@ -1,6 +1,6 @@
 //! A full disk and failing syncs, with SQLite.
 
-use crate::setting::{TestDirectory, binary, child_processes, faulty_disk};
+use crate::fixtures::{TestDirectory, binary, child_processes, faulty_disk};
 use mailonce_sim::harness::child_processes::sleep;
 use mailonce_sim::harness::disk_faults::{DiskFault, FaultyDisk};
 use mailonce_sim::harness::generated_send::{GeneratedSend, SendKind};

@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod load;
 #[cfg(test)]
 mod refusals;
-#[cfg(test)]
-mod setting;

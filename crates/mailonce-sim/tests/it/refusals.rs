@@ -1,6 +1,6 @@
 //! Starts that must be refused: a data directory in use, and a ledger with a newer schema.
 
-use crate::setting::{TestDirectory, binary, child_processes};
+use crate::fixtures::{TestDirectory, binary, child_processes};
 use mailonce_sim::harness::generated_send::{GeneratedSend, SendKind};
 use mailonce_sim::harness::postgres::run_for_output;
 use mailonce_sim::harness::recorded_load::{SharedHistory, send_again};

@@ -1,6 +1,6 @@
 //! P1, P2, P15 and P16: forged replies, rows and contents.
 
-use crate::honest::{
+use crate::valid_history::{
     CANCELLED_EMAIL, HistoryBuilder, PLAIN_EMAIL, UNKNOWN_EMAIL, broken_rules, expected_emails, fail, ok,
 };
 use mailonce_sim::proof::Rule;

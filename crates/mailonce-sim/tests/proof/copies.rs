@@ -1,6 +1,6 @@
 //! P3, P4, P6, P7, P9 and P10: forged arrivals, states and transitions.
 
-use crate::honest::{
+use crate::valid_history::{
     CANCELLED_EMAIL, FAILED_EMAIL, HistoryBuilder, PLAIN_EMAIL, RESENT_EMAIL, UNKNOWN_EMAIL, broken_rules, fail, ok,
 };
 use mailonce_sim::proof::Rule;

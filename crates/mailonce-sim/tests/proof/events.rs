@@ -1,15 +1,15 @@
 //! P11: forged, lost, repeated and rewritten events.
 
-use crate::honest::{HistoryBuilder, PLAIN_EMAIL, broken_rules, valid_history};
+use crate::valid_history::{HistoryBuilder, PLAIN_EMAIL, broken_rules, valid_history};
 use mailonce_sim::proof::history::{Evidence, ReceivedWebhook, WebhookHistory};
 use mailonce_sim::proof::{Rule, check_reread};
 
 /// The rules that are forged here.
 pub(crate) const FORGED: &[Rule] = &[
     Rule::Gap,
-    Rule::Births,
-    Rule::Told,
-    Rule::Untold,
+    Rule::AcceptanceEvent,
+    Rule::MisplacedEvent,
+    Rule::UnmatchedEvent,
     Rule::Ghost,
     Rule::CountedTwice,
     Rule::Rewritten,
@@ -23,7 +23,7 @@ pub(crate) const FORGED: &[Rule] = &[
 fn rules_for_webhooks(forge: impl Fn(&mut Vec<ReceivedWebhook>)) -> Vec<Rule> {
     broken_rules(|scribe| {
         let own = scribe.history.events.iter().filter(|event| event.team == "ours");
-        let mut came: Vec<ReceivedWebhook> = own
+        let mut received: Vec<ReceivedWebhook> = own
             .map(|event| ReceivedWebhook {
                 team: event.team.clone(),
                 id: format!("n{}", event.seq),
@@ -33,34 +33,39 @@ fn rules_for_webhooks(forge: impl Fn(&mut Vec<ReceivedWebhook>)) -> Vec<Rule> {
                 signed: true,
             })
             .collect();
-        let last = came.last().map_or(0, |one| one.seq);
-        forge(&mut came);
-        scribe.history.webhooks = WebhookHistory { owed: [("ours".to_owned(), last)].into(), came };
+        let last = received.last().map_or(0, |one| one.seq);
+        forge(&mut received);
+        scribe.history.webhooks = WebhookHistory { owed: [("ours".to_owned(), last)].into(), received };
     })
 }
 
 #[test]
 fn webhooks_that_are_lost_renamed_out_of_order_or_forged_are_detected() {
     assert_eq!(rules_for_webhooks(|_| {}), []);
-    assert_eq!(rules_for_webhooks(|came| came.push(came[0].clone())), [], "once more under the same id is allowed");
-    let late = |came: &mut Vec<ReceivedWebhook>| {
-        came.push(ReceivedWebhook { event: "later".into(), seq: 999, ..came[0].clone() })
+    assert_eq!(
+        rules_for_webhooks(|received| received.push(received[0].clone())),
+        [],
+        "once more under the same id is allowed"
+    );
+    let late = |received: &mut Vec<ReceivedWebhook>| {
+        received.push(ReceivedWebhook { event: "later".into(), seq: 999, ..received[0].clone() })
     };
     assert_eq!(rules_for_webhooks(late), [], "events beyond the last expected one are not checked");
-    assert_eq!(rules_for_webhooks(|came| drop(came.pop())), [Rule::NoticeLost]);
-    let renamed =
-        |came: &mut Vec<ReceivedWebhook>| came.push(ReceivedWebhook { id: "other".into(), ..came[0].clone() });
+    assert_eq!(rules_for_webhooks(|received| drop(received.pop())), [Rule::NoticeLost]);
+    let renamed = |received: &mut Vec<ReceivedWebhook>| {
+        received.push(ReceivedWebhook { id: "other".into(), ..received[0].clone() })
+    };
     assert_eq!(rules_for_webhooks(renamed), [Rule::NoticeRenamed]);
-    assert_eq!(rules_for_webhooks(|came| came[1].id = came[0].id.clone()), [Rule::NoticeRenamed]);
-    let swapped = |came: &mut Vec<ReceivedWebhook>| {
-        let next = (1..came.len()).find(|n| came[*n].about == came[0].about).unwrap();
-        came.swap(0, next);
+    assert_eq!(rules_for_webhooks(|received| received[1].id = received[0].id.clone()), [Rule::NoticeRenamed]);
+    let swapped = |received: &mut Vec<ReceivedWebhook>| {
+        let next = (1..received.len()).find(|n| received[*n].about == received[0].about).unwrap();
+        received.swap(0, next);
     };
     assert_eq!(rules_for_webhooks(swapped), [Rule::NoticeOrder]);
-    assert_eq!(rules_for_webhooks(|came| came[0].signed = false), [Rule::NoticeForged]);
-    let invented = |came: &mut Vec<ReceivedWebhook>| {
+    assert_eq!(rules_for_webhooks(|received| received[0].signed = false), [Rule::NoticeForged]);
+    let invented = |received: &mut Vec<ReceivedWebhook>| {
         let (id, event, about) = ("new".into(), "invented".into(), "x".into());
-        came.push(ReceivedWebhook { id, event, about, ..came[0].clone() });
+        received.push(ReceivedWebhook { id, event, about, ..received[0].clone() });
     };
     assert_eq!(rules_for_webhooks(invented), [Rule::NoticeForged]);
 }
@@ -80,23 +85,26 @@ fn gaps_and_repeats_in_the_numbers_are_detected() {
 #[test]
 fn an_acceptance_told_never_or_twice_is_detected() {
     let never = broken_rules(|scribe| scribe.history.events[0].kind = "email.duplicate".into());
-    assert_eq!(never, [Rule::Births, Rule::Told]);
+    assert_eq!(never, [Rule::AcceptanceEvent, Rule::MisplacedEvent]);
     let twice = broken_rules(|scribe| scribe.add_event("ours", "e0", "email.held", 99));
-    assert_eq!(twice, [Rule::Births]);
+    assert_eq!(twice, [Rule::AcceptanceEvent]);
 }
 
 #[test]
 fn a_change_told_twice_or_too_early_is_detected() {
-    assert_eq!(broken_rules(|scribe| scribe.add_event("ours", "e0", "email.sent", 99)), [Rule::Told, Rule::Untold]);
+    assert_eq!(
+        broken_rules(|scribe| scribe.add_event("ours", "e0", "email.sent", 99)),
+        [Rule::MisplacedEvent, Rule::UnmatchedEvent]
+    );
     let early = broken_rules(|scribe| {
         scribe.history.events[0].kind = "email.sent".into();
         scribe.history.events[1].kind = "email.accepted".into();
     });
-    assert_eq!(early, [Rule::Told]);
+    assert_eq!(early, [Rule::MisplacedEvent]);
     let same_rev = broken_rules(|scribe| scribe.history.events[1].rev = 1);
-    assert_eq!(same_rev, [Rule::Told]);
+    assert_eq!(same_rev, [Rule::MisplacedEvent]);
     let same_id = broken_rules(|scribe| scribe.history.events[1].id = scribe.history.events[0].id.clone());
-    assert_eq!(same_id, [Rule::Told]);
+    assert_eq!(same_id, [Rule::MisplacedEvent]);
 }
 
 #[test]
@@ -106,10 +114,10 @@ fn a_change_that_is_not_told_is_detected() {
             let event = scribe.history.events.iter_mut().find(|event| event.kind == kind).unwrap();
             (event.kind, event.rev) = ("email.duplicate".into(), 0);
         });
-        assert_eq!(forged, [Rule::Untold], "{kind}");
+        assert_eq!(forged, [Rule::UnmatchedEvent], "{kind}");
     }
     let from_nothing = broken_rules(|scribe| scribe.add_event("ours", "e0", "email.bounced", 99));
-    assert_eq!(from_nothing, [Rule::Untold]);
+    assert_eq!(from_nothing, [Rule::UnmatchedEvent]);
 }
 
 #[test]

@@ -5,14 +5,14 @@
 #[cfg(test)]
 mod accepts;
 #[cfg(test)]
+mod conversations;
+#[cfg(test)]
 mod copies;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
-mod honest;
-#[cfg(test)]
 mod inbound;
 #[cfg(test)]
-mod settled;
+mod unfinished_work;
 #[cfg(test)]
-mod talk;
+mod valid_history;

@@ -11,7 +11,7 @@ use mailonce_core::{
 use mailonce_sim::sink::http::{API_KEY, SECRET_ACCESS_KEY, Vendor};
 use serde_json::{Value, json};
 
-use crate::world::{
+use crate::fixtures::{
     EMAIL, KEY, MESSAGE_ID, MIME, build_transport, provider_setting, sample_content, sample_email_content, sample_mail,
     vendor_transport,
 };

@@ -10,7 +10,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::world::{build_transport, provider_setting, run_attempt, sample_envelope, vendor_transport};
+use crate::fixtures::{build_transport, provider_setting, run_attempt, sample_envelope, vendor_transport};
 
 #[tokio::test]
 async fn an_unreachable_provider_is_a_transport_fault() {

@@ -13,7 +13,7 @@ use mailonce_transport::http::{HttpTransportConfig, TransportConfigError, templa
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::world::{
+use crate::fixtures::{
     EMAIL, KEY, custom_provider_template, provider_setting, run_attempt, sample_content, sample_email_content,
     sample_mail,
 };

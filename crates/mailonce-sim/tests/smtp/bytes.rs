@@ -1,6 +1,6 @@
 //! The sent bytes are the frozen bytes, and no byte of a mail ends it early.
 
-use crate::setting::{client_for, sample_envelope, send_envelope, start_sink};
+use crate::fixtures::{client_for, sample_envelope, send_envelope, start_sink};
 use mailonce_core::{
     handoff::{
         reply::{AttemptPhase, ReplyMeaning},

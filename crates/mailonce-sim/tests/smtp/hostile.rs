@@ -1,6 +1,6 @@
 //! Servers that send too much, too little, too slowly or out of turn. No reply ever counts for another mail.
 
-use crate::setting::{
+use crate::fixtures::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, impatient_client, sample_envelope,
     send, send_envelope, start_sink, start_sink_without_pipelining,
 };

@@ -3,14 +3,14 @@
 #[cfg(test)]
 mod bytes;
 #[cfg(test)]
-mod foreign;
+mod fixtures;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod independent_server;
 #[cfg(test)]
 mod phases;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
 mod security;
-#[cfg(test)]
-mod setting;

@@ -1,6 +1,6 @@
 //! Refusals, disconnects and stalls at every step: their meaning, compared with the number of mails at the sink.
 
-use crate::setting::{
+use crate::fixtures::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, config_for, impatient_client,
     sample_envelope, send, send_envelope, start_sink, start_sink_without_pipelining,
 };

@@ -1,6 +1,6 @@
 //! Connections between mails: reused, replaced when they died, limited in number and idle time.
 
-use crate::setting::{
+use crate::fixtures::{
     MIME, approach, client_for, config_for, sample_envelope, send, send_envelope, start_sink,
     start_sink_without_pipelining,
 };

@@ -1,6 +1,6 @@
 //! TLS, STARTTLS and login: no downgrade, and no leaked secret.
 
-use crate::setting::{MIME, config_for, sample_envelope, send, send_envelope};
+use crate::fixtures::{MIME, config_for, sample_envelope, send, send_envelope};
 use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::smtp::{SinkTls, SmtpAction, SmtpSink, SmtpSinkConfig, SmtpStep};
 use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
@@ -79,7 +79,7 @@ async fn starttls_never_falls_back() {
         let sink = secure_sink(SinkTls::Starttls, &["PLAIN"]).await;
         sink.always_at(SmtpStep::Starttls, act.clone());
         let mut config = with_login(secure_config(&sink, TlsMode::Starttls), PASSWORD);
-        config.timeouts.tls = crate::setting::SHORT_TIMEOUT;
+        config.timeouts.tls = crate::fixtures::SHORT_TIMEOUT;
         let reply = send(&SmtpTransport::new(config).unwrap()).await;
         assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Tls), "{act:?}: {reply:?}");
         let commands = sink.commands();

@@ -2,18 +2,18 @@
 //!
 //! | file | what it shows |
 //! |---|---|
-//! | `many` | ten thousand worlds have no violation, and every fault and every state occurs in them |
-//! | `again` | a seed is deterministic, and the command that a failure prints replays it |
-//! | `lost` | leases whose replies were lost, which worlds found first |
+//! | `campaign` | ten thousand worlds have no violation, and every fault and every state occurs in them |
+//! | `determinism` | a seed is deterministic, and the command that a failure prints replays it |
+//! | `lost_leases` | leases whose replies were lost, which worlds found first |
 //! | `mutants` | every mutant is detected |
 //!
 //! `MAILONCE_WORLDS=N` sets the number of worlds, `MAILONCE_SEED=S` the seed.
 
 #[cfg(test)]
-mod again;
+mod campaign;
 #[cfg(test)]
-mod lost;
+mod determinism;
 #[cfg(test)]
-mod many;
+mod lost_leases;
 #[cfg(test)]
 mod mutants;

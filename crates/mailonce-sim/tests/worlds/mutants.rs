@@ -57,8 +57,8 @@ fn collect_mutant_names(folder: &Path, found: &mut BTreeSet<String>) {
 #[test]
 fn every_mutant_in_the_code_is_listed_and_every_listed_one_is_in_the_code() {
     let (crates, mut found) = (Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), BTreeSet::new());
-    for room in ["mailonce-core", "mailonce-store", "mailonce-engine", "mailonce-sim"] {
-        collect_mutant_names(&crates.join(room).join("src"), &mut found);
+    for name in ["mailonce-core", "mailonce-store", "mailonce-engine", "mailonce-sim"] {
+        collect_mutant_names(&crates.join(name).join("src"), &mut found);
     }
     found.remove("name");
     let listed: BTreeSet<String> = MUTANTS.iter().map(|mutant| mutant.name.to_owned()).collect();

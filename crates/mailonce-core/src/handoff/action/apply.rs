@@ -16,6 +16,14 @@ use crate::{
     time::Time,
 };
 
+/// The attempt that a reply belongs to.
+#[derive(Clone, Copy)]
+struct AttemptRef {
+    /// `None` when it never reached its marker.
+    number: Option<u32>,
+    started_at: Time,
+}
+
 impl Email {
     /// Leases a due handoff to a worker and increases its fencing token.
     pub fn lease_handoff(&mut self, number: u16, holder: NodeId, now: Time) -> bool {
@@ -35,13 +43,22 @@ impl Email {
 
     /// Applies an action and returns its effects.
     pub fn apply_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
+        #[cfg(feature = "failpoints")]
+        let effects = super::mutants::apply_action(self, act, now);
+        #[cfg(not(feature = "failpoints"))]
+        let effects = self.run_action(act, now);
+        effects
+    }
+
+    pub(super) fn run_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
         match act {
             HandoffAction::Mark { lease: hold, .. } => self.mark(hold, now),
             HandoffAction::ReturnLease { lease: hold, due_at: due, reason: why } => {
                 self.return_lease(hold, *due, why, now)
             }
-            HandoffAction::RecordOutcome { lease: hold, attempt, started_at: began, reply, retry_policy: plan } => {
-                self.record_outcome(hold, (*attempt, *began), reply, *plan, now)
+            HandoffAction::RecordOutcome { lease: hold, attempt, started_at, reply, retry_policy: plan } => {
+                let attempt = AttemptRef { number: *attempt, started_at: *started_at };
+                self.record_outcome(hold, attempt, reply, *plan, now)
             }
             HandoffAction::Crash { number, holder } => self.crash(*number, *holder, now),
             HandoffAction::RetryInWindow { number, holder, account } => {
@@ -89,9 +106,8 @@ impl Email {
 
     /// The handoff, if this worker holds its lease.
     pub(super) fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
-        let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
-        let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, HandoffState::Leased | HandoffState::Sending);
-        self.handoff_mut(hold.number).filter(open)
+        let open = |h: &&mut Handoff| matches!(h.state, HandoffState::Leased | HandoffState::Sending);
+        self.handoff_mut(hold.number).filter(|h| h.fence == hold.fence).filter(open)
     }
 
     /// Writes the marker. From now on only a reply or evidence tells the outcome of the attempt.
@@ -131,19 +147,19 @@ impl Email {
     fn record_outcome(
         &mut self,
         hold: &LeaseRef,
-        (number, began): (Option<u32>, Time),
+        AttemptRef { number, started_at }: AttemptRef,
         reply: &TransportReply,
         plan: HandoffRetryPolicy,
         now: Time,
     ) -> Effects {
         let Some(handoff) = self.leased_handoff_mut(hold) else {
-            return self.record_late_reply(hold, number, began, reply, now);
+            return self.record_late_reply(hold, AttemptRef { number, started_at }, reply, now);
         };
         let mut attempt = match number {
-            Some(number) => handoff.build_attempt(number, hold, began),
+            Some(number) => handoff.build_attempt(number, hold, started_at),
             // The marker was committed, but its worker did not learn of it and sent nothing.
-            None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, began),
-            None => handoff.begin_attempt(hold, began),
+            None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, started_at),
+            None => handoff.begin_attempt(hold, started_at),
         };
         attempt.record_outcome(reply, now);
         handoff.progress.lapses = 0;
@@ -159,18 +175,14 @@ impl Email {
     fn record_late_reply(
         &mut self,
         hold: &LeaseRef,
-        number: Option<u32>,
-        began: Time,
+        AttemptRef { number, started_at }: AttemptRef,
         reply: &TransportReply,
         now: Time,
     ) -> Effects {
-        if mutant!("late-reply-dropped") {
-            return Effects::from_status(HandoffActionStatus::Stale);
-        }
         let (Some(number), Some(handoff)) = (number, self.handoff_mut(hold.number)) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
-        let mut attempt = handoff.build_attempt(number, hold, began);
+        let mut attempt = handoff.build_attempt(number, hold, started_at);
         attempt.record_outcome(reply, now);
         let says = match reply.meaning {
             ReplyMeaning::Accepted | ReplyMeaning::Repeated => EvidenceFinding::Accepted,
@@ -205,16 +217,13 @@ impl Email {
             detail: "the worker ended before the marker; nothing had left".into(),
             once: None,
         };
-        if mutant!("crash-requeues-sending") {
-            handoff.state = HandoffState::Leased;
-        }
-        let kind = if handoff.state == HandoffState::Sending || mutant!("crash-doubts-leased") {
+        let kind = if handoff.state == HandoffState::Sending {
             evidence.attempt = Some(handoff.attempts);
             evidence.says = EvidenceFinding::Lost;
             evidence.detail = "the worker ended after the marker; nobody saw the answer".into();
             handoff.mark_in_doubt(handoff.attempts, handoff.progress.marked_at.unwrap_or(now));
             handoff.become_unknown_from_any(now);
-            Some(EventKind::EmailUnknown).filter(|_| !mutant!("crash-untold"))
+            Some(EventKind::EmailUnknown)
         } else {
             handoff.lapse_lease(now)
         };
@@ -228,7 +237,7 @@ impl Email {
 
     fn retry_in_window(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
         let fits = |h: &&mut Handoff| {
-            let theirs = h.progress.account.as_deref() == Some(account) || mutant!("any-account");
+            let theirs = h.progress.account.as_deref() == Some(account);
             h.state == HandoffState::Unknown && !h.progress.puzzling && theirs
         };
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
@@ -267,8 +276,7 @@ impl Email {
     }
 
     fn resend_by_policy(&mut self, number: u16, now: Time) -> Effects {
-        let resent = |h: &Handoff| h.progress.resent && !mutant!("policy-twice");
-        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !resent(h) && !h.progress.puzzling;
+        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !h.progress.resent && !h.progress.puzzling;
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
@@ -288,8 +296,7 @@ impl Email {
 
     /// Adds evidence from outside. It is never refused, and harmless in any order and any number of repeats.
     fn add_evidence(&mut self, evidence: &Evidence, now: Time) -> Effects {
-        let number = if mutant!("fact-of-another-handoff") { 0 } else { evidence.handoff };
-        let Some(handoff) = self.handoff_mut(number) else {
+        let Some(handoff) = self.handoff_mut(evidence.handoff) else {
             return Effects::from_status(HandoffActionStatus::Unchanged);
         };
         let (before, old) = (handoff.state, handoff.clone());
@@ -316,7 +323,7 @@ impl Email {
     }
 
     fn resolve(&mut self, choice: Resolution, rev: u32, which: Option<u16>, reason: &str, now: Time) -> Effects {
-        if self.rev != rev && !mutant!("stale-rev-obeyed") {
+        if self.rev != rev {
             return Effects::from_status(HandoffActionStatus::Refused(EmailChangeRefusal::StaleRev));
         }
         let unknown = |h: &&Handoff| h.state == HandoffState::Unknown && which.is_none_or(|number| number == h.number);
@@ -344,12 +351,6 @@ impl Email {
         let fits = |h: &&mut Handoff| {
             matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && !h.is_in_doubt() && h.transport == from
         };
-        if let Some(doubted) =
-            self.handoff_mut(number).filter(|h| mutant!("doubt-rerouted") && h.state == HandoffState::Unknown)
-        {
-            doubted.progress.doubts.clear();
-            doubted.apply_transition(Transition::Retry, Time(0)).ok();
-        }
         let Some(handoff) = self.handoff_mut(number).filter(fits) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };

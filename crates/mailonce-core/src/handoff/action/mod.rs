@@ -9,6 +9,8 @@
 //! recorded, and proof moves any state to `sent`.
 
 mod apply;
+#[cfg(feature = "failpoints")]
+mod mutants;
 mod orphan;
 mod stopped;
 #[cfg(test)]

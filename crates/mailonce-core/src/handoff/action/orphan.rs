@@ -13,7 +13,6 @@ use crate::{
         envelope::Envelope,
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
-    mutant,
     outbound::email::Email,
     time::Time,
 };
@@ -33,8 +32,7 @@ impl Handoff {
 
     /// Whether an operator may move it: it is waiting, and no attempt may have succeeded.
     fn may_reroute(&self, from: &str) -> bool {
-        let free = !self.is_in_doubt() || mutant!("doubt-rerouted");
-        self.is_waiting() && self.transport == from && free
+        self.is_waiting() && self.transport == from && !self.is_in_doubt()
     }
 
     /// Whether an orphan is given up: both its due time and the report are older than `max_age_ms`.

@@ -7,7 +7,7 @@ use crate::{
         Attempt, AttemptDetails, Evidence, EvidenceFinding, Handoff, HandoffState, Transition,
         reply::{ReplyMeaning, TransportReply},
     },
-    mutant, retry,
+    retry,
     time::Time,
 };
 
@@ -52,10 +52,7 @@ impl Handoff {
         plan: HandoffRetryPolicy,
         now: Time,
     ) -> Option<EventKind> {
-        if mutant!("refusal-ends-doubt") && reply.meaning == ReplyMeaning::Refused {
-            self.progress.doubts.clear();
-        }
-        match apply_meaning_mutants(reply.meaning) {
+        match reply.meaning {
             ReplyMeaning::Accepted | ReplyMeaning::Repeated if self.state == HandoffState::Sending => {
                 self.confirm_sent(Transition::Accept, now);
                 Some(EventKind::EmailSent)
@@ -67,7 +64,7 @@ impl Handoff {
                 Some(EventKind::EmailUnknown)
             }
             // A refusal decides only its own attempt: an earlier one may still have succeeded.
-            _ if self.is_in_window_retry() || apply_meaning_mutants(reply.meaning) == ReplyMeaning::Concurrent => {
+            _ if self.is_in_window_retry() || reply.meaning == ReplyMeaning::Concurrent => {
                 // The request that the next hop is processing may be another one than those already in doubt.
                 if reply.meaning == ReplyMeaning::Concurrent {
                     self.mark_in_doubt(attempt.number, attempt.at);
@@ -106,7 +103,7 @@ impl Handoff {
 
     /// Ends the retries: failed, or unknown when an earlier attempt may have succeeded.
     pub(crate) fn give_up(&mut self, now: Time) -> EventKind {
-        if self.is_in_doubt() && !mutant!("given-up-in-doubt") {
+        if self.is_in_doubt() {
             self.become_unknown_from_any(now);
             return EventKind::EmailUnknown;
         }
@@ -121,16 +118,13 @@ impl Handoff {
 
     /// Whether an attempt may use this account. A repeat may use only the account of the attempts in doubt.
     pub(crate) fn may_use_account(&self, account: &str) -> bool {
-        !self.is_in_window_retry() || self.progress.account.as_deref() == Some(account) || mutant!("any-account")
+        !self.is_in_window_retry() || self.progress.account.as_deref() == Some(account)
     }
 
     /// Records that an attempt may have succeeded.
     pub(crate) fn mark_in_doubt(&mut self, attempt: u32, since: Time) {
         if !self.progress.doubts.contains(&attempt) {
             self.progress.doubts.push(attempt);
-        }
-        if mutant!("window-slides") {
-            self.progress.doubt_since = Some(since);
         }
         self.progress.doubt_since.get_or_insert(since);
     }
@@ -178,7 +172,7 @@ impl Handoff {
     /// Moves it from unknown back to the queue. The recipient may then get it twice.
     pub(crate) fn requeue_despite_doubt(&mut self, now: Time) {
         if self.apply_transition(Transition::Retry, now).is_ok() {
-            (self.progress.may_duplicate, self.progress.again) = (!mutant!("resend-unflagged"), true);
+            (self.progress.may_duplicate, self.progress.again) = (true, true);
         }
     }
 
@@ -194,17 +188,13 @@ impl Handoff {
 
     /// Applies evidence. Returns the kind of the event, if there is one.
     pub(crate) fn apply_evidence(&mut self, evidence: &Evidence, now: Time) -> Option<EventKind> {
-        if mutant!("proof-only-of-doubts") && self.state != HandoffState::Unknown {
-            return None;
-        }
         let gone = matches!(
             self.state,
             HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained
         );
         let step = match evidence.says {
-            EvidenceFinding::Accepted => None,
             // A next hop that reports a delay has the mail and keeps retrying.
-            EvidenceFinding::Delayed if !mutant!("delay-proves-nothing") => None,
+            EvidenceFinding::Accepted | EvidenceFinding::Delayed => None,
             EvidenceFinding::Delivered => Some((Transition::Deliver, EventKind::EmailDelivered)),
             EvidenceFinding::Bounced => Some((Transition::Bounce, EventKind::EmailBounced)),
             EvidenceFinding::Complained => Some((Transition::Complain, EventKind::EmailComplained)),
@@ -214,7 +204,6 @@ impl Handoff {
             }
             EvidenceFinding::NotFound
             | EvidenceFinding::Silent
-            | EvidenceFinding::Delayed
             | EvidenceFinding::Again
             | EvidenceFinding::Abandoned
             | EvidenceFinding::Lost => return None,
@@ -230,32 +219,12 @@ impl Handoff {
     /// Records that an attempt in doubt surely failed. After the last one, the handoff is queued again.
     pub(crate) fn clear_doubt(&mut self, attempt: Option<u32>, now: Time) {
         let Some(attempt) = attempt else { return };
-        self.progress.doubts.retain(|doubt| *doubt != attempt && !mutant!("one-refusal-clears-all"));
+        self.progress.doubts.retain(|doubt| *doubt != attempt);
         if self.progress.doubts.is_empty() {
             (self.progress.doubt_since, self.progress.again) = (None, false);
             if self.state == HandoffState::Unknown {
                 self.apply_transition(Transition::Retry, now).ok();
             }
         }
-    }
-}
-
-/// Returns the meaning unchanged, except under a mutant that replaces it.
-fn apply_meaning_mutants(meaning: ReplyMeaning) -> ReplyMeaning {
-    match meaning {
-        ReplyMeaning::Unknown if mutant!("unknown-is-refused") => ReplyMeaning::Refused,
-        ReplyMeaning::Unknown if mutant!("unknown-is-deferred") => ReplyMeaning::Deferred,
-        ReplyMeaning::Unknown if mutant!("unknown-is-accepted") => ReplyMeaning::Accepted,
-        ReplyMeaning::Refused if mutant!("refused-is-unknown") => ReplyMeaning::Unknown,
-        ReplyMeaning::Refused if mutant!("refused-is-accepted") => ReplyMeaning::Accepted,
-        ReplyMeaning::Accepted if mutant!("accepted-is-deferred") => ReplyMeaning::Deferred,
-        ReplyMeaning::Accepted if mutant!("accepted-is-refused") => ReplyMeaning::Refused,
-        ReplyMeaning::Deferred if mutant!("deferred-is-accepted") => ReplyMeaning::Accepted,
-        ReplyMeaning::Deferred if mutant!("deferred-is-unknown") => ReplyMeaning::Unknown,
-        ReplyMeaning::Fault if mutant!("fault-is-unknown") => ReplyMeaning::Unknown,
-        ReplyMeaning::Concurrent if mutant!("concurrent-is-refused") => ReplyMeaning::Refused,
-        ReplyMeaning::Mismatch if mutant!("mismatch-is-refused") => ReplyMeaning::Refused,
-        ReplyMeaning::Repeated if mutant!("repeated-is-refused") => ReplyMeaning::Refused,
-        read => read,
     }
 }

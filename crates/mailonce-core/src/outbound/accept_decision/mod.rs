@@ -139,7 +139,6 @@ pub fn decide<R: AcceptReader>(
     // A resend was requested explicitly, so its content is not compared.
     if let Some(fingerprint) = facts.fingerprint.filter(|_| first.held_by.is_none() && facts.head.resend_of.is_none())
         && reader.has_similar_content(facts.team, fingerprint, now)?
-        && !mutant!("likeness-ignored")
     {
         first.held_by = Some(Guard::LooksDuplicate);
     }
@@ -176,7 +175,7 @@ fn take_shadow_keys<R: AcceptReader>(
     };
     let mut take_if_free = |key| -> Result<bool, R::Error> {
         let is_occupied = is_occupied(key)?;
-        if !is_occupied && !mutant!("slots-unbound") {
+        if !is_occupied {
             occupies.push(key);
         }
         Ok(is_occupied)

@@ -94,6 +94,13 @@ impl ClockState {
     }
 }
 
+/// The boot clock before and after the database's clock was read, in milliseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct BootInterval {
+    pub(crate) before: i64,
+    pub(crate) after: i64,
+}
+
 /// The database's clock as an offset from our boot clock. The reading took time, so there are two bounds.
 #[derive(Clone, Copy)]
 struct DatabaseOffset {
@@ -103,8 +110,9 @@ struct DatabaseOffset {
 }
 
 impl DatabaseOffset {
-    fn new(clock: DatabaseClock, (before, after): (i64, i64)) -> Self {
-        Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.is_on_other_host }
+    fn new(clock: DatabaseClock, reading: BootInterval) -> Self {
+        let (low, high) = (clock.now.0 - reading.after, clock.now.0 - reading.before);
+        Self { low, high, other_host: clock.is_on_other_host }
     }
 
     /// Whether the reading took so long that it proves nothing, for example because the machine was suspended
@@ -172,13 +180,12 @@ pub(crate) struct Timekeeper {
 }
 
 impl Timekeeper {
-    /// Continues from the latest time in the ledger. `reading` is the boot clock before and after the database's clock
-    /// was read.
+    /// Continues from the latest time in the ledger.
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         last: Option<Time>,
         database: Option<DatabaseClock>,
-        reading: (i64, i64),
+        reading: BootInterval,
     ) -> Self {
         let (wall, boot) = read_clocks(&*clock);
         let last = last.map(|last| last.0);
@@ -279,9 +286,8 @@ impl Timekeeper {
         self.earlier_time().filter(|_| confirmed)
     }
 
-    /// Handles a heartbeat's answer: the latest time of all processes, and the database's clock. `reading` is the boot
-    /// clock before and after the heartbeat.
-    pub(crate) fn on_heartbeat(&self, latest: Time, database: Option<DatabaseClock>, reading: (i64, i64)) {
+    /// Handles a heartbeat's answer: the latest time of all processes, and the database's clock.
+    pub(crate) fn on_heartbeat(&self, latest: Time, database: Option<DatabaseClock>, reading: BootInterval) {
         if let Some(database) = database {
             self.compare_database_clock(DatabaseOffset::new(database, reading));
         }

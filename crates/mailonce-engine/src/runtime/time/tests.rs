@@ -52,16 +52,20 @@ impl SettableClock {
     }
 }
 
+fn reading(before: i64, after: i64) -> BootInterval {
+    BootInterval { before, after }
+}
+
 fn timekeeper(last: Option<i64>) -> (Arc<SettableClock>, Timekeeper) {
     let hands = SettableClock::new();
-    (Arc::clone(&hands), Timekeeper::new(hands, last.map(Time), None, (0, 0)))
+    (Arc::clone(&hands), Timekeeper::new(hands, last.map(Time), None, reading(0, 0)))
 }
 
 /// A node that starts with a database whose clock is this far ahead of its own.
 fn timekeeper_with_database(database_ahead: i64, other_host: bool) -> (Arc<SettableClock>, Timekeeper) {
     let hands = SettableClock::new();
     let database = DatabaseClock { now: Time(START + database_ahead), is_on_other_host: other_host };
-    let time = Timekeeper::new(Arc::clone(&hands) as Arc<dyn Clock>, None, Some(database), (BOOT, BOOT));
+    let time = Timekeeper::new(Arc::clone(&hands) as Arc<dyn Clock>, None, Some(database), reading(BOOT, BOOT));
     (hands, time)
 }
 
@@ -69,7 +73,7 @@ fn timekeeper_with_database(database_ahead: i64, other_host: bool) -> (Arc<Setta
 fn heartbeat(clock: &SettableClock, time: &Timekeeper, database_ahead: i64, other_host: bool) {
     let boot = clock.boot_clock_ms();
     let now = Time(clock.wall.load(Ordering::Relaxed) + database_ahead);
-    time.on_heartbeat(Time(0), Some(DatabaseClock { now, is_on_other_host: other_host }), (boot, boot));
+    time.on_heartbeat(Time(0), Some(DatabaseClock { now, is_on_other_host: other_host }), reading(boot, boot));
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn a_start_after_the_clock_was_set_is_not_sure_however_near_it_is() {
     for (last, sure) in [(None, true), (Some(START - HOUR), false)] {
         let hands = SettableClock::new();
         hands.was_set.store(true, Ordering::Relaxed);
-        assert_eq!(Timekeeper::new(hands, last.map(Time), None, (0, 0)).is_trusted(), sure, "{last:?}");
+        assert_eq!(Timekeeper::new(hands, last.map(Time), None, reading(0, 0)).is_trusted(), sure, "{last:?}");
     }
 }
 
@@ -207,7 +211,7 @@ fn nothing_is_forgotten_after_a_start_until_the_time_is_confirmed() {
     assert!(time.is_trusted() && time.earlier_time().is_some(), "schedules go on");
     assert_eq!((time.expiry_cutoff(), LedgerClock::expiry_cutoff(&time)), (None, Time(i64::MIN)));
     hands.synchronized.store(true, Ordering::Relaxed);
-    time.on_heartbeat(Time(0), None, (0, 0));
+    time.on_heartbeat(Time(0), None, reading(0, 0));
     assert_eq!(time.expiry_cutoff(), Some(Time(START)));
     assert_eq!(time.clock_state().confirmed_by, Some(ConfirmedBy::Kernel));
 }
@@ -216,10 +220,10 @@ fn nothing_is_forgotten_after_a_start_until_the_time_is_confirmed() {
 fn a_day_of_the_boot_clock_confirms_the_time() {
     let (hands, time) = timekeeper(None);
     hands.advance(24 * HOUR - 1, 24 * HOUR - 1);
-    time.on_heartbeat(Time(0), None, (0, 0));
+    time.on_heartbeat(Time(0), None, reading(0, 0));
     assert_eq!(time.expiry_cutoff(), None);
     hands.advance(1, 1);
-    time.on_heartbeat(Time(0), None, (0, 0));
+    time.on_heartbeat(Time(0), None, reading(0, 0));
     assert_eq!(time.clock_state().confirmed_by, Some(ConfirmedBy::BootClock));
 }
 
@@ -230,7 +234,7 @@ fn no_number_of_days_makes_a_clock_right_that_jumped() {
     assert!(!time.is_trusted());
     for _ in 0..10 {
         hands.advance(25 * HOUR, 25 * HOUR);
-        time.on_heartbeat(Time(0), None, (0, 0));
+        time.on_heartbeat(Time(0), None, reading(0, 0));
         assert!(!time.is_trusted(), "an unconfirmed clock was trusted");
     }
     time.confirm(ConfirmedBy::Operator);
@@ -241,7 +245,7 @@ fn no_number_of_days_makes_a_clock_right_that_jumped() {
 fn a_jump_that_nobody_saw_is_not_confirmed_by_the_day_before_it() {
     let (hands, time) = timekeeper(None);
     hands.advance(25 * HOUR + HOUR, 25 * HOUR);
-    time.on_heartbeat(Time(0), None, (0, 0));
+    time.on_heartbeat(Time(0), None, reading(0, 0));
     assert!(!time.is_trusted() && time.clock_state().confirmed_by.is_none());
 }
 
@@ -277,11 +281,11 @@ fn a_reading_of_the_databases_clock_that_took_long_proves_nothing() {
     let now = START + 10 * MINUTE;
     // The database answered before the machine was suspended, so the answer proves nothing about the node's clock now.
     let clock = DatabaseClock { now: Time(START), is_on_other_host: true };
-    time.on_heartbeat(Time(0), Some(clock), (BOOT, BOOT + 10 * MINUTE));
+    time.on_heartbeat(Time(0), Some(clock), reading(BOOT, BOOT + 10 * MINUTE));
     assert_eq!((time.earlier_time(), time.later_time()), (Some(Time(now)), Time(now)));
 
     let hands = SettableClock::new();
-    let vague = Timekeeper::new(hands.clone(), None, Some(clock), (BOOT - HOUR, BOOT));
+    let vague = Timekeeper::new(hands.clone(), None, Some(clock), reading(BOOT - HOUR, BOOT));
     assert_eq!((vague.is_trusted(), vague.earlier_time(), vague.expiry_cutoff()), (false, None, None));
     heartbeat(&hands, &vague, 0, true);
     assert!(vague.is_trusted() && vague.expiry_cutoff().is_some());
@@ -290,7 +294,7 @@ fn a_reading_of_the_databases_clock_that_took_long_proves_nothing() {
 #[test]
 fn a_node_that_is_off_and_follows_a_peer_schedules_by_the_database() {
     let (hands, time) = timekeeper_with_database(-23 * HOUR, true);
-    time.on_heartbeat(Time(START - 23 * HOUR + 20_000), None, (BOOT, BOOT));
+    time.on_heartbeat(Time(START - 23 * HOUR + 20_000), None, reading(BOOT, BOOT));
     hands.advance(5, 5);
     assert_eq!(time.now(), Time(START - 23 * HOUR + 20_005));
     assert_eq!(time.schedule_cutoff(), Time(START - 23 * HOUR + 5));
@@ -324,7 +328,7 @@ fn a_slow_answer_of_the_database_widens_the_bounds_and_proves_nothing() {
     let hands = SettableClock::new();
     hands.advance(20_000, 20_000);
     let database = DatabaseClock { now: Time(START + 19_000), is_on_other_host: true };
-    let time = Timekeeper::new(hands, None, Some(database), (BOOT, BOOT + 20_000));
+    let time = Timekeeper::new(hands, None, Some(database), reading(BOOT, BOOT + 20_000));
     assert!(time.is_trusted());
     assert_eq!(time.clock_state().ahead_of_database_ms, Some(0), "it may be the same time");
     assert_eq!((time.earlier_time(), time.later_time()), (Some(Time(START + 19_000)), Time(START + 39_000)));

@@ -60,7 +60,7 @@ impl InboundBench<'_> {
     pub(crate) fn measure_smtp_in(&self) -> Result<FigureSample> {
         let house = self.start_inbox_server()?;
         let (count, warm_up) = (self.args.emails(), self.args.warm_up_emails());
-        let feed = |count| postfix::send_mails(self.children, house.dir.path(), (house.smtp, INBOX), count);
+        let feed = |count| postfix::send_mails(self.children, house.dir.path(), house.smtp, INBOX, count);
         feed(warm_up)?;
         let began = Instant::now();
         feed(count)?;

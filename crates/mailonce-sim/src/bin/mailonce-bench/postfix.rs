@@ -56,12 +56,7 @@ pub(crate) fn measure_accept(args: &Args, children: &ChildProcesses, work: &Path
 const HOLD_CONFIG: &str = "smtpd_client_restrictions = check_client_access static:hold\n";
 
 /// Gives `count` mails to a server and waits until it has accepted them.
-pub(crate) fn send_mails(
-    children: &ChildProcesses,
-    home: &Path,
-    (at, to): (SocketAddr, &str),
-    count: u64,
-) -> Result<()> {
+pub(crate) fn send_mails(children: &ChildProcesses, home: &Path, at: SocketAddr, to: &str, count: u64) -> Result<()> {
     let mut command = postfix_command("smtp-source");
     command.args(["-s", SESSIONS, "-l", BODY_BYTES, "-m", &count.to_string(), "-d"]);
     command.args(["-f", "agent@example.com", "-t", to]).arg(at.to_string());
@@ -115,7 +110,7 @@ impl PostfixInstance {
 
     /// Gives it `count` mails and waits until it has accepted them.
     fn send_mails(&self, children: &ChildProcesses, count: u64) -> Result<()> {
-        send_mails(children, &self.home, (self.at, "user@example.org"), count).with_context(|| self.log_tail())
+        send_mails(children, &self.home, self.at, "user@example.org", count).with_context(|| self.log_tail())
     }
 
     fn log_tail(&self) -> String {

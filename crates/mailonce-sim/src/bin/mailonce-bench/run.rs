@@ -17,7 +17,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A figure of a running server.
-type FigureFn = fn(&Args, &ServerProcess) -> Result<FigureSample>;
+/// A figure that is measured on a running server.
+struct ServerFigure {
+    figure: Figure,
+    unit: &'static str,
+    measure: fn(&Args, &ServerProcess) -> Result<FigureSample>,
+}
 
 /// What a rate counts.
 const REQUESTS: &str = "requests";
@@ -68,18 +73,27 @@ impl BenchSession<'_> {
         let work = self.work;
         self.measure_and_record("fsync", "writes", || Ok(disk::fsync(work)?));
         self.run_baselines();
-        let accepting: [(Figure, &str, FigureFn); 3] =
-            [(Echo, REQUESTS, figures::echo), (Accept, EMAILS, figures::accept), (Batch, EMAILS, figures::batch)];
+        let accepting = [
+            ServerFigure { figure: Echo, unit: REQUESTS, measure: figures::echo },
+            ServerFigure { figure: Accept, unit: EMAILS, measure: figures::accept },
+            ServerFigure { figure: Batch, unit: EMAILS, measure: figures::batch },
+        ];
         self.measure_group(BenchStore::Sqlite, true, &accepting);
-        let repeating: [(Figure, &str, FigureFn); 2] =
-            [(Replay, REQUESTS, figures::replay), (Storm, REQUESTS, figures::measure_storm)];
+        let repeating = [
+            ServerFigure { figure: Replay, unit: REQUESTS, measure: figures::replay },
+            ServerFigure { figure: Storm, unit: REQUESTS, measure: figures::measure_storm },
+        ];
         self.measure_group(BenchStore::Sqlite, false, &repeating);
         self.pgbench();
-        let accepting: [(Figure, &str, FigureFn); 2] =
-            [(PgAccept, EMAILS, figures::accept), (PgBatch, EMAILS, figures::batch)];
+        let accepting = [
+            ServerFigure { figure: PgAccept, unit: EMAILS, measure: figures::accept },
+            ServerFigure { figure: PgBatch, unit: EMAILS, measure: figures::batch },
+        ];
         self.measure_group(BenchStore::Postgres, true, &accepting);
-        let repeating: [(Figure, &str, FigureFn); 2] =
-            [(PgReplay, REQUESTS, figures::replay), (PgStorm, REQUESTS, figures::measure_storm)];
+        let repeating = [
+            ServerFigure { figure: PgReplay, unit: REQUESTS, measure: figures::replay },
+            ServerFigure { figure: PgStorm, unit: REQUESTS, measure: figures::measure_storm },
+        ];
         self.measure_group(BenchStore::Postgres, false, &repeating);
         self.handoff(Figure::Handoff);
         self.postfix();
@@ -109,15 +123,15 @@ impl BenchSession<'_> {
     }
 
     /// Measures the wanted ones of `figures` on one fresh server.
-    fn measure_group(&mut self, store: BenchStore, paused: bool, figures: &[(Figure, &'static str, FigureFn)]) {
+    fn measure_group(&mut self, store: BenchStore, paused: bool, figures: &[ServerFigure]) {
         let args = self.args;
-        let wanted: Vec<_> = figures.iter().filter(|(figure, ..)| args.wants(*figure)).collect();
+        let wanted: Vec<_> = figures.iter().filter(|one| args.wants(one.figure)).collect();
         if wanted.is_empty() {
             return;
         }
         if let Err(why) = self.measure_on_server(store, paused, &wanted) {
             let why = format!("{why:#}");
-            for (figure, unit, _) in wanted {
+            for ServerFigure { figure, unit, .. } in wanted {
                 if self.results.row(figure.name()).is_none_or(|row| row.rounds.len() < self.round) {
                     self.measure_and_record(figure.name(), unit, || Err(anyhow::anyhow!(why.clone())));
                 }
@@ -125,12 +139,7 @@ impl BenchSession<'_> {
         }
     }
 
-    fn measure_on_server(
-        &mut self,
-        store: BenchStore,
-        paused: bool,
-        wanted: &[&(Figure, &'static str, FigureFn)],
-    ) -> Result<()> {
+    fn measure_on_server(&mut self, store: BenchStore, paused: bool, wanted: &[&ServerFigure]) -> Result<()> {
         let args = self.args;
         let binary = self.binary.clone().map_err(anyhow::Error::msg)?;
         let data = tempfile::Builder::new().prefix("data").tempdir_in(self.work)?;
@@ -149,11 +158,11 @@ impl BenchSession<'_> {
             env: &[("MAILONCE_BENCH_ECHO", "1".into())],
         }
         .start(self.children)?;
-        for (figure, unit, measure) in wanted {
+        for ServerFigure { figure, unit, measure } in wanted {
             self.measure_and_record(figure.name(), unit, || measure(args, &server));
         }
         if let Err(why) = server.terminate() {
-            self.print_line(&format!("after {}: {why:#}", wanted[wanted.len() - 1].0.name()));
+            self.print_line(&format!("after {}: {why:#}", wanted[wanted.len() - 1].figure.name()));
         }
         database.map_or(Ok(()), TemporaryDatabase::drop_database)
     }

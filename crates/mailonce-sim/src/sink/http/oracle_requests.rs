@@ -104,7 +104,7 @@ pub(super) fn log_request(
         to,
         body: sha256_hex(&request.body),
         taken,
-        did: action.as_str().into(),
+        action: action.as_str().into(),
         ambiguous: action.is_ambiguous(),
         ..SinkLogLine::default()
     });

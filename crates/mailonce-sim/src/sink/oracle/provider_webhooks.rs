@@ -119,31 +119,47 @@ impl ProviderWebhooks {
             let often = if rng.below(100) < u64::from(self.rates.again) { rng.between(2, 3) } else { 1 };
             for _ in 0..often {
                 let after = Duration::from_millis(rng.below(MAX_DELAY_MS));
-                let call = (Arc::clone(&self.target), id.clone(), (*kind).to_owned(), line.email.clone(), to.clone());
+                let webhook = PendingWebhook {
+                    target: Arc::clone(&self.target),
+                    id: id.clone(),
+                    kind: (*kind).to_owned(),
+                    email: line.email.clone(),
+                    recipient: to.clone(),
+                };
                 runtime.spawn(async move {
                     sleep(after).await;
-                    send_until_accepted(call).await;
+                    webhook.send_until_accepted().await;
                 });
             }
         }
     }
 }
 
-/// Retries until the server acknowledges it, or gives up.
-async fn send_until_accepted(
-    (to, id, kind, email, recipient): (Arc<Mutex<Option<HookTarget>>>, String, String, String, String),
-) {
-    for _ in 0..WEBHOOK_TRIES {
-        let there = to.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(there) = there {
-            let (id, kind, email, recipient) = (id.clone(), kind.clone(), email.clone(), recipient.clone());
-            let reply = tokio::task::spawn_blocking(move || {
-                send_event(&there, &VendorWebhookEvent { id, kind: &kind, email: &email, to: &recipient })
-            });
-            if matches!(reply.await, Ok(Ok(200))) {
-                return;
+/// A webhook that the server has not acknowledged yet.
+#[derive(Clone)]
+struct PendingWebhook {
+    target: Arc<Mutex<Option<HookTarget>>>,
+    id: String,
+    kind: String,
+    email: String,
+    recipient: String,
+}
+
+impl PendingWebhook {
+    /// Retries until the server acknowledges it, or gives up.
+    async fn send_until_accepted(self) {
+        for _ in 0..WEBHOOK_TRIES {
+            let target = self.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(target) = target {
+                let Self { id, kind, email, recipient, .. } = self.clone();
+                let reply = tokio::task::spawn_blocking(move || {
+                    send_event(&target, &VendorWebhookEvent { id, kind: &kind, email: &email, to: &recipient })
+                });
+                if matches!(reply.await, Ok(Ok(200))) {
+                    return;
+                }
             }
+            sleep(RETRY_DELAY).await;
         }
-        sleep(RETRY_DELAY).await;
     }
 }

@@ -31,7 +31,7 @@ pub struct SinkLogLine {
     /// Whether it became a mail. A recognized repeat did not.
     pub taken: bool,
     /// The sink's action.
-    pub did: String,
+    pub action: String,
     /// Whether the sender cannot know the outcome.
     pub ambiguous: bool,
 }

@@ -129,7 +129,7 @@ impl SinkSession {
             to: self.recipients.iter().map(|(to, _)| to.clone()).collect(),
             body: sha256_hex(bytes),
             taken,
-            did: self.planned_action.as_str().into(),
+            action: self.planned_action.as_str().into(),
             ambiguous: self.planned_action.is_ambiguous(),
             ..SinkLogLine::default()
         });

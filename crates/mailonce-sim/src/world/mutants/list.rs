@@ -7,7 +7,7 @@ const fn found_by_worlds(name: &'static str, what: &'static str) -> Mutant {
     Mutant {
         name,
         what,
-        rig: MutantDetector::Worlds,
+        detector: MutantDetector::Worlds,
         overrides: PlanOverrides {
             faults: &[],
             hops: &[],
@@ -185,7 +185,7 @@ pub const MUTANTS: &[Mutant] = &[
         FaultKind::Leap,
     ]),
     Mutant {
-        rig: MutantDetector::Test("one_disproven_attempt_leaves_the_others_unknown"),
+        detector: MutantDetector::Test("one_disproven_attempt_leaves_the_others_unknown"),
         ..found_by_worlds("one-refusal-clears-all", "one disproven attempt disproves all")
     },
     found_by_worlds("window-never-closes", "a repeat goes on after the provider forgot the key")

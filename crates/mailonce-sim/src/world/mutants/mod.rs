@@ -1,9 +1,11 @@
 //! Mutants: small deliberate defects, each enabled by its name, that worlds must detect.
 //!
-//! Most are `mutant!("name")` in core, engine and the memory store; some are defects of the ports, which the world
-//! itself implements. An undetected mutant is a gap in the checker, in the faults, or in the invariants.
+//! Defects of rules are in core, engine and the memory store: as `mutant!("name")`, or in the `mutants.rs` of a domain,
+//! which alters a finished decision. Defects that a port can show are in `ports`, because the world implements the
+//! ports itself. An undetected mutant is a gap in the checker, in the faults, or in the invariants.
 
 mod list;
+pub(super) mod ports;
 
 pub use list::MUTANTS;
 
@@ -31,7 +33,7 @@ pub struct Mutant {
     /// What is wrong.
     pub what: &'static str,
     /// What detects it.
-    pub rig: MutantDetector,
+    pub detector: MutantDetector,
     /// The plan that makes it visible.
     #[serde(skip)]
     pub overrides: PlanOverrides,
@@ -117,7 +119,7 @@ pub fn detect_all(seed: u64, most: u64, jobs: usize, on_verdict: impl Fn(&Mutant
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if mutant.rig == MutantDetector::Worlds {
+                    if mutant.detector == MutantDetector::Worlds {
                         let verdict = detect(mutant, seed, most);
                         on_verdict(&verdict);
                         verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);

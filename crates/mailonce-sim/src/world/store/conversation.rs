@@ -17,7 +17,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::world::store::FaultyStore;
+use crate::world::{mutants::ports, store::FaultyStore};
 
 macro_rules! conversations {
     (
@@ -49,8 +49,10 @@ conversations! {
     }
     noted {
         async fn accept_reply(&self, request: NewReply, now: Time) -> Result<ReplyResult> {
+            let mut altered = request.clone();
+            ports::alter_reply(&mut altered);
             let noted = async {
-                let answered = self.inner.accept_reply(request.clone(), now).await?;
+                let answered = self.inner.accept_reply(altered, now).await?;
                 self.process.shared.record_reply(&request, &answered, now);
                 Ok(answered)
             };
@@ -103,11 +105,11 @@ conversations! {
 
         async fn acknowledge_message(&self, team: TeamId, held: MessageLeaseRef, how: Acknowledgement, now: Time) -> Result<AcknowledgeResult> {
             let noted = async {
-                let settled = self.inner.acknowledge_message(team, held.clone(), how, now).await?;
+                let settled = self.inner.acknowledge_message(team, held.clone(), ports::alter_acknowledgement(how), now).await?;
                 self.process.shared.record_settled(&held, how, &settled, now);
                 Ok(settled)
             };
-            self.call_with_faults("settle message", true, noted).await
+            self.call_with_faults("acknowledge message", true, noted).await
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The received-mail part of the store, as one process of a node sees it.
 
-use crate::world::store::FaultyStore;
+use crate::world::{mutants::ports, store::FaultyStore};
 use async_trait::async_trait;
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
@@ -24,14 +24,14 @@ impl FaultyStore {
     /// Acknowledges a mail before its commit.
     async fn ack_mail_before_commit(&self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
         self.process.wait_while_paused().await;
-        let kept = arrival.deliveries.iter().map(|parcel| ReceiveResult::Stored(parcel.id)).collect();
+        let results = arrival.deliveries.iter().map(|parcel| ReceiveResult::Stored(parcel.id)).collect();
         let (inner, body) = (Arc::clone(&self.inner), Arc::clone(&self.process));
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
             body.wait_while_paused().await;
             inner.receive(arrival, now).await.map(drop)
         });
-        kept
+        results
     }
 }
 
@@ -50,14 +50,16 @@ macro_rules! arrivals {
                 self.call_with_faults(stringify!($read), false, self.inner.$read($($rarg),*)).await
             })*
 
-            async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+            async fn receive(&self, mut arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+                ports::alter_inbound_mail(&mut arrival);
                 if mutant::is_on("mail-answered-before-commit") {
                     return Ok(self.ack_mail_before_commit(arrival, now).await);
                 }
                 self.call_with_faults("receive", true, self.inner.receive(arrival, now)).await
             }
 
-            async fn file_message(&self, team: TeamId, id: DeliveryId, message: NewMessage, now: Time) -> Result<FileMessageResult> {
+            async fn file_message(&self, team: TeamId, id: DeliveryId, mut message: NewMessage, now: Time) -> Result<FileMessageResult> {
+                ports::alter_new_message(&mut message);
                 let noted = async {
                     let filed = self.inner.file_message(team, id, message, now).await?;
                     self.process.shared.record_filed(&filed, now);
@@ -75,7 +77,7 @@ arrivals! {
         fn change_inbox(edit: InboxEdit, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<InboxChangeResult>;
         fn remove_inbox(team: TeamId, id: InboxId, now: Time) -> Option<Inbox>;
         fn lease_deliveries(node: NodeId, max: usize, now: Time) -> Vec<LeasedDelivery>;
-        fn attach_fetched_content(team: TeamId, id: DeliveryId, brought: FetchedContent) -> Option<Delivery>;
+        fn attach_fetched_content(team: TeamId, id: DeliveryId, content: FetchedContent) -> Option<Delivery>;
         fn record_delivery_outcome(team: TeamId, id: DeliveryId, settle: DeliveryOutcome, now: Time) -> Option<Delivery>;
         fn replay_delivery(team: TeamId, id: DeliveryId, now: Time) -> Option<Delivery>;
         fn consume_artifact(team: TeamId, id: ArtifactId, taking: ConsumeRequest, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<ConsumeResult>;

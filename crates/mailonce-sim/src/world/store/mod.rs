@@ -5,7 +5,7 @@ pub(crate) mod conversation;
 pub(crate) mod events;
 pub(crate) mod inbound;
 use super::plan::FaultKind;
-use crate::world::node_process::NodeProcess;
+use crate::world::{mutants::ports, node_process::NodeProcess};
 use async_trait::async_trait;
 use mailonce_core::{
     access::team::{ApiKey, CreateTeamResult, Team},
@@ -82,7 +82,7 @@ impl FaultyStore {
         self.process.wait_while_paused().await;
         if writes && shared.draw_fault(FaultKind::LostCommit) {
             shared.record_fault(FaultKind::LostCommit, vec!["nobody".into()]);
-            return Err(StoreError::CommitUnknown("the answer to the commit was lost".into()));
+            return Err(ports::lost_commit("the answer to the commit was lost".into()));
         }
         answer
     }
@@ -164,7 +164,9 @@ macro_rules! ledger {
             }
 
             fn attach(&self, mut hooks: StoreHooks) -> HookCoverage {
-                if let Some(clock) = hooks.clock.take() {
+                if let Some(clock) = hooks.clock.take()
+                    && !mutant::is_on("commit-dated-by-its-caller")
+                {
                     self.clock.set(clock).ok();
                 }
                 if self.is_single_node { self.inner.attach(hooks) } else { HookCoverage::default() }
@@ -177,7 +179,6 @@ macro_rules! ledger {
 
 ledger! {
     writes {
-        fn accept_batch(batch: NewBatch, now: Time) -> BatchAcceptResult;
         fn bind_operation(operation: KeyedOperation, now: Time) -> IdempotentResult<()>;
         fn cancel(team: TeamId, id: EmailId, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailChangeResult>;
         fn reschedule(team: TeamId, id: EmailId, new: RescheduleRequest, now: Time) -> EmailChangeResult;
@@ -202,7 +203,6 @@ ledger! {
         fn key_binding(team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding>;
         fn next_handoff_due(transport: &str) -> Option<Time>;
         fn leased_handoff(team: TeamId, id: EmailId, number: u16) -> Option<LeasedHandoff>;
-        fn due_unknown_handoffs(mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)>;
         fn orphan_backlogs(known: &[String], now: Time) -> Vec<OrphanBacklog>;
         fn emails_open_at_transport(transport: &str, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<(TeamId, EmailId)>;
         fn handoff_by_remote_id(team: TeamId, remote_id: &str) -> Option<(EmailId, u16)>;
@@ -225,8 +225,9 @@ ledger! {
         fn health() -> Health;
     }
     wrong {
-        async fn accept(&self, request: NewEmail, now: Time) -> Result<AcceptResult> {
+        async fn accept(&self, mut request: NewEmail, now: Time) -> Result<AcceptResult> {
             self.process.shared.record_node_time(now);
+            ports::alter_new_email(&mut request);
             if mutant::is_on("answered-before-commit") {
                 return self.ack_before_commit(request, now).await;
             }
@@ -236,6 +237,18 @@ ledger! {
                 Ok(accept)
             };
             self.call_with_faults("accept", true, noted).await
+        }
+
+        async fn accept_batch(&self, mut batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+            batch.items.iter_mut().for_each(ports::alter_new_email);
+            self.call_with_faults("accept_batch", true, self.inner.accept_batch(batch, now)).await
+        }
+
+        async fn due_unknown_handoffs(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+            let read = self.inner.due_unknown_handoffs(mine, max, now);
+            let mut due = self.call_with_faults("due_unknown_handoffs", false, read).await?;
+            ports::alter_due_unknowns(&mut due);
+            Ok(due)
         }
 
         async fn lease_handoffs(&self, request: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
@@ -254,7 +267,10 @@ ledger! {
             if mutant::is_on("marker-forgotten") && matches!(act, HandoffAction::Mark { .. }) {
                 return self.ack_without_writing(team, id, &act, now).await;
             }
-            self.call_with_faults(act_name(&act), true, self.inner.apply_action(team, id, act, operation, now)).await
+            let write = self.inner.apply_action(team, id, act.clone(), operation, now);
+            let result = self.call_with_faults(act_name(&act), true, write).await;
+            let email = if result.is_err() { self.inner.email(team, id).await? } else { None };
+            ports::alter_action_result(&act, result, email)
         }
 
         async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
@@ -272,19 +288,19 @@ ledger! {
 fn act_name(act: &HandoffAction) -> &'static str {
     match act {
         HandoffAction::Mark { .. } => "mark",
-        HandoffAction::ReturnLease { .. } => "park",
-        HandoffAction::RecordOutcome { .. } => "settle",
-        HandoffAction::Crash { .. } => "give back",
-        HandoffAction::RetryInWindow { .. } => "repeat",
-        HandoffAction::CheckLater { .. } => "wait",
+        HandoffAction::ReturnLease { .. } => "return lease",
+        HandoffAction::RecordOutcome { .. } => "record outcome",
+        HandoffAction::Crash { .. } => "crash",
+        HandoffAction::RetryInWindow { .. } => "retry in window",
+        HandoffAction::CheckLater { .. } => "check later",
         HandoffAction::ResendByPolicy { .. } => "resend by policy",
-        HandoffAction::AddEvidence(_) => "fact",
+        HandoffAction::AddEvidence(_) => "add evidence",
         HandoffAction::Resolve { .. } => "resolve",
-        HandoffAction::FailOverHandoff { .. } => "reroute",
-        HandoffAction::FailOverEmail { .. } => "redirect",
-        HandoffAction::ReportOrphan { .. } => "orphan",
+        HandoffAction::FailOverHandoff { .. } => "fail over handoff",
+        HandoffAction::FailOverEmail { .. } => "fail over email",
+        HandoffAction::ReportOrphan { .. } => "report orphan",
         HandoffAction::GiveUpOrphan { .. } => "give up orphan",
-        HandoffAction::RerouteByOperator { .. } => "relocate",
+        HandoffAction::RerouteByOperator { .. } => "reroute by operator",
         HandoffAction::Release => "release",
     }
 }

@@ -5,7 +5,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::stop::{Stop, StopMode, StopScope},
     id::StopId,
-    problem::{Code, FieldError, Problem},
+    problem::{Code, Problem},
 };
 use mailonce_engine::control::stops::NewStop;
 use serde::{Deserialize, Serialize};
@@ -112,10 +112,6 @@ pub(crate) struct ReleaseQuery {
     rate_per_s: Option<String>,
 }
 
-fn invalid_field(path: &str, message: &str) -> Problem {
-    Problem::from(vec![FieldError::new(path, message)])
-}
-
 async fn parse_scope(app: &App, auth: &AuthedRequest, body: StopScopeBody) -> Result<StopScope, Problem> {
     let team = auth.caller.team.id;
     match (body.installation, body.transport, body.team, body.inbox, body.api_key) {
@@ -128,10 +124,10 @@ async fn parse_scope(app: &App, auth: &AuthedRequest, body: StopScopeBody) -> Re
         }
         (None, None, None, None, Some(key)) => {
             let id =
-                key.parse().map_err(|_not_an_id| invalid_field("scope.api_key", "must be the id of an API key"))?;
+                key.parse().map_err(|_not_an_id| Problem::invalid_field("scope.api_key", "must be the id of an API key"))?;
             Ok(StopScope::ApiKey { team, id })
         }
-        _ => Err(invalid_field(
+        _ => Err(Problem::invalid_field(
             "scope",
             "must be one of {\"team\": true}, {\"inbox\": ID}, {\"api_key\": ID}, {\"transport\": NAME} and \
              {\"installation\": true}",
@@ -154,7 +150,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let keyed_call = auth.keyed_call("stops", "", &body.canonical()?);
     let mode = match mode.as_deref() {
         None => StopMode::Wait,
-        Some(word) => StopMode::parse(word).ok_or_else(|| invalid_field("mode", "must be wait or refuse"))?,
+        Some(word) => StopMode::parse(word).ok_or_else(|| Problem::invalid_field("mode", "must be wait or refuse"))?,
     };
     let scope = parse_scope(&app, &auth, scope).await?;
     let stop = app.engine.control.create_stop(&auth.caller, NewStop { scope, mode, reason }, keyed_call).await?;
@@ -188,7 +184,7 @@ pub(crate) async fn end(
         id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no stop {id}")))?;
     let rate = query.0.rate_per_s.as_deref().map(|text| {
         text.parse().map_err(|_not_a_number| {
-            Problem::for_field(Code::InvalidQuery, "rate_per_s", "rate_per_s must be a number from 1 to 10,000")
+            Problem::invalid_query("rate_per_s", "rate_per_s must be a number from 1 to 10,000")
         })
     });
     let stop = app.engine.control.end_stop(&auth.caller, id, rate.transpose()?).await?;

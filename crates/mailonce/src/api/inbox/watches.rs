@@ -9,6 +9,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
+use mailonce_engine::inbox::artifacts::WatchRequest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -117,11 +118,8 @@ pub(crate) async fn create(
     }
     let digest_input = digest_input.to_string();
     let keyed_call = auth.keyed_call("watches", &inbox.id.to_string(), digest_input.as_bytes());
-    let watch = app
-        .engine
-        .inboxes
-        .create_watch(&auth.caller, inbox.id, (budget, duration_ms, require_auth), keyed_call)
-        .await?;
+    let request = WatchRequest { resend_budget: budget, duration_ms, require_auth };
+    let watch = app.engine.inboxes.create_watch(&auth.caller, inbox.id, request, keyed_call).await?;
     Ok(created_response(watch.is_new, Json(WatchBody::of(&app, &watch.value))))
 }
 

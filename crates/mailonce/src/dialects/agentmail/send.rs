@@ -21,7 +21,10 @@ use mailonce_engine::{
         reply::{ForwardRequest, ReplyOverrides, ReplyRequest, sender_name},
         threads::ThreadEntry,
     },
-    outbound::{keyed_send::SendRequest, send_receipt::SendReceipt},
+    outbound::{
+        keyed_send::{ReplayComparison, SendRequest},
+        send_receipt::SendReceipt,
+    },
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -227,7 +230,13 @@ pub(super) async fn replay_for_deleted_inbox(
     let sent = call
         .engine
         .conversations
-        .replay_without_message(&call.caller, (content, call.key.clone()), (None, fields), missing)
+        .replay_without_message(
+            &call.caller,
+            content,
+            call.key.clone(),
+            ReplayComparison { answers: None, fields },
+            missing,
+        )
         .await?;
     respond(call, &sent, &[]).await
 }

@@ -1,6 +1,6 @@
 //! Against aiosmtpd, an independent server. It is installed from PyPI on first use, under `target`.
 
-use crate::setting::{config_at_port, sample_envelope, send_envelope};
+use crate::fixtures::{config_at_port, sample_envelope, send_envelope};
 use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::certificate::SinkCertificate;
 use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};

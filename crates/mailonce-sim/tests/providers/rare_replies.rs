@@ -10,7 +10,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::world::{EMAIL, lookup_query, run_attempt, vendor_transport};
+use crate::fixtures::{EMAIL, lookup_query, run_attempt, vendor_transport};
 
 /// Answers one request with these headers and this body, whatever it is.
 async fn serve_one_response(listener: &TcpListener, status: u16, header: &str, body: &str) {

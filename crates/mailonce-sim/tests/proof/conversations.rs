@@ -21,7 +21,7 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::OfferedSettled,
     Rule::OfferedEarly,
     Rule::OfferedTooOften,
-    Rule::AnswerTold,
+    Rule::ConversationEvents,
     Rule::Unattended,
     Rule::Unescalated,
     Rule::LookAlike,
@@ -29,8 +29,8 @@ pub(crate) const FORGED: &[Rule] = &[
 
 const INBOX_ADDRESS: &str = "desk@inbox.example";
 
-fn conversation_commit(at: u64, did: ConversationChange) -> ConversationCommit {
-    ConversationCommit { at, now: at as i64, did }
+fn conversation_commit(at: u64, change: ConversationChange) -> ConversationCommit {
+    ConversationCommit { at, now: at as i64, change }
 }
 
 fn reply_record(email: &str, guard: &str) -> ReplyRecord {
@@ -42,8 +42,8 @@ fn reply_record(email: &str, guard: &str) -> ReplyRecord {
 fn valid_conversation() -> History {
     let mut history = History { healed: true, ..History::default() };
     let limits = ReplyLimits { per_window: 2, window_ms: 100, per_day: 9, per_person: 9, ..ReplyLimits::default() };
-    history.talk.desks.insert(INBOX_ADDRESS.into(), limits);
-    history.inbound.brought.push(DeliveryTry {
+    history.conversations.limits_by_inbox.insert(INBOX_ADDRESS.into(), limits);
+    history.inbound.delivery_tries.push(DeliveryTry {
         inbox: INBOX_ADDRESS.into(),
         message_id: "<1@x>".into(),
         sender: "ann@x".into(),
@@ -54,8 +54,11 @@ fn valid_conversation() -> History {
     let state = "answered".to_owned();
     history.inbound.messages.push(Message { id, inbox, seq: 1, message_id, state, ..Message::default() });
     let (message, thread, message_id) = ("m1".to_owned(), "t1".to_owned(), "<1@x>".to_owned());
-    history.talk.steps.push(conversation_commit(1, ConversationChange::Came { message, thread, seq: 1, message_id }));
-    history.talk.steps.push(conversation_commit(3, ConversationChange::Answered(reply_record("e1", ""))));
+    history
+        .conversations
+        .commits
+        .push(conversation_commit(1, ConversationChange::Filed { message, thread, seq: 1, message_id }));
+    history.conversations.commits.push(conversation_commit(3, ConversationChange::Answered(reply_record("e1", ""))));
     let (email, to) = ("e1".to_owned(), "queued".to_owned());
     history.moves.push(HandoffTransition { at: 2, email, handoff: 0, from: String::new(), to, fence: 0, rev: 1 });
     let (id, answers, state) = ("e1".to_owned(), "m1".to_owned(), "sent".to_owned());
@@ -72,14 +75,14 @@ fn conversation_rules(forge: impl FnOnce(&mut History)) -> Vec<Rule> {
 }
 
 /// The broken rules if this happens before the reply.
-fn rules_with_earlier(did: ConversationChange) -> Vec<Rule> {
-    conversation_rules(|history| history.talk.steps.insert(1, conversation_commit(2, did)))
+fn rules_with_earlier(change: ConversationChange) -> Vec<Rule> {
+    conversation_rules(|history| history.conversations.commits.insert(1, conversation_commit(2, change)))
 }
 
 /// The broken rules if this happens after the reply.
-fn rules_with_later(dids: Vec<ConversationChange>) -> Vec<Rule> {
+fn rules_with_later(changes: Vec<ConversationChange>) -> Vec<Rule> {
     conversation_rules(|history| {
-        history.talk.steps.extend((10..).zip(dids).map(|(at, did)| conversation_commit(at, did)))
+        history.conversations.commits.extend((10..).zip(changes).map(|(at, change)| conversation_commit(at, change)))
     })
 }
 
@@ -97,14 +100,20 @@ fn a_correct_conversation_has_no_violations() {
 fn a_reply_without_an_event_is_detected() {
     let event = |kind: &str, about: &str| Event { seq: 1, kind: kind.into(), about: about.into(), ..Event::default() };
     assert_eq!(conversation_rules(|history| history.events.push(event("message.answered", "m1"))), []);
-    assert_eq!(conversation_rules(|history| history.events.push(event("message.answered", "m2"))), [Rule::AnswerTold]);
-    assert_eq!(conversation_rules(|history| history.events.push(event("email.sent", "e1"))), [Rule::AnswerTold]);
+    assert_eq!(
+        conversation_rules(|history| history.events.push(event("message.answered", "m2"))),
+        [Rule::ConversationEvents]
+    );
+    assert_eq!(
+        conversation_rules(|history| history.events.push(event("email.sent", "e1"))),
+        [Rule::ConversationEvents]
+    );
 }
 
 #[test]
 fn a_second_reply_is_detected_unless_the_first_was_certainly_not_sent() {
     let second = |history: &mut History| {
-        history.talk.steps.push(conversation_commit(9, ConversationChange::Answered(reply_record("e2", ""))))
+        history.conversations.commits.push(conversation_commit(9, ConversationChange::Answered(reply_record("e2", ""))))
     };
     assert_eq!(conversation_rules(second), [Rule::AnsweredTwice]);
     let free = conversation_rules(|history| {
@@ -118,7 +127,7 @@ fn a_second_reply_is_detected_unless_the_first_was_certainly_not_sent() {
 
 #[test]
 fn a_reply_loop_is_detected() {
-    let written = |kind: &str| conversation_rules(|history| history.inbound.brought[0].kind = kind.to_owned());
+    let written = |kind: &str| conversation_rules(|history| history.inbound.delivery_tries[0].kind = kind.to_owned());
     assert_eq!(written("own"), [Rule::OwnAnswered]);
     assert_eq!(written("machine"), [Rule::MachineAnswered]);
     assert_eq!(written("soft"), [Rule::MachineAnswered]);
@@ -130,18 +139,18 @@ fn a_reply_past_a_lease_a_newer_message_or_a_limit_is_detected() {
     assert_eq!(rules_with_earlier(lease_change("a", 3, 1, None)), []);
     let lost = conversation_rules(|history| {
         let shown = ReplyRecord { token: Some("lost".into()), ..reply_record("e1", "") };
-        history.talk.steps[1] = conversation_commit(3, ConversationChange::Answered(shown));
+        history.conversations.commits[1] = conversation_commit(3, ConversationChange::Answered(shown));
     });
     assert_eq!(lost, [Rule::LeaseIgnored]);
     let newer = conversation_rules(|history| {
-        let mut brought = history.inbound.brought[0].clone();
-        brought.message_id = "<2@x>".into();
-        history.inbound.brought.push(brought);
+        let mut delivery_try = history.inbound.delivery_tries[0].clone();
+        delivery_try.message_id = "<2@x>".into();
+        history.inbound.delivery_tries.push(delivery_try);
         let (message, thread, message_id) = ("m2".to_owned(), "t1".to_owned(), "<2@x>".to_owned());
         history
-            .talk
-            .steps
-            .insert(1, conversation_commit(2, ConversationChange::Came { message, thread, seq: 2, message_id }));
+            .conversations
+            .commits
+            .insert(1, conversation_commit(2, ConversationChange::Filed { message, thread, seq: 2, message_id }));
     });
     assert_eq!(newer, [Rule::NewerIgnored]);
     let often = |n: u32| {
@@ -174,12 +183,12 @@ fn an_offer_at_the_wrong_time_is_detected() {
     assert_eq!(rules_with_earlier(offered(1)), []);
     assert_eq!(rules_with_later(vec![offered(1)]), [Rule::OfferedSettled]);
     let early = conversation_rules(|history| {
-        history.talk.steps.insert(1, conversation_commit(2, ConversationChange::PutOff("m1".into(), 9)));
-        history.talk.steps.insert(2, conversation_commit(2, offered(1)));
+        history.conversations.commits.insert(1, conversation_commit(2, ConversationChange::Postponed("m1".into(), 9)));
+        history.conversations.commits.insert(2, conversation_commit(2, offered(1)));
     });
     assert_eq!(early, [Rule::OfferedEarly]);
     let often = conversation_rules(|history| {
-        (1..=6).for_each(|n| history.talk.steps.insert(1, conversation_commit(2, offered(7 - n))))
+        (1..=6).for_each(|n| history.conversations.commits.insert(1, conversation_commit(2, offered(7 - n))))
     });
     assert_eq!(often, [Rule::OfferedTooOften]);
 }
@@ -191,8 +200,8 @@ fn a_repeated_mail_without_a_key_is_detected() {
             for (at, id, guard) in [(4, "k1", ""), (5, "k2", guard)] {
                 let (email, to) = (id.to_owned(), vec!["ann@x".to_owned()]);
                 history
-                    .talk
-                    .steps
+                    .conversations
+                    .commits
                     .push(conversation_commit(at, ConversationChange::Keyless { email, guard: guard.to_owned() }));
                 history.emails.push(Email { id: id.to_owned(), to, body: Some(1), ..Email::default() });
             }
@@ -207,18 +216,19 @@ fn a_guard_that_refuses_without_a_reason_is_detected() {
     for guard in ["self", "automatic", "leased", "newer_message"] {
         let refused = ConversationChange::Refused { guard: guard.to_owned(), reply: reply_record("", "") };
         assert_eq!(
-            conversation_rules(|history| history.talk.steps.push(conversation_commit(9, refused))),
+            conversation_rules(|history| history.conversations.commits.push(conversation_commit(9, refused))),
             [Rule::NeedlessGuard],
             "{guard}"
         );
     }
     let capped = conversation_rules(|history| {
-        history.talk.steps[1] = conversation_commit(3, ConversationChange::Answered(reply_record("e1", "cap")));
+        history.conversations.commits[1] =
+            conversation_commit(3, ConversationChange::Answered(reply_record("e1", "cap")));
     });
     assert_eq!(capped, [Rule::NeedlessGuard]);
     let again = ConversationChange::Again { message: "m1".into(), slot: "reply 7".into(), email: "e1".into() };
     assert_eq!(
-        conversation_rules(|history| history.talk.steps.push(conversation_commit(9, again))),
+        conversation_rules(|history| history.conversations.commits.push(conversation_commit(9, again))),
         [Rule::NeedlessGuard]
     );
 }
@@ -226,7 +236,7 @@ fn a_guard_that_refuses_without_a_reason_is_detected() {
 #[test]
 fn an_unanswered_message_is_detected_unless_it_was_escalated() {
     let lies = |history: &mut History| {
-        history.talk.steps.pop();
+        history.conversations.commits.pop();
         history.emails.clear();
         history.moves.clear();
         history.inbound.messages[0].state = "unanswered".into();
@@ -234,7 +244,7 @@ fn an_unanswered_message_is_detected_unless_it_was_escalated() {
     assert_eq!(conversation_rules(lies), [Rule::Unattended]);
     let asked = conversation_rules(|history| {
         lies(history);
-        history.talk.questions.push(EscalationRow { message: "m1".into(), ..EscalationRow::default() });
+        history.conversations.escalations.push(EscalationRow { message: "m1".into(), ..EscalationRow::default() });
     });
     assert_eq!(asked, []);
     let vain = conversation_rules(|history| history.inbound.messages[0].dead = true);

@@ -11,7 +11,7 @@ use mailonce_sim::sink::http::{API_KEY, HttpSink, ScriptedResponse, Vendor};
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::world::{build_transport, lookup_query, provider_setting, run_attempt, vendor_transport};
+use crate::fixtures::{build_transport, lookup_query, provider_setting, run_attempt, vendor_transport};
 
 const LOOKUP_VENDORS: [Vendor; 4] = [Vendor::Postmark, Vendor::Mailgun, Vendor::SendGrid, Vendor::UseSend];
 

@@ -26,7 +26,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
+use crate::binary_fixtures::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const INBOX: &str = "support@mailonce.test";
 const HOOK_REPEATS: usize = 50;

@@ -1,6 +1,6 @@
 //! Forged histories. Each forgery breaks an invariant, and both checkers must name it.
 
-use crate::setting::{crash_tools, second_checker};
+use crate::fixtures::{crash_tools, second_checker};
 use mailonce_core::time::Time;
 use mailonce_sim::crash::{
     coverage::CoverageBoard,
@@ -231,10 +231,12 @@ const FORGERIES: [Forgery; 20] = [
 
 /// Two webhooks of one subject, each the only one of its event, in order of arrival.
 fn two_ordered_webhooks(record: &RoundRecord) -> Option<(usize, usize)> {
-    let (came, owed) = (&record.notices, record.api["a"]["owed"].as_u64().unwrap());
-    let once = |n: &usize| came.iter().filter(|line| line.event == came[*n].event).count() == 1 && came[*n].seq <= owed;
-    let next = |n: usize| (n + 1..came.len()).filter(once).find(|m| came[*m].about == came[n].about);
-    (0..came.len()).filter(once).find_map(|n| Some((n, next(n)?)))
+    let (received, owed) = (&record.notices, record.api["a"]["owed"].as_u64().unwrap());
+    let once = |n: &usize| {
+        received.iter().filter(|line| line.event == received[*n].event).count() == 1 && received[*n].seq <= owed
+    };
+    let next = |n: usize| (n + 1..received.len()).filter(once).find(|m| received[*m].about == received[n].about);
+    (0..received.len()).filter(once).find_map(|n| Some((n, next(n)?)))
 }
 
 /// Forgeries of received webhooks. Each breaks P11.
@@ -297,7 +299,7 @@ const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
         rows(record, "messages").push(again);
     },
     // A message that no sender delivered.
-    |record| record.mail.retain(|operation| matches!(operation, InboundRecord::Take(_))),
+    |record| record.mail.retain(|operation| matches!(operation, InboundRecord::Consume(_))),
     // A repeat without a delivery.
     |record| rows(record, "deliveries").retain(|row| row["state"] != "duplicate"),
     // A delivery that was not parsed.
@@ -309,13 +311,13 @@ const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
     },
     // A second consumer.
     |record| {
-        let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
-        let InboundRecord::Take(mut take) = record.mail.iter().find(|operation| taken(operation)).unwrap().clone()
+        let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Consume(take) if take.team == "a" && take.consumed.is_some());
+        let InboundRecord::Consume(mut take) = record.mail.iter().find(|operation| taken(operation)).unwrap().clone()
         else {
             return;
         };
         take.purpose = "somebody else".into();
-        record.mail.push(InboundRecord::Take(take));
+        record.mail.push(InboundRecord::Consume(take));
     },
     // A consumer that is missing in the ledger.
     |record| {
@@ -333,13 +335,13 @@ fn write_record(record: &RoundRecord, root: &Path) {
     record.write(root).unwrap();
     let lines = |rows: Vec<String>| rows.into_iter().map(|row| row + "\n").collect::<String>();
     let calls = record.calls.iter().map(|call| serde_json::to_string(call).unwrap()).collect();
-    let got = record.sink_lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
+    let sink_lines = record.sink_lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
     let mail = record.mail.iter().map(|operation| serde_json::to_string(operation).unwrap()).collect();
     let notices = record.notices.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
     std::fs::write(root.join("notices.jsonl"), lines(notices)).unwrap();
     std::fs::write(root.join("mail.jsonl"), lines(mail)).unwrap();
     std::fs::write(root.join("history.jsonl"), lines(calls)).unwrap();
-    std::fs::write(root.join("sink.jsonl"), lines(got)).unwrap();
+    std::fs::write(root.join("sink.jsonl"), lines(sink_lines)).unwrap();
 }
 
 /// Both checkers detect a forgery of this invariant, and report the same invariants.
@@ -377,7 +379,7 @@ fn both_checkers_detect_every_forged_history() {
 fn both_checkers_detect_every_forged_inbox() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
     let honest = play_clean_round(root.path(), HopClass::Inbound, |record| {
-        let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
+        let taken = |operation: &InboundRecord| matches!(operation, InboundRecord::Consume(take) if take.team == "a" && take.consumed.is_some());
         record.mail.iter().any(taken) && rows(record, "deliveries").iter().any(|row| row["state"] == "duplicate")
     });
     for (n, tamper) in MAIL_FORGERIES.iter().enumerate() {

@@ -47,7 +47,7 @@ impl HistoryBuilder {
     }
 
     /// An email with one handoff, and the states it goes through.
-    pub(crate) fn add_email(&mut self, team: &str, id: &str, key: &str, way: &str, states: &[&str]) {
+    pub(crate) fn add_email(&mut self, team: &str, id: &str, key: &str, transport: &str, states: &[&str]) {
         let to = vec![format!("{id}@example.org")];
         let state = (*states.last().unwrap()).to_owned();
         let mut email = Email {
@@ -61,7 +61,7 @@ impl HistoryBuilder {
             state: if state == "leased" { "sending".into() } else { state.clone() },
             ..Email::default()
         };
-        let mut handoff = Handoff { transport: way.to_owned(), to, state, ..Handoff::default() };
+        let mut handoff = Handoff { transport: transport.to_owned(), to, state, ..Handoff::default() };
         let (mut from, mut fence) = ("", 0);
         for state in states {
             email.rev += 1;
@@ -119,11 +119,11 @@ impl HistoryBuilder {
         self.history.events.push(Event { at, team, seq, id, kind, about, rev });
     }
 
-    pub(crate) fn add_arrival(&mut self, way: &str, email: &str, key: Option<&str>, taken: bool) {
+    pub(crate) fn add_arrival(&mut self, transport: &str, email: &str, key: Option<&str>, taken: bool) {
         let at = self.next_position();
         self.history.arrivals.push(HopArrival {
             at,
-            transport: way.to_owned(),
+            transport: transport.to_owned(),
             email: email.to_owned(),
             handoff: Some(0),
             message_id: format!("<{email}@mailonce>"),
@@ -212,9 +212,10 @@ fn a_correct_history_has_no_violations() {
 
 #[test]
 fn every_rule_detects_a_forged_history() {
-    let (accepts, copies, settled) = (crate::accepts::FORGED, crate::copies::FORGED, crate::settled::FORGED);
-    let (events, inbound, talk) = (crate::events::FORGED, crate::inbound::FORGED, crate::talk::FORGED);
-    let forged = [accepts, copies, settled, events, inbound, talk].concat();
+    let (accepts, copies, settled) = (crate::accepts::FORGED, crate::copies::FORGED, crate::unfinished_work::FORGED);
+    let (events, inbound, conversations) =
+        (crate::events::FORGED, crate::inbound::FORGED, crate::conversations::FORGED);
+    let forged = [accepts, copies, settled, events, inbound, conversations].concat();
     let forged: BTreeSet<Rule> = forged.into_iter().collect();
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
     assert!(missing.is_empty(), "nothing is forged for {missing:?}");

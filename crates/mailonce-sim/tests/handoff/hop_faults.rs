@@ -7,7 +7,7 @@ use mailonce_sim::sink::{
 };
 use std::time::Duration;
 
-use crate::hop::{HopKind, HopSink, TestHop, UnknownRecovery};
+use crate::next_hop::{HopKind, HopSink, TestHop, UnknownRecovery};
 
 /// The delay that a busy next hop asks for, in seconds.
 pub(crate) const RETRY_AFTER_S: u32 = 120;

@@ -14,8 +14,10 @@ use mailonce_sim::{
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    hop::{HopKind, HopSink, TestHop},
-    world::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine, sample_content},
+    engine_fixture::{
+        DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine, sample_content,
+    },
+    next_hop::{HopKind, HopSink, TestHop},
 };
 
 const YEAR: i64 = 365 * DAY;

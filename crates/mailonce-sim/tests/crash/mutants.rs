@@ -1,6 +1,6 @@
 //! Servers with a deliberate defect, which the checkers must detect.
 
-use crate::setting::crash_tools;
+use crate::fixtures::crash_tools;
 use mailonce_sim::crash::{
     coverage::CoverageBoard,
     environment::CrashTools,

@@ -17,8 +17,8 @@ use std::sync::{
 };
 
 use crate::{
-    hop::{HopKind, HopSink},
-    world::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, TestEngine},
+    engine_fixture::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, TestEngine},
+    next_hop::{HopKind, HopSink},
 };
 
 /// A transport that builds a different mail each time, or never returns.

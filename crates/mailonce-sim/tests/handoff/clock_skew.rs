@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, child_processes, temp_dir};
+use crate::binary_fixtures::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, child_processes, temp_dir};
 
 const HOUR: i64 = 3_600_000;
 /// Two heartbeats, and some time for the reply.

@@ -12,9 +12,9 @@ use mailonce_transport::http::HttpTransportConfig;
 use std::sync::Arc;
 
 use crate::{
-    fault::HopFault,
-    hop::{HopKind, HopSink, TestHop, provider_setting, provider_transport},
-    world::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    engine_fixture::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    hop_faults::HopFault,
+    next_hop::{HopKind, HopSink, TestHop, provider_setting, provider_transport},
 };
 
 /// Long enough for every repeat, and shorter than every window but Brevo's.

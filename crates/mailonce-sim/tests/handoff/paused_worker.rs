@@ -16,8 +16,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 
 use crate::{
-    hop::{HopKind, HopSink, TestHop, provider_setting, provider_transport},
-    world::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    engine_fixture::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    next_hop::{HopKind, HopSink, TestHop, provider_setting, provider_transport},
 };
 
 /// The maximum age of a connection when the request is written.

@@ -1,6 +1,6 @@
 //! Crashes at every failpoint of the short form.
 
-use crate::setting::crash_tools;
+use crate::fixtures::crash_tools;
 use mailonce_sim::crash::{
     campaign::CampaignPlan,
     coverage::CoverageBoard,

@@ -27,8 +27,8 @@ fn broken_rules(nodes: usize, hop: HopProfile, mutant: Option<&'static str>) -> 
 fn a_lease_whose_reply_was_lost_is_recovered() {
     for hop in [HopProfile::Relay, HopProfile::Keyed(24 * 3_600_000)] {
         assert_eq!(broken_rules(1, hop, None), Vec::<String>::new());
-        let kept = broken_rules(1, hop, Some("lost-lease-kept"));
-        assert!(kept.iter().any(|found| found.contains("Stuck")), "{kept:?}");
+        let violations = broken_rules(1, hop, Some("lost-lease-kept"));
+        assert!(violations.iter().any(|found| found.contains("Stuck")), "{violations:?}");
     }
 }
 

@@ -10,9 +10,9 @@ use mailonce_sim::sink::http::Vendor;
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    fault::{ExpectedResult, HopFault, RETRY_AFTER_S},
-    hop::{HopKind, HopSink, TestHop},
-    world::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    engine_fixture::{EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, SECOND, TestEngine},
+    hop_faults::{ExpectedResult, HopFault, RETRY_AFTER_S},
+    next_hop::{HopKind, HopSink, TestHop},
 };
 
 /// One mail being sent.

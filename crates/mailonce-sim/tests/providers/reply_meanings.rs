@@ -8,7 +8,7 @@ use mailonce_sim::sink::http::{API_KEY, HttpSink, SECRET_ACCESS_KEY, ScriptedRes
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-use crate::world::{EMAIL, KEY, MESSAGE_ID, build_transport, provider_setting, run_attempt, vendor_transport};
+use crate::fixtures::{EMAIL, KEY, MESSAGE_ID, build_transport, provider_setting, run_attempt, vendor_transport};
 
 /// The meaning of a scripted response at a vendor, and the number of mails that it leaves there.
 fn expected_meaning(vendor: Vendor, act: ScriptedResponse) -> (ReplyMeaning, usize) {

@@ -11,7 +11,9 @@ use mailonce_sim::{
 };
 use std::time::{Duration, Instant};
 
-use crate::rig::{FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
+use crate::binary_fixtures::{
+    FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir,
+};
 
 const MAILS: usize = 6;
 /// How long a node is silent before another takes over, and some time for that.

@@ -11,7 +11,7 @@ use mailonce_transport::{
 };
 use std::{sync::Arc, time::Duration};
 
-use crate::world::ManualClock;
+use crate::engine_fixture::ManualClock;
 
 /// The kind of next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::rig::{SinkFixture, SinkKind, binary, sequential_server, temp_dir};
+use crate::binary_fixtures::{SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const MAILS: usize = 5_000;
 const BATCH: usize = 1_000;

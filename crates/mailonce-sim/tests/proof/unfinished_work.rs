@@ -1,6 +1,6 @@
 //! P5, P8 and P13: missing events, unknown outcomes without a reason, and unfinished work.
 
-use crate::honest::{UNKNOWN_EMAIL, broken_rules, expected_emails};
+use crate::valid_history::{UNKNOWN_EMAIL, broken_rules, expected_emails};
 use mailonce_sim::proof::Rule;
 use mailonce_sim::proof::history::{CallKind, CallOutcome, Evidence};
 
@@ -15,7 +15,7 @@ fn a_silent_end_is_detected() {
                 (event.kind, event.rev) = ("email.duplicate".into(), 0);
             }
         });
-        assert_eq!(forged, [Rule::Silent, Rule::Untold], "{kind}");
+        assert_eq!(forged, [Rule::Silent, Rule::UnmatchedEvent], "{kind}");
     }
 }
 
