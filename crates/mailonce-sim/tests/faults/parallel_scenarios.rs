@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Every scenario, under the path of its test.
-const SCENARIOS: [(&str, fn()); 12] = [
+const SCENARIOS: [(&str, fn()); 14] = [
     ("database::crash", crate::database::run_crash),
     ("database::network", crate::database::run_network),
     ("database::silence", crate::database::run_silence),
@@ -22,6 +22,8 @@ const SCENARIOS: [(&str, fn()); 12] = [
     ("power::acknowledged_emails_survive_power_cuts", crate::power::run_power_cuts),
     ("power::an_unsynced_wal_is_detected", crate::power::run_without_sync),
     ("power::replies_after_a_failed_sync_survive_a_power_cut", crate::power::run_failed_sync),
+    ("stop::no_marker_follows_a_stop_on_sqlite", crate::stop::run_on_sqlite),
+    ("stop::no_marker_follows_a_stop_on_two_nodes", crate::stop::run_on_two_nodes),
 ];
 
 /// Whether a test is selected by the command line.

@@ -1,0 +1,270 @@
+//! Stops in a storm of sends, with kills. The ledger is judge: once a stop is answered, no further marker appears, on
+//! any node. After the stop has ended, each mail arrives once.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use mailonce_sim::{
+    harness::{
+        child_processes::sleep,
+        http,
+        postgres_cluster::PostgresCluster,
+        rng::{env_number_or, seed_from_env},
+        server::{API_KEY, ServerProcess},
+        server_fixture::{self, OutboundTarget, ServerFixture, sample_mail},
+        summary_writer::print_line,
+    },
+    sink::smtp::{self, SmtpSink},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    process::Command,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::{
+    fixtures::{binary, child_processes, summary_writer, temp_dir},
+    parallel_scenarios::run_scenario,
+};
+
+/// Mails in a storm. The long form sends 10,000.
+const USUAL_MAILS: u64 = 1_500;
+const BATCH_SIZE: usize = 50;
+const SENDERS: usize = 4;
+/// How long anything may take on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_mins(3);
+
+#[test]
+fn no_marker_follows_a_stop_on_sqlite() {
+    run_scenario("stop::no_marker_follows_a_stop_on_sqlite");
+}
+
+#[test]
+fn no_marker_follows_a_stop_on_two_nodes() {
+    run_scenario("stop::no_marker_follows_a_stop_on_two_nodes");
+}
+
+pub(crate) fn run_on_sqlite() {
+    run_storm("stops_on_sqlite", None);
+}
+
+pub(crate) fn run_on_two_nodes() {
+    run_storm("stops_on_two_nodes", Some(PostgresCluster::start().unwrap()));
+}
+
+fn run_storm(name: &str, cluster: Option<PostgresCluster>) {
+    let seed = seed_from_env();
+    let storm = StopStorm::new(cluster);
+    let found = storm.run().unwrap_or_else(|why| vec![format!("{why:#}")]);
+    let mails = storm.sink.mail_count();
+    print_line(&format!("{name}: {mails} mails at the sink; {} violations (seed {seed})", found.len()));
+    summary_writer().add(seed, &[(name, 1), ("stopped_mails", mails as u64)], &found).unwrap();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+struct StopStorm {
+    /// `None` for SQLite.
+    cluster: Option<PostgresCluster>,
+    sink: SmtpSink,
+    _runtime: Runtime,
+    root: TempDir,
+    binary: PathBuf,
+    nodes: Mutex<Vec<Option<ServerProcess>>>,
+    mail_count: usize,
+    /// Mails that were accepted.
+    accepted: AtomicUsize,
+}
+
+impl StopStorm {
+    fn new(cluster: Option<PostgresCluster>) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let sink = runtime.block_on(SmtpSink::start(smtp::SmtpSinkConfig::default())).unwrap();
+        let storm = Self {
+            cluster,
+            sink,
+            _runtime: runtime,
+            root: temp_dir(),
+            binary: binary(),
+            nodes: Mutex::default(),
+            mail_count: env_number_or("MAILONCE_STOP_MAILS", USUAL_MAILS) as usize,
+            accepted: AtomicUsize::new(0),
+        };
+        let count = if storm.cluster.is_some() { 2 } else { 1 };
+        for n in 0..count {
+            let node = storm.start_node(n);
+            storm.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Some(node));
+        }
+        storm
+    }
+
+    fn start_node(&self, n: usize) -> ServerProcess {
+        let store = self.cluster.as_ref().map(PostgresCluster::url);
+        let servers = ServerFixture {
+            children: child_processes(),
+            binary: &self.binary,
+            root: self.root.path(),
+            store: store.as_deref(),
+            config: OutboundTarget::Relay(self.sink.at.port()).toml(),
+        };
+        servers.start(&format!("node{n}"), None, false).unwrap()
+    }
+
+    /// The address of a node that runs.
+    fn address(&self, n: usize) -> Option<SocketAddr> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes[n % nodes.len()].as_ref().map(|node| node.at)
+    }
+
+    /// Kills a node and starts it again.
+    fn kill_and_restart(&self, n: usize) -> Result<()> {
+        let node = self.nodes.lock().unwrap_or_else(PoisonError::into_inner)[n].take();
+        node.context("the node does not run")?.kill()?;
+        let node = self.start_node(n);
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)[n] = Some(node);
+        Ok(())
+    }
+
+    fn run(&self) -> Result<Vec<String>> {
+        std::thread::scope(|scope| {
+            let senders: Vec<_> = (0..SENDERS).map(|sender| scope.spawn(move || self.send_share(sender))).collect();
+            let found = self.stop_kill_resume();
+            for sender in senders {
+                sender.join().unwrap_or_else(|_panic| bail!("a sender panicked"))?;
+            }
+            found
+        })
+    }
+
+    /// Sends every batch of one sender, each until a node accepts it.
+    fn send_share(&self, sender: usize) -> Result<()> {
+        let batches = self.mail_count / BATCH_SIZE;
+        for batch in (0..batches).filter(|batch| batch % SENDERS == sender) {
+            let mails: Vec<Value> = (batch * BATCH_SIZE..(batch + 1) * BATCH_SIZE).map(sample_mail).collect();
+            let key = format!("batch-{batch}");
+            let mut tries = 0;
+            while self.address(batch + tries).is_none_or(|at| server_fixture::send_batch(at, &key, &mails).is_err()) {
+                tries += 1;
+                ensure!(tries < 600, "no node accepted batch {batch}");
+                sleep(Duration::from_millis(100));
+            }
+            self.accepted.fetch_add(BATCH_SIZE, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn stop_kill_resume(&self) -> Result<Vec<String>> {
+        let total = self.mail_count / BATCH_SIZE * BATCH_SIZE;
+        let held = self.send_held_email()?;
+        server_fixture::wait_until("a third of the mails", STEP_TIMEOUT, || {
+            self.accepted.load(Ordering::Relaxed) >= total / 3 && self.sink.mail_count() > 0
+        })?;
+        let at = self.address(0).context("the first node does not run")?;
+        let stop = http::post(at, "/v1/stops", None, &json!({ "scope": { "team": true }, "reason": "a storm" }))?;
+        let at_answer = self.markers()?;
+        ensure!(stop.status == 201, "the stop was answered {}: {}", stop.status, stop.body);
+        let id = stop.body["id"].as_str().context("a stop without an id")?.to_owned();
+        let last = if self.cluster.is_some() { 1 } else { 0 };
+        self.kill_and_restart(last)?;
+        server_fixture::wait_until("all sends", STEP_TIMEOUT, || self.accepted.load(Ordering::Relaxed) == total)?;
+        sleep(Duration::from_secs(2));
+        self.kill_and_restart(last)?;
+        sleep(Duration::from_secs(2));
+        let mut found = Vec::new();
+        let before_resume = self.markers()?;
+        if before_resume != at_answer {
+            found.push(format!("{at_answer} markers when the stop was answered, {before_resume} before it ended"));
+        }
+        if at_answer as usize >= total {
+            found.push("the stop came after the last marker and shows nothing".into());
+        }
+        self.resume(&id)?;
+        // What was past its marker at a kill may be unknown; it is never sent again.
+        let settled = || self.waiting_markers().is_ok_and(|waiting| waiting == 0);
+        server_fixture::wait_until("the release", STEP_TIMEOUT, settled)?;
+        sleep(Duration::from_secs(1));
+        found.extend(self.check_arrivals(total, &held)?);
+        Ok(found)
+    }
+
+    /// An email that waits for a person, because its content was sent before.
+    fn send_held_email(&self) -> Result<String> {
+        let at = self.address(0).context("the first node does not run")?;
+        let mail = json!({ "from": "agent@example.com", "to": "twice@example.org", "subject": "Invoice 4821",
+                           "text": "Please find the invoice for your order of last week attached." });
+        http::post(at, "/v1/emails", Some("invoice"), &mail)?;
+        let held = http::post(at, "/v1/emails", Some("invoice again"), &mail)?;
+        ensure!(held.body["state"] == "held", "the second mail is not held: {}", held.body);
+        Ok(held.body["id"].as_str().context("an email without an id")?.to_owned())
+    }
+
+    fn resume(&self, id: &str) -> Result<()> {
+        let at = self.address(0).context("the first node does not run")?;
+        let request =
+            format!("DELETE /v1/stops/{id} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {API_KEY}\r\n\r\n");
+        let ended = http::exchange(at, request.as_bytes())?;
+        ensure!(ended.status == 200, "ending the stop was answered {}: {}", ended.status, ended.body);
+        Ok(())
+    }
+
+    /// The number of markers in the ledger: every attempt by the relay has one.
+    fn markers(&self) -> Result<u64> {
+        self.query("SELECT count(*) FROM attempts")
+    }
+
+    /// The number of handoffs that wait or are being sent.
+    fn waiting_markers(&self) -> Result<u64> {
+        self.query("SELECT count(*) FROM handoffs WHERE state IN ('queued', 'scheduled', 'leased', 'sending')")
+    }
+
+    /// Asks the database itself, not the server.
+    fn query(&self, sql: &str) -> Result<u64> {
+        let text = match &self.cluster {
+            Some(cluster) => cluster.psql(&format!("SET search_path = mailonce; {sql}"))?,
+            None => {
+                let file = self.root.path().join("node0/ledger.db");
+                let script = "import sqlite3, sys\n\
+                              db = sqlite3.connect('file:' + sys.argv[1] + '?mode=ro', uri=True, timeout=30)\n\
+                              print(db.execute(sys.argv[2]).fetchone()[0])";
+                let output = Command::new("python3").args(["-c", script]).arg(file).arg(sql).output()?;
+                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            }
+        };
+        text.trim().parse().with_context(|| format!("{sql}: {text}"))
+    }
+
+    /// Each mail arrived once, or not at all while its outcome is unknown. The held one did not arrive.
+    fn check_arrivals(&self, total: usize, held: &str) -> Result<Vec<String>> {
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut invoices = 0;
+        for mail in self.sink.mails() {
+            match server_fixture::mail_number(&mail.recipients[0].0) {
+                Some(n) => *counts.entry(n).or_default() += 1,
+                None => invoices += 1,
+            }
+        }
+        let unknown = self.query("SELECT count(*) FROM handoffs WHERE state = 'unknown'")? as usize;
+        let missing = (0..total).filter(|n| !counts.contains_key(n)).count();
+        let mut found: Vec<String> =
+            counts.iter().filter(|(_, count)| **count != 1).map(|(n, c)| format!("mail {n} arrived {c} times")).collect();
+        if missing > unknown {
+            found.push(format!("{missing} mails did not arrive, and {unknown} are unknown"));
+        }
+        if invoices > 1 {
+            found.push("the held mail was sent".into());
+        }
+        let at = self.address(0).context("the first node does not run")?;
+        let email = server_fixture::get_email(at, held)?;
+        if email["state"] != "held" {
+            found.push(format!("the held mail is {}", email["state"]));
+        }
+        Ok(found)
+    }
+}
