@@ -12,14 +12,7 @@ use mailonce_engine::{
     inbound::Inbound,
 };
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
-use std::{
-    fs::File,
-    future::Future,
-    net::SocketAddr,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs::File, future::Future, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},

@@ -92,8 +92,7 @@ impl StopScope {
             Self::Transport(name) => origin.transport == Some(name.as_str()),
             Self::Team(team) => *team == origin.team,
             Self::Inbox { team, id, address } => {
-                let has_address =
-                    || inbox::candidate_addresses(&origin.from.to_ascii_lowercase()).contains(address);
+                let has_address = || inbox::candidate_addresses(&origin.from.to_ascii_lowercase()).contains(address);
                 *team == origin.team && origin.inbox.map_or_else(has_address, |inbox| inbox == *id)
             }
             Self::ApiKey { team, id } => *team == origin.team && origin.api_key == Some(*id),

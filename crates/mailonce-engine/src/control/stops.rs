@@ -8,15 +8,15 @@ use crate::{
     control::Control,
     runtime::{
         keyed_call::{KeyedCall, operation},
-        problems::{invalid_field, key_mismatch, unavailable},
+        problems::{key_mismatch, unavailable},
         records::CreateOutcome,
     },
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::stop::{
-        CreateStopResult, MAX_REASON_CHARS, MAX_RELEASE_RATE, MAX_STOPS, SendOrigin, Stop, StopAuthor, StopMode, StopScope,
-        Stops,
+        CreateStopResult, MAX_REASON_CHARS, MAX_RELEASE_RATE, MAX_STOPS, SendOrigin, Stop, StopAuthor, StopMode,
+        StopScope, Stops,
     },
     handoff::{Handoff, HandoffState},
     id::{StopId, TeamId},
@@ -109,9 +109,10 @@ impl Control {
             IdempotentResult::Done(CreateStopResult::AlreadyStopped(stop)) => {
                 Ok(CreateOutcome { value: stop, is_new: false })
             }
-            IdempotentResult::Done(CreateStopResult::TooMany) => {
-                Err(invalid_field("scope", format!("is one too many: a team can have at most {MAX_STOPS} stops")))
-            }
+            IdempotentResult::Done(CreateStopResult::TooMany) => Err(Problem::invalid_field(
+                "scope",
+                format!("is one too many: a team can have at most {MAX_STOPS} stops"),
+            )),
             IdempotentResult::Replayed(_) => {
                 let all = self.ctx.store.stops(scope.team()).await.map_err(unavailable)?;
                 let found = all.into_iter().find(|stop| stop.scope == scope);
@@ -143,9 +144,8 @@ impl Control {
 
     /// Ends the stop of the installation if the server itself created it under this name.
     pub async fn end_installation_stop_of(&self, author: &str) -> Result<(), StoreError> {
-        let own = |stop: &&Stop| {
-            stop.scope == StopScope::Installation && stop.by.api_key.is_none() && stop.by.name == author
-        };
+        let own =
+            |stop: &&Stop| stop.scope == StopScope::Installation && stop.by.api_key.is_none() && stop.by.name == author;
         if let Some(stop) = self.ctx.store.stops(None).await?.iter().find(own) {
             self.end_stop_unchecked(stop, None).await?;
         }
@@ -154,19 +154,22 @@ impl Control {
 
     async fn check_new_stop(&self, new: &NewStop) -> Result<(), Problem> {
         if new.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARS) {
-            return Err(invalid_field("reason", format!("must have at most {MAX_REASON_CHARS} characters")));
+            return Err(Problem::invalid_field("reason", format!("must have at most {MAX_REASON_CHARS} characters")));
         }
         match &new.scope {
             StopScope::ApiKey { team, id } => {
                 let keys = self.ctx.store.api_keys(*team).await.map_err(unavailable)?;
                 let is_known = keys.iter().any(|key| key.id == *id);
-                is_known
-                    .then_some(())
-                    .ok_or_else(|| invalid_field("scope.api_key", format!("names no API key of the team: {id}")))
+                is_known.then_some(()).ok_or_else(|| {
+                    Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}"))
+                })
             }
             StopScope::Transport(name) if self.ctx.transports.get(name).is_none() => {
                 let known: Vec<String> = self.ctx.transports.accounts().into_iter().map(|own| own.name).collect();
-                Err(invalid_field("scope.transport", format!("names no transport of this node; it has {}", known.join(", "))))
+                Err(Problem::invalid_field(
+                    "scope.transport",
+                    format!("names no transport of this node; it has {}", known.join(", ")),
+                ))
             }
             StopScope::Installation | StopScope::Transport(_) | StopScope::Team(_) | StopScope::Inbox { .. } => Ok(()),
         }
@@ -183,14 +186,9 @@ impl Control {
     }
 
     /// Ends a stop and releases its email in the order in which it was due, at most `rate_per_s` handoffs per second.
-    pub async fn end_stop(
-        &self,
-        caller: &Caller,
-        id: StopId,
-        rate_per_s: Option<u32>,
-    ) -> Result<Stop, Problem> {
+    pub async fn end_stop(&self, caller: &Caller, id: StopId, rate_per_s: Option<u32>) -> Result<Stop, Problem> {
         if rate_per_s.is_some_and(|rate| rate == 0 || rate > MAX_RELEASE_RATE) {
-            return Err(invalid_field("rate_per_s", format!("must be between 1 and {MAX_RELEASE_RATE}")));
+            return Err(Problem::invalid_field("rate_per_s", format!("must be between 1 and {MAX_RELEASE_RATE}")));
         }
         let missing = || Problem::new(Code::NotFound, format!("there is no stop {id}"));
         let stop = self.stops(caller).await?.into_iter().find(|stop| stop.id == id).ok_or_else(missing)?;

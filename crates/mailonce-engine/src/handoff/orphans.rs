@@ -289,8 +289,10 @@ impl Handoffs {
                 let _reported = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
             }
             // Nothing is given up while the clock is not trusted. The store refuses it under a stop.
-            if self.ctx.time.is_trusted() && handoff.is_orphan_expired(self.ctx.deps.handoff.max_age_ms, self.ctx.now()) {
-                let action = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.handoff.max_age_ms };
+            if self.ctx.time.is_trusted() && handoff.is_orphan_expired(self.ctx.deps.handoff.max_age_ms, self.ctx.now())
+            {
+                let action =
+                    HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.ctx.deps.handoff.max_age_ms };
                 let _given_up = self.ctx.store.apply_action(team, id, action, None, self.ctx.now()).await?;
             }
         }

@@ -252,8 +252,11 @@ impl StopStorm {
         }
         let unknown = self.query("SELECT count(*) FROM handoffs WHERE state = 'unknown'")? as usize;
         let missing = (0..total).filter(|n| !counts.contains_key(n)).count();
-        let mut found: Vec<String> =
-            counts.iter().filter(|(_, count)| **count != 1).map(|(n, c)| format!("mail {n} arrived {c} times")).collect();
+        let mut found: Vec<String> = counts
+            .iter()
+            .filter(|(_, count)| **count != 1)
+            .map(|(n, c)| format!("mail {n} arrived {c} times"))
+            .collect();
         if missing > unknown {
             found.push(format!("{missing} mails did not arrive, and {unknown} are unknown"));
         }

@@ -70,7 +70,7 @@ fn an_unknown_outcome_that_a_process_knows_is_detected() {
     let forged = |heard: bool| {
         broken_rules(|scribe| {
             scribe.add_arrival("relay", "e4", None, true);
-            scribe.history.arrivals.last_mut().unwrap().heard = heard;
+            scribe.history.arrivals.last_mut().unwrap().is_known_accepted = heard;
         })
     };
     assert_eq!(forged(true), [Rule::NeedlessDoubt]);

@@ -132,7 +132,7 @@ impl HistoryBuilder {
             to: vec![format!("{email}@example.org")],
             taken,
             early: false,
-            heard: false,
+            is_known_accepted: false,
         });
     }
 

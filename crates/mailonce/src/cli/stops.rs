@@ -6,11 +6,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-use super::{
-    ServerArgs,
-    client::CliClient,
-    inbox::{show, show_rows},
-};
+use super::{ServerArgs, client::CliClient, inbox::show, listing::show_rows};
 use crate::cli::printer::{Printer, print_stderr};
 
 /// The email that a stop covers.

@@ -51,10 +51,9 @@ impl Email {
         match (stop, act) {
             (None, _) => self.apply_action(act, now),
             (Some(stop), HandoffAction::Mark { lease, .. }) => self.park_leased(lease, stop, now),
-            (
-                Some(stop),
-                HandoffAction::RetryInWindow { number, .. } | HandoffAction::ResendByPolicy { number },
-            ) => self.postpone_repeat(*number, stop, now),
+            (Some(stop), HandoffAction::RetryInWindow { number, .. } | HandoffAction::ResendByPolicy { number }) => {
+                self.postpone_repeat(*number, stop, now)
+            }
             (Some(stop), _) => Effects::from_status(HandoffActionStatus::Stopped(stop)),
         }
     }

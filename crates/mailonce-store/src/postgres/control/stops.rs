@@ -37,7 +37,8 @@ const SAVE: &str = "
     INSERT INTO stops (id, team, scope, stop) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET stop = $4";
 const REMOVE: &str = "DELETE FROM stops WHERE id = $1";
 /// Ended stops, skipping those that another node is releasing.
-const ENDED: &str = "SELECT stop FROM stops WHERE stop::json -> 'release' IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED";
+const ENDED: &str =
+    "SELECT stop FROM stops WHERE stop::json -> 'release' IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED";
 const PARKED: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
@@ -185,12 +186,7 @@ pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResul
     Ok(released)
 }
 
-async fn release_some(
-    tx: &Transaction<'_>,
-    stop: &Stop,
-    release: &mut StopRelease,
-    max: usize,
-) -> TxResult<usize> {
+async fn release_some(tx: &Transaction<'_>, stop: &Stop, release: &mut StopRelease, max: usize) -> TxResult<usize> {
     let rows = query_rows(tx, PARKED, &[&stop.id.0, &(max as i64)]).await?;
     let parked = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
     let mut work = load_locked_emails(tx, &parked.iter().map(|(scoped, _)| *scoped).collect()).await?;

@@ -140,9 +140,8 @@ pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize) -> Result<usize
 
 fn parked_by(conn: &Connection, stop: StopId, max: usize) -> Result<Vec<HandoffRef>> {
     let mut statement = conn.prepare_cached(PARKED).map_err(store_error)?;
-    let rows = statement.query_map(params![stop.0.as_bytes(), max as i64], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-    });
+    let rows =
+        statement.query_map(params![stop.0.as_bytes(), max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 

@@ -22,7 +22,11 @@ use rusqlite::{OptionalExtension as _, params};
 use super::accept;
 use crate::sqlite::{
     control::{budgets, stops},
-    conversation::reply, handoff::handoffs, rows, schema::store_error, write_session::WriteSession,
+    conversation::reply,
+    handoff::handoffs,
+    rows,
+    schema::store_error,
+    write_session::WriteSession,
 };
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \

@@ -123,8 +123,9 @@ async fn parse_scope(app: &App, auth: &AuthedRequest, body: StopScopeBody) -> Re
             Ok(StopScope::Inbox { team, id: inbox.id, address: inbox.address })
         }
         (None, None, None, None, Some(key)) => {
-            let id =
-                key.parse().map_err(|_not_an_id| Problem::invalid_field("scope.api_key", "must be the id of an API key"))?;
+            let id = key
+                .parse()
+                .map_err(|_not_an_id| Problem::invalid_field("scope.api_key", "must be the id of an API key"))?;
             Ok(StopScope::ApiKey { team, id })
         }
         _ => Err(Problem::invalid_field(
@@ -180,8 +181,7 @@ pub(crate) async fn end(
     query: QueryParams<ReleaseQuery>,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
-    let id: StopId =
-        id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no stop {id}")))?;
+    let id: StopId = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no stop {id}")))?;
     let rate = query.0.rate_per_s.as_deref().map(|text| {
         text.parse().map_err(|_not_a_number| {
             Problem::invalid_query("rate_per_s", "rate_per_s must be a number from 1 to 10,000")

@@ -14,7 +14,10 @@ use mailonce_core::{
     key::{EmailKey, Key},
     limits,
     outbound::{
-        email::{Email, EmailState}, email_query::EmailQuery, schedule::Schedule},
+        email::{Email, EmailState},
+        email_query::EmailQuery,
+        schedule::Schedule,
+    },
     problem::{Code, Problem},
     time::Time,
 };

@@ -20,8 +20,8 @@ use crate::conformance::{
     capture_due, event_kinds, expect_first,
     fixtures::emails::next_id,
     fixtures::handoffs::{
-        LeasedJob, NODE, accept_and_lease, accept_and_mark, accept_with_unknown_outcome, apply_action, job_of,
-        lease_handoffs, marker_action, record_attempt, WIRE_BYTES,
+        LeasedJob, NODE, WIRE_BYTES, accept_and_lease, accept_and_mark, accept_with_unknown_outcome, apply_action,
+        job_of, lease_handoffs, marker_action, record_attempt,
     },
     keyed_email, keyless_email, load_email, new_operation,
 };
@@ -309,7 +309,10 @@ pub(super) async fn resume_releases_at_a_rate(store: TestStore) {
     }
     let stop = stop(&store, StopScope::Team(TEAM)).await;
     // Some are parked when the stop ends, and some wait without being parked yet.
-    assert_eq!(store.lease_handoffs(crate::conformance::fixtures::handoffs::lease_request(2), T0.plus(2)).await.unwrap(), []);
+    assert_eq!(
+        store.lease_handoffs(crate::conformance::fixtures::handoffs::lease_request(2), T0.plus(2)).await.unwrap(),
+        []
+    );
     let end = T0.plus(MINUTE);
     resume(&store, &stop, Some(2), end).await;
 
