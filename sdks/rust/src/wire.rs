@@ -332,6 +332,9 @@ pub struct Email {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<String>,
     pub state: String,
+    /// Id of the stop that keeps the email from leaving.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<String>,
     pub subject: String,
     #[serde(default)]
     pub suppressed: u64,
@@ -382,6 +385,9 @@ pub struct EmailDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<String>,
     pub state: String,
+    /// Id of the stop that keeps the email from leaving.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_by: Option<String>,
     pub subject: String,
     #[serde(default)]
     pub suppressed: u64,

@@ -216,6 +216,8 @@ export interface Email {
   scheduled_at?: string | null;
   settled_at?: string | null;
   state: string;
+  /** Id of the stop that keeps the email from leaving. */
+  stopped_by?: string | null;
   subject: string;
   suppressed: number;
   thread_id?: string | null;
@@ -247,6 +249,8 @@ export interface EmailDetail {
   scheduled_at?: string | null;
   settled_at?: string | null;
   state: string;
+  /** Id of the stop that keeps the email from leaving. */
+  stopped_by?: string | null;
   subject: string;
   suppressed: number;
   thread_id?: string | null;

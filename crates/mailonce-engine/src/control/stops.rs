@@ -30,6 +30,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+/// How the note of a server about a stop of the installation begins.
+pub const STOP_NOTE: &str = "the installation is stopped";
 /// How long a node uses cached stops that another node may have changed, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 1_000;
 /// How many teams the cache holds.
@@ -208,6 +210,7 @@ impl Control {
         let ended = self.ctx.store.end_stop(stop.scope.team(), stop.id, rate_per_s, self.ctx.now()).await;
         self.stop_cache.invalidate();
         self.ctx.transports.release_wakeup.notify_one();
+        self.ctx.transports.wake_all();
         let ended = ended?;
         if let Some(stop) = &ended {
             tracing::warn!(scope = stop.scope.name(), "the stop has ended; its email is released");

@@ -161,10 +161,7 @@ impl Handoffs {
         loop {
             match self.ctx.store.release_stopped(RELEASE_BATCH, self.ctx.now()).await {
                 Ok(0) => return,
-                Ok(_) => {
-                    crate::failpoint!("stop-released");
-                    self.ctx.transports.wake_all();
-                }
+                Ok(_) => self.ctx.transports.wake_all(),
                 Err(error) => return tracing::warn!(%error, "cannot release stopped emails"),
             }
         }

@@ -8,6 +8,7 @@ use axum::{
 };
 use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::{
+    control::stops::STOP_NOTE,
     runtime::time::{ClockState, ConfirmedBy},
     unavailable,
 };
@@ -70,7 +71,7 @@ pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     let clock = app.engine.ctx.clock_state();
     health.notes.extend(clock.warning());
     if app.engine.control.is_installation_stopped().await.map_err(unavailable)? {
-        health.notes.push("the installation is stopped: no email leaves until `mailonce resume`".into());
+        health.notes.push(format!("{STOP_NOTE}: no email leaves until `mailonce resume`"));
     }
     for orphaned in app.engine.handoffs.orphaned_transports() {
         let (name, waiting, unknown) = (orphaned.name, orphaned.waiting, orphaned.unknown);

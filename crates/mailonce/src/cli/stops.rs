@@ -1,6 +1,5 @@
 //! `stop`, `resume`, `stops` and `pause`: keep email from leaving, and let it go on.
 
-use anyhow::bail;
 use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -95,9 +94,9 @@ async fn create_stop(
 ) -> anyhow::Result<ExitCode> {
     let body = json!({ "scope": scope, "mode": mode, "reason": reason });
     let (_, stop) = CliClient::find(reach)?.call(Method::POST, "/v1/stops", None, Some(&body)).await?;
-    show(out, &stop, STOP_FIELDS);
+    let id = stop["id"].as_str().unwrap_or_default().to_owned();
+    show_stop(out, stop);
     if !out.is_json() {
-        let id = stop["id"].as_str().unwrap_or_default();
         print_stderr(&format!("No further email of this scope leaves until `mailonce resume {id}`."));
     }
     Ok(ExitCode::SUCCESS)
@@ -108,29 +107,42 @@ pub(super) async fn stops(out: &Printer, reach: &ServerArgs) -> anyhow::Result<E
     let page = CliClient::find(reach)?.get("/v1/stops").await?;
     let text = |stop: &Value, name: &str| stop[name].as_str().unwrap_or_default().to_owned();
     show_rows(out, &page, &["id", "scope", "mode", "state", "by", "reason"], |stop| {
-        let scope = stop["scope"].as_object().and_then(|scope| scope.iter().next());
-        let scope = scope.map_or_else(String::new, |(kind, value)| match value.as_str() {
-            Some(name) => format!("{kind} {name}"),
-            None => kind.clone(),
-        });
+        let scope = scope_text(&stop["scope"]);
         vec![text(stop, "id"), scope, text(stop, "mode"), text(stop, "state"), text(stop, "by"), text(stop, "reason")]
     });
     Ok(ExitCode::SUCCESS)
 }
 
+/// The scope of a stop in words: `team`, `inbox 0197…`.
+fn scope_text(scope: &Value) -> String {
+    let set = scope.as_object().and_then(|scope| scope.iter().next());
+    set.map_or_else(String::new, |(kind, value)| match value.as_str() {
+        Some(name) => format!("{kind} {name}"),
+        None => kind.clone(),
+    })
+}
+
+fn show_stop(out: &Printer, mut stop: Value) {
+    if !out.is_json() {
+        stop["scope"] = scope_text(&stop["scope"]).into();
+    }
+    show(out, &stop, STOP_FIELDS);
+}
+
 /// Ends a stop.
 pub(super) async fn resume(out: &Printer, args: ResumeArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.reach)?;
-    let id = match args.stop {
-        Some(id) => id,
-        None => match installation_stop(&client).await? {
-            Some(id) => id,
-            None => bail!("the installation is not stopped; `mailonce stops` lists the stops of inboxes and API keys"),
-        },
+    let Some(id) = args.stop.or(installation_stop(&client).await?) else {
+        if out.is_json() {
+            out.print_json(&Value::Null);
+        } else {
+            print_stderr("The installation is not stopped. `mailonce stops` lists the other stops.");
+        }
+        return Ok(ExitCode::SUCCESS);
     };
     let rate = args.rate.map_or_else(String::new, |rate| format!("?rate_per_s={rate}"));
     let (_, stop) = client.call(Method::DELETE, &format!("/v1/stops/{id}{rate}"), None, None).await?;
-    show(out, &stop, STOP_FIELDS);
+    show_stop(out, stop);
     if !out.is_json() {
         print_stderr("The email of this stop is released.");
     }

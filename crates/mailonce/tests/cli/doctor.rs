@@ -239,7 +239,7 @@ async fn what_waits_rests_or_is_in_doubt_is_told_by_a_server_and_by_its_ledger()
     cli.run(&crate::binary::send_args("k", "x")).await.expect_exit(0);
     let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();
     let said = checks_named(&report, "hand-off").remove(0);
-    assert!(said.contains("paused, 1 queued") && said.contains("mailonce resume"), "{said}");
+    assert!(said.contains("stopped, 1 queued") && said.contains("mailonce resume"), "{said}");
     server.terminate().await;
     let report = cli.run(&["doctor", "--offline"]).await.expect_exit(0).json();
     let said = checks_named(&report, "hand-off").remove(0);

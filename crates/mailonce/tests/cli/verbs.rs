@@ -139,6 +139,11 @@ async fn snapshot_kek_commands(recorder: &mut SnapshotRecorder) {
 async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
     recorder.record(cli, "pause", &["pause"], usual).await;
+    let stop = ["stop", "--inbox", AGENT_INBOX, "--reason", "answers in a loop"];
+    recorder.record(cli, "stop", &stop, usual).await;
+    recorder.record(cli, "stops", &["stops"], usual).await;
+    let stops = cli.run(&["stops"]).await.expect_exit(0).json();
+    cli.run(&["resume", &string_value(&stops["data"][1]["id"])]).await.expect_exit(0);
     let send = [
         "send",
         "--from",

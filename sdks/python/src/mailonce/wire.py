@@ -292,6 +292,8 @@ class Email:
     scheduled_at: str | None = None
     """When the email is due, while it is scheduled or held."""
     settled_at: str | None = None
+    stopped_by: str | None = None
+    """Id of the stop that keeps the email from leaving."""
     thread_id: str | None = None
 
 
@@ -337,6 +339,8 @@ class EmailDetail:
     scheduled_at: str | None = None
     """When the email is due, while it is scheduled or held."""
     settled_at: str | None = None
+    stopped_by: str | None = None
+    """Id of the stop that keeps the email from leaving."""
     thread_id: str | None = None
     html: str | None = None
     intent: Intent | None = None

@@ -1,7 +1,7 @@
 //! The ledger: its schema, durability and queue. While a server uses it, the server is asked.
 
 use mailonce_core::{handoff::lease::Backlog, installation::Health, time::Time};
-use mailonce_engine::{Engine, handoff::transport_selector::OrphanedTransport};
+use mailonce_engine::{Engine, control::stops::STOP_NOTE, handoff::transport_selector::OrphanedTransport};
 use mailonce_store::{
     postgres::Postgres,
     sqlite::{SCHEMA_VERSION, Sqlite},
@@ -98,7 +98,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
         Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "check the ledger")),
     }
-    let paused = if wiring::is_handoff_held(&config.data) {
+    let stopped = if wiring::is_handoff_held(&config.data) {
         Some("stopped since the restore")
     } else if engine.control.is_installation_stopped().await.unwrap_or_default() {
         Some("stopped")
@@ -106,7 +106,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         (!config.handoff).then_some("stopped by the configuration")
     };
     match engine.ctx.store().backlog().await {
-        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.ctx.now()).check(paused)),
+        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.ctx.now()).check(stopped)),
         Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "check the ledger")),
     }
     match engine.handoffs.missing_transports().await {
@@ -165,8 +165,8 @@ impl QueueBacklog {
         }
     }
 
-    /// `paused` is the reason why nothing is sent.
-    fn check(&self, paused: Option<&str>) -> DoctorCheck {
+    /// `stopped` is the reason why nothing is sent.
+    fn check(&self, stopped: Option<&str>) -> DoctorCheck {
         let queue = match self.count {
             0 => "queue empty".to_owned(),
             count if self.oldest_s == 0 => format!("{count} queued"),
@@ -176,8 +176,8 @@ impl QueueBacklog {
             0 => String::new(),
             unknown => format!(", {unknown} with an unknown outcome"),
         };
-        let finding = format!("{}, {queue}{unknown}", paused.unwrap_or("running"));
-        match paused {
+        let finding = format!("{}, {queue}{unknown}", stopped.unwrap_or("running"));
+        match stopped {
             Some(_) => {
                 let next = "look at `mailonce emails list --state queued`, then run `mailonce resume`";
                 DoctorCheck::warn("hand-off", finding, next)
@@ -234,9 +234,9 @@ async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
         Ok(ready) => {
             ledger.checks.push(check_schema("sqlite", Some(schema)));
             ledger.checks.extend(ready_checks(&url, &ready));
-            let paused = notes(&ready).any(|note| note.contains("paused")).then_some("paused");
+            let stopped = notes(&ready).any(is_stop_note).then_some("stopped");
             ledger.checks.push(match fetch_metrics(&reach).await {
-                Ok(metrics) => QueueBacklog::from_metrics(&metrics).check(paused),
+                Ok(metrics) => QueueBacklog::from_metrics(&metrics).check(stopped),
                 Err(error) => DoctorCheck::warn("hand-off", format!("{error:#}"), "read the log of the server"),
             });
         }
@@ -274,6 +274,11 @@ fn notes(ready: &Value) -> impl Iterator<Item = &str> {
     ready["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
+/// Whether a note of the server says that the installation is stopped.
+fn is_stop_note(note: &str) -> bool {
+    note.starts_with(STOP_NOTE)
+}
+
 /// The URL and API key of a `dev` that runs on this data directory.
 fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
     crate::cli::client::read_dev_file(data).map_or((None, None), |dev| (Some(dev.url), Some(dev.api_key)))
@@ -281,7 +286,7 @@ fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
 
 fn ready_checks(url: &str, ready: &Value) -> Vec<DoctorCheck> {
     let mut checks = vec![DoctorCheck::ok("server", format!("running at {url}, ready"))];
-    for note in notes(ready).filter(|note| !note.contains("paused")) {
+    for note in notes(ready).filter(|note| !is_stop_note(note)) {
         checks.push(if note.contains("ahead of the database") || note.contains("behind the database") {
             DoctorCheck::fail("clock", note, "synchronize the clocks of both machines with NTP")
         } else if note.contains("clock") {
@@ -346,6 +351,6 @@ mod tests {
         let old = QueueBacklog { count: 1, unknown: 0, oldest_s: MAX_QUEUE_AGE_S + 1 };
         assert_eq!(old.check(None).level, super::super::CheckLevel::Warn);
         assert_eq!(QueueBacklog::default().check(None).finding, "running, queue empty");
-        assert!(QueueBacklog::default().check(Some("paused")).next_step.contains("mailonce resume"));
+        assert!(QueueBacklog::default().check(Some("stopped")).next_step.contains("mailonce resume"));
     }
 }
