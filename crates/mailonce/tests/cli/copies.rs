@@ -61,8 +61,8 @@ async fn a_restored_ledger_rests_over_restarts_until_somebody_lets_it_go_on() {
     let state = async || cli.run_with_env(&["emails", "show", &id], &env).await.expect_exit(0).json()["state"].clone();
     for _ in 0..2 {
         let server = cli.start_dev(&env).await;
-        assert!(!back.join("hold").exists(), "the ledger itself has the stop");
         tokio::time::sleep(Duration::from_millis(800)).await;
+        assert!(!back.join("hold").exists(), "the ledger itself has the stop");
         assert_eq!(state().await, "queued");
         server.kill().await;
     }
