@@ -225,6 +225,25 @@ fn deep_and_wide_values_end() {
 }
 
 #[test]
+fn many_attributes_of_one_element_cut_the_page() {
+    let numbered = |from: usize, count: usize| (from..from + count).map(|n| format!("a{n} ")).collect::<String>();
+    let bodies: String = (0..900).map(|n| format!("<body {}>", numbered(90 * n, 90))).collect();
+    let reopened = format!("<p><b {}>{}", numbered(0, 700), "<p>x".repeat(19_000));
+    let styled = format!("<style>[z]~p{{display:none}}</style><i {}z></i><p>1234", numbered(0, 1_100));
+    for html in [format!("{bodies}1234"), styled] {
+        let page = HtmlPage::parse(&html);
+        assert_eq!((page.text.as_str(), page.is_truncated), ("", true), "{}", &html[..60]);
+    }
+    let tree = tree::HtmlTree::parse(&reopened);
+    let attributes = |id| match &tree.node(id).content {
+        tree::NodeContent::Element(_, attributes) => attributes.len(),
+        _ => 0,
+    };
+    let total: usize = (0..tree.len()).map(attributes).sum();
+    assert!(tree.is_truncated && total < 1_000_000, "{total}");
+}
+
+#[test]
 fn text_for_screen_readers_alone_is_kept_and_counted() {
     let page = HtmlPage::parse("<p>ok <span aria-hidden=true>1234</span></p>");
     assert_eq!((page.text.as_str(), page.hidden.aria_hidden_chars, page.hidden.chars), ("ok 1234", 4, 0));
