@@ -244,6 +244,14 @@ fn many_attributes_of_one_element_cut_the_page() {
 }
 
 #[test]
+fn siblings_are_walked_once() {
+    let html = format!("<table>{}{}", "<!---->".repeat(56_000), "<caption>x".repeat(19_000));
+    let start = std::time::Instant::now();
+    HtmlPage::parse_for_approval(&html);
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+#[test]
 fn text_for_screen_readers_alone_is_kept_and_counted() {
     let page = HtmlPage::parse("<p>ok <span aria-hidden=true>1234</span></p>");
     assert_eq!((page.text.as_str(), page.hidden.aria_hidden_chars, page.hidden.chars), ("ok 1234", 4, 0));
@@ -283,6 +291,7 @@ fn the_cost_of_selectors_is_charged() {
     let numbered = |count: usize, text: fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().concat();
     let elements = "<b>x</b>".repeat(100);
     let attributes = format!("<p {}>x</p>", numbered(1_000, |n| format!("a{n} ")));
+    let variables = numbered(1_000, |n| format!("--a{n}:var(--a{0}) var(--a{0});", n + 1));
     for (css, html, least) in [
         (format!(":is({}i){{color:red}}", "a,".repeat(4_000)), elements.clone(), 100 * 1_000),
         (
@@ -293,6 +302,7 @@ fn the_cost_of_selectors_is_charged() {
         (format!(":lang({}x){{color:red}}", "aa,".repeat(4_000)), "<b lang=en>x</b>".repeat(100), 100 * 4_000),
         (numbered(500, |n| format!("[b{n}]{{color:red}}")), attributes.clone(), 500 * 250),
         (numbered(500, |n| format!("p#b{n}{{color:red}}p:link{{color:red}}")), attributes, 100),
+        (format!("html{{{variables}--a1000:red}}p{{color:var(--a993)}}"), "<p>x".repeat(10), 10 * 255 * 100),
     ] {
         let steps = visibility::count_steps(&format!("<style>{css}</style>{html}"));
         assert!(steps >= least, "{}: {steps}", &css[..40]);

@@ -79,6 +79,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
         css_bytes: 0,
         css: BTreeSet::new(),
         runs_right_to_left: false,
+        siblings: SiblingFacts::of_tree(tree),
         lists: ListFacts::default(),
         found: Unrendered::default(),
     };
@@ -116,8 +117,41 @@ struct Search<'a> {
     css: BTreeSet<CssFinding>,
     /// Whether text is set to run right to left, which is normal in some languages.
     runs_right_to_left: bool,
+    siblings: Vec<SiblingFacts>,
     lists: ListFacts,
     found: Unrendered,
+}
+
+/// What the siblings of a node have.
+#[derive(Clone, Copy, Default)]
+struct SiblingFacts {
+    has_content_before: bool,
+    has_content_after: bool,
+}
+
+impl SiblingFacts {
+    /// The facts for all nodes of a tree, in one pass over the children of each node.
+    fn of_tree(tree: &HtmlTree) -> Vec<Self> {
+        let has_content = |id: NodeId| match &tree.node(id).content {
+            NodeContent::Text(text) => !text.trim().is_empty(),
+            NodeContent::Element(..) => !matches!(tree.name(id), "col" | "colgroup" | "caption" | "script" | "style"),
+            _ => false,
+        };
+        let mut facts = vec![Self::default(); tree.len()];
+        for parent in 0..tree.len() {
+            let mut was_found = false;
+            for child in tree.children(parent) {
+                facts[child].has_content_before = was_found;
+                was_found |= has_content(child);
+            }
+            was_found = false;
+            for child in std::iter::successors(tree.node(parent).last, |child| tree.node(*child).previous) {
+                facts[child].has_content_after = was_found;
+                was_found |= has_content(child);
+            }
+        }
+        facts
+    }
 }
 
 /// What the lists of a page have.
@@ -208,21 +242,7 @@ impl Search<'_> {
 
     /// Whether a part of a table, a form or a `details` element is displayed before or after its place in the source.
     fn is_out_of_place(&self, id: NodeId, name: &str) -> bool {
-        let node = self.tree.node(id);
-        let has_content = |id: &NodeId| match &self.tree.node(*id).content {
-            NodeContent::Text(text) => !text.trim().is_empty(),
-            NodeContent::Element(..) => {
-                !matches!(self.tree.name(*id), "col" | "colgroup" | "caption" | "script" | "style")
-            }
-            _ => false,
-        };
-        let follows = |id: NodeId| self.tree.node(id).next;
-        let precedes = |id: NodeId| self.tree.node(id).previous;
-        if name == "tfoot" {
-            std::iter::successors(node.next, |id| follows(*id)).any(|id| has_content(&id))
-        } else {
-            std::iter::successors(node.previous, |id| precedes(*id)).any(|id| has_content(&id))
-        }
+        if name == "tfoot" { self.siblings[id].has_content_after } else { self.siblings[id].has_content_before }
     }
 
     /// Whether a raised or lowered number follows another number directly, as in 10³.
