@@ -65,8 +65,8 @@ pub(super) struct HtmlTree {
     pub(super) is_truncated: bool,
     /// Whether the part that was cut off may hold style sheets. They could hide anything.
     pub(super) styles_truncated: bool,
-    /// Whether an element lost its attributes. Selectors could refer to them.
-    pub(super) attributes_dropped: bool,
+    /// Number of elements that lost their attributes. Selectors could refer to them.
+    pub(super) overfull_elements: usize,
     attributes: usize,
 }
 
@@ -77,7 +77,7 @@ impl HtmlTree {
         let sink = TreeBuilderSink {
             tree: RefCell::new(Self::empty()),
             limit_reached: Cell::new(false),
-            attributes_dropped: Cell::new(false),
+            overfull_elements: Cell::new(0),
         };
         let options = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
         let limited =
@@ -90,8 +90,8 @@ impl HtmlTree {
         let sink = tokenizer.sink.builder.sink;
         let mut tree = sink.tree.into_inner();
         let rest = html[read..].to_ascii_lowercase();
-        tree.is_truncated = read < html.len() || sink.limit_reached.get() || sink.attributes_dropped.get();
-        tree.attributes_dropped = sink.attributes_dropped.get();
+        tree.is_truncated = read < html.len() || sink.limit_reached.get() || sink.overfull_elements.get() > 0;
+        tree.overfull_elements = sink.overfull_elements.get();
         tree.styles_truncated = rest.contains("<style") || rest.contains("<link");
         tree
     }
@@ -102,7 +102,7 @@ impl HtmlTree {
             quirks: false,
             is_truncated: false,
             styles_truncated: false,
-            attributes_dropped: false,
+            overfull_elements: 0,
             attributes: 0,
         }
     }
@@ -304,7 +304,7 @@ struct TreeBuilderSink {
     tree: RefCell<HtmlTree>,
     /// Whether a limit was reached, so that no more tokens are processed.
     limit_reached: Cell<bool>,
-    attributes_dropped: Cell<bool>,
+    overfull_elements: Cell<usize>,
 }
 
 /// A node, with its name if it is an element.
@@ -343,7 +343,7 @@ impl TreeBuilderSink {
         if attributes.len() > MAX_ATTRIBUTES {
             let name = QualName::new(None, ns!(), local_name!("style"));
             *attributes = vec![Attribute { name, value: "display:none!important".into() }];
-            self.attributes_dropped.set(true);
+            self.overfull_elements.set(self.overfull_elements.get() + 1);
         }
     }
 
@@ -437,7 +437,7 @@ impl TreeSink for TreeBuilderSink {
             }
             self.limit_attributes(attributes);
             // Each tag may add more, so no more tags are processed.
-            self.limit_reached.set(self.limit_reached.get() || self.attributes_dropped.get());
+            self.limit_reached.set(self.limit_reached.get() || self.overfull_elements.get() > 0);
         }
     }
 

@@ -83,7 +83,7 @@ pub(super) fn find_hidden(tree: &HtmlTree) -> HiddenNodes {
 fn evaluate(tree: &HtmlTree) -> Option<HiddenNodes> {
     let browser = browser_sheet(tree);
     let sheet = author_sheet(tree, StyleSheet::new(tree.quirks));
-    let selects_dropped = tree.attributes_dropped && !sheet.rules.is_empty();
+    let selects_dropped = tree.overfull_elements > 0 && !sheet.rules.is_empty();
     if sheet.undecidable || tree.styles_truncated || selects_dropped {
         return None;
     }
