@@ -33,6 +33,9 @@ const CONDITIONAL_TEXT: &str = "text that is hidden from some readers";
 const FORM_FIELD: &str = "a form field with text";
 const LIST_NUMBERS: &str = "lists with other numbers or signs";
 const OUTLOOK_TEXT: &str = "text for Outlook alone";
+const RAISED: &str = "text that is raised or lowered";
+const REMOTE_IMAGE: &str = "a background image from elsewhere";
+const SYMBOL_FONT: &str = "letters that are shown as other signs";
 const REMOTE_SHEET: &str = "a style sheet from elsewhere";
 const REORDERED: &str = "text that its reader sees in another place or order";
 const SCRIPT_LINK: &str = "a link that runs a script";
@@ -55,6 +58,7 @@ const ELEMENTS: &[(&str, &str)] = &[
     ("noscript", "text for programs without scripts"),
     ("object", "an embedded object"),
     ("portal", "another page"),
+    ("ruby", "text above other text"),
     ("select", "a list to choose from"),
     ("svg", "a drawing"),
     ("video", "a video or a sound"),
@@ -200,6 +204,8 @@ impl Search<'_> {
             "s" | "strike" | "del" => self.add(STRUCK_THROUGH),
             "sup" | "sub" if self.extends_number(id) => self.add("small digits directly after a number"),
             "table" if self.is_moved_table(id) => self.add(REORDERED),
+            "caption" if self.attribute(id, "align").eq_ignore_ascii_case("bottom") => self.add(REORDERED),
+            "font" if self.attribute(id, "face").split(',').any(scan::is_symbol_font) => self.add(SYMBOL_FONT),
             "tfoot" | "thead" | "caption" | "legend" | "summary" if self.is_out_of_place(id, name) => {
                 self.add(REORDERED);
             }
@@ -210,6 +216,10 @@ impl Search<'_> {
         let embeds = |name: &&str| strip_ignored(self.attribute(id, name)).to_ascii_lowercase().contains("data:");
         if ["src", "srcset", "poster", "background", "dynsrc", "lowsrc"].iter().any(embeds) {
             self.add(EMBEDDED_IMAGE);
+        }
+        let background = self.attribute(id, "background");
+        if !background.is_empty() && !scan::is_data_url(background) {
+            self.add(REMOTE_IMAGE);
         }
         self.css(self.tree.attribute(id, "style").unwrap_or_default());
     }
@@ -266,7 +276,9 @@ impl Search<'_> {
         self.lists.has_bullets |= matches!(name, "ul" | "menu" | "dir");
         self.lists.has_set_numbers |= sets_number;
         self.lists.has_letters |= is_lettered;
-        if (is_lettered || is_numbered) && name != "ol" {
+        let mut ancestors = std::iter::successors(self.tree.node(id).parent, |id| self.tree.node(*id).parent);
+        let is_alone = name == "li" && !ancestors.any(|id| super::list::is_list(self.tree.name(id)));
+        if (is_lettered || is_numbered) && name != "ol" || is_alone {
             self.add(LIST_NUMBERS);
         }
     }
@@ -322,6 +334,10 @@ impl Search<'_> {
                 CssFinding::Font => self.add("letters from a font of its own"),
                 CssFinding::Reordered => self.add(REORDERED),
                 CssFinding::RightToLeft => self.runs_right_to_left = true,
+                CssFinding::RemoteImage => self.add(REMOTE_IMAGE),
+                CssFinding::Raised => self.add(RAISED),
+                CssFinding::Squeezed => self.add("words that are moved closer together"),
+                CssFinding::SymbolFont => self.add(SYMBOL_FONT),
                 CssFinding::TooDeep => self.found.is_truncated = true,
                 CssFinding::StruckThrough => self.add(STRUCK_THROUGH),
                 // The page applies hiding rules, for most readers and for some.
