@@ -227,8 +227,9 @@ fn deep_and_wide_values_end() {
 
 #[test]
 fn many_attributes_of_one_element_cut_the_page() {
-    let numbered = |from: usize, count: usize| (from..from + count).map(|n| format!("a{n} ")).collect::<String>();
-    let bodies: String = (0..900).map(|n| format!("<body {}>", numbered(90 * n, 90))).collect();
+    let numbered =
+        |from: usize, count: usize| (from..from + count).map(|n| format!("a{n} ")).collect::<Vec<_>>().concat();
+    let bodies = (0..900).map(|n| format!("<body {}>", numbered(90 * n, 90))).collect::<Vec<_>>().concat();
     let reopened = format!("<p><b {}>{}", numbered(0, 700), "<p>x".repeat(19_000));
     let styled = format!("<style>[z]~p{{display:none}}</style><i {}z></i><p>1234", numbered(0, 1_100));
     for html in [format!("{bodies}1234"), styled] {

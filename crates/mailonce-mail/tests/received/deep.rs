@@ -59,11 +59,11 @@ fn values() -> Vec<String> {
         }
     }
     let (open, close) = ("(".repeat(74), ")".repeat(74));
-    let chain: String = (0..20).map(|n| format!("--a{n}:{open}var(--a{}){close};", n + 1)).collect();
+    let chain = (0..20).map(|n| format!("--a{n}:{open}var(--a{}){close};", n + 1)).collect::<Vec<_>>().concat();
     pages.push(attribute(&format!("{chain}width:calc{open}var(--a0){close}")));
     pages.push(attribute(&format!(
         "{}width:var(--a0)",
-        (0..2_000).map(|n| format!("--a{n}:var(--a{});", n + 1)).collect::<String>()
+        (0..2_000).map(|n| format!("--a{n}:var(--a{});", n + 1)).collect::<Vec<_>>().concat()
     )));
     pages
 }
