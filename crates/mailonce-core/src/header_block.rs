@@ -50,7 +50,10 @@ fn has_field_name(line: &[u8]) -> bool {
 pub fn header_start(raw: &[u8]) -> usize {
     let blank = blank_lines(raw);
     let rest = &raw[blank..];
-    if !rest.starts_with(b"From ") && !rest.starts_with(b">From ") {
+    // `From :` is a field with obsolete spacing (RFC 5322 §4.5), which readers show.
+    let is_field =
+        rest.strip_prefix(b"From").is_some_and(|rest| rest.iter().find(|b| !b" \t".contains(b)) == Some(&b':'));
+    if is_field || !rest.starts_with(b"From ") && !rest.starts_with(b">From ") {
         return blank;
     }
     let start = rest.iter().position(|&b| b == b'\n').map_or(raw.len(), |end| blank + end + 1);
@@ -91,6 +94,8 @@ mod tests {
         for (raw, start) in [
             ("  folded\r\nFrom: a@b.test\r\n\r\n", 0),
             ("\r\n  folded\r\n", 2),
+            ("From : a@b.test\r\nFrom: c@d.test\r\n\r\n", 0),
+            ("\r\nFrom \t: a@b.test\r\n\r\n", 2),
             ("From x\r\n\r\nbody: text", 8),
             ("From x\n\nbody: text", 7),
             ("From x", 6),

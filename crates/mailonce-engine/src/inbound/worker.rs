@@ -54,9 +54,13 @@ use tokio::{
 const MAX_CONCURRENT_DELIVERIES: usize = 16;
 /// How often parsing is attempted before a delivery becomes a dead letter, when the parser panics.
 const MAX_PARSE_ATTEMPTS: u32 = 5;
-/// How often processing is started before a delivery becomes a dead letter, so that a mail that crashes the process
-/// does so only a limited number of times. The limit is high, with backoff (`Delivery::give_back`), because the process
-/// may also crash for reasons that have nothing to do with the mail.
+/// How often processing may start without a recorded outcome before a delivery becomes a dead letter, so that a mail
+/// that crashes the process does so only a few times. The mail is kept and can be replayed, because the process may also
+/// crash for other reasons.
+const MAX_LOST_ATTEMPTS: u32 = 3;
+/// The error of a delivery that reached [`MAX_LOST_ATTEMPTS`].
+const LOST_ATTEMPTS: &str = "processing started 3 times and never finished";
+/// How often processing is started before a delivery becomes a dead letter, when errors were recorded.
 const MAX_PROCESS_ATTEMPTS: u32 = 14;
 /// How many deliveries are leased at once.
 const LEASE_BATCH: usize = 32;
@@ -92,6 +96,17 @@ async fn block_on_worker_thread<T: Send + 'static>(
     }
     let runtime = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || runtime.block_on(future)).await
+}
+
+/// Why a leased delivery is not processed again: it crashed the process too often, or failed too often.
+fn exhausted_attempts(delivery: &Delivery) -> Option<String> {
+    // A retry records its error. A crash records nothing, and a replay keeps the error of the dead letter.
+    if delivery.last_error.as_deref().is_none_or(|error| error == LOST_ATTEMPTS) {
+        return (delivery.attempts > MAX_LOST_ATTEMPTS).then(|| LOST_ATTEMPTS.to_owned());
+    }
+    let is_notice = delivery.details.form == DeliveryFormat::Notice;
+    let max_attempts = if is_notice { MAX_FETCH_ATTEMPTS } else { MAX_PROCESS_ATTEMPTS };
+    (delivery.attempts > max_attempts).then(|| format!("processing started {max_attempts} times and never finished"))
 }
 
 /// Parses a mail and extracts everything that depends on its bytes alone.
@@ -363,9 +378,7 @@ impl Inbound {
 
     async fn process_delivery(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
         let is_notice = delivery.details.form == DeliveryFormat::Notice;
-        let max_attempts = if is_notice { MAX_FETCH_ATTEMPTS } else { MAX_PROCESS_ATTEMPTS };
-        if delivery.attempts > max_attempts {
-            let why = format!("processing started {max_attempts} times and never finished");
+        if let Some(why) = exhausted_attempts(delivery) {
             return self.record_delivery_outcome(delivery, DeliveryOutcome::Dead(why)).await;
         }
         let result = if is_notice {
@@ -376,8 +389,12 @@ impl Inbound {
         match result {
             Ok(None) => {}
             Ok(Some(outcome)) => self.record_delivery_outcome(delivery, outcome).await,
-            // The delivery stays leased and is retried when the lease expires.
-            Err(error) => tracing::warn!(%error, delivery = %delivery.id, "a mail could not be filed yet"),
+            Err(error) => {
+                tracing::warn!(%error, delivery = %delivery.id, "a mail could not be filed yet");
+                // Recorded, so that it does not count as a crash.
+                let at = self.ctx.now().plus(limits::DELIVERY_LEASE_MS);
+                self.record_delivery_outcome(delivery, DeliveryOutcome::Retry(at, "the store failed".into())).await;
+            }
         }
     }
 

@@ -102,9 +102,10 @@ fn dashed_run_end(search_text: &SearchText, at: usize) -> usize {
 
 /// Adds the shapes of a chain of digit groups that starts at `at`. Returns the end of the chain.
 fn collect_numbers(search_text: &SearchText, at: usize, shapes: &mut Vec<CodeShape>) -> usize {
-    let mut groups = vec![at..run_end(search_text, at)];
+    let first = at..run_end(search_text, at);
+    let mut end = first.end;
+    let mut groups = vec![first];
     let mut seps: Vec<char> = Vec::new();
-    let mut end = groups[0].end;
     loop {
         let blanks = search_text.chars[end..].iter().take(4).take_while(|c| **c == ' ').count();
         let tight = search_text.char_at(end).filter(|c| "-.,:/".contains(*c));

@@ -39,6 +39,8 @@ pub const MAX_HTML_BYTES: usize = 768 * 1024;
 pub const MAX_TAGS: usize = 20_000;
 /// Maximum number of nodes in a tree. It exceeds the tag limit because browsers reopen some elements.
 pub const MAX_NODES: usize = 80_000;
+/// Maximum attributes of one element. An element with more counts as hidden.
+const MAX_ATTRIBUTES: usize = 1_000;
 /// Maximum nesting depth of elements. Chromium has the same limit.
 pub const MAX_NESTING: usize = 512;
 /// Maximum nesting depth of tags in the clean HTML.

@@ -29,6 +29,7 @@ fn hidden_text_is_not_text() {
         "style='max-height:0;overflow:hidden'",
         "style='position:absolute;left:-9999px'",
         "style='text-indent:-9999px'",
+        "style='width:3ch;overflow:hidden'",
         "style='color:#fff'",
         "style='color:white;background:#fefefe'",
         "style='color:rgba(0,0,0,0)'",
@@ -225,6 +226,35 @@ fn deep_and_wide_values_end() {
 }
 
 #[test]
+fn many_attributes_of_one_element_cut_the_page() {
+    let numbered =
+        |from: usize, count: usize| (from..from + count).map(|n| format!("a{n} ")).collect::<Vec<_>>().concat();
+    let bodies = (0..900).map(|n| format!("<body {}>", numbered(90 * n, 90))).collect::<Vec<_>>().concat();
+    let reopened = format!("<p><b {}>{}", numbered(0, 700), "<p>x".repeat(19_000));
+    let styled = format!("<style>[z]~p{{display:none}}</style><i {}z></i><p>1234", numbered(0, 1_100));
+    for html in [format!("{bodies}1234"), styled] {
+        let page = HtmlPage::parse(&html);
+        assert_eq!((page.text.as_str(), page.is_truncated), ("", true), "{}", &html[..60]);
+    }
+    let tree = tree::HtmlTree::parse(&reopened);
+    let attributes = |id| match &tree.node(id).content {
+        tree::NodeContent::Element(_, attributes) => attributes.len(),
+        _ => 0,
+    };
+    let total: usize = (0..tree.len()).map(attributes).sum();
+    assert!(tree.is_truncated && total < 1_000_000, "{total}");
+}
+
+#[test]
+fn siblings_are_walked_once() {
+    let html = format!("<table>{}{}", "<!---->".repeat(56_000), "<caption>x".repeat(19_000));
+    let start = std::time::Instant::now();
+    HtmlPage::parse_for_approval(&html);
+    // A generous limit for busy machines. A walk for each caption takes longer on idle ones.
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+}
+
+#[test]
 fn text_for_screen_readers_alone_is_kept_and_counted() {
     let page = HtmlPage::parse("<p>ok <span aria-hidden=true>1234</span></p>");
     assert_eq!((page.text.as_str(), page.hidden.aria_hidden_chars, page.hidden.chars), ("ok 1234", 4, 0));
@@ -264,6 +294,7 @@ fn the_cost_of_selectors_is_charged() {
     let numbered = |count: usize, text: fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().concat();
     let elements = "<b>x</b>".repeat(100);
     let attributes = format!("<p {}>x</p>", numbered(1_000, |n| format!("a{n} ")));
+    let variables = numbered(1_000, |n| format!("--a{n}:var(--a{0}) var(--a{0});", n + 1));
     for (css, html, least) in [
         (format!(":is({}i){{color:red}}", "a,".repeat(4_000)), elements.clone(), 100 * 1_000),
         (
@@ -274,6 +305,7 @@ fn the_cost_of_selectors_is_charged() {
         (format!(":lang({}x){{color:red}}", "aa,".repeat(4_000)), "<b lang=en>x</b>".repeat(100), 100 * 4_000),
         (numbered(500, |n| format!("[b{n}]{{color:red}}")), attributes.clone(), 500 * 250),
         (numbered(500, |n| format!("p#b{n}{{color:red}}p:link{{color:red}}")), attributes, 100),
+        (format!("html{{{variables}--a1000:red}}p{{color:var(--a993)}}"), "<p>x".repeat(10), 10 * 255 * 100),
     ] {
         let steps = visibility::count_steps(&format!("<style>{css}</style>{html}"));
         assert!(steps >= least, "{}: {steps}", &css[..40]);
@@ -441,6 +473,20 @@ fn content_that_the_page_leaves_out_is_named() {
         ("<p>Pay <s>10</s> 1000", "struck through"),
         ("<p>Pay <b style='text-decoration:line-through'>10</b> 1000", "struck through"),
         ("<p>Pay 10<sup>3</sup>", "small digits"),
+        ("<p>Pay 10<b style='vertical-align:super'>3</b>", "raised"),
+        ("<p>Pay <ruby>10<rt>00</rt></ruby>", "text above"),
+        ("<p style='display:list-item;list-style:decimal'>euros", "lists"),
+        ("<li value=1000>euros", "lists"),
+        ("<table><caption align=bottom>10</caption><tr><td>00</table>", "order"),
+        ("<p><b style='display:inline-block;margin-right:-90px'>10</b> 1000", "order"),
+        ("<p style='word-spacing:-1em'>10 00", "closer together"),
+        ("<p style=\"font-family:'Wingdings 2'\">JL", "other signs"),
+        ("<p style=\"font:12px 'Zapf Dingbats'\">JL", "other signs"),
+        ("<font face='Arial, Webdings'>JL", "other signs"),
+        ("<p style='background:url(https://x.example/pay-bob.png)'>x", "background image"),
+        ("<style>ul{list-style-image:url('https://x.example/i.png')}</style><ul><li>x</ul>", "background image"),
+        ("<p style='border-image:url(//x.example/i.png) 1'>x", "background image"),
+        ("<table background='https://x.example/i.png'><tr><td>x</table>", "background image"),
         ("<v:shape><v:textpath string='Pay BOB'></v:shape>", "Outlook"),
         ("<img src='https://x.example/pay-bob.png'>", "image without alternative text"),
         ("<img srcset='https://x.example/pay-bob.png 2x' alt=' '>", "image without alternative text"),

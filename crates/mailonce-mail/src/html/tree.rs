@@ -10,19 +10,22 @@ use html5ever::{
     Attribute, ExpandedName, QualName,
     buffer_queue::BufferQueue,
     interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink},
-    ns,
+    local_name, ns,
     tendril::StrTendril,
     tokenizer::{TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts},
     tree_builder::{TreeBuilder, TreeBuilderOpts},
 };
 
-use super::{MAX_HTML_BYTES, MAX_NESTING, MAX_NODES, MAX_TAGS};
+use super::{MAX_ATTRIBUTES, MAX_HTML_BYTES, MAX_NESTING, MAX_NODES, MAX_TAGS};
 
 /// Bytes that the tokenizer gets between two checks of the limits.
 const CHUNK: usize = 4 * 1024;
 /// Maximum separators without a token in between. The tokenizer compares each attribute of a tag with all attributes
 /// before it, so its time grows with the square.
 const MAX_SEPARATORS: usize = 5_000;
+
+/// Maximum attributes of a tree. Browsers reopen some elements with all their attributes.
+const MAX_TREE_ATTRIBUTES: usize = 200_000;
 
 /// The index of a node in its tree.
 pub(super) type NodeId = usize;
@@ -62,13 +65,20 @@ pub(super) struct HtmlTree {
     pub(super) is_truncated: bool,
     /// Whether the part that was cut off may hold style sheets. They could hide anything.
     pub(super) styles_truncated: bool,
+    /// Number of elements that lost their attributes. Selectors could refer to them.
+    pub(super) overfull_elements: usize,
+    attributes: usize,
 }
 
 impl HtmlTree {
     /// Parses a page. Content beyond a limit is left out.
     pub(super) fn parse(html: &str) -> Self {
         let end = html.floor_char_boundary(MAX_HTML_BYTES);
-        let sink = TreeBuilderSink { tree: RefCell::new(Self::empty()), limit_reached: Cell::new(false) };
+        let sink = TreeBuilderSink {
+            tree: RefCell::new(Self::empty()),
+            limit_reached: Cell::new(false),
+            overfull_elements: Cell::new(0),
+        };
         let options = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
         let limited =
             LimitedTokenSink { builder: TreeBuilder::new(sink, options), tags: Cell::new(0), tokens: Cell::new(0) };
@@ -77,9 +87,11 @@ impl HtmlTree {
         if read == html.len() {
             tokenizer.end();
         }
-        let mut tree = tokenizer.sink.builder.sink.tree.into_inner();
+        let sink = tokenizer.sink.builder.sink;
+        let mut tree = sink.tree.into_inner();
         let rest = html[read..].to_ascii_lowercase();
-        tree.is_truncated = read < html.len() || tokenizer.sink.builder.sink.limit_reached.get();
+        tree.is_truncated = read < html.len() || sink.limit_reached.get() || sink.overfull_elements.get() > 0;
+        tree.overfull_elements = sink.overfull_elements.get();
         tree.styles_truncated = rest.contains("<style") || rest.contains("<link");
         tree
     }
@@ -90,6 +102,8 @@ impl HtmlTree {
             quirks: false,
             is_truncated: false,
             styles_truncated: false,
+            overfull_elements: 0,
+            attributes: 0,
         }
     }
 
@@ -262,9 +276,12 @@ impl LimitedTokenSink {
 impl TokenSink for LimitedTokenSink {
     type Handle = NodeHandle;
 
-    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<NodeHandle> {
+    fn process_token(&self, mut token: Token, line: u64) -> TokenSinkResult<NodeHandle> {
         self.tokens.set(self.tokens.get() + usize::from(!matches!(token, Token::ParseError(_))));
-        if matches!(&token, Token::TagToken(tag) if tag.kind == TagKind::StartTag) {
+        if let Token::TagToken(tag) = &mut token
+            && tag.kind == TagKind::StartTag
+        {
+            self.builder.sink.limit_attributes(&mut tag.attrs);
             self.tags.set(self.tags.get() + 1);
             if self.tags.get() > MAX_TAGS {
                 self.builder.sink.limit_reached.set(true);
@@ -287,6 +304,7 @@ struct TreeBuilderSink {
     tree: RefCell<HtmlTree>,
     /// Whether a limit was reached, so that no more tokens are processed.
     limit_reached: Cell<bool>,
+    overfull_elements: Cell<usize>,
 }
 
 /// A node, with its name if it is an element.
@@ -303,7 +321,7 @@ impl NodeHandle {
 }
 
 /// The name of a node that is not an element. html5ever never asks for it.
-const NO_NAME: ExpandedName<'static> = ExpandedName { ns: &ns!(), local: &html5ever::local_name!("") };
+const NO_NAME: ExpandedName<'static> = ExpandedName { ns: &ns!(), local: &local_name!("") };
 
 impl TreeBuilderSink {
     fn insert_child(&self, parent: NodeId, before: Option<NodeId>, child: NodeOrText<NodeHandle>) {
@@ -317,6 +335,15 @@ impl TreeBuilderSink {
                 }
             }
             NodeOrText::AppendText(text) => tree.insert_text(&text, parent, before),
+        }
+    }
+
+    /// Hides an element with too many attributes and drops them, because each look-up walks all of them.
+    fn limit_attributes(&self, attributes: &mut Vec<Attribute>) {
+        if attributes.len() > MAX_ATTRIBUTES {
+            let name = QualName::new(None, ns!(), local_name!("style"));
+            *attributes = vec![Attribute { name, value: "display:none!important".into() }];
+            self.overfull_elements.set(self.overfull_elements.get() + 1);
         }
     }
 
@@ -350,6 +377,11 @@ impl TreeSink for TreeBuilderSink {
 
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, _: ElementFlags) -> NodeHandle {
         let name = Rc::new(name);
+        let total = self.tree.borrow().attributes + attributes.len();
+        self.tree.borrow_mut().attributes = total;
+        if total > MAX_TREE_ATTRIBUTES {
+            self.limit_reached.set(true);
+        }
         NodeHandle { id: self.add(NodeContent::Element(Rc::clone(&name), attributes)), name: Some(name) }
     }
 
@@ -403,6 +435,9 @@ impl TreeSink for TreeBuilderSink {
                     attributes.push(attribute);
                 }
             }
+            self.limit_attributes(attributes);
+            // Each tag may add more, so no more tags are processed.
+            self.limit_reached.set(self.limit_reached.get() || self.overfull_elements.get() > 0);
         }
     }
 

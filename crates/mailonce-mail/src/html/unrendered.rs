@@ -33,6 +33,9 @@ const CONDITIONAL_TEXT: &str = "text that is hidden from some readers";
 const FORM_FIELD: &str = "a form field with text";
 const LIST_NUMBERS: &str = "lists with other numbers or signs";
 const OUTLOOK_TEXT: &str = "text for Outlook alone";
+const RAISED: &str = "text that is raised or lowered";
+const REMOTE_IMAGE: &str = "a background image from elsewhere";
+const SYMBOL_FONT: &str = "letters that are shown as other signs";
 const REMOTE_SHEET: &str = "a style sheet from elsewhere";
 const REORDERED: &str = "text that its reader sees in another place or order";
 const SCRIPT_LINK: &str = "a link that runs a script";
@@ -55,6 +58,7 @@ const ELEMENTS: &[(&str, &str)] = &[
     ("noscript", "text for programs without scripts"),
     ("object", "an embedded object"),
     ("portal", "another page"),
+    ("ruby", "text above other text"),
     ("select", "a list to choose from"),
     ("svg", "a drawing"),
     ("video", "a video or a sound"),
@@ -79,6 +83,7 @@ pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Un
         css_bytes: 0,
         css: BTreeSet::new(),
         runs_right_to_left: false,
+        siblings: SiblingFacts::of_tree(tree),
         lists: ListFacts::default(),
         found: Unrendered::default(),
     };
@@ -116,8 +121,41 @@ struct Search<'a> {
     css: BTreeSet<CssFinding>,
     /// Whether text is set to run right to left, which is normal in some languages.
     runs_right_to_left: bool,
+    siblings: Vec<SiblingFacts>,
     lists: ListFacts,
     found: Unrendered,
+}
+
+/// What the siblings of a node have.
+#[derive(Clone, Copy, Default)]
+struct SiblingFacts {
+    has_content_before: bool,
+    has_content_after: bool,
+}
+
+impl SiblingFacts {
+    /// The facts for all nodes of a tree, in one pass over the children of each node.
+    fn of_tree(tree: &HtmlTree) -> Vec<Self> {
+        let has_content = |id: NodeId| match &tree.node(id).content {
+            NodeContent::Text(text) => !text.trim().is_empty(),
+            NodeContent::Element(..) => !matches!(tree.name(id), "col" | "colgroup" | "caption" | "script" | "style"),
+            _ => false,
+        };
+        let mut facts = vec![Self::default(); tree.len()];
+        for parent in 0..tree.len() {
+            let mut was_found = false;
+            for child in tree.children(parent) {
+                facts[child].has_content_before = was_found;
+                was_found |= has_content(child);
+            }
+            was_found = false;
+            for child in std::iter::successors(tree.node(parent).last, |child| tree.node(*child).previous) {
+                facts[child].has_content_after = was_found;
+                was_found |= has_content(child);
+            }
+        }
+        facts
+    }
 }
 
 /// What the lists of a page have.
@@ -166,6 +204,8 @@ impl Search<'_> {
             "s" | "strike" | "del" => self.add(STRUCK_THROUGH),
             "sup" | "sub" if self.extends_number(id) => self.add("small digits directly after a number"),
             "table" if self.is_moved_table(id) => self.add(REORDERED),
+            "caption" if self.attribute(id, "align").eq_ignore_ascii_case("bottom") => self.add(REORDERED),
+            "font" if self.attribute(id, "face").split(',').any(scan::is_symbol_font) => self.add(SYMBOL_FONT),
             "tfoot" | "thead" | "caption" | "legend" | "summary" if self.is_out_of_place(id, name) => {
                 self.add(REORDERED);
             }
@@ -176,6 +216,10 @@ impl Search<'_> {
         let embeds = |name: &&str| strip_ignored(self.attribute(id, name)).to_ascii_lowercase().contains("data:");
         if ["src", "srcset", "poster", "background", "dynsrc", "lowsrc"].iter().any(embeds) {
             self.add(EMBEDDED_IMAGE);
+        }
+        let background = self.attribute(id, "background");
+        if !background.is_empty() && !scan::is_data_url(background) {
+            self.add(REMOTE_IMAGE);
         }
         self.css(self.tree.attribute(id, "style").unwrap_or_default());
     }
@@ -208,21 +252,7 @@ impl Search<'_> {
 
     /// Whether a part of a table, a form or a `details` element is displayed before or after its place in the source.
     fn is_out_of_place(&self, id: NodeId, name: &str) -> bool {
-        let node = self.tree.node(id);
-        let has_content = |id: &NodeId| match &self.tree.node(*id).content {
-            NodeContent::Text(text) => !text.trim().is_empty(),
-            NodeContent::Element(..) => {
-                !matches!(self.tree.name(*id), "col" | "colgroup" | "caption" | "script" | "style")
-            }
-            _ => false,
-        };
-        let follows = |id: NodeId| self.tree.node(id).next;
-        let precedes = |id: NodeId| self.tree.node(id).previous;
-        if name == "tfoot" {
-            std::iter::successors(node.next, |id| follows(*id)).any(|id| has_content(&id))
-        } else {
-            std::iter::successors(node.previous, |id| precedes(*id)).any(|id| has_content(&id))
-        }
+        if name == "tfoot" { self.siblings[id].has_content_after } else { self.siblings[id].has_content_before }
     }
 
     /// Whether a raised or lowered number follows another number directly, as in 10³.
@@ -246,7 +276,9 @@ impl Search<'_> {
         self.lists.has_bullets |= matches!(name, "ul" | "menu" | "dir");
         self.lists.has_set_numbers |= sets_number;
         self.lists.has_letters |= is_lettered;
-        if (is_lettered || is_numbered) && name != "ol" {
+        let mut ancestors = std::iter::successors(self.tree.node(id).parent, |id| self.tree.node(*id).parent);
+        let is_alone = name == "li" && !ancestors.any(|id| super::list::is_list(self.tree.name(id)));
+        if (is_lettered || is_numbered) && name != "ol" || is_alone {
             self.add(LIST_NUMBERS);
         }
     }
@@ -302,6 +334,10 @@ impl Search<'_> {
                 CssFinding::Font => self.add("letters from a font of its own"),
                 CssFinding::Reordered => self.add(REORDERED),
                 CssFinding::RightToLeft => self.runs_right_to_left = true,
+                CssFinding::RemoteImage => self.add(REMOTE_IMAGE),
+                CssFinding::Raised => self.add(RAISED),
+                CssFinding::Squeezed => self.add("words that are moved closer together"),
+                CssFinding::SymbolFont => self.add(SYMBOL_FONT),
                 CssFinding::TooDeep => self.found.is_truncated = true,
                 CssFinding::StruckThrough => self.add(STRUCK_THROUGH),
                 // The page applies hiding rules, for most readers and for some.

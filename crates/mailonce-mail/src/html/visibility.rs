@@ -83,7 +83,8 @@ pub(super) fn find_hidden(tree: &HtmlTree) -> HiddenNodes {
 fn evaluate(tree: &HtmlTree) -> Option<HiddenNodes> {
     let browser = browser_sheet(tree);
     let sheet = author_sheet(tree, StyleSheet::new(tree.quirks));
-    if sheet.undecidable || tree.styles_truncated {
+    let selects_dropped = tree.overfull_elements > 0 && !sheet.rules.is_empty();
+    if sheet.undecidable || tree.styles_truncated || selects_dropped {
         return None;
     }
     let mut first = VisibilityPass::new(tree, &browser, &sheet, WorkBudget::new(MAX_STYLE_STEPS, false), Reader::Usual);

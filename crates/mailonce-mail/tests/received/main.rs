@@ -1,6 +1,8 @@
 //! Properties of received mail for any bytes: nothing panics, everything terminates, every list has a limit.
 
 #[cfg(test)]
+mod deep;
+#[cfg(test)]
 mod hidden;
 #[cfg(test)]
 mod hostile;

@@ -29,6 +29,9 @@ pub(super) enum DmarcPolicy {
     Unavailable,
 }
 
+/// `@` and the signs that readers take for it: U+FF20 is wide, U+FE6B is small.
+const AT_SIGNS: [char; 3] = ['@', '\u{ff20}', '\u{fe6b}'];
+
 /// A domain as A-label in lower case. `None` for an invalid domain.
 pub(super) fn a_label(domain: &str) -> Option<String> {
     let name = idna::domain_to_ascii(domain.trim_end_matches('.')).ok()?;
@@ -75,7 +78,7 @@ fn domain_of(address: &str) -> Option<String> {
     if local.contains('@') { None } else { a_label(domain) }
 }
 
-/// Whether any `From` field of the raw header contains an `@`, however it is parsed.
+/// Whether any `From` field of the raw header contains an `@` or a sign that looks like it, however it is parsed.
 fn has_from_with_at(raw: &[u8]) -> bool {
     let mut in_from = false;
     // A line of spaces continues a field; only an empty line ends the header.
@@ -83,7 +86,7 @@ fn has_from_with_at(raw: &[u8]) -> bool {
         let continues = line.starts_with(b" ") || line.starts_with(b"\t");
         let name = line.split(|&b| b == b':').next().unwrap_or_default().trim_ascii();
         in_from = if continues { in_from } else { name.eq_ignore_ascii_case(b"from") };
-        if in_from && line.contains(&b'@') {
+        if in_from && String::from_utf8_lossy(line).contains(AT_SIGNS) {
             return true;
         }
     }

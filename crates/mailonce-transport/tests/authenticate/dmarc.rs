@@ -232,6 +232,19 @@ async fn lines_before_the_header_do_not_hide_the_sender() {
 }
 
 #[tokio::test]
+async fn a_from_field_in_an_unusual_form_does_not_hide_the_sender() {
+    for from in [
+        "From : <ceo@bank.example>",
+        "From \t: ceo@bank.example",
+        "From: \u{2039}ceo\u{ff20}bank.example>",
+        "From: \u{2039}ceo\u{fe6b}bank.example>",
+    ] {
+        let raw = format!("{from}\r\nSubject: q\r\n\r\nbody");
+        assert_eq!(authenticate_forged(&raw).await, (FAIL, None), "{from:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_signature_verifies_after_leading_empty_lines() {
     let key = DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap();
     let record = DkimDnsRecord::for_key(&key, "k", "shop.example").unwrap();

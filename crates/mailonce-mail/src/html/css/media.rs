@@ -95,10 +95,18 @@ fn conditions(input: &mut Parser<'_>) -> TriState {
     }
 }
 
+/// A feature or conditions in parentheses, after any number of `not`. A loop counts them, because a style sheet may
+/// have more of them than the stack has room for. The parser limits how deep parentheses nest.
 fn condition(input: &mut Parser<'_>) -> TriState {
-    if input.try_parse(|input| input.expect_ident_matching("not")).is_ok() {
-        return condition(input).not();
+    let mut is_negated = false;
+    while input.try_parse(|input| input.expect_ident_matching("not")).is_ok() {
+        is_negated = !is_negated;
     }
+    let truth = parenthesised(input);
+    if is_negated { truth.not() } else { truth }
+}
+
+fn parenthesised(input: &mut Parser<'_>) -> TriState {
     if input.expect_parenthesis_block().is_err() {
         return TriState::Unknown;
     }

@@ -17,6 +17,9 @@ const FONT_HOSTS: [&str; 2] = ["fonts.googleapis.com", "fonts.gstatic.com"];
 /// Quotation marks that `quotes` may set without a warning.
 const QUOTATION_MARKS: &str = "\"'«»‹›“”„‟‘’‚‛「」『』";
 
+/// Fonts that show letters as other signs.
+const SYMBOL_FONTS: [&str; 6] = ["wingdings", "webdings", "symbol", "zapf dingbats", "zapfdingbats", "dingbats"];
+
 /// List styles without numbers.
 const BULLETS: [&str; 5] = ["disc", "circle", "square", "none", "disclosure-closed"];
 /// Words of a list style that do not name its numbers.
@@ -48,6 +51,14 @@ pub(in crate::html) enum CssFinding {
     OtherListNumbers,
     /// Shows list items without their numbers.
     NoListNumbers,
+    /// Loads an image from another server.
+    RemoteImage,
+    /// Raises or lowers text.
+    Raised,
+    /// Moves words closer together.
+    Squeezed,
+    /// Shows letters as the signs of a symbol font.
+    SymbolFont,
     /// Repeats or reverses an animation.
     RepeatedAnimation,
     /// Nests blocks deeper than is scanned.
@@ -64,6 +75,12 @@ pub(in crate::html) fn find(css: &str) -> BTreeSet<CssFinding> {
 /// Whether a URL holds its content itself.
 pub(in crate::html) fn is_data_url(url: &str) -> bool {
     strip_ignored(url).get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"))
+}
+
+/// Whether a font shows letters as other signs.
+pub(in crate::html) fn is_symbol_font(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase();
+    SYMBOL_FONTS.contains(&name.trim_end_matches([' ', '2', '3']))
 }
 
 /// Whether a URL is on a host of public web fonts.
@@ -237,12 +254,34 @@ impl Scanner {
         if value.addresses().any(|url| is_data_url(url)) {
             self.found.insert(CssFinding::EmbeddedImage);
         }
+        if value.shows_remote_image(name) {
+            self.found.insert(CssFinding::RemoteImage);
+        }
+        if name == "vertical-align" && (value.has_word("super") || value.has_word("sub")) {
+            self.found.insert(CssFinding::Raised);
+        }
+        if name == "word-spacing" && value.numbers.iter().any(|number| *number < 0.0) {
+            self.found.insert(CssFinding::Squeezed);
+        }
+        if matches!(name, "font" | "font-family") && value.has_symbol_font() {
+            self.found.insert(CssFinding::SymbolFont);
+        }
     }
 }
 
 impl Value {
     fn has_word(&self, word: &str) -> bool {
         self.words.iter().any(|known| known == word)
+    }
+
+    fn has_symbol_font(&self) -> bool {
+        self.words.iter().chain(&self.strings).any(|name| is_symbol_font(name))
+    }
+
+    fn shows_remote_image(&self, name: &str) -> bool {
+        let is_image =
+            name == "background" || name == "list-style" || name.ends_with("-image") || name == "border-image";
+        is_image && self.addresses().any(|url| !url.trim().is_empty() && !is_data_url(url))
     }
 
     /// Whether its value depends on the element.
@@ -290,7 +329,7 @@ impl Value {
     /// How a list style numbers its items.
     fn list_numbers(&self, name: &str) -> Option<CssFinding> {
         if name == "display" && self.has_word("list-item") {
-            return Some(CssFinding::ListNumbers);
+            return Some(CssFinding::OtherListNumbers);
         }
         if !matches!(name, "list-style" | "list-style-type") {
             return None;

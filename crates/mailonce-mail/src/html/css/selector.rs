@@ -147,6 +147,33 @@ pub(in crate::html) fn weight(selector: &Selector<SelectorTypes>, parents: usize
     })
 }
 
+/// How deep matching a selector recurses: once for each combinator, and into `:is()` and similar. `parents` is the
+/// depth of the selectors that `&` stands for.
+pub(in crate::html) fn match_depth(selector: &Selector<SelectorTypes>, parents: usize) -> usize {
+    let deepest = |selectors: &[Selector<SelectorTypes>]| {
+        selectors.iter().map(|selector| 1 + match_depth(selector, parents)).max().unwrap_or(0)
+    };
+    let (mut combinators, mut inner) = (0, 0);
+    for component in selector.iter_raw_match_order() {
+        let depth = match component {
+            Component::Combinator(_) => {
+                combinators += 1;
+                0
+            }
+            Component::Is(list) | Component::Where(list) | Component::Negation(list) => deepest(list.slice()),
+            Component::Has(relative) => {
+                relative.iter().map(|relative| 1 + match_depth(&relative.selector, parents)).max().unwrap_or(0)
+            }
+            Component::NthOf(data) => deepest(data.selectors()),
+            Component::Slotted(inner) | Component::Host(Some(inner)) => 1 + match_depth(inner, parents),
+            Component::ParentSelector => 1 + parents,
+            _ => 0,
+        };
+        inner = inner.max(depth);
+    }
+    combinators + inner
+}
+
 /// The steps for evaluating a selector of this weight on one element.
 pub(in crate::html) fn match_steps(weight: usize) -> usize {
     1 + weight / COMPONENTS_PER_STEP

@@ -17,7 +17,7 @@ use selectors::parser::{Selector, SelectorList};
 use super::{
     declaration::{self, Declaration, DeclarationTarget},
     media::{self, TriState},
-    selector::{PseudoElement, SelectorTypes, parse_list, weight},
+    selector::{PseudoElement, SelectorTypes, match_depth, parse_list, weight},
     style::MAX_CUSTOM_PROPERTIES,
 };
 
@@ -37,6 +37,8 @@ const MAX_LAYERS: usize = 200;
 const MAX_RULE_NESTING: usize = 12;
 /// Maximum opening parentheses in one selector list.
 const MAX_PARENTHESES: usize = 60;
+/// Maximum recursion depth of matching a selector, so that it fits in a small stack.
+const MAX_MATCH_DEPTH: usize = 128;
 /// Maximum depth of imports between style sheets.
 const MAX_IMPORT_DEPTH: usize = 4;
 /// The layer of rules outside all layers. It has the highest precedence.
@@ -191,6 +193,8 @@ struct WeighedSelectors {
     list: SelectorList<SelectorTypes>,
     weights: Rc<[usize]>,
     total_weight: usize,
+    /// How deep matching the deepest of them recurses.
+    depth: usize,
 }
 
 /// The context of a rule in a style sheet.
@@ -475,14 +479,16 @@ impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
         let list = parse_list(input, self.scope.parents.is_some());
         let Ok(list) = list else { return Err(ParseError::unexpected_token()) };
         let weights = self.weigh(&list);
-        if self.sheet.selector_weight > MAX_SELECTOR_PARTS_PER_PAGE {
+        let parents_depth = self.scope.parents.as_ref().map_or(0, |parents| parents.depth);
+        let depth = list.slice().iter().map(|selector| match_depth(selector, parents_depth)).max().unwrap_or(0);
+        if self.sheet.selector_weight > MAX_SELECTOR_PARTS_PER_PAGE || depth > MAX_MATCH_DEPTH {
             self.sheet.undecidable = true;
             return Err(ParseError::unexpected_token());
         }
         let parents = self.scope.parents.as_ref();
         let list = parents.map_or_else(|| list.clone(), |parents| list.replace_parent_selector(&parents.list));
         let total_weight = weights.iter().fold(0_usize, |sum, weight| sum.saturating_add(*weight));
-        Ok(WeighedSelectors { list, weights, total_weight })
+        Ok(WeighedSelectors { list, weights, total_weight, depth })
     }
 
     fn parse_block(

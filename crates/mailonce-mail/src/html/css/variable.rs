@@ -11,6 +11,9 @@ const MAX_VALUE_BYTES: usize = 4 * 1024;
 /// Maximum depth of references between custom properties.
 const MAX_DEPTH: usize = 8;
 
+/// Steps that a reference costs: its name is copied and looked up twice, and a parser is made for its value.
+const REFERENCE_STEPS: usize = 100;
+
 /// Custom properties of an element, keyed by name including the dashes. An element that sets none shares its parent's
 /// map.
 pub(in crate::html) type CustomProperties = Rc<BTreeMap<Rc<str>, Rc<str>>>;
@@ -112,6 +115,7 @@ fn function(
     out: &mut String,
     depth: usize,
 ) -> Result<(), SubstitutionError> {
+    source.budget.spend(REFERENCE_STEPS);
     let Ok(name) = input.expect_ident_cloned() else { return Err(SubstitutionError::Unset) };
     if source.custom.contains_key(&registered_marker(&name)) {
         return Err(SubstitutionError::Unknown);

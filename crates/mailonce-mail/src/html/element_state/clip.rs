@@ -16,6 +16,9 @@ use crate::html::css::{
 /// Consecutive spaces that push the text after them out of the viewport.
 const MAX_BLANKS: usize = 60;
 
+/// Boxes narrower than this cut words that do not fit. In wider ones, such a word is a long link.
+const NARROW_PX: f32 = 100.0;
+
 /// A box that clips its overflow, or whose background ends at its edges.
 #[derive(Clone, Debug)]
 pub(super) struct ClipBox {
@@ -124,7 +127,8 @@ impl ElementState {
             used + (extent.line_height - self.style.number(P::FontSize)).max(0.0) / 2.0 >= height - 4.0
                 || used + extent.line_count(width) * extent.line_height > height + 1.5 * extent.line_height
         });
-        aligned && clip.width.is_some() || shifted || pushed || beyond || below
+        let cut = clip.width.is_some_and(|width| width < NARROW_PX && extent.longest_word > width);
+        aligned && clip.width.is_some() || shifted || pushed || beyond || below || cut
     }
 }
 
@@ -152,6 +156,8 @@ fn hides_behind_blanks(text: &str, style: &ComputedStyle) -> bool {
 struct TextExtent {
     /// Width in pixels if all the text is on one line.
     width: f32,
+    /// Width in pixels of the longest word, which does not wrap.
+    longest_word: f32,
     line_height: f32,
     /// Height in pixels of empty lines before the first word.
     leading_height: f32,
@@ -169,12 +175,14 @@ impl TextExtent {
             return None;
         }
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        let word = text.split_ascii_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
         let before = &text[..text.len() - text.trim_start().len()];
         let newlines = |text: &str| if preserved { text.matches('\n').count() as f32 } else { 0.0 };
         let count = if preserved { longest } else { words };
         let indent = style.length(P::TextIndent).unwrap_or(0.0).max(0.0);
         Some(Self {
             width: count as f32 * font_size * 0.45 + indent,
+            longest_word: word as f32 * font_size * 0.45,
             line_height: line,
             leading_height: newlines(before) * line,
             line_breaks: newlines(text),

@@ -320,7 +320,8 @@ impl ElementState {
             || self.is_positioned() && [P::Top, P::Right, P::Bottom, P::Left].into_iter().any(offset)
             || self.is_box() && !(transform.x.abs() < MIN_MOVE_PX && transform.y.abs() < MIN_MOVE_PX)
             || style.number(P::MarginTop) <= -2.0 * MIN_MOVE_PX
-            || style.number(P::MarginLeft) <= -4.0 * MIN_MOVE_PX;
+            || style.number(P::MarginLeft) <= -4.0 * MIN_MOVE_PX
+            || style.number(P::MarginRight) <= -4.0 * MIN_MOVE_PX;
         let floats_right = style.is(P::Float, "right") || style.is(P::Float, "inline-end");
         match () {
             () if is_shifted => Some(Displacement::Shifted),
