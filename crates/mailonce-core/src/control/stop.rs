@@ -206,16 +206,12 @@ impl Stop {
 
     /// Ends it. Returns false if it had ended before; then only the rate changes.
     pub fn end(&mut self, rate_per_s: Option<u32>, now: Time) -> bool {
-        match &mut self.release {
-            Some(release) => {
-                release.rate_per_s = rate_per_s;
-                false
-            }
-            None => {
-                self.release = Some(StopRelease { since: now, rate_per_s, released: 0 });
-                true
-            }
+        if let Some(release) = &mut self.release {
+            release.rate_per_s = rate_per_s;
+            return false;
         }
+        self.release = Some(StopRelease { since: now, rate_per_s, released: 0 });
+        true
     }
 
     /// Whether a due handoff is parked instead of leased.

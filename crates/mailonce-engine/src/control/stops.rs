@@ -1,7 +1,7 @@
 //! Stops: switches that keep the email of the installation, a transport, a team, an inbox or an API key from leaving.
 //!
 //! The store enforces them in the transaction of each marker. The cached stops of this file serve views, and refuse new
-//! sends in the mode `refuse`; on a node that is not alone they may be a second old.
+//! sends in the mode `refuse`; on a node that is not alone they may be two seconds old.
 
 use crate::{
     access::caller::Caller,
@@ -33,7 +33,7 @@ use std::{
 /// How the note of a server about a stop of the installation begins.
 pub const STOP_NOTE: &str = "the installation is stopped";
 /// How long a node uses cached stops that another node may have changed, in milliseconds.
-const MULTI_NODE_TTL_MS: i64 = 1_000;
+const MULTI_NODE_TTL_MS: i64 = 2_000;
 /// How many teams the cache holds.
 const CACHE_CAPACITY: usize = 10_000;
 

@@ -136,14 +136,19 @@ async fn snapshot_kek_commands(recorder: &mut SnapshotRecorder) {
     recorder.record(&cli, "secrets status", &status, keyed).await.expect_exit(5);
 }
 
-async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
-    let usual = SnapshotOptions::default();
-    recorder.record(cli, "pause", &["pause"], usual).await;
+/// Stops the installation, and an inbox for a moment.
+async fn snapshot_stops(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    recorder.record(cli, "pause", &["pause"], SnapshotOptions::default()).await;
     let stop = ["stop", "--inbox", AGENT_INBOX, "--reason", "answers in a loop"];
-    recorder.record(cli, "stop", &stop, usual).await;
-    recorder.record(cli, "stops", &["stops"], usual).await;
+    recorder.record(cli, "stop", &stop, SnapshotOptions::default()).await;
+    recorder.record(cli, "stops", &["stops"], SnapshotOptions::default()).await;
     let stops = cli.run(&["stops"]).await.expect_exit(0).json();
     cli.run(&["resume", &string_value(&stops["data"][1]["id"])]).await.expect_exit(0);
+}
+
+async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let usual = SnapshotOptions::default();
+    snapshot_stops(recorder, cli).await;
     let send = [
         "send",
         "--from",

@@ -110,7 +110,7 @@ over_memory_and_sqlite! {
 
     async fn held_email_still_waits_for_its_approval_after_a_stop(world) {
         let first = send(&world, "1", &mail()).await;
-        let held = world.send("2", &mail()).await;
+        let held = world.post("/v1/emails", &mail()).await;
         assert_eq!(held["state"], "held", "{}", held.text);
         let id = stop(&world, json!({ "team": true })).await;
         world.call(delete(&format!("/v1/stops/{id}?rate_per_s=1000"))).await.expect_status(200);

@@ -139,7 +139,7 @@ impl SocketSession {
 
     async fn subscribe(&mut self, text: &str) -> Result<Value, Problem> {
         json_limits::check(text.as_bytes())
-            .map_err(|limit_error| Problem::invalid_field("a frame", &limit_error.to_string()))?;
+            .map_err(|limit_error| Problem::invalid_field("a frame", limit_error.to_string()))?;
         let body: SubscribeBody = serde_json::from_str(text)
             .map_err(|error| Problem::invalid_field("a frame", format!("cannot be read: {error}")))?;
         if body.kind != "subscribe" {

@@ -133,7 +133,7 @@ async fn leased_despite(store: &TestStore, scope: StopScope) -> Vec<String> {
     };
     let relayed = store.lease_handoffs(relay, T0).await.unwrap();
     let name = |leased: &mailonce_core::handoff::lease::LeasedHandoff| {
-        leased.email.head.key.as_ref().map(|key| key.display_name()).unwrap_or_default()
+        leased.email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name).unwrap_or_default()
     };
     let mut names: Vec<String> = leased.iter().chain(&relayed).map(name).collect();
     names.sort();
