@@ -61,7 +61,7 @@ pub const OPERATION_RETENTION_MS: i64 = 86_400_000;
 /// How many earlier versions of a resent email still occupy the keys of their recipients: one a day for as long as
 /// bodies are kept.
 pub const EARLIER_VERSIONS: u32 = 30;
-/// Suppressed calls that are kept individually for each key.
+/// The latest suppressed calls that are kept individually for each email.
 pub const SUPPRESSED_CALLS_KEPT: usize = 20;
 /// Rows of one page.
 pub const PAGE_ROWS: usize = 100;

@@ -134,14 +134,14 @@ pub async fn serve(
     let hold =
         (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
     if config.handoff {
-        engine.control.end_installation_stop_of(CONFIGURATION).await?;
+        engine.control.stops.end_installation_stop_of(CONFIGURATION).await?;
     } else {
-        engine.control.stop_installation(CONFIGURATION, "the configuration says handoff = \"paused\"").await?;
+        engine.control.stops.stop_installation(CONFIGURATION, "the configuration says handoff = \"paused\"").await?;
     }
     // Last, because the backup may contain a stop of the configuration, which has just ended.
     if let Some(file) = hold {
         tracing::warn!("this ledger was restored with --hold: no email leaves until `mailonce resume`");
-        engine.control.stop_installation("restore", "the ledger was restored from a backup").await?;
+        engine.control.stops.stop_installation("restore", "the ledger was restored from a backup").await?;
         std::fs::remove_file(&file).with_context(|| format!("deleting {}", file.display()))?;
     }
     let recovered = engine.handoffs.heartbeat_and_recover().await?;

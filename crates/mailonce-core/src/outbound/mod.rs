@@ -1,4 +1,13 @@
 //! Sending: the content of an email, its digest and schedule, the content guard, and the accepted email.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`content`], [`schedule`] | what a caller sends, validated, and when |
+//! | [`digest`] | the digest by which two sends are compared |
+//! | [`accept`], [`accept_decision`] | a new email, and what it is under its key: first, replay, mismatch, overlap |
+//! | [`content_guard`] | whether two emails say nearly the same |
+//! | [`email`], [`email_commands`] | an accepted email, and what callers may do with it |
+//! | [`email_query`], [`key_binding`], [`suppressed_call`] | what readers see: lists, keys, calls that were answered with an earlier email |
 
 pub mod accept;
 pub mod accept_decision;

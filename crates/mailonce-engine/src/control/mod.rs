@@ -25,7 +25,8 @@ use crate::runtime::context::Context;
 pub struct Control {
     ctx: Arc<Context>,
     record_caches: record_cache::RecordCaches,
-    stop_cache: stops::StopCache,
+    /// Switches that keep email from leaving.
+    pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
 }
@@ -33,9 +34,9 @@ pub struct Control {
 impl Control {
     pub(crate) fn new(ctx: Arc<Context>) -> Self {
         Self {
+            stops: stops::StopControl::new(Arc::clone(&ctx)),
             ctx,
             record_caches: record_cache::RecordCaches::default(),
-            stop_cache: stops::StopCache::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
         }
     }

@@ -5,8 +5,8 @@
 
 use crate::{
     access::caller::Caller,
-    control::Control,
     runtime::{
+        context::Context,
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
         records::CreateOutcome,
@@ -61,9 +61,15 @@ impl AffectingStops {
     }
 }
 
+/// Creates and ends stops, and knows which are in force.
+pub struct StopControl {
+    ctx: Arc<Context>,
+    cache: StopCache,
+}
+
 /// The stops of teams, and under `None` those of the installation and of transports.
 #[derive(Default)]
-pub(crate) struct StopCache(Mutex<StopCacheState>);
+struct StopCache(Mutex<StopCacheState>);
 
 #[derive(Default)]
 struct StopCacheState {
@@ -85,7 +91,11 @@ impl StopCache {
     }
 }
 
-impl Control {
+impl StopControl {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx, cache: StopCache::default() }
+    }
+
     /// Stops the email of a scope. When this returns, no further email of the scope leaves, on any node.
     pub async fn create_stop(
         &self,
@@ -102,7 +112,7 @@ impl Control {
         let scope = stop.scope.clone();
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let created = self.ctx.store.create_stop(stop, operation, now).await;
-        self.stop_cache.invalidate();
+        self.cache.invalidate();
         match created.map_err(unavailable)? {
             IdempotentResult::Done(CreateStopResult::Created(stop)) => {
                 tracing::warn!(scope = stop.scope.name(), by = stop.by.name, "email is stopped");
@@ -140,7 +150,7 @@ impl Control {
             release: None,
         };
         let created = self.ctx.store.create_stop(stop, None, now).await;
-        self.stop_cache.invalidate();
+        self.cache.invalidate();
         created.map(drop)
     }
 
@@ -178,7 +188,7 @@ impl Control {
     }
 
     /// The stops that affect the team: its own, and those of the installation and of transports. Oldest first.
-    pub async fn stops(&self, caller: &Caller) -> Result<Vec<Stop>, Problem> {
+    pub async fn list(&self, caller: &Caller) -> Result<Vec<Stop>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
         let mut all = self.ctx.store.stops(None).await.map_err(unavailable)?;
         all.extend(self.ctx.store.stops(Some(caller.team.id)).await.map_err(unavailable)?);
@@ -193,7 +203,7 @@ impl Control {
             return Err(Problem::invalid_field("rate_per_s", format!("must be between 1 and {MAX_RELEASE_RATE}")));
         }
         let missing = || Problem::new(Code::NotFound, format!("there is no stop {id}"));
-        let stop = self.stops(caller).await?.into_iter().find(|stop| stop.id == id).ok_or_else(missing)?;
+        let stop = self.list(caller).await?.into_iter().find(|stop| stop.id == id).ok_or_else(missing)?;
         require_control(caller, &stop.scope)?;
         self.end_stop_unchecked(&stop, rate_per_s).await.map_err(unavailable)?.ok_or_else(missing)
     }
@@ -208,7 +218,7 @@ impl Control {
 
     async fn end_stop_unchecked(&self, stop: &Stop, rate_per_s: Option<u32>) -> Result<Option<Stop>, StoreError> {
         let ended = self.ctx.store.end_stop(stop.scope.team(), stop.id, rate_per_s, self.ctx.now()).await;
-        self.stop_cache.invalidate();
+        self.cache.invalidate();
         self.ctx.transports.release_wakeup.notify_one();
         self.ctx.transports.wake_all();
         let ended = ended?;
@@ -259,14 +269,14 @@ impl Control {
         let boot_ms = self.ctx.time.boot_clock_ms();
         let since = if self.ctx.is_single_node { i64::MIN } else { boot_ms - MULTI_NODE_TTL_MS };
         let changes = {
-            let state = self.stop_cache.state();
+            let state = self.cache.state();
             if let Some((stops, _)) = state.teams.get(&team).filter(|(_, read_at)| *read_at >= since) {
                 return Ok(Arc::clone(stops));
             }
             state.changes
         };
         let stops = Arc::new(Stops(self.ctx.store.stops(team).await?));
-        let mut state = self.stop_cache.state();
+        let mut state = self.cache.state();
         if state.changes == changes {
             if state.teams.len() >= CACHE_CAPACITY {
                 state.teams.clear();

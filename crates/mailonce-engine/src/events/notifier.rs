@@ -246,7 +246,7 @@ impl Events {
         loop {
             let is_stopping = *stop.borrow();
             let slots = if is_stopping { 0 } else { worker.free_slots(in_flight.len(), self.ctx.time.boot_clock_ms()) };
-            let leased = if slots > 0 { self.lease_notices(&worker, slots, &mut in_flight).await } else { 0 };
+            let leased = if slots > 0 { self.lease_and_spawn(&worker, slots, &mut in_flight).await } else { 0 };
             if leased == slots && slots > 0 {
                 continue;
             }
@@ -264,7 +264,7 @@ impl Events {
     }
 
     /// Leases as many notices as there are free slots and spawns an attempt for each. Returns how many there were.
-    async fn lease_notices(
+    async fn lease_and_spawn(
         self: &Arc<Self>,
         worker: &Arc<EndpointWorker>,
         slots: usize,

@@ -119,7 +119,7 @@ impl Handoffs {
     /// Captures emails for the sandbox in the store's own commit. Nothing leaves the machine.
     pub(crate) async fn run_sandbox_capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            if !self.control.is_transport_stopped(SANDBOX).await {
+            if !self.control.stops.is_transport_stopped(SANDBOX).await {
                 match self.ctx.store.capture(SANDBOX, CAPTURE_BATCH, self.ctx.time.earlier_time(), self.ctx.now()).await
                 {
                     Ok(count) => {

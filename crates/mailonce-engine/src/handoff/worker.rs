@@ -41,7 +41,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest delay between two tries to record an outcome.
 const RECORD_RETRY_MAX_DELAY: Duration = Duration::from_secs(2);
-/// How long a requeued handoff waits, in milliseconds.
+/// How long a handoff waits after an attempt that was given up before its marker, in milliseconds.
 const REQUEUE_DELAY_MS: i64 = 1_000;
 
 impl Handoffs {
@@ -77,7 +77,7 @@ impl Handoffs {
     /// Leases as many due handoffs as there are free slots and spawns a task for each. Returns true when more may be
     /// due.
     async fn lease_and_spawn(self: &Arc<Self>, route: &Arc<OutboundRoute>, attempts: &mut JoinSet<()>) -> bool {
-        if self.control.is_transport_stopped(route.transport.name()).await {
+        if self.control.stops.is_transport_stopped(route.transport.name()).await {
             return false;
         }
         if !route.is_available(self.ctx.time.boot_clock_ms()) {

@@ -283,7 +283,7 @@ impl Inbound {
         let mut fast_path = self.ctx.inbound.fast_path_rx.lock().await;
         while !*stop.borrow() {
             // Tasks that wait for a provider don't count against the limit.
-            let has_room = tasks.len() < MAX_CONCURRENT_DELIVERIES + self.ctx.inbound.fetch_limiter.waiting_workers();
+            let has_room = tasks.len() < MAX_CONCURRENT_DELIVERIES + self.ctx.inbound.fetch_limiter.extra_task_slots();
             // The order is fixed, so that simulations are reproducible. Finished tasks make room first, then leased
             // deliveries go before new ones.
             tokio::select! {

@@ -97,7 +97,7 @@ impl Outbound {
             Self::check_may_send_from(caller, &head.from)?;
             let (from, inbox, transport) = (head.from.as_str(), head.inbox, head.transport.as_deref());
             let (team, api_key) = (caller.team.id, Some(caller.key.id));
-            self.control.check_stops(SendOrigin { team, from, inbox, api_key, transport }).await?;
+            self.control.stops.check_stops(SendOrigin { team, from, inbox, api_key, transport }).await?;
             for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
                 self.control.check_recipient_addresses(caller.team.id, field, all).await?;
             }

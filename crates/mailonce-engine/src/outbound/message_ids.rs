@@ -1,4 +1,5 @@
-//! Finds sent emails by their Message-ID. Ids are derived from a secret, so recent ones are cached and others scanned.
+//! Finds a team's emails by their Message-ID. The id is an HMAC and cannot be reversed, so a cache of recently used ids
+//! is tried first, then the latest 10,000 emails.
 
 use crate::{access::caller::Caller, outbound::Outbound, runtime::problems::unavailable};
 use mailonce_core::{

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 const MAX_CONCURRENT_FETCHES: usize = 4;
 
 /// How many tasks may wait for providers in addition to the tasks that process mail.
-const MAX_WAITING_WORKERS: usize = 64;
+const MAX_EXTRA_TASK_SLOTS: usize = 64;
 
 /// How many sources in backoff are remembered.
 const BACKOFF_CAPACITY: usize = 10_000;
@@ -27,7 +27,7 @@ pub(crate) struct FetchLimiter {
     /// source don't have to fail themselves.
     backoff_until: Mutex<HashMap<SourceId, i64>>,
     /// Tasks that wait for a provider. They don't count against the worker's concurrency.
-    waiting_workers: AtomicUsize,
+    fetching_tasks: AtomicUsize,
     /// Wakes the poller when sources have changed.
     pub(crate) sources_changed: tokio::sync::Notify,
 }
@@ -37,7 +37,7 @@ impl Default for FetchLimiter {
         Self {
             permits: Semaphore::new(MAX_CONCURRENT_FETCHES),
             backoff_until: Mutex::default(),
-            waiting_workers: AtomicUsize::new(0),
+            fetching_tasks: AtomicUsize::new(0),
             sources_changed: tokio::sync::Notify::new(),
         }
     }
@@ -53,14 +53,14 @@ impl Drop for FetchWaitGuard<'_> {
 }
 
 impl FetchLimiter {
-    /// How many tasks wait for a provider now, at most `MAX_WAITING_WORKERS`.
-    pub(crate) fn waiting_workers(&self) -> usize {
-        self.waiting_workers.load(Ordering::Relaxed).min(MAX_WAITING_WORKERS)
+    /// How many tasks wait for a provider now, at most `MAX_EXTRA_TASK_SLOTS`.
+    pub(crate) fn extra_task_slots(&self) -> usize {
+        self.fetching_tasks.load(Ordering::Relaxed).min(MAX_EXTRA_TASK_SLOTS)
     }
 
     pub(crate) fn begin_wait(&self) -> FetchWaitGuard<'_> {
-        self.waiting_workers.fetch_add(1, Ordering::Relaxed);
-        FetchWaitGuard(&self.waiting_workers)
+        self.fetching_tasks.fetch_add(1, Ordering::Relaxed);
+        FetchWaitGuard(&self.fetching_tasks)
     }
 
     pub(crate) fn backoff_deadline(&self, source: SourceId, boot_ms: i64) -> Option<i64> {

@@ -51,7 +51,7 @@ impl<'a> StorySubject<'a> {
         Self { emails: BTreeSet::new(), key: Some((team, key)) }
     }
 
-    fn concerns(&self, call: &CallRecord) -> bool {
+    fn is_about_call(&self, call: &CallRecord) -> bool {
         let named = |id: &String| self.emails.contains(id.as_str());
         let was_answered = matches!(&call.end, CallOutcome::Ok { ids, .. } if ids.iter().any(named));
         let keyed = self.key.is_some_and(|(team, key)| call.team == team && call.key.as_deref() == Some(key));
@@ -63,7 +63,7 @@ impl<'a> StorySubject<'a> {
 pub(super) fn lines_about(history: &History, subject: &StorySubject<'_>) -> Vec<String> {
     let has = |id: &str| subject.emails.contains(id);
     let mut lines: Vec<(u64, String)> = Vec::new();
-    for call in history.calls.iter().filter(|call| subject.concerns(call)) {
+    for call in history.calls.iter().filter(|call| subject.is_about_call(call)) {
         lines.push((call.at, describe_call(call)));
         lines.extend(call.ended.map(|at| (at, describe_outcome(call))));
     }

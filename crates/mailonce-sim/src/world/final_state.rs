@@ -25,7 +25,8 @@ use std::{sync::Arc, time::Duration};
 /// Maximum number of emails that are read per team.
 const EMAIL_LIMIT: usize = 1_000;
 
-/// How often the end waits for running attempts: a few times the longest reply.
+/// How many times the final read is tried, one second apart, while attempts are running. Together they take a few times
+/// as long as the slowest reply.
 const FINAL_READ_TRIES: usize = 120;
 
 /// The work that remains.

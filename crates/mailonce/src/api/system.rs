@@ -70,7 +70,7 @@ pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     let mut health = app.engine.ctx.store().health().await.map_err(unavailable)?;
     let clock = app.engine.ctx.clock_state();
     health.notes.extend(clock.warning());
-    if app.engine.control.is_installation_stopped().await.map_err(unavailable)? {
+    if app.engine.control.stops.is_installation_stopped().await.map_err(unavailable)? {
         health.notes.push(format!("{STOP_NOTE}: no email leaves until `mailonce resume`"));
     }
     for orphaned in app.engine.handoffs.orphaned_transports() {

@@ -2,8 +2,9 @@
 //!
 //! An advisory lock makes a stop a barrier: every transaction that writes a marker holds it shared and reads the stops
 //! after it has the lock, and creating a stop holds it exclusively. So a stop waits for the markers that are being
-//! written, and every later one sees it. The lock is always the first of its transaction, so that it deadlocks with
-//! none of the others.
+//! written, and every later one sees it. Transactions that park handoffs hold it shared too, and those that release them
+//! hold it exclusively, so that no handoff is parked by a stop that is gone. The lock is always the first of its
+//! transaction, so that it deadlocks with none of the others.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
@@ -36,9 +37,8 @@ const BY_ID_LOCKED: &str = "SELECT stop FROM stops WHERE team IS NOT DISTINCT FR
 const SAVE: &str = "
     INSERT INTO stops (id, team, scope, stop) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE SET stop = $4";
 const REMOVE: &str = "DELETE FROM stops WHERE id = $1";
-/// Ended stops, skipping those that another node is releasing.
-const ENDED: &str =
-    "SELECT stop FROM stops WHERE stop::json -> 'release' IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED";
+const HAS_ENDED: &str = "SELECT FROM stops WHERE stop::json -> 'release' IS NOT NULL LIMIT 1";
+const ENDED: &str = "SELECT stop FROM stops WHERE stop::json -> 'release' IS NOT NULL ORDER BY id FOR UPDATE";
 const PARKED: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
@@ -162,7 +162,12 @@ pub(crate) async fn end_stop(
 /// Returns parked handoffs of ended stops to the queue, in order, and removes ended stops that have none left.
 pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResult<usize> {
     let mut client = shared.connections.client().await?;
+    // Usually no stop has ended, and the lock would delay every marker.
+    if query_rows(&client, HAS_ENDED, &[]).await?.is_empty() {
+        return Ok(0);
+    }
     let tx = client.transaction().await?;
+    execute(&tx, LOCK_EXCLUSIVE, &[]).await?;
     let rows = query_rows(&tx, ENDED, &[]).await?;
     let mut released = 0;
     for row in &rows {
@@ -178,11 +183,7 @@ pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResul
             save(&tx, &stop).await?;
         }
     }
-    if rows.is_empty() {
-        tx.rollback().await?;
-    } else {
-        shared.commit(tx, 1).await?;
-    }
+    shared.commit(tx, 1).await?;
     Ok(released)
 }
 

@@ -165,6 +165,7 @@ async fn lease_or_park(
     let busy: Vec<String> = request.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
+    stops::lock_shared(&tx).await?;
     let rows = query_rows(
         &tx,
         DUE,

@@ -113,7 +113,7 @@ impl UnitOfWork {
         recent.any(|(_, _, other)| new.is_similar_to(other))
     }
 
-    /// Adds an email's fingerprint to the recent content of its pair.
+    /// Remembers an email's fingerprint for its sender and recipients, and drops those that are too old to compare.
     pub(crate) fn remember_fingerprint(
         &mut self,
         team: TeamId,

@@ -154,7 +154,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
         Some(word) => StopMode::parse(word).ok_or_else(|| Problem::invalid_field("mode", "must be wait or refuse"))?,
     };
     let scope = parse_scope(&app, &auth, scope).await?;
-    let stop = app.engine.control.create_stop(&auth.caller, NewStop { scope, mode, reason }, keyed_call).await?;
+    let stop = app.engine.control.stops.create_stop(&auth.caller, NewStop { scope, mode, reason }, keyed_call).await?;
     Ok(created_response(stop.is_new, Json(StopBody::from(&stop.value))))
 }
 
@@ -164,7 +164,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
 #[utoipa::path(get, path = "/v1/stops", operation_id = "list_stops", tag = "stops",
     responses((status = 200, description = "The stops, oldest first", body = StopList)))]
 pub(crate) async fn list(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
-    let stops = app.engine.control.stops(&auth.caller).await?;
+    let stops = app.engine.control.stops.list(&auth.caller).await?;
     Ok(Json(StopList { data: stops.iter().map(StopBody::from).collect() }).into_response())
 }
 
@@ -187,6 +187,6 @@ pub(crate) async fn end(
             Problem::invalid_query("rate_per_s", "rate_per_s must be a number from 1 to 10,000")
         })
     });
-    let stop = app.engine.control.end_stop(&auth.caller, id, rate.transpose()?).await?;
+    let stop = app.engine.control.stops.end_stop(&auth.caller, id, rate.transpose()?).await?;
     Ok(Json(StopBody::from(&stop)).into_response())
 }

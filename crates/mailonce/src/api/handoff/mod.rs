@@ -189,7 +189,7 @@ pub(super) struct HandoffStatusBody {
 
 impl HandoffStatusBody {
     async fn read(app: &App) -> Result<Json<Self>, Problem> {
-        let is_stopped = app.engine.control.is_installation_stopped().await.map_err(unavailable)?;
+        let is_stopped = app.engine.control.stops.is_installation_stopped().await.map_err(unavailable)?;
         Ok(Json(Self {
             state: if is_stopped { "paused" } else { "running" },
             ledger_time: app.engine.ctx.now().to_string(),
@@ -206,7 +206,7 @@ pub(super) async fn pause(State(app): State<App>, auth: AuthedRequest, body: Raw
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
     let stop = NewStop { scope: StopScope::Installation, mode: StopMode::Wait, reason: None };
-    app.engine.control.create_stop(&auth.caller, stop, None).await?;
+    app.engine.control.stops.create_stop(&auth.caller, stop, None).await?;
     Ok(HandoffStatusBody::read(&app).await?.into_response())
 }
 
@@ -215,7 +215,7 @@ pub(super) async fn pause(State(app): State<App>, auth: AuthedRequest, body: Raw
 pub(super) async fn resume(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.control.resume_installation(&auth.caller).await?;
+    app.engine.control.stops.resume_installation(&auth.caller).await?;
     Ok(HandoffStatusBody::read(&app).await?.into_response())
 }
 

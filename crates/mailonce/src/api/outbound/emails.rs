@@ -262,7 +262,7 @@ pub(crate) async fn list(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let page = app.engine.outbound.emails(&auth.caller, query.0.parse(auth.caller.team.id)?).await?;
-    let stops = app.engine.control.stops_affecting(auth.caller.team.id).await?;
+    let stops = app.engine.control.stops.stops_affecting(auth.caller.team.id).await?;
     let body = |email: &Email| EmailBody::of(email, app.engine.ctx.message_id(email)).with_stop(stops.stopping(email));
     let data = page.rows.iter().map(body).collect();
     Ok(Json(EmailPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -275,7 +275,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.outbound.email_view(&auth.caller, email_id(&id)?).await?;
     let message_id = app.engine.ctx.message_id(&view.detail.email);
-    let stops = app.engine.control.stops_affecting(auth.caller.team.id).await?;
+    let stops = app.engine.control.stops.stops_affecting(auth.caller.team.id).await?;
     let stop = stops.stopping(&view.detail.email);
     Ok(Json(EmailDetailBody::of(&view, message_id, stop)).into_response())
 }

@@ -100,7 +100,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
     }
     let stopped = if wiring::is_handoff_held(&config.data) {
         Some("stopped since the restore")
-    } else if engine.control.is_installation_stopped().await.unwrap_or_default() {
+    } else if engine.control.stops.is_installation_stopped().await.unwrap_or_default() {
         Some("stopped")
     } else {
         (!config.handoff).then_some("stopped by the configuration")

@@ -176,7 +176,7 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
         if draft.details.removed {
             return Err(missing_draft(id).into());
         }
-        if let Some(email) = find_unsent_email(call, &draft).await? {
+        if let Some(email) = find_failed_or_cancelled_email(call, &draft).await? {
             return Ok(send::draft_sent_response(call, &email));
         }
         let Some(draft) = lock_for_sending(call, &draft, id).await? else { continue };
@@ -196,7 +196,7 @@ pub(super) async fn send_draft(call: &AgentMailRequest, inbox: &Inbox, id: &str)
 
 /// The email of a draft if it failed or was cancelled, and the draft did not change since. Such a draft stays a draft,
 /// so that it can be changed and sent after all.
-async fn find_unsent_email(call: &AgentMailRequest, draft: &Draft) -> Result<Option<Email>, Problem> {
+async fn find_failed_or_cancelled_email(call: &AgentMailRequest, draft: &Draft) -> Result<Option<Email>, Problem> {
     if !matches!(email_state(call, draft).await?, Some(EmailState::Failed | EmailState::Cancelled)) {
         return Ok(None);
     }

@@ -125,6 +125,8 @@ promises! {
         held_email_stays_held_on_resume,
         /// No marker in the scope commits after the answer to a stop.
         no_marker_commits_after_the_answer_to_a_stop,
+        /// No handoff stays parked when a stop ends while workers lease.
+        ending_a_stop_while_workers_lease_leaves_nothing_parked,
         /// Stops of another team cannot be read or ended.
         stops_of_another_team_are_not_found,
     }

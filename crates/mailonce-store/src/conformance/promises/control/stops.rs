@@ -406,6 +406,34 @@ pub(super) async fn no_marker_commits_after_the_answer_to_a_stop(store: TestStor
     assert_eq!(lease_ids(&store, T0.plus(HOUR)).await, []);
 }
 
+pub(super) async fn ending_a_stop_while_workers_lease_leaves_nothing_parked(store: TestStore) {
+    const EMAILS: usize = 40;
+    for _ in 0..EMAILS {
+        let _email = accept_first(&store, &keyless_email(), T0).await;
+    }
+    let first = stop(&store, StopScope::Team(TEAM)).await;
+    let workers = (0..8).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut leased = 0;
+            for _ in 0..10 {
+                leased += lease_handoffs(&store, 3, T0).await.len();
+            }
+            leased
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    resume(&store, &first, None, T0).await;
+    release_all(&store, T0).await;
+    let mut leased = 0;
+    for worker in workers {
+        leased += worker.await.unwrap();
+    }
+    release_all(&store, T0).await;
+    leased += lease_ids(&store, T0).await.len();
+    assert_eq!(leased, EMAILS, "each is leased once, and none is parked by a stop that is gone");
+}
+
 pub(super) async fn stops_of_another_team_are_not_found(store: TestStore) {
     let theirs = stop(&store, StopScope::Team(OTHER_TEAM)).await;
     for team in [Some(TEAM), None, Some(TeamId(Uuid::from_u128(77)))] {
