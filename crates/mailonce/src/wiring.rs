@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use mailonce_core::{
+    control::stop::CONFIGURATION_AUTHOR,
     installation::RecoveryCounts,
     ports::store::{Store, StoreError},
 };
@@ -134,9 +135,13 @@ pub async fn serve(
     let hold =
         (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
     if config.handoff {
-        engine.control.stops.end_installation_stop_of(CONFIGURATION).await?;
+        engine.control.stops.end_installation_stop_of(CONFIGURATION_AUTHOR).await?;
     } else {
-        engine.control.stops.stop_installation(CONFIGURATION, "the configuration says handoff = \"paused\"").await?;
+        engine
+            .control
+            .stops
+            .stop_installation(CONFIGURATION_AUTHOR, "the configuration says handoff = \"paused\"")
+            .await?;
     }
     // Last, because the backup may contain a stop of the configuration, which has just ended.
     if let Some(file) = hold {
@@ -217,8 +222,6 @@ fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
 
 /// The file that keeps hand-off paused across restarts.
 const HOLD_FILE: &str = "hold";
-/// The author of the stop that the configuration asks for. It ends when a process starts without it.
-const CONFIGURATION: &str = "configuration";
 
 /// Pauses the hand-off of a data directory across restarts, until it is resumed.
 pub fn hold_handoff(data: &Path) -> std::io::Result<()> {

@@ -24,6 +24,12 @@ use crate::{
 pub const MAX_STOPS: usize = 1_000;
 /// The maximum length of a reason, in characters.
 pub const MAX_REASON_CHARS: usize = 1_000;
+/// For how long an unused rate is saved up, in milliseconds.
+const MAX_SAVED_MS: i64 = 1_000;
+/// How long a release with a rate waits for handoffs that are not parked yet, in milliseconds.
+const UNPARKED_GRACE_MS: i64 = 10_000;
+/// The author of the stop that the configuration asks for. It ends when a process starts without it.
+pub const CONFIGURATION_AUTHOR: &str = "configuration";
 /// The highest rate at which stopped email is released, in handoffs per second.
 pub const MAX_RELEASE_RATE: u32 = 10_000;
 
@@ -53,8 +59,8 @@ pub enum StopScope {
         team: TeamId,
         /// The inbox.
         id: InboxId,
-        /// Its address.
-        address: String,
+        /// The addresses by which mail finds it; of a catch-all also `*@domain`.
+        addresses: Vec<String>,
     },
     /// Emails that were sent with this API key.
     ApiKey {
@@ -91,8 +97,9 @@ impl StopScope {
             Self::Installation => true,
             Self::Transport(name) => origin.transport == Some(name.as_str()),
             Self::Team(team) => *team == origin.team,
-            Self::Inbox { team, id, address } => {
-                let has_address = || inbox::candidate_addresses(&origin.from.to_ascii_lowercase()).contains(address);
+            Self::Inbox { team, id, addresses } => {
+                let candidates = || inbox::candidate_addresses(&origin.from.to_ascii_lowercase());
+                let has_address = || candidates().iter().any(|candidate| addresses.contains(candidate));
                 *team == origin.team && origin.inbox.map_or_else(has_address, |inbox| inbox == *id)
             }
             Self::ApiKey { team, id } => *team == origin.team && origin.api_key == Some(*id),
@@ -132,6 +139,12 @@ pub struct StopAuthor {
     pub name: String,
 }
 
+impl StopAuthor {
+    fn is_configuration(&self) -> bool {
+        self.api_key.is_none() && self.name == CONFIGURATION_AUTHOR
+    }
+}
+
 impl From<&ApiKey> for StopAuthor {
     fn from(key: &ApiKey) -> Self {
         Self { api_key: Some(key.id), name: key.details.name.clone() }
@@ -168,21 +181,39 @@ pub struct StopRelease {
     /// The number of handoffs per second. `None`: all at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
-    /// The number of handoffs released so far.
-    pub released: u64,
+    /// Up to when the rate is used: the time of the latest release.
+    pub used_until: Time,
 }
 
 impl StopRelease {
-    /// When the next parked handoff becomes due. Handoffs are released in the order of their due times.
-    ///
-    /// With a rate, each time is after [`Self::since`]. By this, handoffs that were released differ from those that
-    /// waited without being parked.
-    pub fn next_due(&mut self, due: Option<Time>) -> Option<Time> {
-        self.released += 1;
-        let Some(rate) = self.rate_per_s else { return due };
-        let offset = (self.released.saturating_mul(1_000) / u64::from(rate.max(1))).max(1);
-        let spaced = self.since.plus(i64::try_from(offset).unwrap_or(i64::MAX));
-        Some(due.map_or(spaced, |due| due.max(spaced)))
+    /// How many parked handoffs may return to their queues now. What a rate allows is saved up for one second only, so
+    /// that a process that was down does not release everything at once.
+    pub fn allowance(&self, now: Time) -> usize {
+        let Some(rate) = self.rate_per_s else { return usize::MAX };
+        let saved_ms = now.since(self.used_until).clamp(0, MAX_SAVED_MS);
+        usize::try_from(saved_ms * i64::from(rate) / MAX_SAVED_MS).unwrap_or(usize::MAX)
+    }
+
+    /// Uses one handoff of the rate.
+    fn use_one(&mut self, now: Time) {
+        let step_ms = self.rate_per_s.map_or(0, |rate| MAX_SAVED_MS / i64::from(rate.max(1)));
+        self.used_until = self.used_until.max(now.plus(-MAX_SAVED_MS)).plus(step_ms);
+    }
+
+    /// When a released handoff is due. With a rate this is after [`Self::since`]. By this, handoffs that were released
+    /// differ from those that waited without being parked.
+    pub(crate) fn next_due(&mut self, due: Option<Time>, now: Time) -> Option<Time> {
+        self.use_one(now);
+        match self.rate_per_s {
+            Some(_) => Some(due.unwrap_or(now).max(now).max(self.since.plus(1))),
+            None => due,
+        }
+    }
+
+    /// Whether the release is over once nothing is parked. With a rate, handoffs that wait without being parked get a
+    /// few seconds in which a worker parks them.
+    pub fn is_over(&self, now: Time) -> bool {
+        self.rate_per_s.is_none() || now.since(self.used_until.max(self.since)) > UNPARKED_GRACE_MS
     }
 }
 
@@ -190,6 +221,13 @@ impl Stop {
     /// Whether it keeps email from leaving. A stop whose email is being released no longer does.
     pub fn is_in_force(&self) -> bool {
         self.release.is_none()
+    }
+
+    /// Whether a new stop of the same scope replaces this one: it has another mode, or somebody takes over the stop of
+    /// the configuration, which would end with the next start.
+    fn is_replaced_by(&self, new: &Self) -> bool {
+        let is_taken_over = self.by.is_configuration() && !new.by.is_configuration();
+        is_taken_over || (self.mode != new.mode && !new.by.is_configuration())
     }
 
     /// The event of its creation or its end, with its team. `None` if it belongs to no team.
@@ -210,7 +248,7 @@ impl Stop {
             release.rate_per_s = rate_per_s;
             return false;
         }
-        self.release = Some(StopRelease { since: now, rate_per_s, released: 0 });
+        self.release = Some(StopRelease { since: now, rate_per_s, used_until: now });
         true
     }
 
@@ -266,8 +304,9 @@ impl CreateStopResult {
     /// Decides about a new stop, from the stops of its team, or from those that belong to no team.
     pub fn decide(new: Stop, existing: &[Stop]) -> Self {
         match existing.iter().find(|stop| stop.scope.name() == new.scope.name()) {
-            Some(stop) if stop.is_in_force() => Self::AlreadyStopped(stop.clone()),
-            // Its email is being released. It keeps its id, so that what it has parked stays parked.
+            Some(stop) if stop.is_in_force() && !stop.is_replaced_by(&new) => Self::AlreadyStopped(stop.clone()),
+            // Its email is being released, or the new one replaces it. It keeps its id, so that what it has parked stays
+            // parked.
             Some(stop) => Self::Created(Stop { id: stop.id, ..new }),
             None if existing.len() >= MAX_STOPS => Self::TooMany,
             None => Self::Created(new),

@@ -1,10 +1,11 @@
 //! Stops: switches that keep the email of the installation, a transport, a team, an inbox or an API key from leaving.
 //!
 //! The store enforces them in the transaction of each marker. The cached stops of this file serve views, and refuse new
-//! sends in the mode `refuse`; on a node that is not alone they may be two seconds old.
+//! sends in the mode `refuse`; they may be two seconds old.
 
 use crate::{
     access::caller::Caller,
+    handoff::transport_selector::SANDBOX,
     runtime::{
         context::Context,
         keyed_call::{KeyedCall, operation},
@@ -32,8 +33,9 @@ use std::{
 
 /// How the note of a server about a stop of the installation begins.
 pub const STOP_NOTE: &str = "the installation is stopped";
-/// How long a node uses cached stops that another node may have changed, in milliseconds.
-const MULTI_NODE_TTL_MS: i64 = 2_000;
+/// How long a node uses cached stops, in milliseconds. Another node may have changed them, or a call of this node whose
+/// client went away before the cache was told.
+const CACHE_TTL_MS: i64 = 2_000;
 /// How many teams the cache holds.
 const CACHE_CAPACITY: usize = 10_000;
 
@@ -127,7 +129,7 @@ impl StopControl {
             )),
             IdempotentResult::Replayed(_) => {
                 let all = self.ctx.store.stops(scope.team()).await.map_err(unavailable)?;
-                let found = all.into_iter().find(|stop| stop.scope == scope);
+                let found = all.into_iter().find(|stop| stop.scope.name() == scope.name());
                 let value = found.ok_or_else(|| {
                     Problem::new(Code::NotFound, "this idempotency key created a stop that has ended since")
                 })?;
@@ -176,7 +178,7 @@ impl StopControl {
                     Problem::invalid_field("scope.api_key", format!("names no API key of the team: {id}"))
                 })
             }
-            StopScope::Transport(name) if self.ctx.transports.get(name).is_none() => {
+            StopScope::Transport(name) if name != SANDBOX && self.ctx.transports.get(name).is_none() => {
                 let known: Vec<String> = self.ctx.transports.accounts().into_iter().map(|own| own.name).collect();
                 Err(Problem::invalid_field(
                     "scope.transport",
@@ -190,6 +192,10 @@ impl StopControl {
     /// The stops that affect the team: its own, and those of the installation and of transports. Oldest first.
     pub async fn list(&self, caller: &Caller) -> Result<Vec<Stop>, Problem> {
         caller.require_scope(ApiKeyScope::Read)?;
+        self.visible_stops(caller).await
+    }
+
+    async fn visible_stops(&self, caller: &Caller) -> Result<Vec<Stop>, Problem> {
         let mut all = self.ctx.store.stops(None).await.map_err(unavailable)?;
         all.extend(self.ctx.store.stops(Some(caller.team.id)).await.map_err(unavailable)?);
         all.retain(|stop| may_see(caller, stop));
@@ -203,7 +209,7 @@ impl StopControl {
             return Err(Problem::invalid_field("rate_per_s", format!("must be between 1 and {MAX_RELEASE_RATE}")));
         }
         let missing = || Problem::new(Code::NotFound, format!("there is no stop {id}"));
-        let stop = self.list(caller).await?.into_iter().find(|stop| stop.id == id).ok_or_else(missing)?;
+        let stop = self.visible_stops(caller).await?.into_iter().find(|stop| stop.id == id).ok_or_else(missing)?;
         require_control(caller, &stop.scope)?;
         self.end_stop_unchecked(&stop, rate_per_s).await.map_err(unavailable)?.ok_or_else(missing)
     }
@@ -212,7 +218,8 @@ impl StopControl {
     pub async fn resume_installation(&self, caller: &Caller) -> Result<Option<Stop>, Problem> {
         require_control(caller, &StopScope::Installation)?;
         let all = self.ctx.store.stops(None).await.map_err(unavailable)?;
-        let Some(stop) = all.iter().find(|stop| stop.scope == StopScope::Installation) else { return Ok(None) };
+        let in_force = |stop: &&Stop| stop.scope == StopScope::Installation && stop.is_in_force();
+        let Some(stop) = all.iter().find(in_force) else { return Ok(None) };
         self.end_stop_unchecked(stop, None).await.map_err(unavailable)
     }
 
@@ -267,7 +274,7 @@ impl StopControl {
 
     async fn cached_stops(&self, team: Option<TeamId>) -> Result<Arc<Stops>, StoreError> {
         let boot_ms = self.ctx.time.boot_clock_ms();
-        let since = if self.ctx.is_single_node { i64::MIN } else { boot_ms - MULTI_NODE_TTL_MS };
+        let since = boot_ms - CACHE_TTL_MS;
         let changes = {
             let state = self.cache.state();
             if let Some((stops, _)) = state.teams.get(&team).filter(|(_, read_at)| *read_at >= since) {

@@ -376,6 +376,9 @@ impl Handoffs {
         else {
             return false;
         };
+        if self.control.stops.is_transport_stopped(to.transport.name()).await {
+            return false;
+        }
         let from = route.transport.name().to_owned();
         let action = if to.capability().split == route.capability().split {
             HandoffAction::FailOverHandoff { number, from, to: to.transport.name().to_owned() }

@@ -324,7 +324,8 @@ impl Outbound {
         }
         let transport = keyed.request.transport.as_deref();
         let (team, api_key) = (caller.team.id, Some(caller.key.id));
-        self.control.stops.check_stops(SendOrigin { team, from: &from, inbox: None, api_key, transport }).await?;
+        let inbox = self.control.inbox_of_sender(team, &from).await?;
+        self.control.stops.check_stops(SendOrigin { team, from: &from, inbox, api_key, transport }).await?;
         self.control.check_recipients(caller.team.id, content).await?;
         self.control.check_outbound_rules(caller.team.id, content).await
     }

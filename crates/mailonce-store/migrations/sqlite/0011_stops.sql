@@ -10,5 +10,5 @@ CREATE INDEX stops_team ON stops (team);
 
 ALTER TABLE handoffs ADD COLUMN parked_by BLOB;  -- the stop
 DROP INDEX handoffs_due;
-CREATE INDEX handoffs_due ON handoffs (due_at) WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL;
+CREATE INDEX handoffs_due ON handoffs (transport, due_at) WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL;
 CREATE INDEX handoffs_parked ON handoffs (parked_by, due_at) WHERE parked_by IS NOT NULL;

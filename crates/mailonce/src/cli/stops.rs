@@ -55,7 +55,7 @@ pub(crate) struct StopArgs {
     /// Why, for the people who see it
     #[arg(long)]
     reason: Option<String>,
-    /// Refuse new sends (409 stopped) in place of queueing them
+    /// Refuse new sends (409 stopped) instead of queueing them
     #[arg(long)]
     refuse: bool,
 }
@@ -67,8 +67,8 @@ pub(crate) struct ResumeArgs {
     reach: ServerArgs,
     /// Id of the stop, from `mailonce stops`; the stop of the whole installation by default
     stop: Option<String>,
-    /// Release at most this many emails per second
-    #[arg(long, value_name = "N")]
+    /// Release at most this many emails per second, 1 to 10,000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: Option<u32>,
 }
 

@@ -45,8 +45,12 @@ over_memory_and_sqlite! {
 
     async fn the_same_scope_again_answers_the_stop_that_exists(world) {
         let id = stop(&world, json!({ "team": true })).await;
-        let again = world.post("/v1/stops", &json!({ "scope": { "team": true }, "mode": "refuse" })).await.expect_status(200);
-        assert_eq!((&again["id"], &again["mode"]), (&json!(id), &json!("wait")));
+        let again = world.post("/v1/stops", &json!({ "scope": { "team": true }, "reason": "again" })).await.expect_status(200);
+        assert_eq!((&again["id"], &again["reason"]), (&json!(id), &json!("a test")));
+        let stricter = json!({ "scope": { "team": true }, "mode": "refuse" });
+        let replaced = world.post("/v1/stops", &stricter).await.expect_status(201);
+        assert_eq!((&replaced["id"], &replaced["mode"]), (&json!(id), &json!("refuse")));
+        world.send("1", &mail()).await.expect_problem(409, "stopped");
         let body = json!({ "scope": { "installation": true } });
         let keyed = || post("/v1/stops").key("s").json(&body);
         let first = world.call(keyed()).await.expect_status(201).string_field("id");

@@ -30,18 +30,22 @@ impl HandoffAction {
 impl Email {
     /// Parks a due handoff that a stop covers. Returns false if none does.
     pub fn park_if_stopped(&mut self, number: u16, stops: &Stops) -> bool {
-        let Some(handoff) = self.handoffs.get(usize::from(number)) else { return false };
+        let Some(handoff) = self.handoffs.get(usize::from(number)).filter(|h| h.is_waiting()) else { return false };
         let Some(stop) = stops.parking(self, handoff) else { return false };
         self.handoffs[usize::from(number)].parked_by = Some(stop);
         true
     }
 
-    /// Returns a parked handoff to its transport's queue. Returns false if this stop did not park it.
-    pub fn release_parked(&mut self, number: u16, stop: StopId, release: &mut StopRelease) -> bool {
+    /// Returns a parked handoff to its transport's queue. The time under the stop does not count against its retries.
+    /// Returns false if this stop did not park it.
+    pub fn release_parked(&mut self, number: u16, stop: StopId, release: &mut StopRelease, now: Time) -> bool {
         let parked = self.handoff_mut(number).filter(|handoff| handoff.parked_by == Some(stop));
         let Some(handoff) = parked else { return false };
         handoff.parked_by = None;
-        handoff.due_at = release.next_due(handoff.due_at);
+        let waited_ms = handoff.due_at.map_or(0, |due| now.since(due).max(0));
+        handoff.progress.first_try = handoff.progress.first_try.map(|at| at.plus(waited_ms).min(now));
+        handoff.progress.orphaned = None;
+        handoff.due_at = release.next_due(handoff.due_at, now);
         true
     }
 
@@ -64,10 +68,15 @@ impl Email {
             HandoffAction::Mark { lease, .. } => lease.number,
             HandoffAction::RetryInWindow { number, .. }
             | HandoffAction::ResendByPolicy { number }
-            | HandoffAction::FailOverHandoff { number, .. }
             | HandoffAction::GiveUpOrphan { number, .. } => *number,
-            // Only a stop of its transport keeps an email there, and every waiting handoff is at that transport.
-            HandoffAction::FailOverEmail { from, .. } => return stops.in_force_for(self, from),
+            // Email neither leaves a stopped transport nor comes to one.
+            HandoffAction::FailOverHandoff { from, to, .. } => {
+                return stops.in_force_for(self, from).or_else(|| stops.in_force_for(self, to));
+            }
+            HandoffAction::FailOverEmail { from, envelopes } => {
+                let to = envelopes.first().map_or(from, |envelope| &envelope.transport);
+                return stops.in_force_for(self, from).or_else(|| stops.in_force_for(self, to));
+            }
             _ => return None,
         };
         let handoff = self.handoffs.get(usize::from(number))?;

@@ -4,7 +4,6 @@ use async_trait::async_trait;
 use mailonce_core::{
     control::stop::{CreateStopResult, Stop, Stops},
     events::event::EventKind,
-    handoff::HandoffState,
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
@@ -60,20 +59,21 @@ impl Tables {
     }
 
     /// Returns parked handoffs of ended stops to the queue, and removes ended stops that have none left.
-    fn release_stopped(&mut self, max: usize) -> Vec<Email> {
+    fn release_stopped(&mut self, max: usize, now: Time) -> Vec<Email> {
         let mut released = Vec::new();
         for mut stop in self.stops().0 {
             let Some(mut release) = stop.release else { continue };
             let parked = self.parked_by(stop.id);
             let is_empty = parked.is_empty();
-            for (_, id, number) in parked.into_iter().take(max - released.len()) {
+            let room = release.allowance(now).min(max - released.len());
+            for (_, id, number) in parked.into_iter().take(room) {
                 let Some(mut email) = self.outbound.emails.get(&id).cloned() else { continue };
-                if email.release_parked(number, stop.id, &mut release) {
+                if email.release_parked(number, stop.id, &mut release, now) {
                     self.outbound.emails.insert(id, email.clone());
                     released.push(email);
                 }
             }
-            if is_empty && !(release.rate_per_s.is_some() && self.was_due(release.since)) {
+            if is_empty && release.is_over(now) {
                 self.control.stops.remove(&stop.id);
             } else {
                 stop.release = Some(release);
@@ -90,13 +90,6 @@ impl Tables {
         let mut parked: Vec<_> = parked.map(|(id, handoff)| (handoff.due_at, id, handoff.number)).collect();
         parked.sort_unstable();
         parked
-    }
-
-    /// Whether a handoff waits that was due by `time` and that no stop parked.
-    fn was_due(&self, time: Time) -> bool {
-        let waits = |state| matches!(state, HandoffState::Queued | HandoffState::Scheduled);
-        let mut all = self.outbound.emails.values().flat_map(|email| &email.handoffs);
-        all.any(|h| waits(h.state) && h.parked_by.is_none() && h.due_at.is_some_and(|due| due <= time))
     }
 }
 
@@ -125,9 +118,9 @@ impl ControlStore for Memory {
         Ok(self.lock_tables().end_stop(team, id, rate_per_s, self.time.commit_time(now)))
     }
 
-    async fn release_stopped(&self, max: usize, _now: Time) -> Result<usize> {
+    async fn release_stopped(&self, max: usize, now: Time) -> Result<usize> {
         let mut tables = self.lock_tables();
-        let released = tables.release_stopped(max);
+        let released = tables.release_stopped(max, now);
         released.iter().for_each(|email| self.notify_email_changed(email));
         Ok(released.len())
     }

@@ -41,7 +41,7 @@ impl ControlStore for Postgres {
         when_durable!(self, call_until_final!(stops::end_stop(&self.shared, team, id, rate_per_s, now)))
     }
 
-    async fn release_stopped(&self, max: usize, _now: Time) -> Result<usize> {
-        into_store_result(call_until_final!(stops::release_stopped(&self.shared, max)))
+    async fn release_stopped(&self, max: usize, now: Time) -> Result<usize> {
+        into_store_result(call_until_final!(stops::release_stopped(&self.shared, max, now)))
     }
 }

@@ -26,7 +26,7 @@ use crate::postgres::{
     handoff::handoffs::{load_locked_emails, read_handoff_ref},
     row::{read_json, write_json},
     unit_of_work::EmailRef,
-    write::{execute, query_pipelined, query_rows, write_events},
+    write::{execute, query_pipelined, query_rows, write_events, write_unit_of_work},
 };
 
 const LOCK_SHARED: &str = "SELECT pg_advisory_xact_lock_shared(7883366248)";
@@ -45,11 +45,6 @@ const PARKED: &str = "
      WHERE h.parked_by = $1
      ORDER BY h.due_at, h.email, h.number LIMIT $2
        FOR UPDATE OF e";
-/// Whether a handoff that no stop parked was due at a time.
-const WAS_DUE: &str = "
-    SELECT EXISTS (SELECT FROM handoffs
-     WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND parked_by IS NULL AND due_at <= $1)";
-
 fn read_stop(row: &Row) -> TxResult<Stop> {
     read_json(row.try_get(0)?, "a stop")
 }
@@ -160,7 +155,7 @@ pub(crate) async fn end_stop(
 }
 
 /// Returns parked handoffs of ended stops to the queue, in order, and removes ended stops that have none left.
-pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResult<usize> {
+pub(crate) async fn release_stopped(shared: &SharedState, max: usize, now: Time) -> TxResult<usize> {
     let mut client = shared.connections.client().await?;
     // Usually no stop has ended, and the lock would delay every marker.
     if query_rows(&client, HAS_ENDED, &[]).await?.is_empty() {
@@ -173,12 +168,15 @@ pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResul
     for row in &rows {
         let mut stop = read_stop(row)?;
         let Some(mut release) = stop.release else { continue };
-        let before = release.released;
-        released += release_some(&tx, &stop, &mut release, max - released).await?;
-        let is_done = release.released == before && released < max;
-        if is_done && !(release.rate_per_s.is_some() && was_due(&tx, release.since).await?) {
+        let room = release.allowance(now).min(max - released);
+        // One more than there is room for, so that an empty result means that nothing is parked.
+        let parked = read_parked(&tx, stop.id, room + 1).await?;
+        if parked.is_empty() && release.is_over(now) {
             execute(&tx, REMOVE, &[&stop.id.0]).await?;
-        } else if release.released != before {
+            continue;
+        }
+        released += release_some(&tx, &parked[..room.min(parked.len())], stop.id, &mut release, now).await?;
+        if stop.release != Some(release) {
             stop.release = Some(release);
             save(&tx, &stop).await?;
         }
@@ -187,25 +185,29 @@ pub(crate) async fn release_stopped(shared: &SharedState, max: usize) -> TxResul
     Ok(released)
 }
 
-async fn release_some(tx: &Transaction<'_>, stop: &Stop, release: &mut StopRelease, max: usize) -> TxResult<usize> {
-    let rows = query_rows(tx, PARKED, &[&stop.id.0, &(max as i64)]).await?;
-    let parked = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
+/// Handoffs that a stop parked, in the order of their due times. Their emails are locked.
+async fn read_parked(tx: &Transaction<'_>, stop: StopId, max: usize) -> TxResult<Vec<(EmailRef, u16)>> {
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    query_rows(tx, PARKED, &[&stop.0, &max]).await?.iter().map(read_handoff_ref).collect()
+}
+
+async fn release_some(
+    tx: &Transaction<'_>,
+    parked: &[(EmailRef, u16)],
+    stop: StopId,
+    release: &mut StopRelease,
+    now: Time,
+) -> TxResult<usize> {
     let mut work = load_locked_emails(tx, &parked.iter().map(|(scoped, _)| *scoped).collect()).await?;
     let mut released = 0;
     for ((team, id), number) in parked {
-        let Some(mut email) = work.email_of_team(team, id) else { continue };
-        if email.release_parked(number, stop.id, release) {
-            work.changed_emails.insert(id, Time(i64::MIN));
-            work.emails.insert(id, email);
+        let Some(mut email) = work.email_of_team(*team, *id) else { continue };
+        if email.release_parked(*number, stop, release, now) {
+            work.changed_emails.insert(*id, Time(i64::MIN));
+            work.emails.insert(*id, email);
             released += 1;
         }
     }
-    crate::postgres::write::write_unit_of_work(tx, &work).await?;
+    write_unit_of_work(tx, &work).await?;
     Ok(released)
-}
-
-/// Whether a handoff waits that was due by `time`. A release with a rate goes on while there is one, because it may be
-/// parked yet.
-async fn was_due(tx: &Transaction<'_>, time: Time) -> TxResult<bool> {
-    Ok(query_rows(tx, WAS_DUE, &[&time.0]).await?.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }

@@ -196,6 +196,7 @@ async fn capture_or_park(
     let at = shared.time.commit_time(now);
     for ((team, id), number) in due {
         let Some(mut email) = work.email_of_team(team, id) else { continue };
+        // The handoff may have changed before its email was locked.
         if email.park_if_stopped(number, &stops) {
             work.changed_emails.insert(id, Time(i64::MIN));
             work.emails.insert(id, email);

@@ -47,11 +47,11 @@ impl ControlStore for Sqlite {
         self.run_write(move |ledger| stops::end(ledger, team, id, rate_per_s, now)).await
     }
 
-    async fn release_stopped(&self, max: usize, _now: Time) -> Result<usize> {
+    async fn release_stopped(&self, max: usize, now: Time) -> Result<usize> {
         let has_ended = self.run_query(|conn| Ok(stops::load(conn)?.0.iter().any(|stop| !stop.is_in_force()))).await?;
         if !has_ended {
             return Ok(0);
         }
-        self.run_write(move |ledger| stops::release(ledger, max)).await
+        self.run_write(move |ledger| stops::release(ledger, max, now)).await
     }
 }

@@ -25,10 +25,6 @@ const SAVE: &str = "INSERT INTO stops (id, team, scope, stop) VALUES (?1, ?2, ?3
 const REMOVE: &str = "DELETE FROM stops WHERE id = ?1";
 const PARKED: &str = "SELECT team, email, number FROM handoffs WHERE parked_by = ?1 \
      ORDER BY due_at, email, number LIMIT ?2";
-/// Whether a handoff that no stop parked was due at a time.
-const WAS_DUE: &str = "SELECT EXISTS (SELECT 1 FROM handoffs INDEXED BY handoffs_due \
-     WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL AND due_at <= ?1)";
-
 fn read_stop(row: &Row<'_>) -> rusqlite::Result<Stop> {
     let json = row.get_ref(0)?.as_str()?;
     serde_json::from_str(json)
@@ -111,23 +107,25 @@ pub(crate) fn end(
 }
 
 /// Returns parked handoffs of ended stops to the queue, in order, and removes ended stops that have none left.
-pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize) -> Result<usize> {
+pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> Result<usize> {
     let mut released = 0;
     for mut stop in load(ledger.conn)?.0 {
         let Some(mut release) = stop.release else { continue };
-        let parked = parked_by(ledger.conn, stop.id, max - released)?;
+        let room = release.allowance(now).min(max - released);
+        // One more than there is room for, so that an empty result means that nothing is parked.
+        let parked = parked_by(ledger.conn, stop.id, room + 1)?;
         let is_empty = parked.is_empty();
-        for (team, bits, number) in parked {
+        for (team, bits, number) in parked.into_iter().take(room) {
             let id = ledger.team_id(team)?;
             let Some(mut email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
-            if email.release_parked(number, stop.id, &mut release) {
+            if email.release_parked(number, stop.id, &mut release, now) {
                 let handoff = &email.handoffs[usize::from(number)];
                 email_commands::save_handoff(ledger, team, ordered_bits(email.id.0), handoff)?;
                 ledger.queue_changed_email(email);
                 released += 1;
             }
         }
-        if is_empty && released < max && !(release.rate_per_s.is_some() && was_due(ledger.conn, release.since)?) {
+        if is_empty && release.is_over(now) {
             ledger.execute(REMOVE, params![stop.id.0.as_bytes()])?;
         } else if stop.release != Some(release) {
             let number = stop.scope.team().and_then(|team| ledger.team_number(team));
@@ -143,10 +141,4 @@ fn parked_by(conn: &Connection, stop: StopId, max: usize) -> Result<Vec<HandoffR
     let rows =
         statement.query_map(params![stop.0.as_bytes(), max as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     rows.and_then(Iterator::collect).map_err(store_error)
-}
-
-/// Whether a handoff waits that was due by `time`. A release with a rate goes on while there is one, because it may be
-/// parked yet.
-fn was_due(conn: &Connection, time: Time) -> Result<bool> {
-    conn.prepare_cached(WAS_DUE).and_then(|mut s| s.query_row([time.0], |row| row.get(0))).map_err(store_error)
 }

@@ -37,6 +37,8 @@ const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VAL
      ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
 const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
      AND due_at <= ?1 AND transport = ?2 AND (state = 'queued' OR due_at <= ?4) ORDER BY due_at, email, number LIMIT ?3";
+/// How often one commit looks for handoffs that are not stopped. Other writers wait for it.
+const MAX_CAPTURE_ROUNDS: usize = 8;
 const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND parked_by IS NULL \
      AND due_at IS NOT NULL AND transport = ?1 ORDER BY due_at LIMIT 1";
 
@@ -154,7 +156,7 @@ pub(crate) fn capture(
     let due_by = scheduled_by.map(|at| at.0);
     let mut captured = 0;
     // Parked handoffs leave the queue, so each round finds others.
-    loop {
+    for _ in 0..MAX_CAPTURE_ROUNDS {
         let room = max - captured;
         let due: Vec<handoffs::HandoffRef> = {
             let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
@@ -178,9 +180,10 @@ pub(crate) fn capture(
         }
         captured += due.len() - parked;
         if parked == 0 || captured == max {
-            return Ok(captured);
+            break;
         }
     }
+    Ok(captured)
 }
 
 /// When the next handoff of a transport is due.

@@ -2,7 +2,6 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    access::team::ApiKeyScope,
     control::stop::{Stop, StopMode, StopScope},
     id::StopId,
     problem::{Code, Problem},
@@ -120,7 +119,7 @@ async fn parse_scope(app: &App, auth: &AuthedRequest, body: StopScopeBody) -> Re
         (None, None, Some(true), None, None) => Ok(StopScope::Team(team)),
         (None, None, None, Some(inbox), None) => {
             let inbox = find_inbox(app, auth, &inbox).await?;
-            Ok(StopScope::Inbox { team, id: inbox.id, address: inbox.address })
+            Ok(StopScope::Inbox { team, id: inbox.id, addresses: inbox.lookup_addresses() })
         }
         (None, None, None, None, Some(key)) => {
             let id = key
@@ -140,13 +139,12 @@ async fn parse_scope(app: &App, auth: &AuthedRequest, body: StopScopeBody) -> Re
 ///
 /// When this call is answered, no further email of the scope leaves, on any node; an attempt that had begun is still
 /// recorded. Email in the scope keeps its state and waits. Stopping the same scope again answers `200` with the stop
-/// that exists.
+/// that exists; with another `mode` the new stop replaces it.
 #[utoipa::path(post, path = "/v1/stops", operation_id = "create_stop", tag = "stops", request_body = NewStopBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")),
     responses((status = 201, description = "Stopped", body = StopBody),
         (status = 200, description = "The scope was stopped before", body = StopBody)))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Read)?;
     let NewStopBody { scope, mode, reason } = body.parse()?;
     let keyed_call = auth.keyed_call("stops", "", &body.canonical()?);
     let mode = match mode.as_deref() {
@@ -180,7 +178,6 @@ pub(crate) async fn end(
     PathParam(id): PathParam,
     query: QueryParams<ReleaseQuery>,
 ) -> ApiResult {
-    auth.caller.require_scope(ApiKeyScope::Read)?;
     let id: StopId = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no stop {id}")))?;
     let rate = query.0.rate_per_s.as_deref().map(|text| {
         text.parse().map_err(|_not_a_number| {

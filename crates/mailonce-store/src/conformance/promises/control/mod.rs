@@ -85,6 +85,8 @@ promises! {
         a_stop_is_read_back_unchanged,
         /// A scope is stopped once, also by concurrent calls.
         the_same_scope_is_stopped_once,
+        /// A stop replaces the one of the configuration, and one with another mode.
+        a_stop_replaces_that_of_the_configuration_and_one_with_another_mode,
         /// A replayed creation does not stop a scope again.
         a_replayed_creation_stops_nothing_again,
         /// A team has at most a thousand stops.

@@ -1,7 +1,7 @@
 //! Promises about stops: what they cover, that they are a barrier, and how their email is released.
 
 use mailonce_core::{
-    control::stop::{CreateStopResult, MAX_STOPS, Stop, StopAuthor, StopMode, StopScope},
+    control::stop::{CONFIGURATION_AUTHOR, CreateStopResult, MAX_STOPS, Stop, StopAuthor, StopMode, StopScope},
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
@@ -76,7 +76,7 @@ async fn lease_ids(store: &TestStore, now: Time) -> Vec<EmailId> {
 
 pub(super) async fn a_stop_is_read_back_unchanged(store: TestStore) {
     let team = stop(&store, StopScope::Team(TEAM)).await;
-    let inbox = stop(&store, StopScope::Inbox { team: TEAM, id: INBOX, address: "a@b.test".into() }).await;
+    let inbox = stop(&store, StopScope::Inbox { team: TEAM, id: INBOX, addresses: vec!["a@b.test".into()] }).await;
     let theirs = stop(&store, StopScope::Team(OTHER_TEAM)).await;
     let all = stop(&store, StopScope::Installation).await;
     let transport = stop(&store, StopScope::Transport("relay".into())).await;
@@ -99,6 +99,20 @@ pub(super) async fn the_same_scope_is_stopped_once(store: TestStore) {
     assert_eq!(answers.iter().filter(|answer| matches!(answer, CreateStopResult::Created(_))).count(), 1);
     assert_eq!(store.stops(Some(TEAM)).await.unwrap(), [first]);
     assert_eq!(event_kinds(&store).await, ["stop.created"]);
+}
+
+pub(super) async fn a_stop_replaces_that_of_the_configuration_and_one_with_another_mode(store: TestStore) {
+    let by =
+        |name: &str| Stop { by: StopAuthor { api_key: None, name: name.into() }, ..new_stop(StopScope::Installation) };
+    let CreateStopResult::Created(configured) = create(&store, by(CONFIGURATION_AUTHOR)).await else { panic!() };
+    let CreateStopResult::Created(taken_over) = create(&store, by("restore")).await else { panic!() };
+    assert_eq!((taken_over.id, taken_over.by.name.as_str()), (configured.id, "restore"));
+    let kept = create(&store, Stop { mode: StopMode::Refuse, ..by(CONFIGURATION_AUTHOR) }).await;
+    assert_eq!(kept, CreateStopResult::AlreadyStopped(taken_over.clone()));
+    let stricter = create(&store, Stop { mode: StopMode::Refuse, ..by("tests") }).await;
+    assert!(matches!(stricter, CreateStopResult::Created(stop) if stop.id == configured.id));
+    let all = store.stops(None).await.unwrap();
+    assert_eq!(all.iter().map(|stop| stop.mode).collect::<Vec<_>>(), [StopMode::Refuse]);
 }
 
 pub(super) async fn a_replayed_creation_stops_nothing_again(store: TestStore) {
@@ -178,7 +192,7 @@ pub(super) async fn a_stop_of_a_team_covers_its_email(store: TestStore) {
 
 pub(super) async fn a_stop_of_an_inbox_covers_its_address(store: TestStore) {
     accept_one_of_each(&store).await;
-    let scope = StopScope::Inbox { team: TEAM, id: INBOX, address: "agent@in.test".into() };
+    let scope = StopScope::Inbox { team: TEAM, id: INBOX, addresses: vec!["agent@in.test".into()] };
     assert_eq!(leased_despite(&store, scope).await, ["by-key", "plain", "relayed", "theirs"]);
 }
 
