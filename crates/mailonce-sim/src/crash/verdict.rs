@@ -122,7 +122,7 @@ impl RoundRecord {
         History {
             hops: BTreeMap::from([(class.transport_name().to_owned(), hop_capability(class))]),
             calls: self.calls.clone(),
-            arrivals: self.sink_lines.iter().map(to_arrival).chain(sandbox_arrivals(&shown)).collect(),
+            arrivals: self.arrived_lines().map(to_arrival).chain(sandbox_arrivals(&shown)).collect(),
             faults: self.faults(&shown),
             stalls: self.injected_faults.iter().map(|injected| (injected.at_us, injected.until_us)).collect(),
             events: shown.events,
@@ -173,6 +173,11 @@ impl RoundRecord {
         }
     }
 
+    /// What the sink logged about whole mails. Of the others it knows only the recipients.
+    fn arrived_lines(&self) -> impl Iterator<Item = &SinkLogLine> {
+        self.sink_lines.iter().filter(|line| line.taken || !line.email.is_empty())
+    }
+
     fn faults(&self, shown: &ApiSnapshot) -> Vec<FaultRecord> {
         let fault =
             |at: u64, kind: &str, emails: Vec<String>| FaultRecord { at, kind: kind.into(), ambiguous: true, emails };
@@ -183,7 +188,16 @@ impl RoundRecord {
         // The checker would apply a fault without emails to all emails.
         let made = made.filter(|fault| !fault.emails.is_empty());
         let lines = self.sink_lines.iter().filter(|line| line.ambiguous);
-        let misbehaved = lines.map(|line| fault(line.at_us, &line.action, vec![line.email.clone()]));
+        let to_same = |line: &SinkLogLine, email: &Email| email.to.iter().any(|to| line.to.contains(to));
+        let of_line = |line: &SinkLogLine| -> Vec<String> {
+            // A connection that closed in the body did not show the email's id.
+            if line.email.is_empty() {
+                return shown.emails.iter().filter(|e| to_same(line, e)).map(|e| e.id.clone()).collect();
+            }
+            vec![line.email.clone()]
+        };
+        let misbehaved = lines.map(|line| fault(line.at_us, &line.action, of_line(line)));
+        let misbehaved = misbehaved.filter(|fault| !fault.emails.is_empty());
         // On a busy machine a reply can be late without a fault.
         let timeout = SINK_REPLY_TIMEOUT.as_millis() as i64 - CLOCK_SLACK_MS;
         let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= timeout);

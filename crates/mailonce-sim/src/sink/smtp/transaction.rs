@@ -135,6 +135,21 @@ impl SinkSession {
         });
     }
 
+    /// Logs that the connection closes in the body. A sender that notices this only after its marker cannot know the
+    /// outcome. The email's id has not been read yet.
+    fn log_cut_body(&self, act: &SmtpAction) {
+        if let (SmtpAction::Close, Some(oracle)) = (act, &self.shared.config.oracle) {
+            oracle.log_arrival(SinkLogLine {
+                transport: "smtp".into(),
+                connection: self.number as u64,
+                to: self.recipients.iter().map(|(to, _)| to.clone()).collect(),
+                action: self.planned_action.as_str().into(),
+                ambiguous: true,
+                ..SinkLogLine::default()
+            });
+        }
+    }
+
     /// Reads the body up to CRLF, dot, CRLF. None if it contains a bare CR or LF.
     async fn read_body(&mut self) -> SessionResult<Option<Vec<u8>>> {
         let (mut bytes, mut clean, mut first) = (Vec::new(), true, true);
@@ -144,6 +159,7 @@ impl SinkSession {
             if std::mem::take(&mut first) && line.ends_with(b"\n") {
                 let act = self.action_at(SmtpStep::Body, "");
                 if let Some(act) = act {
+                    self.log_cut_body(&act);
                     self.misbehave(act).await?;
                 }
             }
