@@ -194,16 +194,17 @@ impl StopRelease {
         usize::try_from(saved_ms * i64::from(rate) / MAX_SAVED_MS).unwrap_or(usize::MAX)
     }
 
-    /// Uses one handoff of the rate.
-    fn use_one(&mut self, now: Time) {
-        let step_ms = self.rate_per_s.map_or(0, |rate| MAX_SAVED_MS / i64::from(rate.max(1)));
-        self.used_until = self.used_until.max(now.plus(-MAX_SAVED_MS)).plus(step_ms);
+    /// Uses the rate for handoffs that were released. Rounded up, so that a high rate is never exceeded.
+    pub fn use_rate(&mut self, count: usize, now: Time) {
+        let Some(rate) = self.rate_per_s.filter(|_| count > 0) else { return };
+        let used_ms = (count as u64).saturating_mul(MAX_SAVED_MS as u64).div_ceil(u64::from(rate.max(1)));
+        let saved_since = self.used_until.max(now.plus(-MAX_SAVED_MS));
+        self.used_until = saved_since.plus(i64::try_from(used_ms).unwrap_or(i64::MAX));
     }
 
     /// When a released handoff is due. With a rate this is after [`Self::since`]. By this, handoffs that were released
     /// differ from those that waited without being parked.
-    pub(crate) fn next_due(&mut self, due: Option<Time>, now: Time) -> Option<Time> {
-        self.use_one(now);
+    pub(crate) fn next_due(&self, due: Option<Time>, now: Time) -> Option<Time> {
         match self.rate_per_s {
             Some(_) => Some(due.unwrap_or(now).max(now).max(self.since.plus(1))),
             None => due,
@@ -310,6 +311,32 @@ impl CreateStopResult {
             Some(stop) => Self::Created(Stop { id: stop.id, ..new }),
             None if existing.len() >= MAX_STOPS => Self::TooMany,
             None => Self::Created(new),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_never_exceeds_its_rate() {
+        for rate in [1, 3, 300, 1_000, 9_999, MAX_RELEASE_RATE] {
+            let mut release = StopRelease { since: Time(0), rate_per_s: Some(rate), used_until: Time(0) };
+            let mut released = 0;
+            for now in (0..=10_000).step_by(10).map(Time) {
+                loop {
+                    let count = release.allowance(now).min(256);
+                    if count == 0 {
+                        break;
+                    }
+                    release.use_rate(count, now);
+                    released += count as u64;
+                }
+                let most = u64::from(rate) * (now.0 as u64 + 1_000) / 1_000;
+                assert!(released <= most, "{released} of {most} at {} ms, {rate} per second", now.0);
+            }
+            assert!(released * 10 >= u64::from(rate) * 10 * 7, "{released} in 10 s at {rate} per second is too slow");
         }
     }
 }

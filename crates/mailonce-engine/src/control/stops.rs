@@ -158,8 +158,10 @@ impl StopControl {
 
     /// Ends the stop of the installation if the server itself created it under this name.
     pub async fn end_installation_stop_of(&self, author: &str) -> Result<(), StoreError> {
-        let own =
-            |stop: &&Stop| stop.scope == StopScope::Installation && stop.by.api_key.is_none() && stop.by.name == author;
+        let own = |stop: &&Stop| {
+            let is_own = stop.by.api_key.is_none() && stop.by.name == author;
+            stop.scope == StopScope::Installation && stop.is_in_force() && is_own
+        };
         if let Some(stop) = self.ctx.store.stops(None).await?.iter().find(own) {
             self.end_stop_unchecked(stop, None).await?;
         }

@@ -38,7 +38,7 @@ impl Email {
 
     /// Returns a parked handoff to its transport's queue. The time under the stop does not count against its retries.
     /// Returns false if this stop did not park it.
-    pub fn release_parked(&mut self, number: u16, stop: StopId, release: &mut StopRelease, now: Time) -> bool {
+    pub fn release_parked(&mut self, number: u16, stop: StopId, release: &StopRelease, now: Time) -> bool {
         let parked = self.handoff_mut(number).filter(|handoff| handoff.parked_by == Some(stop));
         let Some(handoff) = parked else { return false };
         handoff.parked_by = None;

@@ -65,14 +65,16 @@ impl Tables {
             let Some(mut release) = stop.release else { continue };
             let parked = self.parked_by(stop.id);
             let is_empty = parked.is_empty();
+            let before = released.len();
             let room = release.allowance(now).min(max - released.len());
             for (_, id, number) in parked.into_iter().take(room) {
                 let Some(mut email) = self.outbound.emails.get(&id).cloned() else { continue };
-                if email.release_parked(number, stop.id, &mut release, now) {
+                if email.release_parked(number, stop.id, &release, now) {
                     self.outbound.emails.insert(id, email.clone());
                     released.push(email);
                 }
             }
+            release.use_rate(released.len() - before, now);
             if is_empty && release.is_over(now) {
                 self.control.stops.remove(&stop.id);
             } else {

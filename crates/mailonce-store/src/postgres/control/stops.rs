@@ -175,7 +175,9 @@ pub(crate) async fn release_stopped(shared: &SharedState, max: usize, now: Time)
             execute(&tx, REMOVE, &[&stop.id.0]).await?;
             continue;
         }
-        released += release_some(&tx, &parked[..room.min(parked.len())], stop.id, &mut release, now).await?;
+        let count = release_some(&tx, &parked[..room.min(parked.len())], stop.id, &release, now).await?;
+        release.use_rate(count, now);
+        released += count;
         if stop.release != Some(release) {
             stop.release = Some(release);
             save(&tx, &stop).await?;
@@ -195,7 +197,7 @@ async fn release_some(
     tx: &Transaction<'_>,
     parked: &[(EmailRef, u16)],
     stop: StopId,
-    release: &mut StopRelease,
+    release: &StopRelease,
     now: Time,
 ) -> TxResult<usize> {
     let mut work = load_locked_emails(tx, &parked.iter().map(|(scoped, _)| *scoped).collect()).await?;

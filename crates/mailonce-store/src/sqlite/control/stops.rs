@@ -111,6 +111,7 @@ pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> R
     let mut released = 0;
     for mut stop in load(ledger.conn)?.0 {
         let Some(mut release) = stop.release else { continue };
+        let before = released;
         let room = release.allowance(now).min(max - released);
         // One more than there is room for, so that an empty result means that nothing is parked.
         let parked = parked_by(ledger.conn, stop.id, room + 1)?;
@@ -118,13 +119,14 @@ pub(crate) fn release(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> R
         for (team, bits, number) in parked.into_iter().take(room) {
             let id = ledger.team_id(team)?;
             let Some(mut email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
-            if email.release_parked(number, stop.id, &mut release, now) {
+            if email.release_parked(number, stop.id, &release, now) {
                 let handoff = &email.handoffs[usize::from(number)];
                 email_commands::save_handoff(ledger, team, ordered_bits(email.id.0), handoff)?;
                 ledger.queue_changed_email(email);
                 released += 1;
             }
         }
+        release.use_rate(released - before, now);
         if is_empty && release.is_over(now) {
             ledger.execute(REMOVE, params![stop.id.0.as_bytes()])?;
         } else if stop.release != Some(release) {
