@@ -280,6 +280,7 @@ impl Engine {
         let escalations = Arc::new(Escalations::new(
             Arc::clone(&ctx),
             Arc::clone(&access),
+            Arc::clone(&control),
             Arc::clone(&inboxes),
             Arc::clone(&handoffs),
             Arc::clone(&outbound),

@@ -1,4 +1,4 @@
-//! Maintenance: flushes counters, runs the escalation worker, and sweeps expired data.
+//! Maintenance: flushes counters, runs the escalation worker, releases email held by budgets, and sweeps expired data.
 
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -10,15 +10,18 @@ const SUPPRESSED_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the worker checks for new escalations and for decisions that are not carried out yet.
 const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
+/// How often email that waits for room in a budget is looked at.
+const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
 
 impl Engine {
-    /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.
+    /// Flushes counters, reviews escalations, releases email held by budgets and sweeps expired data until `stop` changes, then flushes once more.
     pub async fn run_maintenance(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut suppressed_flushes = tokio::time::interval(SUPPRESSED_FLUSH_INTERVAL);
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
         let mut key_usage_flushes = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
+        let mut budget_rounds = tokio::time::interval(BUDGET_INTERVAL);
         let mut escalation_rounds = tokio::time::interval(ESCALATION_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
@@ -27,11 +30,18 @@ impl Engine {
                 _ = sweeps.tick() => self.sweep().await,
                 _ = key_usage_flushes.tick() => self.access.flush_key_usage().await,
                 _ = escalation_rounds.tick() => self.escalations.run_escalation_round().await,
+                _ = budget_rounds.tick() => self.release_held_by_budget().await,
                 _ = stop.changed() => {}
             }
         }
         self.outbound.flush_suppressed_calls().await;
         self.access.flush_key_usage().await;
+    }
+
+    async fn release_held_by_budget(&self) {
+        if let Err(error) = self.control.release_held_by_budget().await {
+            tracing::warn!(%error, "cannot release email that waits for room in a budget");
+        }
     }
 
     /// Deletes expired data, in as many commits as it takes.

@@ -12,7 +12,7 @@ use crate::{
     handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
-    outbound::email::Email,
+    outbound::email::{Email, EmailState},
     string_enum::string_enum,
     time::Time,
 };
@@ -69,8 +69,12 @@ impl BudgetPeriod {
 string_enum! {
     /// What happens to an email that would exceed a budget.
     AtLimit {
+        /// It is accepted and held until there is room, and a person is asked.
+        Hold = "hold",
         /// It is refused, and its idempotency key stays free.
         Refuse = "refuse",
+        /// It is sent and flagged.
+        Flag = "flag",
     }
 }
 
@@ -110,7 +114,8 @@ impl Budget {
             BudgetMeasure::Mails => 1,
             BudgetMeasure::Recipients => recipients as u64,
         };
-        Charge { budget, period_start: self.per.start(due), ends_at: self.per.end(due), amount, limit: self.limit }
+        let (period_start, ends_at) = (self.per.start(due), self.per.end(due));
+        Charge { budget, period_start, ends_at, amount, limit: self.limit, at_limit: self.at_limit }
     }
 }
 
@@ -127,6 +132,8 @@ pub struct Charge {
     pub amount: u64,
     /// The limit of the budget.
     pub limit: u64,
+    /// What happens to the email if it does not fit.
+    pub at_limit: AtLimit,
 }
 
 /// A counter of a team: the budget and the start of the period.
@@ -198,6 +205,13 @@ impl ChargeMove {
     }
 }
 
+/// Whether an email gives its charges back: it surely was not sent, which was not certain before. Only stored charges
+/// are given back, and they are deleted then, so it happens once.
+pub fn gives_back_charges(before: &Email, after: &Email) -> bool {
+    let is_unsent = |email: &Email| matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+    !is_unsent(before) && is_unsent(after)
+}
+
 /// The first budget that an email would exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overrun {
@@ -231,10 +245,19 @@ impl BudgetUsage {
         self.used.get(&counter).copied().unwrap_or_default()
     }
 
-    /// The first budget that an email would exceed.
-    pub fn exceeded(&self, charges: &[Charge]) -> Option<Overrun> {
-        let over = |charge: &&Charge| self.used(charge.counter()).saturating_add(charge.amount) > charge.limit;
-        let charge = charges.iter().find(over)?;
+    /// The first budget with this consequence that an email would exceed.
+    pub fn exceeded(&self, charges: &[Charge], at_limit: AtLimit) -> Option<Overrun> {
+        self.find_overrun(charges, |charge| charge.at_limit == at_limit)
+    }
+
+    /// The first budget that an accepted email would exceed, except those that only flag.
+    pub fn exceeded_later(&self, charges: &[Charge]) -> Option<Overrun> {
+        self.find_overrun(charges, |charge| charge.at_limit != AtLimit::Flag)
+    }
+
+    fn find_overrun(&self, charges: &[Charge], counts: impl Fn(&Charge) -> bool) -> Option<Overrun> {
+        let has_no_room = |charge: &&Charge| self.used(charge.counter()).saturating_add(charge.amount) > charge.limit;
+        let charge = charges.iter().filter(|charge| counts(charge)).find(has_no_room)?;
         Some(Overrun { charge: charge.clone(), used: self.used(charge.counter()) })
     }
 
@@ -250,7 +273,7 @@ impl BudgetUsage {
             if key.is_some_and(|key| !keys.insert(key)) {
                 continue;
             }
-            if let Some(exceeded) = self.exceeded(charges) {
+            if let Some(exceeded) = self.exceeded(charges, AtLimit::Refuse) {
                 return Some((index, exceeded));
             }
             self.add(charges);
@@ -282,7 +305,7 @@ mod tests {
 
     fn charge(n: u128, amount: u64, limit: u64) -> Charge {
         let (period_start, ends_at) = (Time(0), Time(60_000));
-        Charge { budget: Uuid::from_u128(n), period_start, ends_at, amount, limit }
+        Charge { budget: Uuid::from_u128(n), period_start, ends_at, amount, limit, at_limit: AtLimit::Refuse }
     }
 
     #[test]
@@ -304,8 +327,8 @@ mod tests {
         let mut usage = BudgetUsage::default();
         usage.load(charge(1, 0, 0).counter(), 3);
         usage.load(charge(2, 0, 0).counter(), 9);
-        assert_eq!(usage.exceeded(&[charge(1, 2, 5), charge(2, 1, 10)]), None);
-        let exceeded = usage.exceeded(&[charge(1, 2, 5), charge(2, 2, 10), charge(1, 9, 5)]).unwrap();
+        assert_eq!(usage.exceeded(&[charge(1, 2, 5), charge(2, 1, 10)], AtLimit::Refuse), None);
+        let exceeded = usage.exceeded(&[charge(1, 2, 5), charge(2, 2, 10), charge(1, 9, 5)], AtLimit::Refuse).unwrap();
         assert_eq!((exceeded.charge.budget, exceeded.used), (Uuid::from_u128(2), 9));
     }
 
@@ -315,7 +338,10 @@ mod tests {
         usage.add(&[charge(1, 2, 5), charge(2, 1, 5)]);
         usage.add(&[charge(1, 3, 5)]);
         assert_eq!(usage.used(charge(1, 0, 0).counter()), 5);
-        assert!(usage.exceeded(&[charge(1, 1, 5)]).is_some() && usage.exceeded(&[charge(2, 4, 5)]).is_none());
+        assert!(
+            usage.exceeded(&[charge(1, 1, 5)], AtLimit::Refuse).is_some()
+                && usage.exceeded(&[charge(2, 4, 5)], AtLimit::Refuse).is_none()
+        );
     }
 
     #[test]

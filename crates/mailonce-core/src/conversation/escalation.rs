@@ -26,6 +26,8 @@ string_enum! {
         Overlaps = "overlaps",
         /// A rule requires approval by a person.
         Approval = "approval",
+        /// A budget has no room for the email.
+        Budget = "budget",
         /// An agent asks.
         Asked = "asked",
         /// Two automatic systems seem to reply to each other.
@@ -45,15 +47,28 @@ impl EscalationReason {
             Guard::LooksDuplicate => Some(Self::LooksDuplicate),
             Guard::Overlaps => Some(Self::Overlaps),
             Guard::Approval => Some(Self::Approval),
+            Guard::Budget => Some(Self::Budget),
             Guard::Itself | Guard::Automatic => Some(Self::Loop),
             Guard::AlreadyAnswered | Guard::Leased | Guard::NewerMessage | Guard::ReplyTo => None,
+        }
+    }
+
+    /// The hold that a release removes. `None` when the question is about no held email.
+    pub fn hold(self) -> Option<Guard> {
+        match self {
+            Self::Cap => Some(Guard::Cap),
+            Self::LooksDuplicate => Some(Guard::LooksDuplicate),
+            Self::Overlaps => Some(Guard::Overlaps),
+            Self::Approval => Some(Guard::Approval),
+            Self::Budget => Some(Guard::Budget),
+            Self::Unknown | Self::Asked | Self::Loop | Self::Unanswered | Self::Orphaned => None,
         }
     }
 
     /// The possible decisions.
     pub fn allowed_decisions(self) -> &'static [Decision] {
         match self {
-            Self::Cap | Self::LooksDuplicate | Self::Overlaps | Self::Approval => {
+            Self::Cap | Self::LooksDuplicate | Self::Overlaps | Self::Approval | Self::Budget => {
                 &[Decision::Release, Decision::Edit, Decision::Reject]
             }
             Self::Unknown => &[Decision::Sent, Decision::Resend, Decision::Abandon],

@@ -75,13 +75,12 @@ pub fn is_surely_unsent(email: &Email) -> bool {
 
 /// Whether a held reply may be sent now, itself or in a changed version.
 fn is_released(before: &Email, after: &Email) -> bool {
-    let held = |email: &Email| email.state() == EmailState::Held;
-    held(before) && !counts_on_accept(before) && !held(after) && !is_surely_unsent(after)
+    !counts(before) && counts(after) && !is_surely_unsent(after)
 }
 
-/// Whether a reply counts as soon as it is accepted: when it may be sent, or when its sender may confirm it.
-fn counts_on_accept(email: &Email) -> bool {
-    email.state() != EmailState::Held || email.guard == Some(Guard::LooksDuplicate) || mutant!("held-answer-counted")
+/// Whether a reply counts: when it may be sent, or when its sender alone may release it.
+fn counts(email: &Email) -> bool {
+    email.state() != EmailState::Held || email.is_held_as_look_alike_only() || mutant!("held-answer-counted")
 }
 
 /// The message to reassess after a change of an email or of its next version. That is needed when the email became
@@ -253,12 +252,12 @@ impl NewReply {
 
     /// Applies an accepted reply to message, thread and tally, and returns the events.
     pub fn apply(&self, ground: &mut ReplyContext, email: &Email, now: Time) -> Vec<NewEvent> {
-        let counts = counts_on_accept(email);
+        let counts = counts(email);
         let mut events = vec![ground.message.record_answer(self.slot.clone(), email.id, now)];
         ground.thread.add_email(counts, now);
         if counts {
             ground.recipient_tally.record(now);
-        } else if email.guard == Some(Guard::Cap) {
+        } else if email.holds.contains(Guard::Cap) {
             events.push(ground.thread.to_event(EventKind::ThreadCapReached, json!({ "email": email.id }), now));
         }
         events

@@ -60,6 +60,8 @@ string_enum! {
         ArtifactConsumed = "artifact.consumed",
         /// The consumer of a code or link reported that it was used.
         ArtifactApplied = "artifact.applied",
+        /// One of several holds of an email was removed; it is still held.
+        EmailHoldRemoved = "email.hold_removed",
         /// A held email was released.
         EmailReleased = "email.released",
         /// A message got a reply.

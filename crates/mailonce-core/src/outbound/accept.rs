@@ -7,9 +7,11 @@ use crate::{
     key::KeyHash,
     operation::KeyedOperation,
     outbound::{
+        accept_decision::FirstSend,
         content_guard::ContentFingerprint,
         digest::Digest,
         email::{Email, EmailHead, Guard},
+        holds::Holds,
         key_binding::KeyBinding,
     },
     time::Time,
@@ -50,8 +52,8 @@ pub struct NewEmail {
 /// What guards need to know about a new email, and the decisions of the guards that ran before the transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardInput {
-    /// The guard that holds the email, regardless of what the transaction finds.
-    pub held_by: Option<Guard>,
+    /// The guards that hold the email, regardless of what the transaction finds.
+    pub holds: Holds,
     /// The guard that flags the email. A flagged email is sent.
     pub flagged_by: Option<Guard>,
     /// The fingerprint of the content. The transaction compares it with recent emails between the same people and holds
@@ -59,13 +61,13 @@ pub struct GuardInput {
     pub fingerprint: Option<ContentFingerprint>,
     /// For a resend with changed content: the previous version may still be held, and is cancelled in the same commit.
     pub cancels_previous: bool,
-    /// What the email adds to budget counters. An email that would exceed a budget is not accepted.
+    /// What the email adds to budget counters. Each says what happens to an email that does not fit.
     pub charges: Vec<Charge>,
 }
 
 impl NewEmail {
     /// The email that is stored when this is the first use of its key.
-    pub fn into_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
+    pub fn into_email(self, first: &FirstSend, now: Time) -> (Email, Arc<[u8]>) {
         let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };
         let due = self.due_at.or(Some(now));
         let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due);
@@ -75,17 +77,19 @@ impl NewEmail {
             rev: 1,
             head: Arc::new(self.head),
             digest: self.digest,
-            bind_number: bind,
+            bind_number: first.bind_number,
             ttl: self.ttl,
             settled_at: None,
             guard: None,
+            holds: Holds::NONE,
             resent_as: None,
             handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
-        match guard.or(self.guard_input.held_by) {
-            Some(guard) => email.hold(guard, now),
-            None => email.guard = self.guard_input.flagged_by,
+        if first.holds.is_empty() {
+            email.guard = self.guard_input.flagged_by.or(first.flagged_by);
+        } else {
+            email.hold(first.holds, now);
         }
         #[cfg(feature = "failpoints")]
         super::mutants::alter_new_email(&mut email, now);

@@ -16,7 +16,7 @@ use crate::{
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     limits, mutant,
-    outbound::digest::Digest,
+    outbound::{digest::Digest, holds::Holds},
     string_enum::string_enum,
     time::Time,
     ttl::Ttl,
@@ -100,6 +100,8 @@ string_enum! {
         Overlaps = "overlaps",
         /// A rule requires approval by a person.
         Approval = "approval",
+        /// A budget has no room for it.
+        Budget = "budget",
         /// The Reply-To of the message is at another organization than its sender, or the message failed
         /// authentication.
         ReplyTo = "reply_to",
@@ -275,8 +277,10 @@ pub struct Email {
     pub ttl: Ttl,
     /// When it first became terminal.
     pub settled_at: Option<Time>,
-    /// The guard that holds or held it, or that flagged it.
+    /// The most important guard that holds it, the last that held it, or the one that flagged it.
     pub guard: Option<Guard>,
+    /// The guards that hold it. They stay when it is cancelled, because it never passed them.
+    pub holds: Holds,
     /// The next version, if it was resent.
     pub resent_as: Option<EmailId>,
     /// Its envelopes, by number.
@@ -292,6 +296,8 @@ pub struct EmailEventData<'a> {
     call: Option<&'a CallTrace>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
+    #[serde(skip_serializing_if = "Holds::is_empty_ref")]
+    holds: Holds,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,
     state: &'static str,
@@ -367,15 +373,20 @@ impl Email {
         !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
     }
 
-    /// Whether its sender may confirm it, because the content guard holds it. A resend needs a person: it is held
-    /// because a person rejected an earlier version.
+    /// Whether its sender may confirm that it is no duplicate. A resend needs a person: it is held because a person
+    /// rejected an earlier version.
     pub fn may_sender_confirm(&self) -> bool {
-        self.guard == Some(Guard::LooksDuplicate) && self.head.resend_of.is_none()
+        self.head.resend_of.is_none()
+    }
+
+    /// Whether only the content guard holds it, so that its sender alone can release it.
+    pub fn is_held_as_look_alike_only(&self) -> bool {
+        self.holds == Holds::from(Guard::LooksDuplicate)
     }
 
     /// Holds it at acceptance. A scheduled time is kept.
-    pub fn hold(&mut self, guard: Guard, now: Time) {
-        self.guard = Some(guard);
+    pub fn hold(&mut self, holds: Holds, now: Time) {
+        (self.holds, self.guard) = (holds, holds.first());
         for handoff in &mut self.handoffs {
             handoff.state = HandoffState::Held;
             handoff.due_at = handoff.due_at.filter(|due| *due > now);
@@ -394,7 +405,7 @@ impl Email {
 
     /// The kind of its acceptance event: held or accepted.
     pub fn accepted_kind(&self) -> EventKind {
-        if self.guard.is_some() && self.state() == EmailState::Held {
+        if !self.holds.is_empty() && self.state() == EmailState::Held {
             EventKind::EmailHeld
         } else {
             EventKind::EmailAccepted
@@ -417,6 +428,7 @@ impl Email {
         EmailEventData {
             call: None,
             guard: self.guard.map(Guard::as_str),
+            holds: self.holds,
             key: self.head.key.as_ref().map(EmailKey::display_name_cow),
             state: self.state().as_str(),
         }
@@ -440,6 +452,8 @@ impl Email {
             handoff.apply_transition(Transition::Cancel, now).map_err(|_illegal| EmailChangeRefusal::TooLate)?;
         }
         self.handoffs = handoffs;
+        // The next version of a cancelled email is charged to its budgets anew.
+        self.holds.remove(Guard::Budget);
         Ok(Some(self.record_change(EventKind::EmailCancelled, now)))
     }
 

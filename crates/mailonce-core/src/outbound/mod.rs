@@ -6,6 +6,7 @@
 //! | [`digest`] | the digest by which two sends are compared |
 //! | [`accept`], [`accept_decision`] | a new email, and what it is under its key: first, replay, mismatch, overlap |
 //! | [`content_guard`] | whether two emails say nearly the same |
+//! | [`holds`] | the guards that hold an email |
 //! | [`email`], [`email_commands`] | an accepted email, and what callers may do with it |
 //! | [`email_query`], [`key_binding`], [`suppressed_call`] | what readers see: lists, keys, calls that were answered with an earlier email |
 
@@ -17,6 +18,7 @@ pub mod digest;
 pub mod email;
 pub mod email_commands;
 pub mod email_query;
+pub mod holds;
 pub mod key_binding;
 #[cfg(feature = "failpoints")]
 mod mutants;

@@ -1,4 +1,4 @@
-//! The part of the store for stops. It follows the rules of the store: every method is one transaction and idempotent,
+//! The part of the store for stops and budgets. It follows the rules of the store: every method is one transaction and idempotent,
 //! and time and ids are arguments. Stops of the installation and of transports belong to no team.
 
 use async_trait::async_trait;
@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use super::store::Result;
 use crate::{
     control::stop::{CreateStopResult, Stop},
-    id::{StopId, TeamId},
+    id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
+    outbound::email::Email,
     time::Time,
 };
 
-/// Stops. The module documentation states the rules that every method follows.
+/// Stops and budgets. The module documentation states the rules that every method follows.
 #[async_trait]
 pub trait ControlStore: Send + Sync + 'static {
     /// Creates a stop, unless its scope is stopped already. A stop whose email is being released is in force again.
@@ -39,4 +40,6 @@ pub trait ControlStore: Send + Sync + 'static {
     /// Returns up to `max` parked handoffs of ended stops to the queues of their transports, and removes ended stops
     /// that have none left. Returns how many were returned.
     async fn release_stopped(&self, max: usize, now: Time) -> Result<usize>;
+    /// Emails of all teams that wait for room in a budget, those of a team oldest first. Continues after an email.
+    async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>>;
 }

@@ -14,11 +14,20 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::budget::{Budget, BudgetCounter, BudgetMeasure, BudgetScope, Charge, MAX_BUDGETS, MAX_LIMIT, Overrun},
+    control::budget::{
+        Budget, BudgetCounter, BudgetMeasure, BudgetScope, BudgetUsage, Charge, MAX_BUDGETS, MAX_LIMIT, Overrun,
+    },
+    handoff::{
+        action::{HandoffAction, HoldRelease},
+        lease::HandoffActionResult,
+    },
     id::{ApiKeyId, EmailId, InboxId, TeamId},
     inbox,
     operation::IdempotentResult,
-    outbound::{accept::NewEmail, email::EmailHead},
+    outbound::{
+        accept::NewEmail,
+        email::{Email, EmailHead, Guard},
+    },
     ports::store::StoreError,
     problem::{Code, Problem},
     record::{Record, RecordChangeResult, RecordKind},
@@ -26,8 +35,13 @@ use mailonce_core::{
     time::Time,
 };
 use serde_json::json;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
+
+/// How many emails that wait for room in a budget are read at a time.
+const HELD_PAGE_SIZE: usize = 200;
+/// How many such pages one round reads.
+const HELD_PAGES_PER_ROUND: usize = 25;
 
 /// A budget as its team sees it.
 #[derive(Clone, Debug)]
@@ -204,7 +218,8 @@ impl Control {
     /// The charges of a new email against the budgets of its team, its inbox and its API key.
     pub(crate) async fn charges(&self, caller: &Caller, email: &NewEmail) -> Result<Vec<Charge>, Problem> {
         let budgets = self.budgets_of(email.team).await.map_err(unavailable)?;
-        self.charges_of(&budgets, email.team, (Some(caller.key.id), &email.head), email.due_at).await
+        let sender = (Some(caller.key.id), &email.head);
+        self.charges_of(&budgets, email.team, sender, email.due_at).await.map_err(unavailable)
     }
 
     /// The charges of an accepted email that is rescheduled. It counts for the API key that sent it, whichever key
@@ -215,9 +230,81 @@ impl Control {
             return Ok(Vec::new());
         }
         match self.ctx.store.email(team, id).await.map_err(unavailable)? {
-            Some(email) => self.charges_of(&budgets, team, (email.head.caller, &email.head), Some(due)).await,
+            Some(email) => {
+                let sender = (email.head.caller, &*email.head);
+                self.charges_of(&budgets, team, sender, Some(due)).await.map_err(unavailable)
+            }
             None => Ok(Vec::new()),
         }
+    }
+
+    /// Removes one hold of an email, and returns the email. It leaves when no hold is left and its budgets have room.
+    /// A person may decide that it leaves although they have none. `None` when the team has no such email.
+    pub(crate) async fn release_hold(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        hold: Guard,
+        ignores_budgets: bool,
+    ) -> Result<Option<Email>, StoreError> {
+        let Some(email) = self.ctx.store.email(team, id).await? else { return Ok(None) };
+        let now = self.ctx.now();
+        let charges = self.charges_of_held(&email, now).await?;
+        let action = HandoffAction::Release(HoldRelease { hold, charges, ignores_budgets });
+        let result = self.ctx.store.apply_action(team, id, action, None, now).await?;
+        self.ctx.transports.wake_all();
+        match result {
+            IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok(Some(email)),
+            // Replays and mismatches cannot happen, because the call has no key.
+            IdempotentResult::Done(HandoffActionResult::Missing)
+            | IdempotentResult::Replayed(_)
+            | IdempotentResult::KeyMismatch(_) => Ok(None),
+        }
+    }
+
+    /// The charges of a held email when it leaves, at its requested time or now.
+    pub(crate) async fn charges_of_held(&self, email: &Email, now: Time) -> Result<Vec<Charge>, StoreError> {
+        let budgets = self.budgets_of(email.team).await?;
+        let sender = (email.head.caller, &*email.head);
+        self.charges_of(&budgets, email.team, sender, email.requested_due_at(now)).await
+    }
+
+    /// Releases email that waits for room in a budget, oldest first. Returns how many were released. A round that does
+    /// not come to the end is continued by the next.
+    pub async fn release_held_by_budget(&self) -> Result<usize, StoreError> {
+        let mut position = self.budget_release_position.lock().await;
+        let (mut after, mut released) = (position.take(), 0);
+        let mut usage: BTreeMap<TeamId, BudgetUsage> = BTreeMap::new();
+        for _ in 0..HELD_PAGES_PER_ROUND {
+            let emails = self.ctx.store.emails_held_by_budget(after, HELD_PAGE_SIZE).await?;
+            for email in &emails {
+                let usage = usage.entry(email.team).or_default();
+                released += usize::from(self.release_if_room(email, usage).await?);
+            }
+            let Some(last) = emails.last().filter(|_| emails.len() == HELD_PAGE_SIZE) else { return Ok(released) };
+            after = Some((last.team, last.id));
+        }
+        *position = after;
+        Ok(released)
+    }
+
+    /// Releases one email if its budgets have room. `usage` is what this round knows of its team's budgets, so that an
+    /// email without room costs no transaction.
+    async fn release_if_room(&self, email: &Email, usage: &mut BudgetUsage) -> Result<bool, StoreError> {
+        let charges = self.charges_of_held(email, self.ctx.now()).await?;
+        let missing: Vec<BudgetCounter> =
+            charges.iter().map(Charge::counter).filter(|counter| !usage.is_loaded(*counter)).collect();
+        let used = self.ctx.store.budget_usage(email.team, missing.clone()).await?;
+        missing.into_iter().zip(used).for_each(|(counter, used)| usage.load(counter, used));
+        if usage.exceeded_later(&charges).is_some() {
+            return Ok(false);
+        }
+        let after = self.release_hold(email.team, email.id, Guard::Budget, false).await?;
+        let is_released = after.is_some_and(|after| !after.holds.contains(Guard::Budget));
+        if is_released {
+            usage.add(&charges);
+        }
+        Ok(is_released)
     }
 
     async fn charges_of(
@@ -226,7 +313,7 @@ impl Control {
         team: TeamId,
         (key, head): (Option<ApiKeyId>, &EmailHead),
         due: Option<Time>,
-    ) -> Result<Vec<Charge>, Problem> {
+    ) -> Result<Vec<Charge>, StoreError> {
         let enabled = || budgets.iter().filter(|cached| cached.budget.enabled);
         let by_inbox = enabled().any(|cached| matches!(cached.budget.scope, BudgetScope::Inbox(_)));
         let sender = self.inbox_of_sender(team, &head.from);
@@ -247,13 +334,13 @@ impl Control {
 
     /// The inbox that an address belongs to, plus tags and catch-alls included. Reads nothing for a domain without
     /// inboxes.
-    pub(crate) async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, Problem> {
+    pub(crate) async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, StoreError> {
         let from = from.to_ascii_lowercase();
         let domain = from.rsplit_once('@').map_or("", |(_, domain)| domain);
         if !self.ctx.inbound.inbox_domains.contains(domain) {
             return Ok(None);
         }
-        let found = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(&from)).await.map_err(unavailable)?;
+        let found = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(&from)).await?;
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
     }
 

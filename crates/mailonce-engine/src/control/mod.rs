@@ -17,6 +17,7 @@ pub mod rules;
 pub mod stops;
 pub mod suppressions;
 
+use mailonce_core::id::{EmailId, TeamId};
 use std::sync::Arc;
 
 use crate::runtime::context::Context;
@@ -29,6 +30,8 @@ pub struct Control {
     pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
+    /// Where the next round that releases email held by budgets goes on.
+    budget_release_position: tokio::sync::Mutex<Option<(TeamId, EmailId)>>,
 }
 
 impl Control {
@@ -38,6 +41,7 @@ impl Control {
             ctx,
             record_caches: record_cache::RecordCaches::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
+            budget_release_position: tokio::sync::Mutex::default(),
         }
     }
 }

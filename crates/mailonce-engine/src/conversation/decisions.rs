@@ -2,6 +2,7 @@
 
 use crate::conversation::Escalations;
 use mailonce_core::{
+    control::budget::{AtLimit, Charge},
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
     handoff::{
         action::{HandoffAction, HandoffActionStatus, Resolution},
@@ -12,11 +13,12 @@ use mailonce_core::{
     outbound::{
         content::EmailContent,
         digest::Digest,
-        email::{Channel, EmailChangeRefusal, EmailState},
+        email::{Channel, Email, EmailChangeRefusal, EmailState, Guard},
         email_commands::EmailResendResult,
     },
     ports::store::StoreError,
     record::{Record, RecordChangeResult},
+    time::Time,
 };
 
 /// How often a change is retried after it lost a race against another change.
@@ -62,14 +64,21 @@ impl Escalations {
         }
         let team = record.team;
         match decision.decision {
-            Decision::Release => {
-                self.outbound.release_held(team, email).await?;
-            }
+            Decision::Release => self.release_hold(team, email, escalation.reason).await?,
             Decision::Reject => self.cancel_held_email(team, email).await?,
-            Decision::Edit => self.send_edited(team, email, decision).await?,
+            Decision::Edit => self.send_edited(team, email, escalation.reason, decision).await?,
             Decision::Sent => self.resolve_unknown(team, email, Resolution::Sent, decision).await?,
             Decision::Resend => self.resolve_unknown(team, email, Resolution::Resend, decision).await?,
             Decision::Abandon => self.resolve_unknown(team, email, Resolution::Abandon, decision).await?,
+        }
+        Ok(())
+    }
+
+    /// Removes the hold that an escalation is about. Whoever releases email that a budget holds overrides the budget.
+    async fn release_hold(&self, team: TeamId, id: EmailId, reason: EscalationReason) -> Result<(), StoreError> {
+        let Some(hold) = reason.hold() else { return Ok(()) };
+        if let Some(email) = self.control.release_hold(team, id, hold, hold == Guard::Budget).await? {
+            self.escalate_if_stuck(&email).await;
         }
         Ok(())
     }
@@ -90,7 +99,13 @@ impl Escalations {
 
     /// Creates the next version of a held email with the person's edit. The same transaction cancels the held version,
     /// so that no other reply can take its place in between. Does nothing when the next version already exists.
-    async fn send_edited(&self, team: TeamId, id: EmailId, decision: &DecisionRecord) -> Result<(), StoreError> {
+    async fn send_edited(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        reason: EscalationReason,
+        decision: &DecisionRecord,
+    ) -> Result<(), StoreError> {
         let Some(detail) = self.ctx.store.email_detail(team, id).await? else { return Ok(()) };
         let (email, edit) = (detail.email, decision.edit.clone().unwrap_or_default());
         if email.resent_as.is_some() || email.state() != EmailState::Held {
@@ -107,6 +122,10 @@ impl Escalations {
         let mut new_email =
             self.outbound.build_next_version((decision.by, Channel::Http), &email, body.into(), envelopes, now);
         new_email.guard_input.cancels_previous = true;
+        // The other holds stay, and its budgets are asked again.
+        new_email.guard_input.holds =
+            reason.hold().map_or(email.holds, |hold| email.holds.without(hold)).without(Guard::Budget);
+        new_email.guard_input.charges = self.charges_of_edited(&email, reason, now).await?;
         // The edited email keeps the send time that the caller requested.
         new_email.due_at = email.requested_due_at(now);
         new_email.digest = Digest::of_content(&content);
@@ -116,9 +135,28 @@ impl Escalations {
             IdempotentResult::Done(EmailResendResult::Refused(refusal, _)) => {
                 tracing::error!(email = %id, ?refusal, "the edited version of a held email was refused");
             }
+            IdempotentResult::Done(EmailResendResult::First(email)) => {
+                self.ctx.transports.wake_all();
+                self.escalate_if_stuck(&email).await;
+            }
             _ => self.ctx.transports.wake_all(),
         }
         Ok(())
+    }
+
+    /// The charges of the edited version. It is accepted in any case: a budget without room holds it, and flags it if
+    /// the person was asked about that budget.
+    async fn charges_of_edited(
+        &self,
+        email: &Email,
+        reason: EscalationReason,
+        now: Time,
+    ) -> Result<Vec<Charge>, StoreError> {
+        let mut charges = self.control.charges_of_held(email, now).await?;
+        for charge in charges.iter_mut().filter(|charge| charge.at_limit != AtLimit::Flag) {
+            charge.at_limit = if reason == EscalationReason::Budget { AtLimit::Flag } else { AtLimit::Hold };
+        }
+        Ok(charges)
     }
 
     async fn resolve_unknown(

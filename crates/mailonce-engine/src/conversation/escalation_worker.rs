@@ -56,17 +56,17 @@ impl EscalationProgress {
     }
 }
 
-/// Why an email needs a person's decision; `None` when it does not.
-fn escalation_reason(email: &Email) -> Option<EscalationReason> {
+/// Why an email needs a person's decision, most important first. Each hold is a question of its own.
+fn escalation_reasons(email: &Email) -> Vec<EscalationReason> {
     match email.state() {
-        EmailState::Held => email.guard.and_then(EscalationReason::for_guard),
+        EmailState::Held => email.holds.iter().filter_map(EscalationReason::for_guard).collect(),
         // No escalation while an automatic retry or look-up is still due.
         EmailState::Unknown => {
             let given_up = |handoff: &Handoff| handoff.due_at.is_none() || handoff.progress.orphaned.is_some();
             let unknown = email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Unknown);
-            unknown.into_iter().any(given_up).then_some(EscalationReason::Unknown)
+            unknown.into_iter().any(given_up).then_some(EscalationReason::Unknown).into_iter().collect()
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }
 
@@ -88,25 +88,31 @@ impl Escalations {
         }
     }
 
-    /// Opens an escalation for an email that is held or unknown. Does nothing for other emails.
+    /// Opens the escalations of an email that is held or unknown. Does nothing for other emails.
     pub(crate) async fn escalate_if_stuck(&self, email: &Email) {
         // Boxed to keep the future of every accept small; few emails get here.
-        if escalation_reason(email).is_some()
-            && let Err(error) = Box::pin(self.ensure_escalation(email)).await
+        if !escalation_reasons(email).is_empty()
+            && let Err(error) = Box::pin(self.ensure_escalations(email)).await
         {
             tracing::warn!(%error, email = %email.id, "cannot open an escalation for an email");
         }
     }
 
-    async fn ensure_escalation(&self, email: &Email) -> Result<(), StoreError> {
-        let Some(reason) = escalation_reason(email) else { return Ok(()) };
-        let about = self.escalation_subject(email, reason).await?;
-        let escalation = Escalation::open(reason, about, email.head.caller);
-        let known = self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &escalation.dedup_name()).await?;
-        if known.is_none() {
-            self.open_escalation(email.team, escalation).await?;
+    async fn ensure_escalations(&self, email: &Email) -> Result<(), StoreError> {
+        for reason in escalation_reasons(email) {
+            if self.find_escalation(email, reason).await?.is_none() {
+                let about = self.escalation_subject(email, reason).await?;
+                self.open_escalation(email.team, Escalation::open(reason, about, email.head.caller)).await?;
+            }
         }
         Ok(())
+    }
+
+    /// The record of the escalation about an email with this reason.
+    async fn find_escalation(&self, email: &Email, reason: EscalationReason) -> Result<Option<Record>, StoreError> {
+        let about = self.escalation_subject(email, reason).await?;
+        let name = Escalation::open(reason, about, None).dedup_name();
+        self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await
     }
 
     async fn escalation_subject(
@@ -132,14 +138,11 @@ impl Escalations {
         })
     }
 
-    /// The id of the escalation about an email, if there is one.
+    /// The id of the most important escalation about an email, if there is one.
     pub async fn escalation_of_email(&self, caller: &Caller, id: EmailId) -> Result<Option<Uuid>, Problem> {
         let email = self.outbound.email(caller, id).await?;
-        let Some(reason) = escalation_reason(&email) else { return Ok(None) };
-        let about = self.escalation_subject(&email, reason).await.map_err(unavailable)?;
-        let name = Escalation::open(reason, about, email.head.caller).dedup_name();
-        let found =
-            self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await.map_err(unavailable)?;
+        let Some(reason) = escalation_reasons(&email).first().copied() else { return Ok(None) };
+        let found = self.find_escalation(&email, reason).await.map_err(unavailable)?;
         Ok(found.map(|record| record.id))
     }
 
@@ -189,7 +192,7 @@ impl Escalations {
         let emails =
             self.ctx.store.held_or_unknown_emails(self.escalation_progress.position().stuck, BATCH_SIZE).await?;
         for email in &emails {
-            self.ensure_escalation(email).await?;
+            self.ensure_escalations(email).await?;
         }
         let last = emails.last().filter(|_| emails.len() == BATCH_SIZE);
         self.escalation_progress.advance(|position| position.stuck = last.map(|email| (email.team, email.id)));
@@ -269,7 +272,7 @@ impl Escalations {
                 Ok(found.is_none_or(|message| message.state == MessageState::Answered))
             }
             (reason, Some(email), _) => match self.ctx.store.email(record.team, email).await? {
-                Some(email) if escalation_reason(&email) == Some(reason) => {
+                Some(email) if escalation_reasons(&email).contains(&reason) => {
                     let now_about = self.escalation_subject(&email, reason).await?;
                     Ok(now_about.attempts != about.attempts)
                 }
@@ -281,16 +284,15 @@ impl Escalations {
         }
     }
 
-    /// Closes the escalation about an email that its sender released or cancelled.
+    /// Closes the escalations about holds that an email no longer has.
     pub(crate) async fn close_moot_escalation(&self, email: &Email) {
         let closed = async {
-            let Some(reason) = email.guard.and_then(EscalationReason::for_guard) else { return Ok(()) };
-            let about = self.escalation_subject(email, reason).await?;
-            let name = Escalation::open(reason, about, None).dedup_name();
-            match self.ctx.store.record_by_name(email.team, RecordKind::Escalation, &name).await? {
-                Some(record) => self.review_escalation(&record).await,
-                None => Ok(()),
+            for reason in EscalationReason::ALL.iter().copied().filter(|reason| reason.hold().is_some()) {
+                if let Some(record) = self.find_escalation(email, reason).await? {
+                    self.review_escalation(&record).await?;
+                }
             }
+            Ok::<(), StoreError>(())
         };
         if let Err(error) = closed.await {
             tracing::warn!(%error, email = %email.id, "cannot close a moot escalation");
@@ -382,6 +384,9 @@ fn reason_sentence(reason: EscalationReason) -> &'static str {
             "An email is held: some of its recipients already received an email with the same intent."
         }
         EscalationReason::Cap => "A reply is held: the thread or the recipient has reached its reply limit.",
+        EscalationReason::Budget => {
+            "An email is held: a budget is used up. It leaves by itself when there is room, or now if you release it."
+        }
         EscalationReason::Approval => "An email is held: a rule requires approval by a person.",
         EscalationReason::Unknown => "It is unknown whether an email was sent, and no automatic retry is left.",
         EscalationReason::Loop => "A reply to an automatic message, or to one of your own agents, was refused.",

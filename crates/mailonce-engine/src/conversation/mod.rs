@@ -28,6 +28,7 @@ use crate::{
 pub struct Escalations {
     ctx: Arc<Context>,
     access: Arc<Access>,
+    control: Arc<Control>,
     inboxes: Arc<Inboxes>,
     handoffs: Arc<Handoffs>,
     outbound: Arc<Outbound>,
@@ -39,12 +40,13 @@ impl Escalations {
     pub(crate) fn new(
         ctx: Arc<Context>,
         access: Arc<Access>,
+        control: Arc<Control>,
         inboxes: Arc<Inboxes>,
         handoffs: Arc<Handoffs>,
         outbound: Arc<Outbound>,
     ) -> Self {
         let escalation_progress = escalation_worker::EscalationProgress::default();
-        Self { ctx, access, inboxes, handoffs, outbound, escalation_progress }
+        Self { ctx, access, control, inboxes, handoffs, outbound, escalation_progress }
     }
 }
 

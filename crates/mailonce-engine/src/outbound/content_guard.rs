@@ -12,9 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    handoff::{action::HandoffAction, lease::HandoffActionResult},
     id::{EmailId, TeamId},
-    operation::IdempotentResult,
     outbound::{
         accept::GuardInput,
         content::EmailContent,
@@ -22,6 +20,7 @@ use mailonce_core::{
         digest::Digest,
         email::{Channel, Email, EmailState, Guard},
         email_query::EmailQuery,
+        holds::Holds,
     },
     ports::store::StoreError,
     problem::Problem,
@@ -229,13 +228,12 @@ impl Outbound {
         self.recent_sends.record(caller.team.id, &send.request.content, &send.digest, body, now);
     }
 
-    /// Applies the team's guard mode to an email before it is accepted. `hold` is the guard that already holds it, if
-    /// any.
+    /// Applies the team's guard mode to an email before it is accepted. `holds` are the guards that hold it already.
     pub(crate) async fn evaluate_content_guard(
         &self,
         caller: &Caller,
         keyed: &KeyedSend,
-        (hold, compared): (Option<Guard>, &ComparisonSet),
+        (mut holds, compared): (Holds, &ComparisonSet),
         now: Time,
     ) -> Result<GuardInput, Problem> {
         let (team, content) = (caller.team.id, &keyed.request.content);
@@ -249,12 +247,12 @@ impl Outbound {
             _ => settings.keyless,
         };
         match mode {
-            ContentGuardMode::Off => Ok(GuardInput { held_by: hold, ..GuardInput::default() }),
+            ContentGuardMode::Off => Ok(GuardInput { holds, ..GuardInput::default() }),
             ContentGuardMode::Flag => {
                 let mut windows = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
                 let look_alike = windows.any(|window| window.has_look_alike(team, content, &keyed.digest, now));
                 Ok(GuardInput {
-                    held_by: hold,
+                    holds,
                     flagged_by: look_alike.then_some(Guard::LooksDuplicate),
                     ..GuardInput::default()
                 })
@@ -264,8 +262,8 @@ impl Outbound {
                 let latest = compared.latest(self.latest_emails(team, None, now)).await.map_err(unavailable)?;
                 let look_alike =
                     Box::pin(self.find_look_alike(&fingerprint, content, latest)).await.map_err(unavailable)?;
-                let hold = hold.or(look_alike.map(|_| Guard::LooksDuplicate));
-                Ok(GuardInput { held_by: hold, fingerprint: Some(fingerprint), ..GuardInput::default() })
+                holds = holds.union(look_alike.map(|_| Guard::LooksDuplicate).into());
+                Ok(GuardInput { holds, fingerprint: Some(fingerprint), ..GuardInput::default() })
             }
         }
     }
@@ -335,19 +333,6 @@ impl Outbound {
         let (id, _) = token.strip_prefix(DISTINCT_TOKEN_PREFIX)?.split_once('_')?;
         let id = EmailId(uuid::Uuid::try_parse(id).ok()?);
         bool::from(self.distinct_token(team, id).as_bytes().ct_eq(token.as_bytes())).then_some(id)
-    }
-
-    /// Releases a held email and returns it. `None` when the team has no such email.
-    pub(crate) async fn release_held(&self, team: TeamId, id: EmailId) -> Result<Option<Email>, StoreError> {
-        let result = self.ctx.store.apply_action(team, id, HandoffAction::Release, None, self.ctx.now()).await?;
-        self.ctx.transports.wake_all();
-        match result {
-            IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok(Some(email)),
-            // Replays and mismatches cannot happen, because the call has no key.
-            IdempotentResult::Done(HandoffActionResult::Missing)
-            | IdempotentResult::Replayed(_)
-            | IdempotentResult::KeyMismatch(_) => Ok(None),
-        }
     }
 
     /// Checks that the API key may send from an address.

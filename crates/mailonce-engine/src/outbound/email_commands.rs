@@ -21,6 +21,7 @@ use mailonce_core::{
         accept::{GuardInput, NewEmail},
         email::{Channel, Email, EmailHead, EmailState, Guard},
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        holds::Holds,
         schedule::Schedule,
         suppressed_call::SuppressedReason,
     },
@@ -28,8 +29,8 @@ use mailonce_core::{
     time::Time,
 };
 
-/// The rule and the guard that hold an email.
-type HoldReason = (Option<RuleRef>, Option<Guard>);
+/// The rule that requires approval, and the guards that hold an email.
+type HoldReason = (Option<RuleRef>, Holds);
 
 impl Outbound {
     /// Cancels an email unless an attempt may have left. `is_new` is false when an earlier call with the same key
@@ -47,7 +48,7 @@ impl Outbound {
             IdempotentResult::Done(change) => {
                 let email = self.email_or_problem(caller.team.id, change).await?;
                 // A cancelled email needs no decision, so its escalation is closed.
-                if email.guard.is_some() {
+                if email.state() == EmailState::Cancelled {
                     self.ctx.close_moot_escalation(&email).await;
                 }
                 Ok(CreateOutcome { value: email, is_new: true })
@@ -113,10 +114,10 @@ impl Outbound {
                 "the stored body of this email cannot be decoded; send a new email",
             ));
         }
-        let (rule, hold) = self.check_resend(caller, &detail.email, &body).await?;
+        let (rule, holds) = self.check_resend(caller, &detail.email, &body).await?;
         let by = (Some(caller.key.id), caller.channel);
         let mut new_email = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
-        new_email.guard_input.held_by = hold;
+        new_email.guard_input.holds = holds;
         new_email.head.held_by = rule;
         new_email.head.reason = reason;
         new_email.head.call = caller.call.clone();
@@ -147,10 +148,10 @@ impl Outbound {
     /// key without the `admin` scope also can't override what a person decided.
     async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HoldReason, Problem> {
         let Some(content) = self.ctx.packer.unpack(body).filter(|_| email.resent_as.is_none()) else {
-            return Ok((None, None));
+            return Ok((None, Holds::NONE));
         };
         let rule = self.control.check_outbound_rules(caller.team.id, &content).await?;
-        let approval = rule.as_ref().map(|_| Guard::Approval);
+        let approval = Holds::from(rule.as_ref().map(|_| Guard::Approval));
         if caller.require_scope(ApiKeyScope::Admin).is_ok() {
             return Ok((rule, approval));
         }
@@ -159,10 +160,9 @@ impl Outbound {
             let detail = format!("the message was already answered by email {}, which was sent", email.id);
             return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string()));
         }
-        // An email that was held and then cancelled never passed its guard. A key that may not release it may not send
+        // An email that was held and then cancelled never passed its guards. A key that may not release it may not send
         // it either.
-        let rejected = email.guard.filter(|_| email.state() == EmailState::Cancelled);
-        Ok((rule, approval.or(rejected)))
+        Ok((rule, if email.state() == EmailState::Cancelled { approval.union(email.holds) } else { approval }))
     }
 
     /// The receipt of the next version, or the problem when it can't be created because the body was deleted.

@@ -10,6 +10,7 @@ use mailonce_core::{
     outbound::{
         digest::Digest,
         email::{Email, EmailState, Guard},
+        holds::Holds,
     },
     ports::store::EmailSubscriber,
     time::Time,
@@ -31,6 +32,7 @@ pub(crate) struct CachedEmail {
     pub(crate) state: EmailState,
     pub(crate) expires_at: Option<Time>,
     pub(crate) guard: Option<Guard>,
+    pub(crate) holds: Holds,
     pub(crate) bind_number: u32,
     pub(crate) from: Box<str>,
     pub(crate) key: Option<EmailKey>,
@@ -52,6 +54,7 @@ impl From<&Email> for CachedEmail {
             state: email.state(),
             expires_at: email.expires_at(),
             guard: email.guard,
+            holds: email.holds,
             bind_number: email.bind_number,
             from: email.head.from.as_str().into(),
             key: email.head.key.clone(),
@@ -70,7 +73,7 @@ impl From<&Email> for CachedEmail {
 impl CachedEmail {
     /// Whether it is a held look-alike that its sender may confirm.
     pub(crate) fn is_held_look_alike(&self) -> bool {
-        self.state == EmailState::Held && self.may_be_meant
+        self.state == EmailState::Held && self.holds.contains(Guard::LooksDuplicate) && self.may_be_meant
     }
 
     /// Whether its key has not expired.

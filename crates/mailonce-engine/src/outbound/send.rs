@@ -93,12 +93,13 @@ impl Outbound {
         now: Time,
     ) -> Result<Box<NewEmail>, Problem> {
         let rule = self.check_policy(caller, keyed, now).await?;
-        let hold = rule.as_ref().map(|_| Guard::Approval);
+        let holds = rule.as_ref().map(|_| Guard::Approval).into();
         let mut new_email = Box::new(self.build_email(caller, keyed, now));
-        new_email.head.inbox = self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await?;
+        new_email.head.inbox =
+            self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
         new_email.head.held_by = rule;
         new_email.guard_input =
-            self.evaluate_content_guard(caller, keyed, (hold, &ComparisonSet::default()), now).await?;
+            self.evaluate_content_guard(caller, keyed, (holds, &ComparisonSet::default()), now).await?;
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
         Ok(new_email)
     }
@@ -170,7 +171,8 @@ impl Outbound {
         if let Some((message, terms)) = answers.filter(|_| email.state() == EmailState::Held) {
             self.check_thread_unchanged(message, terms).await?;
         }
-        let Some(released) = self.release_held(team, id).await.map_err(unavailable)? else { return Ok(None) };
+        let released = self.control.release_hold(team, id, Guard::LooksDuplicate, false).await.map_err(unavailable)?;
+        let Some(released) = released else { return Ok(None) };
         self.ctx.close_moot_escalation(&released).await;
         Ok(Some(self.receipt(caller, &CachedEmail::from(&released), false, !fields.is_empty(), 0)))
     }
@@ -251,6 +253,7 @@ impl Outbound {
             message_id: message_id(&self.ctx.secret, caller.team.id, cached),
             created_at: cached.created_at,
             guard: cached.guard,
+            holds: cached.holds,
             first,
             key: cached.key.as_ref().map(EmailKey::display_name),
             expires_at: cached.expires_at,
@@ -324,7 +327,7 @@ impl Outbound {
         }
         let transport = keyed.request.transport.as_deref();
         let (team, api_key) = (caller.team.id, Some(caller.key.id));
-        let inbox = self.control.inbox_of_sender(team, &from).await?;
+        let inbox = self.control.inbox_of_sender(team, &from).await.map_err(unavailable)?;
         self.control.stops.check_stops(SendOrigin { team, from: &from, inbox, api_key, transport }).await?;
         self.control.check_recipients(caller.team.id, content).await?;
         self.control.check_outbound_rules(caller.team.id, content).await
@@ -442,10 +445,11 @@ impl Outbound {
         let compared = ComparisonSet::for_batch();
         for (index, item) in keyed_items {
             let mut new_email = self.build_email(caller, item, now);
-            new_email.head.inbox = self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await?;
+            new_email.head.inbox =
+                self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
             new_email.head.held_by = held.remove(index);
-            let hold = new_email.head.held_by.as_ref().map(|_| Guard::Approval);
-            new_email.guard_input = self.evaluate_content_guard(caller, item, (hold, &compared), now).await?;
+            let holds = new_email.head.held_by.as_ref().map(|_| Guard::Approval).into();
+            new_email.guard_input = self.evaluate_content_guard(caller, item, (holds, &compared), now).await?;
             new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);

@@ -3,7 +3,10 @@
 use mailonce_core::{
     id::{EmailId, TeamId, ThreadId},
     key::InstallSecret,
-    outbound::email::{Email, EmailState, Guard},
+    outbound::{
+        email::{Email, EmailState, Guard},
+        holds::Holds,
+    },
     time::Time,
 };
 
@@ -22,8 +25,10 @@ pub struct SendReceipt {
     pub message_id: String,
     /// When the email was accepted.
     pub created_at: Time,
-    /// The guard that held or flagged it.
+    /// The most important guard that holds it, or the one that held or flagged it.
     pub guard: Option<Guard>,
+    /// The guards that hold it.
+    pub holds: Holds,
     /// Whether this call created the email.
     pub first: bool,
     /// The key that the email is bound to.
@@ -54,9 +59,10 @@ pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, cached: &CachedEm
 impl SendReceipt {
     /// Updates the receipt to the email's current state.
     pub fn refresh(&mut self, email: &Email) {
-        (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
+        (self.state, self.rev) = (email.state(), email.rev);
+        (self.guard, self.holds) = (email.guard, email.holds);
         (self.expires_at, self.resent_as) = (email.expires_at(), email.resent_as);
-        if self.state != EmailState::Held {
+        if !self.holds.contains(Guard::LooksDuplicate) || self.state != EmailState::Held {
             self.distinct_token = None;
         }
     }
@@ -68,7 +74,7 @@ impl SendReceipt {
             _ if self.payload_differs => {
                 "Already accepted with different content; the first version counts, so do not send again."
             }
-            (_, EmailState::Held) if self.distinct_token.is_some() => {
+            (_, EmailState::Held) if self.distinct_token.is_some() && self.holds == Guard::LooksDuplicate.into() => {
                 "Accepted but held: it looks like a recently sent email. If it is intended, send it again with the \
                  distinct_token; otherwise do nothing."
             }
@@ -112,6 +118,9 @@ fn next_of_held(guard: Option<Guard>) -> &'static str {
             "Accepted but held: it looks like a recently sent email, so a person must decide; do not send again."
         }
         Some(Guard::Cap) => "Accepted but held: a reply limit is reached, so a person must decide; do not send again.",
+        Some(Guard::Budget) => {
+            "Accepted but held: a budget is used up. It leaves by itself when there is room; do not send again."
+        }
         Some(Guard::Approval) => "Accepted but held: a person must approve it first; do not send again.",
         _ => "Accepted but held: the same intent already goes to some of these recipients, so a person must decide.",
     }

@@ -8,6 +8,7 @@ use mailonce_core::{
     id::{EmailId, NodeId, TeamId},
     outbound::{
         accept::{GuardInput, NewEmail},
+        accept_decision::FirstSend,
         digest::Digest,
         email::{Channel, Email, EmailHead},
     },
@@ -192,5 +193,5 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         body: Arc::from([]),
         guard_input: GuardInput::default(),
     };
-    Some(new_email.into_email(0, None, Time(0)).0)
+    Some(new_email.into_email(&FirstSend::default(), Time(0)).0)
 }

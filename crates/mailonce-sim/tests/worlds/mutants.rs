@@ -107,6 +107,7 @@ fn email_with_two_unknowns() -> Email {
         ttl: ttl::DEFAULT,
         settled_at: None,
         guard: None,
+        holds: mailonce_core::outbound::holds::Holds::NONE,
         resent_as: None,
         handoffs: vec![handoff],
         suppressed: 0,

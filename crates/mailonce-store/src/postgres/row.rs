@@ -7,6 +7,7 @@ use mailonce_core::{
     outbound::{
         digest::Digest,
         email::{Email, Guard},
+        holds::Holds,
         suppressed_call::SuppressedCall,
     },
     time::Time,
@@ -21,7 +22,7 @@ use crate::postgres::error::{TxError, TxResult};
 /// all three, so that they come from one snapshot.
 macro_rules! email_columns {
     () => {
-        "e.team, e.id, e.head, e.digest, e.bind, e.ttl, e.rev, e.settled_at, e.guard, e.resent_as, s.count,
+        "e.team, e.id, e.head, e.digest, e.bind, e.ttl, e.rev, e.settled_at, e.guard, e.holds, e.resent_as, s.count,
          h.number, h.transport, h.recipients, h.state, h.due_at, h.attempts, h.fence, h.holder, h.work, h.parked_by"
     };
 }
@@ -119,7 +120,7 @@ pub(crate) fn read_emails(rows: &[Row], at: usize) -> TxResult<Vec<Email>> {
         if emails.last().is_none_or(|last| last.id.0 != id) {
             emails.push(read_email(row, at)?);
         }
-        if let (Some(email), Some(handoff)) = (emails.last_mut(), read_handoff(row, at + 11)?) {
+        if let (Some(email), Some(handoff)) = (emails.last_mut(), read_handoff(row, at + 12)?) {
             email.handoffs.push(handoff);
         }
     }
@@ -139,9 +140,10 @@ fn read_email(row: &Row, at: usize) -> TxResult<Email> {
         rev: row.try_get::<_, i32>(at + 6)? as u32,
         settled_at: row.try_get::<_, Option<i64>>(at + 7)?.map(Time),
         guard: guard.map(|word| Guard::parse(word).ok_or_else(|| TxError::corrupt("a guard"))).transpose()?,
-        resent_as: row.try_get::<_, Option<Uuid>>(at + 9)?.map(EmailId),
+        holds: Holds::from_column(row.try_get(at + 9)?).ok_or_else(|| TxError::corrupt("the holds of an email"))?,
+        resent_as: row.try_get::<_, Option<Uuid>>(at + 10)?.map(EmailId),
         handoffs: Vec::new(),
-        suppressed: row.try_get::<_, Option<i64>>(at + 10)?.unwrap_or_default() as u64,
+        suppressed: row.try_get::<_, Option<i64>>(at + 11)?.unwrap_or_default() as u64,
     })
 }
 

@@ -123,10 +123,10 @@ impl UnitOfWork {
 
     /// Records the first email of a key as the core decided.
     fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
-        self.budgets.charge(&new_email);
+        self.budgets.charge(new_email.team, new_email.id, &first.charges);
         let fingerprint = new_email.guard_input.fingerprint.clone();
         let key = new_email.key;
-        let (email, body) = new_email.into_email(first.bind_number, first.held_by, now);
+        let (email, body) = new_email.into_email(&first, now);
         self.bind(&email, key, &first.occupies);
         if let Some(fingerprint) = fingerprint {
             self.remember_fingerprint(email.team, fingerprint, email.id, now);

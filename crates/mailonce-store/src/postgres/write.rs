@@ -26,9 +26,10 @@ use crate::postgres::{
 const UPDATE_EMAILS: &str = "
     UPDATE emails e
        SET rev = w.rev, ttl = w.ttl, settled_at = w.settled_at, sweep_at = w.sweep_at, resent_as = w.resent_as,
-           guard = w.guard
-      FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::text[])
-        AS w (team, id, rev, ttl, settled_at, sweep_at, resent_as, guard)
+           guard = w.guard, holds = w.holds
+      FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::text[],
+                  $9::text[])
+        AS w (team, id, rev, ttl, settled_at, sweep_at, resent_as, guard, holds)
      WHERE e.team = w.team AND e.id = w.id";
 
 const UPDATE_HANDOFFS: &str = "
@@ -231,7 +232,8 @@ async fn write_changed_emails(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResu
     let resent_as: Vec<Option<Uuid>> = changed.iter().map(|(email, _)| email.resent_as.map(|id| id.0)).collect();
     let guard: Vec<_> =
         changed.iter().map(|(email, _)| email.guard.map(mailonce_core::outbound::email::Guard::as_str)).collect();
-    execute(tx, UPDATE_EMAILS, &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard]).await?;
+    let holds: Vec<Option<String>> = changed.iter().map(|(email, _)| email.holds.to_column()).collect();
+    execute(tx, UPDATE_EMAILS, &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard, &holds]).await?;
 
     let handoffs = || changed.iter().flat_map(|(email, _)| email.handoffs.iter().map(move |h| (*email, h)));
     let (team, id) = email_ref_columns(handoffs().map(|(email, _)| (email.team, email.id)));

@@ -6,6 +6,7 @@ use mailonce_core::{
     outbound::{
         digest::Digest,
         email::{Email, Guard},
+        holds::Holds,
         suppressed_call::SuppressedCall,
     },
     ports::store::{Result, StoreError},
@@ -18,7 +19,7 @@ use uuid::Uuid;
 
 use super::schema::store_error;
 
-const EMAIL_BY_ID: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
+const EMAIL_BY_ID: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head, holds FROM emails \
      WHERE email = ?2 AND team = ?1";
 const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence, holder, work, parked_by FROM handoffs \
      WHERE team = ?1 AND email = ?2 ORDER BY number";
@@ -93,6 +94,7 @@ pub(crate) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: Emai
 fn email_row(conn: &Connection, team: TeamId, number: i64, row: &Row<'_>) -> Result<Email> {
     let bits: i64 = row.get(0).map_err(store_error)?;
     let guard = row.get_ref(6).map_err(store_error)?.as_str_or_null().map_err(|_type| corrupt_row("guard"))?;
+    let holds = row.get_ref(10).map_err(store_error)?.as_str_or_null().map_err(|_type| corrupt_row("holds"))?;
     let resent_as: Option<[u8; 16]> = row.get(7).map_err(store_error)?;
     let digest = row.get_ref(8).map_err(store_error)?.as_blob().map_err(|_type| corrupt_row("digest"))?;
     let head = row.get_ref(9).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("head"))?;
@@ -104,6 +106,7 @@ fn email_row(conn: &Connection, team: TeamId, number: i64, row: &Row<'_>) -> Res
         ttl: Ttl(row.get(4).map_err(store_error)?),
         settled_at: row.get::<_, Option<i64>>(5).map_err(store_error)?.map(Time),
         guard: guard.map(|word| Guard::parse(word).ok_or_else(|| corrupt_row("guard"))).transpose()?,
+        holds: Holds::from_column(holds).ok_or_else(|| corrupt_row("holds"))?,
         resent_as: resent_as.map(|bytes| EmailId(Uuid::from_bytes(bytes))),
         digest: Digest::from_bytes(digest).ok_or_else(|| corrupt_row("digest"))?,
         head: serde_json::from_str(head).map_err(|e| corrupt_row(&format!("head: {e}")))?,

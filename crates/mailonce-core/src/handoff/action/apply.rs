@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use super::{Effects, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef, Resolution};
+use super::{Effects, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, HoldRelease, LeaseRef, Resolution};
 use crate::{
+    control::budget::BudgetUsage,
     events::event::{EventKind, NewEvent},
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, Transition,
@@ -12,7 +13,7 @@ use crate::{
     },
     id::NodeId,
     mutant,
-    outbound::email::{Email, EmailChangeRefusal, EmailState},
+    outbound::email::{Email, EmailChangeRefusal, EmailState, Guard},
     time::Time,
 };
 
@@ -72,7 +73,8 @@ impl Email {
             HandoffAction::Resolve { resolution: choice, rev, handoff, reason } => {
                 self.resolve(*choice, *rev, *handoff, reason, now)
             }
-            HandoffAction::Release => self.release(now),
+            // Nothing is known of its budgets here, so they have room.
+            HandoffAction::Release(release) => self.release_hold(release, &BudgetUsage::default(), now),
             HandoffAction::FailOverHandoff { number, from, to } => self.fail_over_handoff(*number, from, to),
             HandoffAction::FailOverEmail { from, envelopes } => self.fail_over_email(from, envelopes, now),
             HandoffAction::ReportOrphan { number, transport, since } => {
@@ -83,6 +85,28 @@ impl Email {
             }
             HandoffAction::RerouteByOperator { from, envelopes } => self.reroute_by_operator(from, envelopes, now),
         }
+    }
+
+    /// Removes one hold. The email leaves when none is left, at its requested time. An email for which a budget has no
+    /// room is held by that budget instead.
+    pub fn release_hold(&mut self, release: &HoldRelease, usage: &BudgetUsage, now: Time) -> Effects {
+        let mut holds = self.holds;
+        let is_held = holds.remove(release.hold) && self.state() == EmailState::Held;
+        if is_held && holds.is_empty() && release.is_over_budget(usage) {
+            holds.insert(Guard::Budget);
+        }
+        if !is_held || holds == self.holds {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
+        }
+        self.holds = holds;
+        if let Some(first) = holds.first() {
+            self.guard = Some(first);
+            self.rev += 1;
+            let event = self.event(EventKind::EmailHoldRemoved, now);
+            return Effects { events: vec![event], ..Effects::done() };
+        }
+        let charges = release.charges.clone();
+        Effects { charges, ..self.release(now) }
     }
 
     /// Releases a held email. It is due at its requested time.

@@ -17,13 +17,16 @@ mod stopped;
 mod tests;
 mod transitions;
 
+pub use stopped::ActionLimits;
+
 use std::sync::Arc;
 
 use crate::{
+    control::budget::{BudgetUsage, Charge},
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff, Transition, envelope::Envelope, reply::TransportReply},
     id::{NodeId, StopId},
-    outbound::email::EmailChangeRefusal,
+    outbound::email::{EmailChangeRefusal, Guard},
     string_enum::string_enum,
     time::Time,
 };
@@ -147,8 +150,8 @@ pub enum HandoffAction {
         /// The reason.
         reason: String,
     },
-    /// A person, or the sender, releases a held email.
-    Release,
+    /// Removes one hold of an email. The email is released when none is left.
+    Release(HoldRelease),
     /// Fails one handoff over to another transport. Only while no attempt of it is running or in doubt.
     FailOverHandoff {
         /// The handoff's number.
@@ -232,9 +235,27 @@ impl HandoffAction {
             Self::GiveUpOrphan { .. } => {
                 &[Transition::Due, Transition::Lease, Transition::Mark, Transition::Lose, Transition::Refuse]
             }
-            Self::Release => &[Transition::Release],
+            Self::Release(_) => &[Transition::Release],
             Self::CheckLater { .. } | Self::FailOverHandoff { .. } | Self::ReportOrphan { .. } => &[],
         }
+    }
+}
+
+/// The removal of one hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldRelease {
+    /// The hold that is removed.
+    pub hold: Guard,
+    /// What the email uses of its budgets when it leaves.
+    pub charges: Vec<Charge>,
+    /// Whether it leaves even if a budget has no room, because a person decided so.
+    pub ignores_budgets: bool,
+}
+
+impl HoldRelease {
+    /// Whether a budget has no room for the email.
+    pub fn is_over_budget(&self, usage: &BudgetUsage) -> bool {
+        !self.ignores_budgets && usage.exceeded_later(&self.charges).is_some()
     }
 }
 
@@ -268,6 +289,8 @@ pub struct Effects {
     pub evidence: Vec<Evidence>,
     /// New handoffs. The email already contains them.
     pub new_handoffs: Vec<Handoff>,
+    /// What the email uses of its budgets from now on.
+    pub charges: Vec<Charge>,
 }
 
 impl Effects {
@@ -279,6 +302,7 @@ impl Effects {
             attempts: Vec::new(),
             evidence: Vec::new(),
             new_handoffs: Vec::new(),
+            charges: Vec::new(),
         }
     }
 

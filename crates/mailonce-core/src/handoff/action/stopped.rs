@@ -2,7 +2,10 @@
 
 use super::{Effects, HandoffAction, HandoffActionStatus, LeaseRef};
 use crate::{
-    control::stop::{Stop, StopRelease, Stops},
+    control::{
+        budget::{BudgetUsage, Charge},
+        stop::{Stop, StopRelease, Stops},
+    },
     handoff::{HandoffState, Transition},
     id::StopId,
     outbound::email::Email,
@@ -12,7 +15,24 @@ use crate::{
 /// How long an unknown handoff waits, in milliseconds, before its stopped repeat is tried again.
 const STOPPED_RETRY_DELAY_MS: i64 = 30_000;
 
+/// What may forbid an action, as the transaction sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct ActionLimits<'a> {
+    /// The stops that may cover the email.
+    pub stops: &'a Stops,
+    /// The usage of the budgets that the action charges.
+    pub usage: &'a BudgetUsage,
+}
+
 impl HandoffAction {
+    /// The charges that it may add to budgets.
+    pub fn charges(&self) -> &[Charge] {
+        match self {
+            Self::Release(release) => &release.charges,
+            _ => &[],
+        }
+    }
+
     /// Whether a stop may forbid it. Facts, and decisions of people, are never forbidden.
     pub fn is_stoppable(&self) -> bool {
         matches!(
@@ -49,10 +69,11 @@ impl Email {
         true
     }
 
-    /// Applies an action, unless a stop forbids it.
-    pub fn apply_action_unless_stopped(&mut self, act: &HandoffAction, stops: &Stops, now: Time) -> Effects {
-        let stop = self.stop_against(act, stops).map(|stop| stop.id);
+    /// Applies an action, unless a stop or a budget forbids it.
+    pub fn apply_limited_action(&mut self, act: &HandoffAction, limits: &ActionLimits<'_>, now: Time) -> Effects {
+        let stop = self.stop_against(act, limits.stops).map(|stop| stop.id);
         match (stop, act) {
+            (_, HandoffAction::Release(release)) => self.release_hold(release, limits.usage, now),
             (None, _) => self.apply_action(act, now),
             (Some(stop), HandoffAction::Mark { lease, .. }) => self.park_leased(lease, stop, now),
             (Some(stop), HandoffAction::RetryInWindow { number, .. } | HandoffAction::ResendByPolicy { number }) => {

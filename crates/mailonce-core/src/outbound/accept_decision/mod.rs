@@ -9,7 +9,7 @@ pub mod batch;
 mod tests;
 
 use crate::{
-    control::budget::{BudgetCounter, BudgetUsage, Charge, Overrun},
+    control::budget::{AtLimit, BudgetCounter, BudgetUsage, Charge, Overrun},
     events::event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
@@ -21,6 +21,7 @@ use crate::{
         digest::Digest,
         email::{Email, EmailChangeRefusal, EmailHead, Guard},
         email_commands::EmailResendResult,
+        holds::Holds,
         key_binding::KeyBinding,
     },
     time::Time,
@@ -42,8 +43,8 @@ pub struct SendFacts<'a> {
     pub shadow_keys: &'a [KeyHash],
     /// Whether it may differ in its wording from the email that its key is bound to.
     pub first_wins: bool,
-    /// The guard that holds it, regardless of what the transaction finds.
-    pub held_by: Option<Guard>,
+    /// The guards that hold it, regardless of what the transaction finds.
+    pub holds: Holds,
     /// The fingerprint of its content, if the content guard compares it.
     pub fingerprint: Option<&'a ContentFingerprint>,
     /// What it would use of each budget.
@@ -60,7 +61,7 @@ impl NewEmail {
             key: self.key,
             shadow_keys: &self.shadow_keys,
             first_wins: self.first_wins,
-            held_by: self.guard_input.held_by,
+            holds: self.guard_input.holds,
             fingerprint: self.guard_input.fingerprint.as_ref(),
             charges: &self.guard_input.charges,
         }
@@ -108,8 +109,20 @@ pub struct FirstSend {
     pub bind_number: u32,
     /// The shadow keys that it occupies from now on.
     pub occupies: Vec<KeyHash>,
-    /// The guard that holds it. [`Guard::Overlaps`] when the same intent was sent to some of its recipients.
-    pub held_by: Option<Guard>,
+    /// The guards that hold it. Every guard is asked, because each hold is removed on its own.
+    pub holds: Holds,
+    /// The guard that flags it, if a budget without room only flags.
+    pub flagged_by: Option<Guard>,
+    /// What it uses of its budgets. Empty for a held email, which counts when it is released.
+    pub charges: Vec<Charge>,
+}
+
+impl FirstSend {
+    /// How to store the email if its key was never bound and the transaction finds nothing against it.
+    pub fn of_free_key(new_email: &NewEmail) -> Self {
+        let holds = new_email.guard_input.holds;
+        Self { bind_number: u32::from(new_email.key.is_some()), holds, ..Self::default() }
+    }
 }
 
 /// Decides about a send, or about the next version of an email.
@@ -119,7 +132,7 @@ pub fn decide<R: AcceptReader>(
     resend: Option<&Resend>,
     now: Time,
 ) -> Result<AcceptDecision, R::Error> {
-    let mut first = FirstSend { held_by: facts.held_by, ..FirstSend::default() };
+    let mut first = FirstSend { holds: facts.holds, ..FirstSend::default() };
     if let Some(key) = facts.key {
         let (bind_number, bound) = reader.key(facts.team, key, now)?;
         // A bound key decides before every guard and budget, because a retry is never refused.
@@ -130,17 +143,25 @@ pub fn decide<R: AcceptReader>(
     }
     let mut usage = BudgetUsage::default();
     load_usage(reader, facts, &mut usage)?;
-    if let Some(exceeded) = usage.exceeded(facts.charges) {
+    if let Some(exceeded) = usage.exceeded(facts.charges, AtLimit::Refuse) {
         return Ok(AcceptDecision::OverBudget(exceeded));
     }
+    if usage.exceeded(facts.charges, AtLimit::Hold).is_some() {
+        first.holds.insert(Guard::Budget);
+    }
     if take_shadow_keys(reader, facts, resend, now, &mut first.occupies)? && !mutant!("overlap-ignored") {
-        first.held_by = Some(Guard::Overlaps);
+        first.holds.insert(Guard::Overlaps);
     }
     // A resend was requested explicitly, so its content is not compared.
-    if let Some(fingerprint) = facts.fingerprint.filter(|_| first.held_by.is_none() && facts.head.resend_of.is_none())
+    if let Some(fingerprint) = facts.fingerprint.filter(|_| facts.head.resend_of.is_none())
+        && !first.holds.contains(Guard::LooksDuplicate)
         && reader.has_similar_content(facts.team, fingerprint, now)?
     {
-        first.held_by = Some(Guard::LooksDuplicate);
+        first.holds.insert(Guard::LooksDuplicate);
+    }
+    if first.holds.is_empty() {
+        first.flagged_by = usage.exceeded(facts.charges, AtLimit::Flag).map(|_| Guard::Budget);
+        first.charges = facts.charges.to_vec();
     }
     Ok(AcceptDecision::First(first))
 }

@@ -71,7 +71,7 @@ fn new_email() -> NewEmail {
 
 /// An accepted email in this state. A `forgotten` one was sent, and its key has expired.
 fn email(state: &str) -> Email {
-    let mut email = new_email().into_email(1, None, T0).0;
+    let mut email = new_email().into_email(&FirstSend { bind_number: 1, ..FirstSend::default() }, T0).0;
     email.id = EmailId(Uuid::from_u128(1));
     let (handoff, settled_at) = match state {
         "queued" => (HandoffState::Queued, None),
@@ -91,8 +91,14 @@ fn email(state: &str) -> Email {
 static FINGERPRINT: ContentFingerprint = ContentFingerprint { pair: [0; 16], words: Vec::new(), marks: [0; 16] };
 
 /// A charge to a budget of 3.
-const CHARGE: Charge =
-    Charge { budget: Uuid::from_u128(5), period_start: T0, ends_at: Time(T0.0 + 1), amount: 1, limit: 3 };
+const CHARGE: Charge = Charge {
+    budget: Uuid::from_u128(5),
+    period_start: T0,
+    ends_at: Time(T0.0 + 1),
+    amount: 1,
+    limit: 3,
+    at_limit: AtLimit::Refuse,
+};
 
 fn overrun() -> Overrun {
     Overrun { charge: CHARGE, used: 3 }
@@ -180,7 +186,18 @@ impl AcceptReader for Snapshot {
 }
 
 fn first(bind_number: u32, occupies: &[KeyHash], held_by: Option<Guard>) -> AcceptDecision {
-    AcceptDecision::First(FirstSend { bind_number, occupies: occupies.to_vec(), held_by })
+    held(bind_number, occupies, held_by.as_slice())
+}
+
+/// The first email of its key, held by these guards.
+fn held(bind_number: u32, occupies: &[KeyHash], guards: &[Guard]) -> AcceptDecision {
+    let holds = guards.iter().copied().collect();
+    AcceptDecision::First(FirstSend { bind_number, occupies: occupies.to_vec(), holds, ..FirstSend::default() })
+}
+
+/// The first email of its key, counted in its budget.
+fn counted(bind_number: u32, flagged_by: Option<Guard>, charge: Charge) -> AcceptDecision {
+    AcceptDecision::First(FirstSend { bind_number, flagged_by, charges: vec![charge], ..FirstSend::default() })
 }
 
 fn bound_email(state: &str) -> AcceptDecision {
@@ -275,23 +292,51 @@ fn budgets_and_guards_are_asked_in_order_and_only_if_they_can_decide() {
     let over = AcceptDecision::OverBudget(overrun());
     // Own key, held before, has charges, exceeds a budget, has a fingerprint, resembles a recent email.
     for (row, held_by, charged, over_budget, compared, is_similar, asked, decision) in [
-        (&free, None, true, false, false, false, "own budget own?", first(1, &[], None)),
+        (&free, None, true, false, false, false, "own budget own?", counted(1, None, CHARGE)),
+        (&free, cap, true, false, false, false, "own budget own?", first(1, &[], cap)),
         (&free, None, true, true, true, true, "own budget", over.clone()),
         (&taken, cap, true, true, true, true, "own budget", over),
         (&free, None, false, true, false, false, "own own?", first(1, &[], None)),
         (&free, None, false, false, true, false, "own own? content", first(1, &[], None)),
         (&free, None, false, false, true, true, "own own? content", first(1, &[], similar)),
         (&free, None, false, false, false, true, "own own?", first(1, &[], None)),
-        (&free, cap, false, false, true, true, "own own?", first(1, &[], cap)),
-        (&taken, None, false, false, true, true, "own own?", first(1, &[], Some(Guard::Overlaps))),
-        (&taken, cap, false, false, false, false, "own own?", first(1, &[], Some(Guard::Overlaps))),
+        (&free, cap, false, false, true, true, "own own? content", held(1, &[], &[Guard::Cap, Guard::LooksDuplicate])),
+        (&free, similar, false, false, true, true, "own own?", first(1, &[], similar)),
+        (
+            &taken,
+            None,
+            false,
+            false,
+            true,
+            true,
+            "own own? content",
+            held(1, &[], &[Guard::Overlaps, Guard::LooksDuplicate]),
+        ),
+        (&taken, cap, false, false, false, false, "own own?", held(1, &[], &[Guard::Cap, Guard::Overlaps])),
         (&bound_to("sent"), cap, true, true, true, true, "own", bound_email("sent")),
     ] {
         let (charges, fingerprint) = (&[CHARGE][..usize::from(charged)], compared.then_some(&FINGERPRINT));
-        let facts = SendFacts { head: &head, held_by, charges, fingerprint, ..new.send_facts() };
+        let facts = SendFacts { head: &head, holds: held_by.into(), charges, fingerprint, ..new.send_facts() };
         let budget_used = if over_budget { 3 } else { 2 };
         let snapshot = Snapshot { budget_used, is_similar, ..Snapshot::default() }.with(OWN, row.clone());
         assert_eq!(snapshot.decide(facts, None), (decision, asked.to_owned()), "{asked}");
+    }
+}
+
+#[test]
+fn a_budget_without_room_refuses_holds_or_flags() {
+    let new = new_email();
+    for (at_limit, is_similar, decision) in [
+        (AtLimit::Refuse, false, AcceptDecision::OverBudget(overrun())),
+        (AtLimit::Hold, false, first(1, &[], Some(Guard::Budget))),
+        (AtLimit::Hold, true, held(1, &[], &[Guard::Budget, Guard::LooksDuplicate])),
+        (AtLimit::Flag, false, counted(1, Some(Guard::Budget), Charge { at_limit: AtLimit::Flag, ..CHARGE })),
+        (AtLimit::Flag, true, first(1, &[], Some(Guard::LooksDuplicate))),
+    ] {
+        let charges = [Charge { at_limit, ..CHARGE }];
+        let facts = SendFacts { charges: &charges, fingerprint: Some(&FINGERPRINT), ..new.send_facts() };
+        let snapshot = Snapshot { budget_used: 3, is_similar, ..Snapshot::default() };
+        assert_eq!(snapshot.decide(facts, None).0, decision, "{at_limit:?} {is_similar}");
     }
 }
 
@@ -300,7 +345,7 @@ fn an_email_without_a_key_is_always_first() {
     let new = new_email();
     let facts = SendFacts { key: None, fingerprint: Some(&FINGERPRINT), charges: &[CHARGE], ..new.send_facts() };
     let snapshot = Snapshot::default().with(OWN, bound_to("sent"));
-    assert_eq!(snapshot.decide(facts, None), (first(0, &[], None), "budget content".to_owned()));
+    assert_eq!(snapshot.decide(facts, None), (counted(0, None, CHARGE), "budget content".to_owned()));
     let snapshot = Snapshot { is_similar: true, ..snapshot };
     assert_eq!(snapshot.decide(facts, None).0, first(0, &[], Some(Guard::LooksDuplicate)));
 }
@@ -376,7 +421,7 @@ fn a_resend_is_refused_in_order_and_shows_the_email_as_it_was() {
     let done = |result| ControlFlow::Break(IdempotentResult::Done(result));
     let over_budget = || done(EmailResendResult::OverBudget(overrun()));
     let replaced = || done(EmailResendResult::Refused(EmailChangeRefusal::AnsweredByAnother, email("held")));
-    let new_version = FirstSend { bind_number: 1, occupies: vec![ANN], held_by: None };
+    let new_version = FirstSend { bind_number: 1, occupies: vec![ANN], ..FirstSend::default() };
     for (decision, is_current_reply, expected) in [
         (first(1, &[ANN], None), true, ControlFlow::Continue(NextVersion::First(new_version))),
         (first(1, &[ANN], None), false, replaced()),

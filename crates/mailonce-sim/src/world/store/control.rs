@@ -4,8 +4,9 @@ use crate::world::store::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
     control::stop::{CreateStopResult, Stop},
-    id::{StopId, TeamId},
+    id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
+    outbound::email::Email,
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
@@ -38,5 +39,9 @@ impl ControlStore for FaultyStore {
 
     async fn release_stopped(&self, max: usize, now: Time) -> Result<usize> {
         self.call_with_faults("release_stopped", true, self.inner.release_stopped(max, now)).await
+    }
+
+    async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        self.call_with_faults("emails_held_by_budget", false, self.inner.emails_held_by_budget(after, limit)).await
     }
 }

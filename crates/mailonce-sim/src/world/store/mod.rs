@@ -22,6 +22,7 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        accept_decision::FirstSend,
         email::Email,
         email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
         email_query::{EmailDetail, EmailQuery, ResultPage},
@@ -110,8 +111,8 @@ impl FaultyStore {
             body.wait_while_paused().await;
             inner.accept(later, now).await.map(drop)
         });
-        let bind = u32::from(request.key.is_some());
-        Ok(AcceptResult::First(request.into_email(bind, None, now).0))
+        let first = FirstSend::of_free_key(&request);
+        Ok(AcceptResult::First(request.into_email(&first, now).0))
     }
 
     /// Acknowledges a recorded outcome and writes nothing.
@@ -301,6 +302,6 @@ fn act_name(act: &HandoffAction) -> &'static str {
         HandoffAction::ReportOrphan { .. } => "report orphan",
         HandoffAction::GiveUpOrphan { .. } => "give up orphan",
         HandoffAction::RerouteByOperator { .. } => "reroute by operator",
-        HandoffAction::Release => "release",
+        HandoffAction::Release(_) => "release",
     }
 }

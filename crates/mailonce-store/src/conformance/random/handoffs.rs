@@ -8,13 +8,13 @@ use mailonce_core::{
         lease::LeaseRequest,
         reply::ReplyMeaning,
     },
-    outbound::email::Email,
+    outbound::email::{Email, Guard},
     time::Time,
 };
 
 use crate::conformance::{
     DAY, HOUR, MINUTE, SANDBOX, SECOND,
-    fixtures::handoffs::{LeasedJob, new_evidence, new_reply, node_id, outcome_action},
+    fixtures::handoffs::{LeasedJob, new_evidence, new_reply, node_id, outcome_action, release_of},
     random::step::{KeyChoice, OperationSpec, SplitMix64},
 };
 
@@ -188,7 +188,7 @@ impl HandoffIncident {
                 HandoffAction::CheckLater { number, evidence, next_check_at: ms.map(|ms| now.plus(ms)) }
             }
             Self::ResendByPolicy => HandoffAction::ResendByPolicy { number },
-            Self::Release => HandoffAction::Release,
+            Self::Release => release_of(Guard::Approval),
             Self::Crash(n) => HandoffAction::Crash { number, holder: node_id(n) },
             Self::ReportOrphan => HandoffAction::ReportOrphan { number, transport: SANDBOX.into(), since: now },
             Self::GiveUp => HandoffAction::GiveUpOrphan { number, transport: SANDBOX.into(), max_age_ms: MINUTE },

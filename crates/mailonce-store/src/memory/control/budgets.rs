@@ -1,9 +1,11 @@
 //! Budgets: the usage of each budget per period.
 
 use mailonce_core::{
-    control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
+    control::budget::{
+        BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS, gives_back_charges,
+    },
     id::{EmailId, TeamId},
-    outbound::{accept::NewEmail, email::Email},
+    outbound::email::Email,
     time::Time,
 };
 use std::collections::BTreeMap;
@@ -21,11 +23,16 @@ impl ControlTables {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
     }
 
-    /// Charges an accepted email to its budgets.
-    pub(crate) fn charge_budgets(&mut self, new_email: &NewEmail) {
-        self.charge(new_email.team, new_email.id, &new_email.guard_input.charges);
+    /// The usage of the counters of these charges.
+    pub(crate) fn usage_of(&self, team: TeamId, charges: &[Charge]) -> BudgetUsage {
+        let mut usage = BudgetUsage::default();
+        for counter in charges.iter().map(Charge::counter) {
+            usage.load(counter, self.budget_used(team, counter));
+        }
+        usage
     }
 
+    /// Charges an email to its budgets.
     pub(crate) fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
         for charge in charges {
             let (used, _) = self.budgets.entry((team, charge.counter())).or_insert((0, charge.ends_at));
@@ -37,23 +44,33 @@ impl ControlTables {
     /// Moves the charges of a rescheduled email to the periods of its new time. Changes nothing if a budget would be
     /// exceeded.
     pub(crate) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
-        let of_email = (email.id, Uuid::nil())..=(email.id, Uuid::max());
-        let recorded: Vec<_> = self.charges.range(of_email).map(|(_, record)| *record).collect();
-        let moved = ChargeMove::plan(email, &recorded, wanted, now);
-        let mut usage = BudgetUsage::default();
-        for charge in &moved.take {
-            usage.load(charge.counter(), self.budget_used(email.team, charge.counter()));
+        let moved = ChargeMove::plan(email, &self.recorded_charges(email.id), wanted, now);
+        let exceeded = self.usage_of(email.team, &moved.take).exceeded_later(&moved.take);
+        if exceeded.is_none() {
+            self.charge(email.team, email.id, &moved.take);
+            self.refund(email.team, &moved.give_back);
         }
-        if let Some(exceeded) = usage.exceeded(&moved.take) {
-            return Some(exceeded);
+        exceeded
+    }
+
+    /// Gives the charges of an email back, once, if it surely was not sent.
+    pub(crate) fn give_back_if_unsent(&mut self, before: &Email, after: &Email) {
+        if gives_back_charges(before, after) {
+            self.refund(after.team, &self.recorded_charges(after.id));
+            self.charges.retain(|(email, _), _| *email != after.id);
         }
-        self.charge(email.team, email.id, &moved.take);
-        for record in &moved.give_back {
-            if let Some((used, _)) = self.budgets.get_mut(&(email.team, record.counter())) {
+    }
+
+    fn recorded_charges(&self, id: EmailId) -> Vec<RecordedCharge> {
+        self.charges.range((id, Uuid::nil())..=(id, Uuid::max())).map(|(_, record)| *record).collect()
+    }
+
+    fn refund(&mut self, team: TeamId, charges: &[RecordedCharge]) {
+        for record in charges {
+            if let Some((used, _)) = self.budgets.get_mut(&(team, record.counter())) {
                 *used = used.saturating_sub(record.amount);
             }
         }
-        None
     }
 
     /// Deletes counters and charges of periods that ended long ago.

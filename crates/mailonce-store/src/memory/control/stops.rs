@@ -126,4 +126,8 @@ impl ControlStore for Memory {
         released.iter().for_each(|email| self.notify_email_changed(email));
         Ok(released.len())
     }
+
+    async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        Ok(self.lock_tables().outbound.emails_held_by_budget(after, limit))
+    }
 }

@@ -55,7 +55,7 @@ impl Tables {
             }
             ReplyVerdict::Accept(guard) => {
                 let mut inner = new_reply.email.clone();
-                inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
+                inner.guard_input.holds = inner.guard_input.holds.union(guard.into());
                 match self.accept(inner, now) {
                     AcceptResult::First(email) => self.save_reply_effects(&new_reply, &mut context, email, now),
                     AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),

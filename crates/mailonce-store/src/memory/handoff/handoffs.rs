@@ -3,7 +3,7 @@
 use mailonce_core::{
     handoff::{
         Attempt, Evidence, HandoffState,
-        action::{HandoffAction, HandoffActionStatus},
+        action::{ActionLimits, HandoffAction, HandoffActionStatus},
         lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
     },
     id::{EmailId, NodeId, TeamId},
@@ -99,7 +99,9 @@ impl Tables {
             return HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email);
         }
         let before = email.clone();
-        let mut effects = email.apply_action_unless_stopped(act, &self.stops(), now);
+        let usage = self.control.usage_of(team, act.charges());
+        let limits = ActionLimits { stops: &self.stops(), usage: &usage };
+        let mut effects = email.apply_limited_action(act, &limits, now);
         if mutant!("event-lost") {
             effects.events.clear();
         }
@@ -119,6 +121,8 @@ impl Tables {
         if effects.changed {
             self.outbound.schedule_sweep(&email, Time(i64::MIN));
             self.outbound.emails.insert(id, email.clone());
+            self.control.charge(team, id, &effects.charges);
+            self.control.give_back_if_unsent(&before, &email);
             self.update_message_progress(&before, &email, now);
         }
         HandoffActionResult::Applied(effects.status, email)

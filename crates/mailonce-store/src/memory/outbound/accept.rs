@@ -51,10 +51,10 @@ impl Tables {
 
     /// Stores the first email of a key as the core decided.
     fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
-        self.control.charge_budgets(&new_email);
+        self.control.charge(new_email.team, new_email.id, &first.charges);
         let fingerprint = new_email.guard_input.fingerprint.clone();
         let key = new_email.key;
-        let (email, body) = new_email.into_email(first.bind_number, first.held_by, now);
+        let (email, body) = new_email.into_email(&first, now);
         self.outbound.bind(&email, key, &first.occupies);
         self.outbound.bodies.insert(email.id, body.to_vec());
         self.reserve_id(email.id.0);

@@ -6,7 +6,7 @@ use mailonce_core::{
     key::KeyHash,
     limits, mutant,
     outbound::{
-        email::Email,
+        email::{Email, Guard},
         email_query::{EmailDetail, EmailQuery, ResultPage},
         key_binding::{KeyBinding, KeyView},
         suppressed_call::SuppressedCall,
@@ -117,7 +117,21 @@ impl OutboundTables {
             let stuck = |state: HandoffState| matches!(state, HandoffState::Held | HandoffState::Unknown);
             email.handoffs.iter().any(|handoff| stuck(handoff.state))
         };
-        let mut emails: Vec<Email> = self.emails.values().filter(is_stuck).cloned().collect();
+        self.emails_by_team(is_stuck, after, limit)
+    }
+
+    /// Emails that wait for room in a budget, ordered by team and id.
+    pub(crate) fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email> {
+        self.emails_by_team(|email: &&Email| email.holds.contains(Guard::Budget), after, limit)
+    }
+
+    fn emails_by_team(
+        &self,
+        is_wanted: impl Fn(&&Email) -> bool,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> Vec<Email> {
+        let mut emails: Vec<Email> = self.emails.values().filter(is_wanted).cloned().collect();
         emails.sort_by_key(|email| (email.team, email.id));
         let behind = |email: &Email| after.is_none_or(|after| (email.team, email.id) > after);
         emails.into_iter().filter(behind).take(limit).collect()

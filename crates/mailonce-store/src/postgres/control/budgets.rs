@@ -5,18 +5,21 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
+    control::budget::{
+        BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS, gives_back_charges,
+    },
     id::{EmailId, TeamId},
     outbound::{accept::NewEmail, email::Email},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
     error::TxResult,
+    row::{email_columns, email_joins, read_emails},
     unit_of_work::UnitOfWork,
     write::{execute, query_pipelined, query_rows},
 };
@@ -42,6 +45,18 @@ const RECORD: &str = "
        SET period_start = excluded.period_start, ends_at = excluded.ends_at, amount = excluded.amount";
 const RECORDED: &str =
     "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE team = $1 AND email = $2";
+const HELD_EMAILS: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM (SELECT team, id FROM emails
+             WHERE strpos(holds, 'budget') > 0 AND (team, id) > ($1, $2) ORDER BY team, id LIMIT $3) w
+       JOIN emails e ON e.team = w.team AND e.id = w.id ",
+    email_joins!(),
+    " ORDER BY e.team, e.id, h.number"
+);
+const DELETE_RECORDED: &str = "
+    DELETE FROM budget_charges c USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
+     WHERE c.team = w.team AND c.email = w.email RETURNING c.budget, c.period_start, c.ends_at, c.amount, c.team";
 const SWEEP: &str = "
     DELETE FROM budget_usage x
      USING (SELECT team, budget, period_start FROM budget_usage WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
@@ -74,14 +89,14 @@ impl Counters {
         self.teams.get(&team).map_or(0, |usage| usage.used(counter))
     }
 
-    /// Charges an accepted email to its budgets.
-    pub(crate) fn charge(&mut self, new_email: &NewEmail) {
-        if new_email.guard_input.charges.is_empty() {
+    /// Charges an email to its budgets.
+    pub(crate) fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
+        if charges.is_empty() {
             return;
         }
-        self.teams.entry(new_email.team).or_default().add(&new_email.guard_input.charges);
-        self.changed.extend(new_email.guard_input.charges.iter().map(|charge| (new_email.team, charge.counter())));
-        self.record(new_email.team, new_email.id, &new_email.guard_input.charges);
+        self.teams.entry(team).or_default().add(charges);
+        self.changed.extend(charges.iter().map(|charge| (team, charge.counter())));
+        self.record(team, id, charges);
     }
 
     fn apply(&mut self, email: &Email, moved: &ChargeMove) {
@@ -154,6 +169,58 @@ async fn lock_counters(
     Ok(())
 }
 
+/// Locks the counters of these charges. Returns their usage.
+pub(crate) async fn lock_charges(
+    tx: &Transaction<'_>,
+    work: &mut UnitOfWork,
+    team: TeamId,
+    charges: &[Charge],
+) -> TxResult<BudgetUsage> {
+    let counters = charges.iter().map(|charge| ((team, charge.counter()), charge.ends_at)).collect();
+    lock_counters(tx, work, &counters).await?;
+    Ok(work.budgets.teams.get(&team).cloned().unwrap_or_default())
+}
+
+/// Gives the charges of an email back, once, if it surely was not sent.
+pub(crate) async fn give_back_if_unsent(
+    tx: &Transaction<'_>,
+    work: &mut UnitOfWork,
+    before: &Email,
+    after: &Email,
+) -> TxResult<()> {
+    if gives_back_charges(before, after) { give_back(tx, work, std::slice::from_ref(after)).await } else { Ok(()) }
+}
+
+/// Gives the charges of these emails back and deletes them. The emails' rows are locked, so it happens once.
+pub(crate) async fn give_back(tx: &Transaction<'_>, work: &mut UnitOfWork, emails: &[Email]) -> TxResult<()> {
+    if emails.is_empty() {
+        return Ok(());
+    }
+    let teams: Vec<Uuid> = emails.iter().map(|email| email.team.0).collect();
+    let ids: Vec<Uuid> = emails.iter().map(|email| email.id.0).collect();
+    let mut given_back = Vec::new();
+    for row in query_rows(tx, DELETE_RECORDED, &[&teams, &ids]).await? {
+        given_back.push((TeamId(row.try_get(4)?), read_recorded_charge(&row)?));
+    }
+    let counters = given_back.iter().map(|(team, record)| ((*team, record.counter()), record.ends_at)).collect();
+    lock_counters(tx, work, &counters).await?;
+    for (team, record) in given_back {
+        let moved = ChargeMove { take: Vec::new(), give_back: vec![record] };
+        work.budgets.teams.entry(team).or_default().apply(&moved);
+        work.budgets.changed.insert((team, record.counter()));
+    }
+    Ok(())
+}
+
+fn read_recorded_charge(row: &Row) -> TxResult<RecordedCharge> {
+    Ok(RecordedCharge {
+        budget: row.try_get(0)?,
+        period_start: Time(row.try_get(1)?),
+        ends_at: Time(row.try_get(2)?),
+        amount: row.try_get::<_, i64>(3)?.unsigned_abs(),
+    })
+}
+
 /// Moves the charges of a rescheduled email to the new period. Changes nothing and returns the budget if one would be
 /// exceeded. The email's row is locked, so its charges cannot change meanwhile.
 pub(crate) async fn move_charges(
@@ -168,23 +235,29 @@ pub(crate) async fn move_charges(
     }
     let mut recorded = Vec::new();
     for row in query_rows(tx, RECORDED, &[&email.team.0, &email.id.0]).await? {
-        recorded.push(RecordedCharge {
-            budget: row.try_get(0)?,
-            period_start: Time(row.try_get(1)?),
-            ends_at: Time(row.try_get(2)?),
-            amount: row.try_get::<_, i64>(3)?.unsigned_abs(),
-        });
+        recorded.push(read_recorded_charge(&row)?);
     }
     let moved = ChargeMove::plan(email, &recorded, wanted, now);
     let taken = moved.take.iter().map(|charge| (charge.counter(), charge.ends_at));
     let given_back = moved.give_back.iter().map(|record| (record.counter(), record.ends_at));
     let counters = taken.chain(given_back).map(|(counter, ends_at)| ((email.team, counter), ends_at)).collect();
     lock_counters(tx, work, &counters).await?;
-    let exceeded = work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded(&moved.take));
+    let exceeded = work.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded_later(&moved.take));
     if exceeded.is_none() {
         work.budgets.apply(email, &moved);
     }
     Ok(exceeded)
+}
+
+/// Emails that wait for room in a budget, those of a team oldest first.
+pub(crate) async fn held_emails(
+    shared: &SharedState,
+    after: Option<(TeamId, EmailId)>,
+    limit: usize,
+) -> TxResult<Vec<Email>> {
+    let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+    let client = shared.connections.client().await?;
+    read_emails(&query_rows(&client, HELD_EMAILS, &[&team, &id, &(limit as i64)]).await?, 0)
 }
 
 /// Deletes counters and charges of periods that ended long ago, and rows that were inserted only to be locked.

@@ -7,8 +7,9 @@ pub(crate) mod stops;
 use async_trait::async_trait;
 use mailonce_core::{
     control::stop::{CreateStopResult, Stop},
-    id::{StopId, TeamId},
+    id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
+    outbound::email::Email,
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
@@ -43,5 +44,9 @@ impl ControlStore for Postgres {
 
     async fn release_stopped(&self, max: usize, now: Time) -> Result<usize> {
         into_store_result(call_until_final!(stops::release_stopped(&self.shared, max, now)))
+    }
+
+    async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        when_durable!(self, call_until_final!(budgets::held_emails(&self.shared, after, limit)))
     }
 }

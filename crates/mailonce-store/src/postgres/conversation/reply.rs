@@ -158,7 +158,7 @@ fn judge_reply(
         }
         ReplyVerdict::Accept(guard) => {
             let mut inner = new_reply.email.clone();
-            inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
+            inner.guard_input.holds = inner.guard_input.holds.union(guard.into());
             match work.accept(inner, now) {
                 AcceptResult::First(email) => save_reply_effects(work, context, new_reply, email, now),
                 AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),

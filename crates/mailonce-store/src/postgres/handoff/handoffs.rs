@@ -2,9 +2,12 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
-    control::stop::Stops,
+    control::{
+        budget::{BudgetUsage, gives_back_charges},
+        stop::Stops,
+    },
     handoff::{
-        action::{HandoffAction, HandoffActionStatus},
+        action::{ActionLimits, HandoffAction, HandoffActionStatus},
         lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
     },
     id::{EmailId, NodeId, TeamId},
@@ -25,8 +28,8 @@ use uuid::Uuid;
 use crate::postgres::{
     SharedState,
     call_batcher::{BatchedCall, CallBatcher},
-    control::stops,
-    conversation::update_message_progress,
+    control::{budgets, stops},
+    conversation::{is_current_reply, update_message_progress},
     error::{TxError, TxResult, call_until_final},
     events::notices::reclaim_notices,
     inbound::deliveries,
@@ -237,18 +240,26 @@ async fn apply_action_batch(shared: &SharedState, all: &[ActionCall]) -> TxResul
     let stops = stops::load_for(&tx, all.iter().map(|one| &one.act), &emails).await?;
     let free = lock_available_emails(&tx, &emails).await?;
     let mut work = load_locked_emails(&tx, &free).await?;
+    let mut changed = Vec::new();
     let answers = all.iter().map(|one| {
         let email = work.email_of_team(one.scoped.0, one.scoped.1)?;
-        if email.head.answers.is_some() {
+        if email.head.answers.is_some() || matches!(one.act, HandoffAction::Release(_)) {
             return None;
         }
-        let now = shared.time.commit_time(one.now);
-        match apply_loaded_action(&mut work, one.scoped, (&one.act, &stops), false, None, now) {
+        let (now, usage) = (shared.time.commit_time(one.now), BudgetUsage::default());
+        let limits = ActionLimits { stops: &stops, usage: &usage };
+        let answer = apply_loaded_action(&mut work, one.scoped, (&one.act, false), &limits, None, now);
+        changed.push((email, one.scoped));
+        match answer {
             IdempotentResult::Done(acted) => Some(acted),
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => None,
         }
     });
     let answers = answers.collect();
+    let unsent = changed.iter().filter_map(|(before, (team, id))| Some((before, work.email_of_team(*team, *id)?)));
+    let unsent: Vec<_> =
+        unsent.filter(|(before, after)| gives_back_charges(before, after)).map(|(_, email)| email).collect();
+    budgets::give_back(&tx, &mut work, &unsent).await?;
     shared.write_and_commit(tx, &work, all.len()).await?;
     Ok(answers)
 }
@@ -272,9 +283,12 @@ async fn apply_action_alone(
         None => false,
     };
     let (before, now) = (work.email_of_team(scoped.0, scoped.1), shared.time.commit_time(now));
-    let answer = apply_loaded_action(&mut work, scoped, (act, &stops), known, operation, now);
+    let usage = lock_usage(&tx, &mut work, before.as_ref(), act).await?;
+    let limits = ActionLimits { stops: &stops, usage: &usage };
+    let answer = apply_loaded_action(&mut work, scoped, (act, known), &limits, operation, now);
     if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
         update_message_progress(&tx, &mut work, (before, email), now).await?;
+        budgets::give_back_if_unsent(&tx, &mut work, before, email).await?;
     }
     shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)
@@ -379,11 +393,13 @@ pub(crate) async fn recover_dead_nodes(
     for ((scoped, number), holder) in left {
         let act = HandoffAction::Crash { number, holder };
         let before = work.email_of_team(scoped.0, scoped.1);
-        let answer = apply_loaded_action(&mut work, scoped, (&act, &Stops::default()), false, None, now);
+        let limits = ActionLimits { stops: &Stops::default(), usage: &BudgetUsage::default() };
+        let answer = apply_loaded_action(&mut work, scoped, (&act, false), &limits, None, now);
         if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email))) =
             (before, answer)
         {
             update_message_progress(&tx, &mut work, (&before, &email), now).await?;
+            budgets::give_back_if_unsent(&tx, &mut work, &before, &email).await?;
             recovered.count_handoff(&email, number);
         }
     }
@@ -466,12 +482,25 @@ impl BatchedCall for ActionCall {
     }
 }
 
-/// Applies an action to a locked email.
+/// Locks and loads the usage of the budgets that an action charges. The thread of a reply is locked first, as when a
+/// reply is accepted.
+async fn lock_usage(
+    tx: &Transaction<'_>,
+    work: &mut UnitOfWork,
+    email: Option<&Email>,
+    act: &HandoffAction,
+) -> TxResult<BudgetUsage> {
+    let Some(email) = email.filter(|_| !act.charges().is_empty()) else { return Ok(BudgetUsage::default()) };
+    is_current_reply(tx, work, email).await?;
+    budgets::lock_charges(tx, work, email.team, act.charges()).await
+}
+
+/// Applies an action to a locked email. A known action changes nothing, because its evidence was recorded before.
 fn apply_loaded_action(
     work: &mut UnitOfWork,
     (team, id): EmailRef,
-    (act, stops): (&HandoffAction, &Stops),
-    known: bool,
+    (act, is_known): (&HandoffAction, bool),
+    limits: &ActionLimits<'_>,
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> IdempotentResult<HandoffActionResult> {
@@ -481,10 +510,10 @@ fn apply_loaded_action(
     let Some(mut email) = work.email_of_team(team, id) else {
         return IdempotentResult::Done(HandoffActionResult::Missing);
     };
-    if known {
+    if is_known {
         return IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email));
     }
-    let effects = email.apply_action_unless_stopped(act, stops, now);
+    let effects = email.apply_limited_action(act, limits, now);
     if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
         (act, effects.status)
     {
@@ -494,6 +523,7 @@ fn apply_loaded_action(
     work.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));
     work.new_handoffs.extend(effects.new_handoffs.into_iter().map(|handoff| ((team, id), handoff)));
     work.events.extend(effects.events.into_iter().map(|event| (team, event)));
+    work.budgets.charge(team, id, &effects.charges);
     if effects.changed {
         work.changed_emails.insert(id, Time(i64::MIN));
         work.emails.insert(id, email.clone());

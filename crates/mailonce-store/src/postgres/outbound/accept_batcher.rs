@@ -9,6 +9,7 @@ use mailonce_core::{
     key::KeyHash,
     outbound::{
         accept::{AcceptResult, GuardInput, NewEmail},
+        accept_decision::FirstSend,
         email::EmailHead,
     },
     ports::store::{Result, StoreError},
@@ -52,7 +53,8 @@ impl QueuedAccept {
         let (key_hash, slots, first_wins) = (new_email.key, new_email.shadow_keys.clone(), new_email.first_wins);
         let (due, guard_input) = (new_email.due_at, new_email.guard_input.clone());
         let scopes = new_email_scopes(&new_email).collect();
-        let (email, body) = new_email.into_email(u32::from(key_hash.is_some()), None, now);
+        let first = FirstSend::of_free_key(&new_email);
+        let (email, body) = new_email.into_email(&first, now);
         let draft = EmailInsert::of_accepted(email, body)?;
         let (answer, answered) = oneshot::channel();
         Ok((

@@ -33,10 +33,11 @@ const INSERT_EMAILS: &str = "
     ), won AS MATERIALIZED (
         SELECT team, id, kind, at, data, place FROM w WHERE hash IS NULL OR id IN (SELECT email FROM bound)
     ), e AS (
-        INSERT INTO emails (team, id, rev, bind, ttl, guard, digest, head, body)
-        SELECT team, id, 1, bind, ttl, guard, digest, head, body
-          FROM unnest($1::uuid[], $2::uuid[], $4::int[], $8::bigint[], $9::text[], $10::bytea[], $11::text[], $12::bytea[])
-            AS e (team, id, bind, ttl, guard, digest, head, body)
+        INSERT INTO emails (team, id, rev, bind, ttl, guard, holds, digest, head, body)
+        SELECT team, id, 1, bind, ttl, guard, holds, digest, head, body
+          FROM unnest($1::uuid[], $2::uuid[], $4::int[], $8::bigint[], $9::text[], $20::text[], $10::bytea[],
+                      $11::text[], $12::bytea[])
+            AS e (team, id, bind, ttl, guard, holds, digest, head, body)
          WHERE (id IN (SELECT id FROM won)) IS TRUE
     ), h AS (
         INSERT INTO handoffs (team, email, number, attempts, fence, due_at, state, transport, recipients)
@@ -105,6 +106,7 @@ struct EmailInsertColumns<'a> {
     bind: Vec<i32>,
     ttl: Vec<i64>,
     guard: Vec<Option<&'static str>>,
+    holds: Vec<Option<String>>,
     body: Vec<&'a [u8]>,
     kind: Vec<&'static str>,
     at: Vec<i64>,
@@ -135,6 +137,7 @@ impl<'a> EmailInsertColumns<'a> {
         self.bind.push(email.bind_number as i32);
         self.ttl.push(email.ttl.0);
         self.guard.push(email.guard.map(Guard::as_str));
+        self.holds.push(email.holds.to_column());
         self.body.push(&draft.body);
         self.kind.push(draft.kind.as_str());
         self.at.push(draft.at.0);
@@ -150,7 +153,7 @@ impl<'a> EmailInsertColumns<'a> {
         }
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 19] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 20] {
         [
             &self.team,
             &self.id,
@@ -171,6 +174,7 @@ impl<'a> EmailInsertColumns<'a> {
             &self.handoffs.state,
             &self.handoffs.transport,
             &self.handoffs.recipients,
+            &self.holds,
         ]
     }
 }

@@ -1,7 +1,7 @@
 //! Guard state on two nodes: reply caps per person, recent content, and budgets.
 
 use mailonce_core::{
-    control::budget::{Charge, USAGE_RETENTION_MS},
+    control::budget::{AtLimit, Charge, USAGE_RETENTION_MS},
     conversation::{
         caps::ReplyCaps,
         reply_guards::{NewReply, ReplyResult},
@@ -81,7 +81,7 @@ async fn what_guards_said_before_counts_in_every_lane() {
             .enumerate()
     {
         let mut flagged = email.clone();
-        (email.guard_input.held_by, email.due_at) = (Some(Guard::Approval), Some(due));
+        (email.guard_input.holds, email.due_at) = (Guard::Approval.into(), Some(due));
         let (email, first) = email_of(one.accept(email, NOW).await.unwrap());
         assert_eq!((first, email.state(), email.guard), (true, EmailState::Held, Some(Guard::Approval)), "{n}");
         assert!(email.handoffs.iter().all(|handoff| handoff.due_at == Some(due)), "{n}");
@@ -128,8 +128,14 @@ async fn what_a_removed_inbox_talked_about_goes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_sends_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     let (_fresh, one, two) = two_nodes().await;
-    let charge =
-        Charge { budget: uuid::Uuid::from_u128(7), period_start: NOW, ends_at: NOW.plus(60_000), amount: 3, limit: 31 };
+    let charge = Charge {
+        budget: uuid::Uuid::from_u128(7),
+        period_start: NOW,
+        ends_at: NOW.plus(60_000),
+        amount: 3,
+        limit: 31,
+        at_limit: AtLimit::Refuse,
+    };
     let charged = |n: usize| {
         let key = format!("k{n}");
         let mut email = new_email(Some(&key).filter(|_| n.is_multiple_of(3)).map(String::as_str));
@@ -148,7 +154,14 @@ async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     let (fresh, one, two) = two_nodes().await;
     let charge = |start: i64| {
         let (period_start, ends_at) = (NOW.plus(start), NOW.plus(start + 60_000));
-        Charge { budget: uuid::Uuid::from_u128(7), period_start, ends_at, amount: 3, limit: 31 }
+        Charge {
+            budget: uuid::Uuid::from_u128(7),
+            period_start,
+            ends_at,
+            amount: 3,
+            limit: 31,
+            at_limit: AtLimit::Refuse,
+        }
     };
     let (now, next) = (charge(0), Charge { limit: 96, ..charge(60_000) });
     let mut tasks = Vec::new();

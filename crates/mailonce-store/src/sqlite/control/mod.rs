@@ -7,8 +7,9 @@ pub(crate) mod stops;
 use async_trait::async_trait;
 use mailonce_core::{
     control::stop::{CreateStopResult, Stop},
-    id::{StopId, TeamId},
+    id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
+    outbound::email::Email,
     ports::{control_store::ControlStore, store::Result},
     time::Time,
 };
@@ -53,5 +54,9 @@ impl ControlStore for Sqlite {
             return Ok(0);
         }
         self.run_write(move |ledger| stops::release(ledger, max, now)).await
+    }
+
+    async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        self.run_query(move |conn| budgets::held_emails(conn, after, limit)).await
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, new_reply: &NewReply, 
         }
         ReplyVerdict::Accept(guard) => {
             let mut inner = new_reply.email.clone();
-            inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
+            inner.guard_input.holds = inner.guard_input.holds.union(guard.into());
             let mut prepared = PreparedEmail::new(inner, now)?;
             let said = accept::accept(ledger, &mut prepared, now)?;
             match prepared.into_accept(said) {

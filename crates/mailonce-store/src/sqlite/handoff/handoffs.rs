@@ -4,7 +4,7 @@ use mailonce_core::{
     control::stop::Stops,
     handoff::{
         Attempt, AttemptDetails, Evidence, Handoff, HandoffProgress, Outcome,
-        action::{Effects, HandoffAction, HandoffActionStatus},
+        action::{ActionLimits, Effects, HandoffAction, HandoffActionStatus},
         lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog},
     },
     id::{EmailId, NodeId, TeamId, ordered_bits},
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::sqlite::{
     Sqlite,
-    control::stops,
+    control::{budgets, stops},
     conversation::reply,
     outbound::{accept, email_commands},
     rows,
@@ -202,7 +202,8 @@ fn apply_action_once(
     let mut email = before.clone();
     let now = ledger.time.commit_time(now);
     let stops = if act.is_stoppable() { stops::load(ledger.conn)? } else { Stops::default() };
-    let effects = email.apply_action_unless_stopped(act, &stops, now);
+    let usage = budgets::usage(ledger, number, act.charges())?;
+    let effects = email.apply_limited_action(act, &ActionLimits { stops: &stops, usage: &usage }, now);
     if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
         (act, effects.status)
     {
@@ -212,6 +213,8 @@ fn apply_action_once(
     if effects.changed {
         save(ledger, number, &before, &email)?;
         ledger.queue_changed_email(email.clone());
+        budgets::charge(ledger, number, &email, &effects.charges)?;
+        budgets::give_back_if_unsent(ledger, number, &before, &email)?;
         reply::update_message_progress(ledger, number, &before, &email, now)?;
     }
     Ok(HandoffActionResult::Applied(effects.status, email))

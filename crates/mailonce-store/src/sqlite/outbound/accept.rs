@@ -20,6 +20,7 @@ use mailonce_core::{
         content_guard::ContentFingerprint,
         email::{Email, Guard},
         email_commands::EmailResendResult,
+        holds::Holds,
         key_binding::KeyBinding,
     },
     ports::store::{Result, StoreError},
@@ -50,8 +51,8 @@ const BIND_OPERATION: &str = "INSERT INTO keys (team, hash, bind, digest, answer
 const SELECT_KEY: &str =
     "SELECT bind, email, slot, forgotten_at, digest, expires_at FROM keys WHERE team = ?1 AND hash = ?2";
 const SELECT_ANSWER: &str = "SELECT answer FROM keys WHERE team = ?1 AND hash = ?2";
-const INSERT_EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head, body) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+const INSERT_EMAIL: &str = "INSERT INTO emails (team, email, tail, rev, bind, ttl, guard, digest, head, body, holds) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const INSERT_BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
 pub(crate) const INSERT_HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
@@ -96,7 +97,7 @@ pub(crate) struct PreparedEmail {
     key: Option<KeyHash>,
     shadow_keys: Vec<KeyHash>,
     first_wins: bool,
-    held_by: Option<Guard>,
+    holds: Holds,
     fingerprint: Option<ContentFingerprint>,
     charges: Vec<Charge>,
     body: Arc<[u8]>,
@@ -112,10 +113,11 @@ impl PreparedEmail {
         serde_json::to_writer(&mut head, &new_email.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (new_email.key, new_email.shadow_keys.clone(), new_email.digest.to_bytes());
-        let (first_wins, held_by, fingerprint) =
-            (new_email.first_wins, new_email.guard_input.held_by, new_email.guard_input.fingerprint.take());
+        let (first_wins, holds, fingerprint) =
+            (new_email.first_wins, new_email.guard_input.holds, new_email.guard_input.fingerprint.take());
         let charges = std::mem::take(&mut new_email.guard_input.charges);
-        let (email, body) = new_email.into_email(u32::from(key.is_some()), None, now);
+        let first = FirstSend::of_free_key(&new_email);
+        let (email, body) = new_email.into_email(&first, now);
         let recipients = email.handoffs.iter().map(|handoff| addresses_to_json(&handoff.recipients)).collect();
         let event = PackedEvent::pack_accepted(&email);
         Ok(Self {
@@ -123,7 +125,7 @@ impl PreparedEmail {
             key,
             shadow_keys: slots,
             first_wins,
-            held_by,
+            holds,
             fingerprint,
             charges,
             body,
@@ -158,19 +160,23 @@ impl PreparedEmail {
             key: self.key,
             shadow_keys: &self.shadow_keys,
             first_wins: self.first_wins,
-            held_by: self.held_by,
+            holds: self.holds,
             fingerprint: self.fingerprint.as_ref(),
             charges: &self.charges,
         }
     }
 
-    /// Changes what differs from the usual case: how often the key was bound, and the guard that holds the email.
+    /// Changes what differs from the usual case: how often the key was bound, and the guards of the email.
     fn apply(&mut self, first: &FirstSend, now: Time) {
         self.email.bind_number = first.bind_number;
-        if let Some(guard) = first.held_by.filter(|guard| self.held_by != Some(*guard)) {
-            self.email.hold(guard, now);
-            self.event = PackedEvent::pack_accepted(&self.email);
+        if first.holds != self.holds {
+            self.email.hold(first.holds, now);
+        } else if first.flagged_by.is_some() && self.email.guard.is_none() {
+            self.email.guard = first.flagged_by;
+        } else {
+            return;
         }
+        self.event = PackedEvent::pack_accepted(&self.email);
     }
 
     /// Whether it takes no key but its own.
@@ -343,13 +349,14 @@ fn insert_first(
     if let Some(fingerprint) = prepared.fingerprint.take() {
         content_guard::remember(ledger, team, &fingerprint, id::ordered_bits(prepared.email.id.0), now)?;
     }
-    budgets::charge(ledger, team, &prepared.email, &prepared.charges)?;
+    budgets::charge(ledger, team, &prepared.email, &first.charges)?;
     let PreparedEmail { email, body, head, digest, recipients, event, .. } = &*prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::random_bits(email.id.0));
     let guard = email.guard.map(Guard::as_str);
     let accepts = &mut ledger.accepts;
     let inline = Some(body.as_ref()).filter(|body| body.len() <= MAX_INLINE_BODY);
-    let row = params![team, bits, tail, email.rev, email.bind_number, email.ttl.0, guard, digest, head, inline];
+    let (bind, holds) = (email.bind_number, email.holds.to_column());
+    let row = params![team, bits, tail, email.rev, bind, email.ttl.0, guard, digest, head, inline, holds];
     accepts.email.execute(row).map_err(store_error)?;
     if inline.is_none() {
         accepts.body.execute(params![bits, body.as_ref()]).map_err(store_error)?;

@@ -29,7 +29,7 @@ use crate::sqlite::{
     write_session::WriteSession,
 };
 
-const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
+const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8, holds = ?9 \
      WHERE email = ?2 AND team = ?1";
 const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7, transport = ?8, \
      holder = ?9, work = ?10, parked_by = ?11 WHERE team = ?1 AND email = ?2 AND number = ?3";
@@ -57,7 +57,9 @@ pub(crate) fn save_email(ledger: &WriteSession<'_>, team: i64, email: &Email) ->
     let sweep = email.next_sweep_at(Time(i64::MIN)).map(|at| at.0);
     let guard = email.guard.map(Guard::as_str);
     let resent = email.resent_as.map(|id| *id.0.as_bytes());
-    ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep]).map(drop)
+    let holds = email.holds.to_column();
+    let row = params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep, holds];
+    ledger.execute(SAVE_EMAIL, row).map(drop)
 }
 
 /// Saves the row of a handoff.
@@ -96,6 +98,7 @@ pub(crate) fn change_email(
             if let Some(event) = event {
                 let at = event.at;
                 save_and_publish(ledger, number, email.clone(), event)?;
+                budgets::give_back_if_unsent(ledger, number, &before, &email)?;
                 reply::update_message_progress(ledger, number, &before, &email, at)?;
             }
             Ok(EmailChangeResult::Changed(email))

@@ -313,9 +313,13 @@ pub(crate) struct SendReceiptBody {
     created_at: String,
     /// What this response means and what to do next, in a sentence.
     next: &'static str,
-    /// The guard that held or flagged the email, or found a duplicate.
+    /// The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
+    /// The guards that hold the email. It leaves when none is left.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    holds: Vec<&'static str>,
     /// One-time token of a held email that looks like an earlier one.
     ///
     /// If it is a different email, send the same call again with this token: the held email is released.
@@ -344,6 +348,7 @@ impl From<SendReceipt> for SendReceiptBody {
             created_at: receipt.created_at.to_string(),
             next,
             guard: receipt.guard.map(Guard::as_str),
+            holds: receipt.holds.iter().map(Guard::as_str).collect(),
             distinct_token: receipt.distinct_token,
             thread_id: receipt.thread.map(|id| id.to_string()),
             fence: receipt.fence,
@@ -398,7 +403,11 @@ pub(crate) struct EmailBody {
     settled_at: Option<String>,
     /// When the email is due, while it is scheduled or held.
     scheduled_at: Option<String>,
+    /// The most important guard in `holds`, or the one that held or flagged the email.
     guard: Option<&'static str>,
+    /// The guards that hold the email. It leaves when none is left.
+    #[schema(value_type = Vec<String>)]
+    holds: Vec<&'static str>,
     /// Id of the stop that keeps the email from leaving.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_by: Option<String>,
@@ -443,6 +452,7 @@ impl EmailBody {
             settled_at: email.settled_at.map(|at| at.to_string()),
             scheduled_at: scheduled.filter_map(|h| h.due_at).min().map(|at| at.to_string()),
             guard: email.guard.map(Guard::as_str),
+            holds: email.holds.iter().map(Guard::as_str).collect(),
             stopped_by: None,
             version: email.head.version,
             resend_of: email.head.resend_of.map(|id| id.to_string()),

@@ -207,7 +207,8 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     let email = &view.detail.email;
     let mut facts = vec![(email.head.created_at, format!("accepted{}", call_suffix(email.head.call.as_ref())))];
     if let Some(guard) = email.guard {
-        facts.push((email.head.created_at, format!("held for a decision (guard {})", guard.as_str())));
+        let holds = email.holds.to_column().map_or_else(|| guard.as_str().to_owned(), |holds| holds.replace(',', ", "));
+        facts.push((email.head.created_at, format!("held for a decision (guard {holds})")));
     }
     view.detail.attempts.iter().for_each(|attempt| push_attempt_entries(attempt, &mut facts));
     for fact in &view.detail.evidence {

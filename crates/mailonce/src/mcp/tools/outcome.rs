@@ -85,6 +85,7 @@ async fn outcome_of_email(ctx: &ToolContext<'_>, id: EmailId) -> ToolResult {
         .with("email", email.id.to_string())
         .with("state", email.state().as_str())
         .with("guard", email.guard.map(Guard::as_str))
+        .with("holds", Some(email.holds).filter(|holds| !holds.is_empty()))
         .with("to", visible_addresses(ctx, &email.head.to))
         .with("recipients", email.handoffs.iter().map(|handoff| recipient_json(ctx, handoff)).collect::<Vec<_>>())
         .with("attempts", attempts)
@@ -102,7 +103,9 @@ fn next_step(email: &Email, status: &str, has_approval_page: bool) -> &'static s
         EmailState::Queued | EmailState::Sending | EmailState::Scheduled => {
             "It is on its way and will be sent once. Do not send it again."
         }
-        EmailState::Held if email.may_sender_confirm() => LOOKS_DUPLICATE_NEXT_STEP,
+        EmailState::Held if email.is_held_as_look_alike_only() && email.may_sender_confirm() => {
+            LOOKS_DUPLICATE_NEXT_STEP
+        }
         EmailState::Held if email.guard == Some(Guard::LooksDuplicate) => status_next_step("held", has_approval_page),
         EmailState::Cancelled if email.guard.is_some() => REJECTED_NEXT_STEP,
         EmailState::Failed => {

@@ -126,6 +126,7 @@ pub(super) async fn send_reply(ctx: &ToolContext<'_>, sent: &SendReceipt) -> Too
         .with("email", sent.id.to_string())
         .with("state", sent.state.as_str())
         .with("guard", sent.guard.map(Guard::as_str))
+        .with("holds", Some(sent.holds).filter(|holds| !holds.is_empty()))
         .with("distinct_token", &sent.distinct_token)
         .with("resent_as", sent.resent_as.map(|id| id.to_string()))
         .with_approval_page(page, new)

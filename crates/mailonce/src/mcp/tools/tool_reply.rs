@@ -178,6 +178,7 @@ pub(super) fn status_next_step(status: &str, has_approval_page: bool) -> &'stati
             "It is unknown whether it was sent. Do not send again; a person is asked within seconds. Check later with \
              get_outcome."
         }
+        "budget" => "Held: a budget is used up. It leaves by itself when there is room. Do not send again.",
         "cap" | "approval" | "overlaps" | "held" if !has_approval_page => {
             "Held until a person decides. Do not send again; check later with get_outcome."
         }

@@ -12,6 +12,7 @@ use crate::{
     id::{EmailId, TeamId},
     outbound::{
         accept::NewEmail,
+        accept_decision::FirstSend,
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
@@ -67,7 +68,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         body: Arc::from([]),
         guard_input: crate::outbound::accept::GuardInput::default(),
     };
-    email.into_email(0, None, T0).0
+    email.into_email(&FirstSend::default(), T0).0
 }
 
 pub(crate) fn reply(meaning: ReplyMeaning) -> TransportReply {
@@ -133,7 +134,7 @@ fn in_state(state: HandoffState) -> Email {
         HandoffState::Bounced => drop(email.apply_action(&evidence_action(EvidenceFinding::Bounced), T0)),
         HandoffState::Complained => drop(email.apply_action(&evidence_action(EvidenceFinding::Complained), T0)),
         HandoffState::Abandoned => drop(email.apply_action(&resolve(&email, Resolution::Abandon), T0)),
-        HandoffState::Held => email.hold(Guard::Overlaps, T0),
+        HandoffState::Held => email.hold(Guard::Overlaps.into(), T0),
         HandoffState::Cancelled => drop(email.cancel(T0).unwrap()),
         _ => {}
     }
@@ -529,4 +530,58 @@ fn an_email_takes_another_way_only_while_nothing_of_it_left() {
     let mut doubted = email(2);
     doubted.handoffs[0].progress.doubts.push(1);
     assert_eq!(doubted.apply_action(&redirect, T0).status, HandoffActionStatus::Stale);
+}
+
+fn held_email(holds: &[Guard]) -> Email {
+    let mut email = email(2);
+    email.hold(holds.iter().copied().collect(), T0);
+    email
+}
+
+fn release_of(hold: Guard, ignores_budgets: bool) -> HoldRelease {
+    let (period_start, ends_at, at_limit) = (T0, T0.plus(60_000), crate::control::budget::AtLimit::Hold);
+    let charge = Charge { budget: Uuid::from_u128(5), period_start, ends_at, amount: 1, limit: 3, at_limit };
+    HoldRelease { hold, charges: vec![charge], ignores_budgets }
+}
+
+fn usage_of(used: u64) -> BudgetUsage {
+    let mut usage = BudgetUsage::default();
+    usage.load((Uuid::from_u128(5), T0), used);
+    usage
+}
+
+#[test]
+fn an_email_leaves_when_its_last_hold_is_removed() {
+    let mut email = held_email(&[Guard::Approval, Guard::LooksDuplicate]);
+    let effects = email.release_hold(&release_of(Guard::LooksDuplicate, false), &usage_of(0), T0);
+    assert_eq!((email.state(), email.guard), (EmailState::Held, Some(Guard::Approval)));
+    assert_eq!((effects.events[0].kind, effects.charges.len()), (EventKind::EmailHoldRemoved, 0));
+    let again = email.release_hold(&release_of(Guard::LooksDuplicate, false), &usage_of(0), T0);
+    assert_eq!((again.status, again.changed), (HandoffActionStatus::Unchanged, false));
+    let effects = email.release_hold(&release_of(Guard::Approval, false), &usage_of(2), T0);
+    assert_eq!((email.state(), email.guard, email.holds.is_empty()), (EmailState::Queued, Some(Guard::Approval), true));
+    assert_eq!((effects.events[0].kind, effects.charges.len()), (EventKind::EmailReleased, 1));
+}
+
+#[test]
+fn a_budget_without_room_holds_what_was_approved() {
+    let mut email = held_email(&[Guard::Approval]);
+    let effects = email.release_hold(&release_of(Guard::Approval, false), &usage_of(3), T0);
+    assert_eq!((email.state(), email.guard, effects.charges.len()), (EmailState::Held, Some(Guard::Budget), 0));
+    let waits = email.release_hold(&release_of(Guard::Budget, false), &usage_of(3), T0);
+    assert_eq!((waits.status, email.guard), (HandoffActionStatus::Unchanged, Some(Guard::Budget)));
+    let mut overridden = email.clone();
+    let effects = overridden.release_hold(&release_of(Guard::Budget, true), &usage_of(3), T0);
+    assert_eq!((overridden.state(), effects.charges.len()), (EmailState::Queued, 1));
+    let effects = email.release_hold(&release_of(Guard::Budget, false), &usage_of(2), T0);
+    assert_eq!((email.state(), effects.charges.len()), (EmailState::Queued, 1));
+}
+
+#[test]
+fn a_cancelled_email_is_not_released() {
+    let mut email = held_email(&[Guard::Approval, Guard::Budget]);
+    email.cancel(T0).unwrap();
+    assert_eq!(email.holds, Guard::Approval.into());
+    let effects = email.release_hold(&release_of(Guard::Approval, true), &usage_of(0), T0);
+    assert_eq!((effects.status, email.state()), (HandoffActionStatus::Unchanged, EmailState::Cancelled));
 }

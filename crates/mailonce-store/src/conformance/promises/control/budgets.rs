@@ -1,8 +1,12 @@
 //! Promises about budgets: limits of emails or recipients per period, counted in the accept transaction.
 
 use mailonce_core::{
-    control::budget::{Charge, Overrun, USAGE_RETENTION_MS},
+    control::budget::{AtLimit, Charge, Overrun, USAGE_RETENTION_MS},
     conversation::reply_guards::ReplyResult,
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus, HoldRelease},
+        reply::ReplyMeaning,
+    },
     id::{EmailId, TeamId},
     operation::IdempotentResult,
     outbound::{
@@ -14,10 +18,11 @@ use mailonce_core::{
 };
 
 use crate::conformance::{
-    EmailFixture, HOUR, MINUTE, OTHER_TEAM, SANDBOX, T0, TEAM, TestStore, accept_and_send, accept_batch_items,
-    accept_email, accept_first, accept_replay, all_at_once, all_events, expect_bound_email, expect_first,
+    DAY, EmailFixture, HOUR, MINUTE, OTHER_TEAM, SANDBOX, T0, TEAM, TestStore, accept_and_send, accept_batch_items,
+    accept_email, accept_first, accept_replay, all_at_once, all_events, cancel_email, expect_bound_email, expect_first,
     fixtures::conversations::{accept_reply, expect_accepted, inbox_with_message, load_message, reply_with},
     fixtures::emails::charge_at,
+    fixtures::handoffs::{accept_and_mark, apply_action, record_attempt},
     keyed_email, keyless_batch, keyless_email, list_all, load_email, new_operation, next_version,
 };
 
@@ -282,7 +287,7 @@ pub(super) async fn a_reschedule_that_exceeds_a_budget_changes_nothing(store: Te
     let IdempotentResult::Done(EmailChangeResult::Changed(cancelled)) = cancelled else { panic!("{cancelled:?}") };
     let refused = reschedule(&store, email.id, 1, T0, T0).await;
     assert_eq!(refused, EmailChangeResult::Refused(EmailChangeRefusal::NotScheduled, cancelled));
-    assert_eq!(usage_in_hours(&store, [0, 1, 2]).await, [1, 1, 0]);
+    assert_eq!(usage_in_hours(&store, [0, 1, 2]).await, [1, 0, 0], "the cancelled email gave its place back");
 }
 
 pub(super) async fn a_reschedule_within_a_period_changes_no_counter(store: TestStore) {
@@ -346,4 +351,138 @@ pub(super) async fn of_32_concurrent_reschedules_only_as_many_succeed_as_the_bud
     let over = answers.iter().filter(|answer| matches!(answer, EmailChangeResult::OverBudget(_))).count();
     let [now, next, last] = usage_in_hours(&store, [0, 1, 2]).await;
     assert_eq!((accepted, over, now, next + last), (10, 22, 10, 22));
+}
+
+/// A charge of one email against a limit per hour that holds email without room.
+fn holding(limit: u64, at: Time) -> Charge {
+    Charge { at_limit: AtLimit::Hold, ..one_email_per_hour(limit, at) }
+}
+
+/// Removes a hold of an email that counts against a limit per hour.
+fn release_with(hold: Guard, charge: Charge, ignores_budgets: bool) -> HandoffAction {
+    HandoffAction::Release(HoldRelease { hold, charges: vec![charge], ignores_budgets })
+}
+
+async fn held_by_budget(store: &TestStore) -> Vec<EmailId> {
+    store.emails_held_by_budget(None, 100).await.unwrap().iter().map(|email| email.id).collect()
+}
+
+pub(super) async fn a_budget_without_room_holds_email_until_there_is_room(store: TestStore) {
+    let _first = accept_first(&store, &keyed_email("a").with_charge(holding(1, T0)), T0).await;
+    let held = accept_first(&store, &keyed_email("b").with_charge(holding(1, T0)), T0).await;
+    assert_eq!((held.state(), held.guard), (EmailState::Held, Some(Guard::Budget)));
+    assert_eq!((usage_of(&store, TEAM, &holding(1, T0)).await, held_by_budget(&store).await), (1, vec![held.id]));
+    let (status, same) = apply_action(&store, held.id, release_with(Guard::Budget, holding(1, T0), false), T0).await;
+    assert_eq!((status, &same), (HandoffActionStatus::Unchanged, &held));
+    // The next hour has room.
+    let later = T0.plus(HOUR);
+    let (status, email) =
+        apply_action(&store, held.id, release_with(Guard::Budget, holding(1, later), false), later).await;
+    assert_eq!(
+        (status, email.state(), load_email(&store, held.id).await),
+        (HandoffActionStatus::Done, EmailState::Queued, email)
+    );
+    assert_eq!(usage_in_hours(&store, [0, 1, 2]).await, [1, 1, 0]);
+    assert!(held_by_budget(&store).await.is_empty());
+}
+
+pub(super) async fn a_person_may_release_what_a_budget_holds(store: TestStore) {
+    let held = accept_first(&store, &keyless_email().with_charge(holding(0, T0)), T0).await;
+    let (_, email) = apply_action(&store, held.id, release_with(Guard::Budget, holding(0, T0), true), T0).await;
+    assert_eq!((email.state(), usage_of(&store, TEAM, &holding(0, T0)).await), (EmailState::Queued, 1));
+}
+
+pub(super) async fn a_budget_that_flags_lets_email_leave(store: TestStore) {
+    let charge = Charge { at_limit: AtLimit::Flag, ..one_email_per_hour(1, T0) };
+    let [one, two] = ["a", "b"].map(|key| keyed_email(key).with_charge(charge.clone()));
+    assert_eq!(accept_first(&store, &one, T0).await.guard, None);
+    let flagged = accept_first(&store, &two, T0).await;
+    assert_eq!((flagged.state(), flagged.guard), (EmailState::Queued, Some(Guard::Budget)));
+    assert_eq!((load_email(&store, flagged.id).await, usage_of(&store, TEAM, &charge).await), (flagged, 2));
+}
+
+pub(super) async fn a_held_email_is_charged_when_it_is_released(store: TestStore) {
+    let charge = holding(2, T0);
+    let held = accept_first(&store, &keyed_email("k").held(Guard::Approval).with_charge(charge.clone()), T0).await;
+    assert_eq!(usage_of(&store, TEAM, &charge).await, 0);
+    let release = || release_with(Guard::Approval, charge.clone(), false);
+    let _released = apply_action(&store, held.id, release(), T0).await;
+    let _again = apply_action(&store, held.id, release(), T0).await;
+    assert_eq!(usage_of(&store, TEAM, &charge).await, 1);
+    // What was approved when the budget had no room any more waits for the budget.
+    let other = accept_first(&store, &keyed_email("l").held(Guard::Approval).with_charge(charge.clone()), T0).await;
+    let _last = accept_first(&store, &keyless_email().with_charge(charge.clone()), T0).await;
+    let (_, email) = apply_action(&store, other.id, release(), T0).await;
+    assert_eq!((email.state(), email.guard), (EmailState::Held, Some(Guard::Budget)));
+    assert_eq!((usage_of(&store, TEAM, &charge).await, held_by_budget(&store).await), (2, vec![other.id]));
+}
+
+pub(super) async fn an_email_that_was_surely_not_sent_gives_its_charge_back_once(store: TestStore) {
+    let charge = one_email_per_hour(9, T0);
+    let _sent = accept_and_send(&store, &keyless_email().with_charge(charge.clone()), T0).await;
+    let cancelled = accept_first(&store, &keyless_email().with_charge(charge.clone()), T0).await;
+    let _other = accept_first(&store, &keyless_email().with_charge(charge.clone()), T0).await;
+    assert_eq!(usage_of(&store, TEAM, &charge).await, 3);
+    for _ in 0..2 {
+        let _cancelled = cancel_email(&store, cancelled.id, T0).await;
+        assert_eq!(usage_of(&store, TEAM, &charge).await, 2);
+    }
+    let refused = accept_and_mark(&store, &keyless_email().via_transport("relay").with_charge(charge.clone())).await;
+    assert_eq!(usage_of(&store, TEAM, &charge).await, 3);
+    for _ in 0..2 {
+        let _failed = record_attempt(&store, &refused, ReplyMeaning::Refused, T0).await;
+        assert_eq!(usage_of(&store, TEAM, &charge).await, 2);
+    }
+}
+
+pub(super) async fn a_cancelled_email_gives_back_the_place_of_its_own_day(store: TestStore) {
+    let (today, tomorrow) = (charge_at(7, 1, 9, DAY, T0), charge_at(7, 1, 9, DAY, T0.plus(DAY)));
+    let email = accept_first(&store, &keyless_email().with_charge(today.clone()), T0).await;
+    let _next = accept_first(&store, &keyless_email().with_charge(tomorrow.clone()), T0.plus(DAY)).await;
+    let _cancelled = cancel_email(&store, email.id, T0.plus(DAY)).await;
+    assert_eq!((usage_of(&store, TEAM, &today).await, usage_of(&store, TEAM, &tomorrow).await), (0, 1));
+}
+
+pub(super) async fn of_64_concurrent_sends_the_budget_holds_all_but_its_limit(store: TestStore) {
+    let send = |n: usize| {
+        let fixture = if n.is_multiple_of(2) { keyless_email() } else { keyed_email(&format!("k{n}")) };
+        let (new_email, store) = (fixture.with_charge(holding(20, T0)).to_new_email(T0), store.clone());
+        async move { expect_first(store.accept(new_email, T0).await.unwrap()) }
+    };
+    let emails = all_at_once((0..64).map(send)).await;
+    let queued: Vec<&Email> = emails.iter().filter(|email| email.state() == EmailState::Queued).collect();
+    let held = emails.iter().filter(|email| email.guard == Some(Guard::Budget)).count();
+    assert_eq!((queued.len(), held, held_by_budget(&store).await.len()), (20, 44, 44));
+    // Three give their places back; of all that wait for them, three get one.
+    for email in queued.iter().take(3) {
+        let _cancelled = cancel_email(&store, email.id, T0).await;
+    }
+    let release = |id: EmailId| {
+        let store = store.clone();
+        async move { apply_action(&store, id, release_with(Guard::Budget, holding(20, T0), false), T0).await }
+    };
+    let answers = all_at_once(held_by_budget(&store).await.into_iter().map(release)).await;
+    assert_eq!(answers.iter().filter(|(status, _)| *status == HandoffActionStatus::Done).count(), 3);
+    assert_eq!((usage_of(&store, TEAM, &holding(20, T0)).await, held_by_budget(&store).await.len()), (20, 41));
+}
+
+pub(super) async fn email_that_waits_for_a_budget_is_listed_in_order(store: TestStore) {
+    let fixture = || keyless_email().with_charge(holding(0, T0));
+    let theirs = accept_first(&store, &fixture().team(OTHER_TEAM), T0).await;
+    let mut mine = Vec::new();
+    for _ in 0..3 {
+        mine.push(accept_first(&store, &fixture(), T0).await.id);
+    }
+    let _gone = cancel_email(&store, mine.remove(1), T0).await;
+    let _approved = accept_first(&store, &keyless_email().held(Guard::Approval), T0).await;
+    let mut found = Vec::new();
+    while let page = store.emails_held_by_budget(found.last().copied(), 2).await.unwrap()
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 2 && found.len() < 4, "pages advance: {found:?}");
+        found.extend(page.iter().map(|email| (email.team, email.id)));
+    }
+    let of_mine: Vec<EmailId> = found.iter().filter(|(team, _)| *team == TEAM).map(|(_, id)| *id).collect();
+    assert_eq!((found.len(), of_mine), (3, mine));
+    assert!(found.contains(&(OTHER_TEAM, theirs.id)));
 }

@@ -44,6 +44,22 @@ promises! {
         a_partly_sent_email_keeps_its_charge_when_rescheduled,
         /// Of 32 concurrent reschedules only as many succeed as the budget allows.
         of_32_concurrent_reschedules_only_as_many_succeed_as_the_budget_allows,
+        /// A budget without room holds an email until there is room. It counts when it leaves.
+        a_budget_without_room_holds_email_until_there_is_room,
+        /// A person may release an email that a budget holds.
+        a_person_may_release_what_a_budget_holds,
+        /// A budget that flags lets email leave beyond its limit.
+        a_budget_that_flags_lets_email_leave,
+        /// A held email is charged when it is released, once. A budget without room holds it then.
+        a_held_email_is_charged_when_it_is_released,
+        /// An email that was surely not sent gives its charge back, once.
+        an_email_that_was_surely_not_sent_gives_its_charge_back_once,
+        /// A cancelled email gives back the place of its own day, not of today.
+        a_cancelled_email_gives_back_the_place_of_its_own_day,
+        /// Of 64 concurrent sends, a budget holds all but its limit. Places that are given back are taken once.
+        of_64_concurrent_sends_the_budget_holds_all_but_its_limit,
+        /// Email that waits for a budget is listed in order, in pages.
+        email_that_waits_for_a_budget_is_listed_in_order,
     }
 
     /// Records are the small things that a team owns, such as domains, suppressions and sources.

@@ -4,11 +4,7 @@ use mailonce_core::{
     conversation::escalation::{
         Decision, DecisionRecord, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
-    handoff::{
-        action::{HandoffAction, HandoffActionStatus},
-        lease::HandoffActionResult,
-        reply::ReplyMeaning,
-    },
+    handoff::{action::HandoffActionStatus, lease::HandoffActionResult, reply::ReplyMeaning},
     id::{ApiKeyId, TeamId},
     operation::IdempotentResult,
     outbound::email::{EmailState, Guard},
@@ -23,14 +19,31 @@ use crate::conformance::{
 
 pub(super) async fn a_held_email_is_released_once(store: TestStore) {
     let held = accept_first(&store, &keyed_email("k").held(Guard::Approval), T0).await;
-    let (status, email) = handoffs::apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    let (status, email) = handoffs::apply_action(&store, held.id, handoffs::release_of(Guard::Approval), T0).await;
     assert_eq!((status, email.state(), email.rev), (HandoffActionStatus::Done, EmailState::Queued, held.rev + 1));
     assert_eq!((email.guard, load_email(&store, held.id).await), (Some(Guard::Approval), email.clone()));
     assert_eq!(
-        handoffs::apply_action(&store, held.id, HandoffAction::Release, T0).await,
+        handoffs::apply_action(&store, held.id, handoffs::release_of(Guard::Approval), T0).await,
         (HandoffActionStatus::Unchanged, email)
     );
     assert_eq!(event_kinds(&store).await, ["email.held", "email.released"]);
+    assert_eq!(capture_due(&store, 10, T0).await, 1);
+}
+
+pub(super) async fn an_email_with_two_holds_leaves_after_both_are_removed(store: TestStore) {
+    let fixture = keyed_email("k").held(Guard::Approval).held(Guard::LooksDuplicate);
+    let held = accept_first(&store, &fixture, T0).await;
+    assert_eq!(held.holds.to_column().as_deref(), Some("approval,looks_duplicate"));
+    assert_eq!((held.guard, load_email(&store, held.id).await), (Some(Guard::Approval), held.clone()));
+    let (status, email) = handoffs::apply_action(&store, held.id, handoffs::release_of(Guard::Approval), T0).await;
+    assert_eq!((status, email.state()), (HandoffActionStatus::Done, EmailState::Held));
+    assert_eq!((email.guard, load_email(&store, held.id).await), (Some(Guard::LooksDuplicate), email));
+    assert_eq!(capture_due(&store, 10, T0).await, 0);
+    let _again = handoffs::apply_action(&store, held.id, handoffs::release_of(Guard::Approval), T0).await;
+    assert_eq!(capture_due(&store, 10, T0).await, 0, "removing the same hold twice does not remove the other");
+    let (_, email) = handoffs::apply_action(&store, held.id, handoffs::release_of(Guard::LooksDuplicate), T0).await;
+    assert_eq!((email.state(), email.holds.is_empty()), (EmailState::Queued, true));
+    assert_eq!(event_kinds(&store).await, ["email.held", "email.hold_removed", "email.released"]);
     assert_eq!(capture_due(&store, 10, T0).await, 1);
 }
 
@@ -40,19 +53,19 @@ pub(super) async fn only_held_emails_can_be_released(store: TestStore) {
     let gone = cancel_email(&store, gone.id, T0).await;
     for email in [queued, gone] {
         assert_eq!(
-            handoffs::apply_action(&store, email.id, HandoffAction::Release, T0).await,
+            handoffs::apply_action(&store, email.id, handoffs::release_of(Guard::Cap), T0).await,
             (HandoffActionStatus::Unchanged, email)
         );
     }
     let theirs = accept_first(&store, &keyless_email().team(OTHER_TEAM).held(Guard::Cap), T0).await;
-    let missing = store.apply_action(TEAM, theirs.id, HandoffAction::Release, None, T0).await.unwrap();
+    let missing = store.apply_action(TEAM, theirs.id, handoffs::release_of(Guard::Cap), None, T0).await.unwrap();
     assert_eq!(missing, IdempotentResult::Done(HandoffActionResult::Missing));
 }
 
 pub(super) async fn a_released_scheduled_email_keeps_its_due_time(store: TestStore) {
     let due = T0.plus(HOUR);
     let held = accept_first(&store, &keyed_email("k").held(Guard::Approval).due(due), T0).await;
-    let _released = handoffs::apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    let _released = handoffs::apply_action(&store, held.id, handoffs::release_of(Guard::Approval), T0).await;
     assert_eq!(capture_due(&store, 10, due.plus(-1)).await, 0);
     assert_eq!(capture_due(&store, 10, due).await, 1);
 }
@@ -89,7 +102,7 @@ pub(super) async fn held_and_unknown_emails_of_all_teams_are_listed_in_order(sto
     assert_eq!(store.held_or_unknown_emails(None, 100).await.unwrap().len(), 5);
 
     let _answered = handoffs::record_attempt(&store, &lost, ReplyMeaning::Accepted, T0).await;
-    let _released = handoffs::apply_action(&store, apart.id, HandoffAction::Release, T0).await;
+    let _released = handoffs::apply_action(&store, apart.id, handoffs::release_of(Guard::Cap), T0).await;
     assert_eq!(store.held_or_unknown_emails(None, 100).await.unwrap().len(), 3);
 }
 

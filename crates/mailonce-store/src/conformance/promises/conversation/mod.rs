@@ -102,6 +102,8 @@ promises! {
         an_edited_held_reply_counts_once,
         /// A reply that is held as a look-alike counts at once, because its sender may release it.
         a_reply_held_as_look_alike_counts_at_once,
+        /// A reply with two holds counts once.
+        a_reply_with_two_holds_counts_once,
         /// A rejected reply never counts.
         a_rejected_reply_is_never_counted,
         /// The daily cap is separate from the cap of the window.
@@ -190,6 +192,8 @@ promises! {
     escalations "Held emails and escalations" {
         /// A held email is released once.
         a_held_email_is_released_once,
+        /// An email with two holds leaves after both are removed, each by its own cause.
+        an_email_with_two_holds_leaves_after_both_are_removed,
         /// Only held emails can be released, and only by their team.
         only_held_emails_can_be_released,
         /// A released email keeps its due time.

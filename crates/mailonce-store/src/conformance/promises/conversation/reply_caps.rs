@@ -5,7 +5,7 @@ use mailonce_core::{
         caps::{ReplyCaps, recipient_hash},
         reply_guards::{NewReply, ReplyResult},
     },
-    handoff::action::{HandoffAction, HandoffActionStatus},
+    handoff::action::HandoffActionStatus,
     inbox::{message::Message, progress::ReplySlot},
     operation::IdempotentResult,
     outbound::{
@@ -22,7 +22,7 @@ use crate::conformance::{
             UNLIMITED_CAPS, accept_reply, expect_accepted, expect_already_answered, file_message, inbox_with_message,
             inbox_with_messages, load_message, load_thread, message_in_thread_1, plain_reply, reply_with,
         },
-        handoffs::apply_action,
+        handoffs::{apply_action, release_of},
         inbound::{created_inbox, new_inbox, new_message},
     },
     keyless_email, next_version,
@@ -84,11 +84,11 @@ pub(super) async fn a_reply_released_by_a_person_counts_from_its_release(store: 
     let caps = ReplyCaps { per_window: 1, ..UNLIMITED_CAPS };
     assert!(is_sent(&store, new_follow_up(&messages[0], 0, caps, T0), T0).await);
     let held = expect_accepted(accept_reply(&store, new_follow_up(&messages[0], 1, caps, T0), T0).await);
-    let (status, _email) = apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    let (status, _email) = apply_action(&store, held.id, release_of(Guard::Cap), T0).await;
     assert_eq!(status, HandoffActionStatus::Done);
     let thread = load_thread(&store, messages[0].thread).await;
     assert_eq!((thread.details.emails, thread.details.sent, thread.details.sends.count_within(DAY, T0)), (2, 2, 2));
-    let _again = apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    let _again = apply_action(&store, held.id, release_of(Guard::Cap), T0).await;
     assert_eq!(load_thread(&store, messages[0].thread).await, thread, "once");
     let two = ReplyCaps { per_window: 2, ..UNLIMITED_CAPS };
     assert!(!is_sent(&store, new_follow_up(&messages[0], 2, two, T0), T0).await);
@@ -118,8 +118,20 @@ pub(super) async fn a_reply_held_as_look_alike_counts_at_once(store: TestStore) 
     let held = expect_accepted(accept_reply(&store, NewReply { caps, ..look_alike }, T0).await);
     assert_eq!((held.state(), held.guard), (EmailState::Held, Some(Guard::LooksDuplicate)));
     assert!(!is_sent(&store, new_follow_up(&message, 1, caps, T0), T0).await);
-    let _released = apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    let _released = apply_action(&store, held.id, release_of(Guard::LooksDuplicate), T0).await;
     assert_eq!(load_thread(&store, message.thread).await.details.sent, 1);
+}
+
+pub(super) async fn a_reply_with_two_holds_counts_once(store: TestStore) {
+    let (_inbox, message) = inbox_with_message(&store).await;
+    let fixture = keyless_email().held(Guard::LooksDuplicate).held(Guard::Approval);
+    let held = expect_accepted(accept_reply(&store, reply_with(&message, &fixture, T0), T0).await);
+    let sent = async || load_thread(&store, message.thread).await.details.sent;
+    assert_eq!(sent().await, 0);
+    let _approved = apply_action(&store, held.id, release_of(Guard::Approval), T0).await;
+    assert_eq!(sent().await, 1, "its sender alone may release it now");
+    let _confirmed = apply_action(&store, held.id, release_of(Guard::LooksDuplicate), T0).await;
+    assert_eq!(sent().await, 1);
 }
 
 pub(super) async fn a_rejected_reply_is_never_counted(store: TestStore) {

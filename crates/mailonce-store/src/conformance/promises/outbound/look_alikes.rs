@@ -182,14 +182,15 @@ pub(super) async fn a_flagged_email_is_sent(store: TestStore) {
     assert_eq!((event_kinds(&store).await, capture_due(&store, 10, T0).await), (vec!["email.accepted"], 1));
 }
 
-pub(super) async fn of_several_guards_the_strongest_decides(store: TestStore) {
+pub(super) async fn every_guard_that_applies_holds_the_email(store: TestStore) {
     let _one = accept_first(&store, &intent_email("o", &[A]).text("hello").compared(), T0).await;
     let several = intent_email("o", &[A, B]).text("hello").compared();
     let all = accept_first(&store, &several.clone().held(Guard::Approval).flagged(Guard::Cap), T0).await;
-    assert_eq!((all.state(), all.guard), (EmailState::Held, Some(Guard::Overlaps)));
+    assert_eq!((all.state(), all.guard), (EmailState::Held, Some(Guard::Approval)));
+    assert_eq!(all.holds.to_column().as_deref(), Some("approval,overlaps"));
     let other = || intent_email("p", &[A, B]).text("hello").compared();
     let two = accept_first(&store, &other().held(Guard::Approval), T0).await;
-    assert_eq!(two.guard, Some(Guard::Approval));
+    assert_eq!(two.holds.to_column().as_deref(), Some("approval,looks_duplicate"));
     let AcceptResult::First(alike) =
         accept_email(&store, &keyless_email().to(&[A, B]).text("hello").compared().flagged(Guard::Cap), T0).await
     else {

@@ -305,8 +305,8 @@ promises! {
         an_email_that_a_guard_holds_is_not_sent,
         /// An email that a guard only flags is sent and records the guard.
         a_flagged_email_is_sent,
-        /// When several guards apply, the strongest decides.
-        of_several_guards_the_strongest_decides,
+        /// Every guard that applies holds the email, and the most important is shown first.
+        every_guard_that_applies_holds_the_email,
     }
 
     /// However many callers race, a key creates one email.

@@ -1,0 +1,9 @@
+-- The guards that hold an email, with commas between them. NULL when none does. An email that was cancelled while it was
+-- held keeps them, because it never passed them.
+ALTER TABLE emails ADD COLUMN holds TEXT;
+UPDATE emails SET holds = guard
+ WHERE guard IN ('approval', 'cap', 'overlaps', 'looks_duplicate')
+   AND EXISTS (SELECT 1 FROM handoffs h
+                WHERE h.team = emails.team AND h.email = emails.email AND h.state IN ('held', 'cancelled'));
+-- Email that waits for room in a budget.
+CREATE INDEX emails_held_by_budget ON emails (team, email) WHERE instr(holds, 'budget') > 0;
