@@ -263,7 +263,7 @@ impl Engine {
     /// Builds the services in the order of their dependencies.
     fn over(ctx: Arc<Context>, replay_cache: Arc<ReplayCache>, event_wake_ups: EventWakeUps) -> Self {
         let access = Arc::new(Access::new(Arc::clone(&ctx)));
-        let control = Arc::new(Control::new(Arc::clone(&ctx)));
+        let control = Arc::new(Control::new(Arc::clone(&ctx), Arc::clone(&access)));
         let inboxes = Arc::new(Inboxes::new(Arc::clone(&ctx), Arc::clone(&access)));
         let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access), event_wake_ups));
         let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control)));

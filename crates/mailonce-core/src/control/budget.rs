@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::{
+    control::calendar::{BudgetPeriod, PeriodBounds},
     handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
@@ -31,38 +32,8 @@ string_enum! {
         Mails = "mails",
         /// Addresses in `to`, `cc` and `bcc`.
         Recipients = "recipients",
-    }
-}
-
-string_enum! {
-    /// The period after which a budget starts again, in UTC.
-    BudgetPeriod {
-        /// A minute of the clock.
-        Minute = "minute",
-        /// An hour of the clock.
-        Hour = "hour",
-        /// A day from midnight to midnight.
-        Day = "day",
-    }
-}
-
-impl BudgetPeriod {
-    fn length_ms(self) -> i64 {
-        match self {
-            Self::Minute => 60_000,
-            Self::Hour => 3_600_000,
-            Self::Day => 86_400_000,
-        }
-    }
-
-    /// The start of the period that contains this time.
-    pub fn start(self, at: Time) -> Time {
-        Time(at.0 - at.0.rem_euclid(self.length_ms()))
-    }
-
-    /// The end of the period that contains this time.
-    pub fn end(self, at: Time) -> Time {
-        self.start(at).plus(self.length_ms())
+        /// Those of them that the team never mailed before.
+        NewRecipients = "new_recipients",
     }
 }
 
@@ -88,6 +59,17 @@ pub enum BudgetScope {
     Inbox(InboxId),
     /// Emails that were sent with this API key.
     ApiKey(ApiKeyId),
+    /// Emails to this address. `None`: to any address, each counted on its own.
+    Recipient(Option<String>),
+    /// Emails to addresses at this domain. `None`: at any domain, each counted on its own.
+    RecipientDomain(Option<String>),
+}
+
+impl BudgetScope {
+    /// Whether it counts each recipient or domain on its own.
+    pub fn counts_each(&self) -> bool {
+        matches!(self, Self::Recipient(None) | Self::RecipientDomain(None))
+    }
 }
 
 /// The definition of a budget, as its record stores it.
@@ -107,15 +89,71 @@ pub struct Budget {
     pub enabled: bool,
 }
 
+/// A recipient of an email, as budgets see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetRecipient {
+    /// The address, in lower case.
+    pub address: String,
+    /// Whether the team never mailed it before.
+    pub is_new: bool,
+}
+
+impl BudgetRecipient {
+    fn domain(&self) -> &str {
+        self.address.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+}
+
 impl Budget {
-    /// The charge of an email that is due at `due`. `budget` is the id of this budget's record.
-    pub fn charge(&self, budget: Uuid, recipients: usize, due: Time) -> Charge {
-        let amount = match self.measure {
-            BudgetMeasure::Mails => 1,
-            BudgetMeasure::Recipients => recipients as u64,
+    /// The charges of an email that leaves in the period with these bounds. `budget` is the id of this budget's record.
+    /// A budget that counts each recipient or domain on its own has a charge for each; `counter_of` names its counter.
+    pub fn charges(
+        &self,
+        budget: Uuid,
+        recipients: &[BudgetRecipient],
+        bounds: PeriodBounds,
+        counter_of: impl Fn(&str) -> Uuid,
+    ) -> Vec<Charge> {
+        let charge = |counter: Uuid, counted: &[&BudgetRecipient]| Charge {
+            budget,
+            counter,
+            period_start: bounds.starts_at,
+            ends_at: bounds.ends_at,
+            amount: self.measure.amount(counted),
+            limit: self.limit,
+            at_limit: self.at_limit,
         };
-        let (period_start, ends_at) = (self.per.start(due), self.per.end(due));
-        Charge { budget, period_start, ends_at, amount, limit: self.limit, at_limit: self.at_limit }
+        let group_of = |recipient: &BudgetRecipient| match &self.scope {
+            BudgetScope::Recipient(only) => group(only.as_deref(), &recipient.address),
+            BudgetScope::RecipientDomain(only) => group(only.as_deref(), recipient.domain()),
+            BudgetScope::Team | BudgetScope::Inbox(_) | BudgetScope::ApiKey(_) => Some(String::new()),
+        };
+        let mut groups: BTreeMap<String, Vec<&BudgetRecipient>> = BTreeMap::new();
+        for recipient in recipients {
+            if let Some(group) = group_of(recipient) {
+                groups.entry(group).or_default().push(recipient);
+            }
+        }
+        let name = |group: &str| if group.is_empty() { budget } else { counter_of(group) };
+        groups.iter().map(|(group, counted)| charge(name(group), counted)).filter(|charge| charge.amount > 0).collect()
+    }
+}
+
+/// The group in which an address or domain is counted: one for all of a named scope, or its own. `None`: not at all.
+fn group(only: Option<&str>, counted: &str) -> Option<String> {
+    match only {
+        Some(only) => (only == counted).then(String::new),
+        None => Some(counted.to_owned()),
+    }
+}
+
+impl BudgetMeasure {
+    fn amount(self, recipients: &[&BudgetRecipient]) -> u64 {
+        match self {
+            Self::Mails => 1,
+            Self::Recipients => recipients.len() as u64,
+            Self::NewRecipients => recipients.iter().filter(|recipient| recipient.is_new).count() as u64,
+        }
     }
 }
 
@@ -124,7 +162,9 @@ impl Budget {
 pub struct Charge {
     /// The budget's record.
     pub budget: Uuid,
-    /// When the period began. With the budget it names a counter.
+    /// The counter: the id of the budget, or one of its own for each recipient or domain.
+    pub counter: Uuid,
+    /// When the period began. With the counter it names a row.
     pub period_start: Time,
     /// When the period ends.
     pub ends_at: Time,
@@ -136,21 +176,21 @@ pub struct Charge {
     pub at_limit: AtLimit,
 }
 
-/// A counter of a team: the budget and the start of the period.
+/// A counter of a team in one period: the counter of a charge, and the start of the period.
 pub type BudgetCounter = (Uuid, Time);
 
 impl Charge {
     /// The counter that it is added to.
     pub fn counter(&self) -> BudgetCounter {
-        (self.budget, self.period_start)
+        (self.counter, self.period_start)
     }
 }
 
-/// A charge as the store records it: at most one period per email and budget.
+/// A charge as the store records it: at most one period per email and counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedCharge {
-    /// The budget's record.
-    pub budget: Uuid,
+    /// The counter.
+    pub counter: Uuid,
     /// When the period began.
     pub period_start: Time,
     /// When the period ends.
@@ -162,14 +202,14 @@ pub struct RecordedCharge {
 impl RecordedCharge {
     /// The counter that it was added to.
     pub fn counter(&self) -> BudgetCounter {
-        (self.budget, self.period_start)
+        (self.counter, self.period_start)
     }
 }
 
 impl From<&Charge> for RecordedCharge {
     fn from(charge: &Charge) -> Self {
-        let Charge { budget, period_start, ends_at, amount, .. } = *charge;
-        Self { budget, period_start, ends_at, amount }
+        let Charge { counter, period_start, ends_at, amount, .. } = *charge;
+        Self { counter, period_start, ends_at, amount }
     }
 }
 
@@ -189,10 +229,10 @@ impl ChargeMove {
     /// An email without a record was accepted before the budget existed, or while it was disabled. It is counted once
     /// it moves to another period, and there is nothing to give back.
     pub fn plan(email: &Email, recorded: &[RecordedCharge], wanted: &[Charge], now: Time) -> Self {
-        let of_budget = |budget: Uuid| recorded.iter().find(|record| record.budget == budget);
+        let of_counter = |counter: Uuid| recorded.iter().find(|record| record.counter == counter);
         let scheduled = || email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Scheduled);
         let was_due = scheduled().filter_map(|handoff| handoff.due_at).min();
-        let stays = |charge: &Charge| match of_budget(charge.budget) {
+        let stays = |charge: &Charge| match of_counter(charge.counter) {
             Some(record) => record.period_start == charge.period_start,
             None => was_due.is_some_and(|due| charge.period_start <= due && due < charge.ends_at),
         };
@@ -200,7 +240,7 @@ impl ChargeMove {
         let is_whole = scheduled().count() == email.handoffs.len();
         let is_open = |record: &&RecordedCharge| is_whole && record.ends_at > now;
         let take: Vec<Charge> = wanted.iter().filter(|charge| !stays(charge)).cloned().collect();
-        let give_back = take.iter().filter_map(|charge| of_budget(charge.budget)).filter(is_open).copied().collect();
+        let give_back = take.iter().filter_map(|charge| of_counter(charge.counter)).filter(is_open).copied().collect();
         Self { take, give_back }
     }
 }
@@ -305,21 +345,8 @@ mod tests {
 
     fn charge(n: u128, amount: u64, limit: u64) -> Charge {
         let (period_start, ends_at) = (Time(0), Time(60_000));
-        Charge { budget: Uuid::from_u128(n), period_start, ends_at, amount, limit, at_limit: AtLimit::Refuse }
-    }
-
-    #[test]
-    fn periods_begin_where_the_clock_says() {
-        let at = Time(1_700_000_123_456);
-        assert_eq!(BudgetPeriod::Minute.start(at), Time(1_700_000_100_000));
-        assert_eq!(BudgetPeriod::Hour.start(at), Time(1_699_999_200_000));
-        assert_eq!(BudgetPeriod::Day.start(at), Time(1_699_920_000_000));
-        assert_eq!(BudgetPeriod::Day.end(at), Time(1_700_006_400_000));
-        assert_eq!(
-            BudgetPeriod::Hour.end(BudgetPeriod::Hour.start(at)),
-            Time(1_700_002_800_000),
-            "the first moment is inside"
-        );
+        let (budget, counter, at_limit) = (Uuid::from_u128(n), Uuid::from_u128(n), AtLimit::Refuse);
+        Charge { budget, counter, period_start, ends_at, amount, limit, at_limit }
     }
 
     #[test]
@@ -344,17 +371,36 @@ mod tests {
         );
     }
 
+    fn counted(scope: BudgetScope, measure: BudgetMeasure) -> Vec<(bool, u64)> {
+        let (per, at_limit) = (BudgetPeriod::Day, AtLimit::Refuse);
+        let budget = Budget { scope, measure, per, limit: 7, at_limit, enabled: true };
+        let recipient = |(address, is_new): (&str, bool)| BudgetRecipient { address: address.to_owned(), is_new };
+        let recipients = [("ann@x.test", true), ("bob@x.test", false), ("eve@y.test", true)].map(recipient);
+        let bounds = PeriodBounds { starts_at: Time(0), ends_at: Time(1) };
+        let charges = budget.charges(Uuid::nil(), &recipients, bounds, |_| Uuid::max());
+        charges.iter().map(|charge| (charge.counter.is_nil(), charge.amount)).collect()
+    }
+
     #[test]
-    fn recipients_or_mails_are_counted() {
-        let budget = |measure| Budget {
-            scope: BudgetScope::Team,
-            measure,
-            per: BudgetPeriod::Day,
-            limit: 7,
-            at_limit: AtLimit::Refuse,
-            enabled: true,
-        };
-        let amount = |measure| budget(measure).charge(Uuid::nil(), 50, Time(0)).amount;
-        assert_eq!((amount(BudgetMeasure::Mails), amount(BudgetMeasure::Recipients)), (1, 50));
+    fn mails_recipients_or_new_recipients_are_counted() {
+        use BudgetMeasure::{Mails, NewRecipients, Recipients};
+        let own = |name: &str| Some(name.to_owned());
+        for (scope, mails, recipients, new) in [
+            (BudgetScope::Team, vec![(true, 1)], vec![(true, 3)], vec![(true, 2)]),
+            (BudgetScope::Recipient(own("bob@x.test")), vec![(true, 1)], vec![(true, 1)], vec![]),
+            (BudgetScope::Recipient(own("zoe@x.test")), vec![], vec![], vec![]),
+            (BudgetScope::Recipient(None), vec![(false, 1); 3], vec![(false, 1); 3], vec![(false, 1); 2]),
+            (BudgetScope::RecipientDomain(own("x.test")), vec![(true, 1)], vec![(true, 2)], vec![(true, 1)]),
+            (
+                BudgetScope::RecipientDomain(None),
+                vec![(false, 1); 2],
+                vec![(false, 2), (false, 1)],
+                vec![(false, 1); 2],
+            ),
+        ] {
+            assert_eq!(counted(scope.clone(), Mails), mails, "{scope:?}");
+            assert_eq!(counted(scope.clone(), Recipients), recipients, "{scope:?}");
+            assert_eq!(counted(scope.clone(), NewRecipients), new, "{scope:?}");
+        }
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`budget`] | how many emails and recipients a team, an inbox or an API key may send in a period |
+//! | [`budget`] | how many emails and recipients may be sent in a period |
+//! | [`calendar`] | minutes, hours, days and months in a team's time zone |
+//! | [`contact`] | whom a team mailed before |
 //! | [`list`] | allow and block lists of addresses and domains |
 //! | [`rule`] | rules that block, file, label or hold mail |
 //! | [`stop`] | switches that keep email from leaving |
 
 pub mod budget;
+pub mod calendar;
+pub mod contact;
 pub mod list;
 pub mod rule;
 pub mod stop;

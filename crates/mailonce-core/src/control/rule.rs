@@ -69,6 +69,8 @@ string_enum! {
         MarkRead = "mark_read",
         /// Hold the email until a person approves it.
         Approve = "approve",
+        /// Hold the email until a person approves it, if the team never mailed one of its recipients.
+        ApproveNewRecipients = "approve_new_recipients",
     }
 }
 
@@ -88,7 +90,7 @@ impl RuleActionKind {
         match self {
             Self::Block => None,
             Self::Folder | Self::Label | Self::SkipAgent | Self::MarkRead => Some(RuleDirection::Inbound),
-            Self::Approve => Some(RuleDirection::Outbound),
+            Self::Approve | Self::ApproveNewRecipients => Some(RuleDirection::Outbound),
         }
     }
 }
@@ -306,9 +308,15 @@ impl RuleEvaluation {
         self.matched.iter().flat_map(|hit| &hit.actions)
     }
 
-    /// The first rule that requires approval, if there is one.
-    pub fn approval_rule(&self) -> Option<&RuleMatch> {
-        self.first_with(RuleActionKind::Approve)
+    /// The first rule that requires approval, if there is one. `has_new_recipient`: whether the team never mailed one of
+    /// the recipients.
+    pub fn approval_rule(&self, has_new_recipient: bool) -> Option<&RuleMatch> {
+        let requires_approval = |action: &RuleAction| match action.kind {
+            RuleActionKind::Approve => true,
+            RuleActionKind::ApproveNewRecipients => has_new_recipient,
+            _ => false,
+        };
+        self.matched.iter().find(|hit| hit.actions.iter().any(requires_approval))
     }
 
     /// The rule that blocks, if there is one.
@@ -392,7 +400,9 @@ impl RuleDefinition {
         if self.require_auth && self.direction == RuleDirection::Outbound {
             fault("match.require_auth".into(), "is only for mail that comes in");
         }
-        if self.conditions.is_empty() || self.conditions.len() > MAX_CONDITIONS {
+        // A rule about new recipients needs no other condition.
+        let may_be_empty = self.actions.iter().all(|action| action.kind == RuleActionKind::ApproveNewRecipients);
+        if (self.conditions.is_empty() && !may_be_empty) || self.conditions.len() > MAX_CONDITIONS {
             fault("match.conditions".into(), &format!("must have 1 to {MAX_CONDITIONS} conditions"));
         }
         for (at, condition) in self.conditions.iter().enumerate() {
@@ -613,9 +623,11 @@ mod tests {
         rule.definition.direction = RuleDirection::Outbound;
         assert_eq!(rule.definition.validate(), Ok(()));
         let known = MailFacts { flags: vec![(RuleFlag::First, true)], ..MailFacts::default() };
-        assert!(evaluate(std::slice::from_ref(&rule), RuleDirection::Outbound, &known).approval_rule().is_some());
+        assert!(evaluate(std::slice::from_ref(&rule), RuleDirection::Outbound, &known).approval_rule(false).is_some());
         // The property was not determined, so its value is unknown.
-        assert!(evaluate(&[rule.clone()], RuleDirection::Outbound, &MailFacts::default()).approval_rule().is_none());
+        assert!(
+            evaluate(&[rule.clone()], RuleDirection::Outbound, &MailFacts::default()).approval_rule(false).is_none()
+        );
         rule.definition.conditions = vec![condition("is_first", ConditionOperator::Is, &["yes"])];
         assert_eq!(paths(&rule), ["match.conditions[0].value"]);
         rule.definition.conditions = vec![condition("auth.dmarc", ConditionOperator::Is, &["fail"])];

@@ -1,18 +1,21 @@
-//! The part of the store for stops and budgets. It follows the rules of the store: every method is one transaction and idempotent,
+//! The part of the store for stops, budgets and contacts. It follows the rules of the store: every method is one transaction and idempotent,
 //! and time and ids are arguments. Stops of the installation and of transports belong to no team.
 
 use async_trait::async_trait;
 
 use super::store::Result;
 use crate::{
-    control::stop::{CreateStopResult, Stop},
+    control::{
+        contact::ContactHash,
+        stop::{CreateStopResult, Stop},
+    },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
     time::Time,
 };
 
-/// Stops and budgets. The module documentation states the rules that every method follows.
+/// Stops, budgets and contacts. The module documentation states the rules that every method follows.
 #[async_trait]
 pub trait ControlStore: Send + Sync + 'static {
     /// Creates a stop, unless its scope is stopped already. A stop whose email is being released is in force again.
@@ -42,4 +45,6 @@ pub trait ControlStore: Send + Sync + 'static {
     async fn release_stopped(&self, max: usize, now: Time) -> Result<usize>;
     /// Emails of all teams that wait for room in a budget, those of a team oldest first. Continues after an email.
     async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>>;
+    /// Whether the team mailed each of these contacts, or may have.
+    async fn known_contacts(&self, team: TeamId, contacts: Vec<ContactHash>) -> Result<Vec<bool>>;
 }

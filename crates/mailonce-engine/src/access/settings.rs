@@ -7,6 +7,7 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::NamedAddress,
+    control::calendar::CalendarZone,
     id::TeamId,
     inbox::message::ReplyToPolicy,
     operation::IdempotentResult,
@@ -50,6 +51,17 @@ pub struct TeamSettings {
     pub expire_ms: Option<i64>,
     /// What to do with replies to an address that the sender's authentication doesn't cover.
     pub reply_to: ReplyToPolicy,
+    /// The time zone of calendar days and months, by its IANA name. UTC when `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+}
+
+impl TeamSettings {
+    /// The zone in which days and months begin.
+    pub fn calendar_zone(&self) -> CalendarZone {
+        // A name is checked when it is set. One that a later release no longer knows counts as UTC.
+        self.time_zone.as_deref().and_then(CalendarZone::parse).unwrap_or_default()
+    }
 }
 
 impl Default for TeamSettings {
@@ -61,6 +73,7 @@ impl Default for TeamSettings {
             notify: None,
             expire_ms: None,
             reply_to: ReplyToPolicy::Flag,
+            time_zone: None,
         }
     }
 }
@@ -89,6 +102,8 @@ pub struct SettingsPatch {
     pub expire_ms: Option<Option<i64>>,
     /// Replies to an address that the sender's authentication doesn't cover.
     pub reply_to: Option<ReplyToPolicy>,
+    /// The time zone of calendar days and months.
+    pub time_zone: Option<String>,
 }
 
 impl SettingsPatch {
@@ -100,6 +115,7 @@ impl SettingsPatch {
             notify: self.notify.unwrap_or(old.notify),
             expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
             reply_to: self.reply_to.unwrap_or(old.reply_to),
+            time_zone: self.time_zone.or(old.time_zone),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Budgets limit how many emails or recipients a team, an inbox or an API key may use in a period.
+//! Budgets limit how many emails or recipients may be sent in a period: by a team, an inbox or an API key, or to a
+//! recipient or a domain.
 //!
 //! Only sends, replies and resends of callers count. Mail that mailonce sends itself, such as a question to a person,
 //! does not count.
@@ -15,7 +16,8 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     control::budget::{
-        Budget, BudgetCounter, BudgetMeasure, BudgetScope, BudgetUsage, Charge, MAX_BUDGETS, MAX_LIMIT, Overrun,
+        Budget, BudgetCounter, BudgetMeasure, BudgetRecipient, BudgetScope, BudgetUsage, Charge, MAX_BUDGETS,
+        MAX_LIMIT, Overrun,
     },
     handoff::{
         action::{HandoffAction, HoldRelease},
@@ -35,7 +37,10 @@ use mailonce_core::{
     time::Time,
 };
 use serde_json::json;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use uuid::Uuid;
 
 /// How many emails that wait for room in a budget are read at a time.
@@ -56,8 +61,8 @@ pub struct BudgetView {
     pub created_at: Time,
     /// Its definition.
     pub budget: Budget,
-    /// How much of it is used in the current period.
-    pub used: u64,
+    /// How much of it is used in the current period. `None` if it counts each recipient or domain on its own.
+    pub used: Option<u64>,
     /// When the current period ends.
     pub resets_at: Time,
 }
@@ -109,7 +114,7 @@ impl Control {
     /// Refuses the scope of an inbox or API key that the team doesn't have.
     async fn check_budget_scope(&self, team: TeamId, scope: &BudgetScope) -> Result<(), Problem> {
         match scope {
-            BudgetScope::Team => Ok(()),
+            BudgetScope::Team | BudgetScope::Recipient(_) | BudgetScope::RecipientDomain(_) => Ok(()),
             BudgetScope::Inbox(id) => match self.ctx.store.inbox(team, *id).await.map_err(unavailable)? {
                 Some(_) => Ok(()),
                 None => Err(Problem::invalid_field("scope.inbox", format!("names no inbox of the team: {id}"))),
@@ -191,17 +196,21 @@ impl Control {
 
     async fn budget_views(&self, team: TeamId, rows: Vec<Record>) -> Result<Vec<BudgetView>, Problem> {
         let now = self.ctx.time.schedule_cutoff();
+        let zone = self.access.settings_of(team).await.map_err(unavailable)?.calendar_zone();
         let budgets = rows.iter().map(records::decode).collect::<Result<Vec<Budget>, _>>()?;
-        let counters: Vec<BudgetCounter> =
-            rows.iter().zip(&budgets).map(|(record, budget)| (record.id, budget.per.start(now))).collect();
+        let counters: Vec<BudgetCounter> = rows
+            .iter()
+            .zip(&budgets)
+            .map(|(record, budget)| (record.id, budget.per.bounds(now, &zone).starts_at))
+            .collect();
         let usage = self.ctx.store.budget_usage(team, counters).await.map_err(unavailable)?;
         let view = |((record, budget), used): ((Record, Budget), u64)| BudgetView {
             id: record.id,
             name: record.name,
             rev: record.rev,
             created_at: record.created_at,
-            resets_at: budget.per.end(now),
-            used,
+            resets_at: budget.per.bounds(now, &zone).ends_at,
+            used: (!budget.scope.counts_each()).then_some(used),
             budget,
         };
         Ok(rows.into_iter().zip(budgets).zip(usage).map(view).collect())
@@ -314,22 +323,57 @@ impl Control {
         (key, head): (Option<ApiKeyId>, &EmailHead),
         due: Option<Time>,
     ) -> Result<Vec<Charge>, StoreError> {
-        let enabled = || budgets.iter().filter(|cached| cached.budget.enabled);
-        let by_inbox = enabled().any(|cached| matches!(cached.budget.scope, BudgetScope::Inbox(_)));
+        let enabled: Vec<&CachedBudget> = budgets.iter().filter(|cached| cached.budget.enabled).collect();
+        if enabled.is_empty() {
+            return Ok(Vec::new());
+        }
+        let by_inbox = enabled.iter().any(|cached| matches!(cached.budget.scope, BudgetScope::Inbox(_)));
         let sender = self.inbox_of_sender(team, &head.from);
         let inbox = if by_inbox { sender.await? } else { None };
         let applies = |cached: &&CachedBudget| match &cached.budget.scope {
-            BudgetScope::Team => true,
             BudgetScope::Inbox(id) => inbox == Some(*id),
             BudgetScope::ApiKey(id) => Some(*id) == key,
+            BudgetScope::Team | BudgetScope::Recipient(_) | BudgetScope::RecipientDomain(_) => true,
         };
+        let counts_new = enabled.iter().any(|cached| cached.budget.measure == BudgetMeasure::NewRecipients);
+        let recipients = self.budget_recipients(team, head, counts_new).await?;
+        let zone = self.access.settings_of(team).await?.calendar_zone();
         // The earlier clock decides, so that a node whose clock is ahead doesn't start a new period early. An email
         // that was due in the past leaves now, so it counts in the current period.
         let now = self.ctx.time.schedule_cutoff();
         let leaves_at = due.map_or(now, |due| due.max(now));
-        let recipients = head.to.len() + head.cc.len() + head.bcc.len();
-        let charge = |cached: &CachedBudget| cached.budget.charge(cached.id, recipients, leaves_at);
-        Ok(enabled().filter(applies).map(charge).collect())
+        let charges = |cached: &CachedBudget| {
+            let counter_of = |counted: &str| self.counter_of(cached.id, counted);
+            cached.budget.charges(cached.id, &recipients, cached.budget.per.bounds(leaves_at, &zone), counter_of)
+        };
+        Ok(enabled.into_iter().filter(applies).flat_map(charges).collect())
+    }
+
+    /// The recipients of an email, each once. Whether one is new is looked up only if a budget counts that.
+    async fn budget_recipients(
+        &self,
+        team: TeamId,
+        head: &EmailHead,
+        counts_new: bool,
+    ) -> Result<Vec<BudgetRecipient>, StoreError> {
+        let all = [&head.to, &head.cc, &head.bcc].into_iter().flatten();
+        let addresses: BTreeSet<String> = all.map(|address| address.to_ascii_lowercase()).collect();
+        let addresses: Vec<String> = addresses.into_iter().collect();
+        let are_new = if counts_new {
+            Box::pin(self.new_recipients(team, &addresses)).await?
+        } else {
+            vec![false; addresses.len()]
+        };
+        let recipient = |(address, is_new)| BudgetRecipient { address, is_new };
+        Ok(addresses.into_iter().zip(are_new).map(recipient).collect())
+    }
+
+    /// The counter of one recipient or domain. It is derived, so that the table of counters holds no address.
+    fn counter_of(&self, budget: Uuid, counted: &str) -> Uuid {
+        let mac = self.ctx.secret.mac("budget-counter", &[budget.as_bytes(), counted.as_bytes()]);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&mac[..16]);
+        Uuid::from_bytes(bytes)
     }
 
     /// The inbox that an address belongs to, plus tags and catch-alls included. Reads nothing for a domain without

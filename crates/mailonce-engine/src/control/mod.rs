@@ -20,11 +20,12 @@ pub mod suppressions;
 use mailonce_core::id::{EmailId, TeamId};
 use std::sync::Arc;
 
-use crate::runtime::context::Context;
+use crate::{access::Access, runtime::context::Context};
 
 /// What a team limits: rules, lists, budgets, suppressions.
 pub struct Control {
     ctx: Arc<Context>,
+    access: Arc<Access>,
     record_caches: record_cache::RecordCaches,
     /// Switches that keep email from leaving.
     pub stops: stops::StopControl,
@@ -35,10 +36,11 @@ pub struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+    pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
         Self {
             stops: stops::StopControl::new(Arc::clone(&ctx)),
             ctx,
+            access,
             record_caches: record_cache::RecordCaches::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
             budget_release_position: tokio::sync::Mutex::default(),

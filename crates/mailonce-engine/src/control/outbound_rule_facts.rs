@@ -3,7 +3,10 @@
 
 use crate::control::Control;
 use mailonce_core::{
-    control::rule::{Rule, RuleDirection, RuleField, RuleFlag},
+    control::{
+        contact::ContactHash,
+        rule::{Rule, RuleDirection, RuleField, RuleFlag},
+    },
     id::TeamId,
     outbound::{
         content::EmailContent,
@@ -20,8 +23,9 @@ const SCAN_LIMIT: usize = 1_000;
 /// How many emails are read per query.
 const PAGE_SIZE: usize = 100;
 
-fn was_not_withdrawn(email: &Email) -> bool {
-    !matches!(email.state(), EmailState::Held | EmailState::Cancelled)
+/// Whether an email left, or may leave without a person's decision.
+fn may_have_left(email: &Email) -> bool {
+    !matches!(email.state(), EmailState::Held | EmailState::Cancelled | EmailState::Failed)
 }
 
 impl Control {
@@ -49,15 +53,23 @@ impl Control {
         Ok(flags)
     }
 
-    async fn has_new_recipient(&self, team: TeamId, content: &EmailContent) -> Result<bool, StoreError> {
-        for mailbox in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {
-            let to = Some(mailbox.to_address().as_str().to_owned());
-            let query = EmailQuery { to, limit: PAGE_SIZE, ..EmailQuery::default() };
-            if !self.ctx.store.emails(team, query).await?.rows.iter().any(was_not_withdrawn) {
-                return Ok(true);
-            }
+    pub(crate) async fn has_new_recipient(&self, team: TeamId, content: &EmailContent) -> Result<bool, StoreError> {
+        let recipients = [&content.to, &content.cc, &content.bcc].into_iter().flatten();
+        let addresses: Vec<String> = recipients.map(|mailbox| mailbox.to_address().into()).collect();
+        Ok(self.new_recipients(team, &addresses).await?.contains(&true))
+    }
+
+    /// For each of these addresses, whether the team never mailed it. The memory of contacts knows those of deleted
+    /// email, too. Email that is accepted and may still leave counts as mailed.
+    pub(crate) async fn new_recipients(&self, team: TeamId, addresses: &[String]) -> Result<Vec<bool>, StoreError> {
+        let hash = |address: &String| ContactHash::of(&self.ctx.secret, team, address);
+        let known = self.ctx.store.known_contacts(team, addresses.iter().map(hash).collect()).await?;
+        let mut are_new = Vec::with_capacity(addresses.len());
+        for (address, is_known) in addresses.iter().zip(known) {
+            let query = EmailQuery { to: Some(address.clone()), limit: PAGE_SIZE, ..EmailQuery::default() };
+            are_new.push(!is_known && !self.ctx.store.emails(team, query).await?.rows.iter().any(may_have_left));
         }
-        Ok(false)
+        Ok(are_new)
     }
 
     /// Whether a recipient's domain is neither the sender's, nor this installation's, nor one of the team's.
@@ -81,7 +93,7 @@ impl Control {
         for _ in 0..SCAN_LIMIT / PAGE_SIZE {
             let query = EmailQuery { before, limit: PAGE_SIZE, ..EmailQuery::default() };
             let page = self.ctx.store.emails(team, query).await?;
-            if page.rows.iter().any(|email| email.head.from == from && was_not_withdrawn(email)) {
+            if page.rows.iter().any(|email| email.head.from == from && may_have_left(email)) {
                 return Ok(false);
             }
             before = page.next;

@@ -234,7 +234,14 @@ impl Control {
         };
         let evaluated = rule::evaluate(&rules, RuleDirection::Outbound, &facts);
         match evaluated.blocking_rule() {
-            None => Ok(evaluated.approval_rule().map(|hit| RuleRef { id: hit.id, name: hit.name.clone() })),
+            None => {
+                let asks_about_contacts =
+                    evaluated.actions().any(|action| action.kind == RuleActionKind::ApproveNewRecipients);
+                let has_new_recipient = asks_about_contacts
+                    && Box::pin(self.has_new_recipient(team, content)).await.map_err(unavailable)?;
+                let hit = evaluated.approval_rule(has_new_recipient);
+                Ok(hit.map(|hit| RuleRef { id: hit.id, name: hit.name.clone() }))
+            }
             Some(hit) => {
                 let detail = format!("the rule {} does not let this mail out", hit.name);
                 Err(Problem::new(Code::BlockedByRule, detail).with_extension("rule", hit.id.to_string()))

@@ -15,6 +15,7 @@ use crate::{
     runtime::lease_identity::LeaseIdentity,
 };
 use mailonce_core::{
+    control::contact::ContactHash,
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff,
         action::{HandoffAction, HandoffActionStatus, LeaseRef},
@@ -215,10 +216,12 @@ impl Handoffs {
         drop(self.ctx.ensure_heartbeat().await);
         let marked_at = self.ctx.now();
         let frozen_bytes = is_new.then(|| self.ctx.packer.pack_frozen(&bytes));
+        let contact = |to: &String| ContactHash::of(&self.ctx.secret, context.email.team, to);
+        let contacts = context.handoff.recipients.iter().map(contact).collect();
         let marked = self.ctx.store.apply_action(
             context.email.team,
             context.email.id,
-            HandoffAction::Mark { lease: context.lease_ref.clone(), frozen_bytes },
+            HandoffAction::Mark { lease: context.lease_ref.clone(), frozen_bytes, contacts },
             None,
             marked_at,
         );

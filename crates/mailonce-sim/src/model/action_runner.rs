@@ -164,7 +164,10 @@ impl ActionRunner {
     fn mark(&self, world: &mut ModelState, number: u8) {
         let ModelWorker::Ready { hold, since, wired } = world.workers[usize::from(number)] else { return };
         let hold = ModelLease { began: world.now, ..hold };
-        let verdict = self.run_act(world, &HandoffAction::Mark { lease: to_lease_ref(hold), frozen_bytes: None });
+        let verdict = self.run_act(
+            world,
+            &HandoffAction::Mark { lease: to_lease_ref(hold), frozen_bytes: None, contacts: Vec::new() },
+        );
         let row = world.rows[usize::from(hold.handoff)];
         let attempt = row.attempts;
         world.workers[usize::from(number)] = match verdict {
@@ -181,7 +184,10 @@ impl ActionRunner {
     fn mark_unconfirmed(&self, world: &mut ModelState, number: u8, durable: bool) {
         let ModelWorker::Ready { hold, .. } = world.workers[usize::from(number)] else { return };
         if durable {
-            self.run_act(world, &HandoffAction::Mark { lease: to_lease_ref(hold), frozen_bytes: None });
+            self.run_act(
+                world,
+                &HandoffAction::Mark { lease: to_lease_ref(hold), frozen_bytes: None, contacts: Vec::new() },
+            );
         }
         world.workers[usize::from(number)] =
             ModelWorker::KnowsOutcome { hold, attempt: None, meaning: ReplyMeaning::Deferred };

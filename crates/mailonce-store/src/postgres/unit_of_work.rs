@@ -31,7 +31,10 @@ use std::{
 };
 
 use super::row::{KeyRow, KeyScope, KeyTarget};
-use crate::postgres::{control::budgets::Counters, conversation::changes::ConversationChanges};
+use crate::postgres::{
+    control::{budgets::Counters, contacts::NewContacts},
+    conversation::changes::ConversationChanges,
+};
 
 /// The loaded rows and the pending changes of one transaction. See the module documentation.
 #[derive(Default)]
@@ -66,6 +69,8 @@ pub(crate) struct UnitOfWork {
     pub conversations: ConversationChanges,
     /// Usage of budgets.
     pub budgets: Counters,
+    /// Recipients that count as mailed.
+    pub contacts: NewContacts,
 }
 
 /// Identifies an email within its team.
@@ -95,6 +100,7 @@ impl UnitOfWork {
             && self.attempts.is_empty()
             && self.conversations.is_unchanged()
             && self.budgets.is_unchanged()
+            && self.contacts.is_empty()
     }
 
     /// Accepts an email and binds its key, or returns what the key is bound to.

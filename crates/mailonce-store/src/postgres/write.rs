@@ -151,6 +151,7 @@ pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, work: &UnitOfWork) 
     write_evidence(tx, work).await?;
     work.conversations.write(tx).await?;
     work.budgets.write(tx).await?;
+    work.contacts.write(tx).await?;
     write_events(tx, &work.events).await
 }
 

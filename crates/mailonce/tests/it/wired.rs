@@ -186,7 +186,7 @@ impl TransportFixture {
 
     /// Commits the durable `sending` marker.
     pub(crate) async fn commit_marker(&self, held: &TestLease) {
-        let action = HandoffAction::Mark { lease: held.lease_ref(), frozen_bytes: None };
+        let action = HandoffAction::Mark { lease: held.lease_ref(), frozen_bytes: None, contacts: Vec::new() };
         assert_eq!(self.apply(held, action).await, HandoffActionStatus::Done);
     }
 

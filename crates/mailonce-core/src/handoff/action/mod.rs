@@ -22,7 +22,10 @@ pub use stopped::ActionLimits;
 use std::sync::Arc;
 
 use crate::{
-    control::budget::{BudgetUsage, Charge},
+    control::{
+        budget::{BudgetUsage, Charge},
+        contact::ContactHash,
+    },
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff, Transition, envelope::Envelope, reply::TransportReply},
     id::{NodeId, StopId},
@@ -84,6 +87,8 @@ pub enum HandoffAction {
         lease: LeaseRef,
         /// The frozen bytes, when this is the first marker for the transport.
         frozen_bytes: Option<Arc<[u8]>>,
+        /// The recipients, who count as mailed from now on.
+        contacts: Vec<ContactHash>,
     },
     /// A worker returns a lease without an attempt.
     ReturnLease {

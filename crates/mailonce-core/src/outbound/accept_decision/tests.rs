@@ -93,6 +93,7 @@ static FINGERPRINT: ContentFingerprint = ContentFingerprint { pair: [0; 16], wor
 /// A charge to a budget of 3.
 const CHARGE: Charge = Charge {
     budget: Uuid::from_u128(5),
+    counter: Uuid::from_u128(5),
     period_start: T0,
     ends_at: Time(T0.0 + 1),
     amount: 1,

@@ -3,7 +3,10 @@
 use crate::world::store::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
-    control::stop::{CreateStopResult, Stop},
+    control::{
+        contact::ContactHash,
+        stop::{CreateStopResult, Stop},
+    },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
@@ -43,5 +46,9 @@ impl ControlStore for FaultyStore {
 
     async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         self.call_with_faults("emails_held_by_budget", false, self.inner.emails_held_by_budget(after, limit)).await
+    }
+
+    async fn known_contacts(&self, team: TeamId, contacts: Vec<ContactHash>) -> Result<Vec<bool>> {
+        self.call_with_faults("known_contacts", false, self.inner.known_contacts(team, contacts)).await
     }
 }

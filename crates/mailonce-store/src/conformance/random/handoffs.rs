@@ -130,6 +130,7 @@ impl WorkerCommand {
                 HandoffAction::Mark {
                     lease: LeaseRef { account: account.into(), ..job.lease.clone() },
                     frozen_bytes: Some(wire.into()),
+                    contacts: Vec::new(),
                 }
             }
             Self::ReturnLease(ms) => {

@@ -15,7 +15,7 @@ use crate::memory::control::ControlTables;
 
 /// The value of each counter, and when its period ends.
 pub(crate) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
-/// The recorded charges, by email and budget.
+/// The recorded charges, by email and counter.
 pub(crate) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
 impl ControlTables {
@@ -37,7 +37,7 @@ impl ControlTables {
         for charge in charges {
             let (used, _) = self.budgets.entry((team, charge.counter())).or_insert((0, charge.ends_at));
             *used += charge.amount;
-            self.charges.insert((id, charge.budget), charge.into());
+            self.charges.insert((id, charge.counter), charge.into());
         }
     }
 

@@ -1,20 +1,26 @@
-//! Control: budgets, records and stops.
+//! Control: budgets, contacts, records and stops.
 
 pub(crate) mod budgets;
+mod contacts;
 pub(crate) mod records;
 mod stops;
 
-use mailonce_core::{control::stop::Stop, id::StopId, record::Record};
-use std::collections::BTreeMap;
+use mailonce_core::{
+    control::{contact::ContactHash, stop::Stop},
+    id::{StopId, TeamId},
+    record::Record,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use budgets::{RecordedCharges, UsedCounters};
 
-/// The tables of records, budgets and stops.
+/// The tables of records, budgets, contacts and stops.
 #[derive(Default)]
 pub(crate) struct ControlTables {
     pub(crate) records: BTreeMap<Uuid, Record>,
     budgets: UsedCounters,
     charges: RecordedCharges,
+    contacts: BTreeSet<(TeamId, ContactHash)>,
     stops: BTreeMap<StopId, Stop>,
 }

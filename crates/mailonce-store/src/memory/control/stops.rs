@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    control::stop::{CreateStopResult, Stop, Stops},
+    control::{
+        contact::ContactHash,
+        stop::{CreateStopResult, Stop, Stops},
+    },
     events::event::EventKind,
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
@@ -129,5 +132,10 @@ impl ControlStore for Memory {
 
     async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         Ok(self.lock_tables().outbound.emails_held_by_budget(after, limit))
+    }
+
+    async fn known_contacts(&self, team: TeamId, contacts: Vec<ContactHash>) -> Result<Vec<bool>> {
+        let tables = self.lock_tables();
+        Ok(contacts.iter().map(|contact| tables.control.is_known_contact(team, *contact)).collect())
     }
 }

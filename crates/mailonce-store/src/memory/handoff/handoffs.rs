@@ -108,10 +108,13 @@ impl Tables {
         if mutant!("event-twice") {
             effects.events.extend(effects.events.clone());
         }
-        if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
+        if let (HandoffAction::Mark { lease: hold, frozen_bytes, contacts }, HandoffActionStatus::Done) =
             (act, effects.status)
         {
-            self.handoffs.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
+            if let Some(wire) = frozen_bytes {
+                self.handoffs.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
+            }
+            self.control.remember_contacts(team, contacts);
         }
         for attempt in effects.attempts {
             self.handoffs.save_attempt(id, attempt);

@@ -108,7 +108,7 @@ impl Counters {
     }
 
     fn record(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
-        self.recorded.extend(charges.iter().map(|charge| ((team, id, charge.budget), charge.into())));
+        self.recorded.extend(charges.iter().map(|charge| ((team, id, charge.counter), charge.into())));
     }
 
     /// Writes the changed counters and the recorded charges.
@@ -214,7 +214,7 @@ pub(crate) async fn give_back(tx: &Transaction<'_>, work: &mut UnitOfWork, email
 
 fn read_recorded_charge(row: &Row) -> TxResult<RecordedCharge> {
     Ok(RecordedCharge {
-        budget: row.try_get(0)?,
+        counter: row.try_get(0)?,
         period_start: Time(row.try_get(1)?),
         ends_at: Time(row.try_get(2)?),
         amount: row.try_get::<_, i64>(3)?.unsigned_abs(),

@@ -1,12 +1,16 @@
-//! Control: budgets, records and stops. Implements `ControlStore` for [`Postgres`].
+//! Control: budgets, contacts, records and stops. Implements `ControlStore` for [`Postgres`].
 
 pub(crate) mod budgets;
+pub(crate) mod contacts;
 pub(crate) mod records;
 pub(crate) mod stops;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    control::stop::{CreateStopResult, Stop},
+    control::{
+        contact::ContactHash,
+        stop::{CreateStopResult, Stop},
+    },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
@@ -48,5 +52,9 @@ impl ControlStore for Postgres {
 
     async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         when_durable!(self, call_until_final!(budgets::held_emails(&self.shared, after, limit)))
+    }
+
+    async fn known_contacts(&self, team: TeamId, contacts: Vec<ContactHash>) -> Result<Vec<bool>> {
+        when_durable!(self, call_until_final!(contacts::known(&self.shared, team, &contacts)))
     }
 }

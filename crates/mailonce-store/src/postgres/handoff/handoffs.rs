@@ -19,7 +19,7 @@ use mailonce_core::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
+    sync::{Arc, PoisonError},
     time::Instant,
 };
 use tokio_postgres::Row;
@@ -514,10 +514,11 @@ fn apply_loaded_action(
         return IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email));
     }
     let effects = email.apply_limited_action(act, limits, now);
-    if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
+    if let (HandoffAction::Mark { lease: hold, frozen_bytes, contacts }, HandoffActionStatus::Done) =
         (act, effects.status)
     {
-        work.wires.push(((team, id), hold.transport.clone(), wire.clone()));
+        work.wires.extend(frozen_bytes.iter().map(|wire| ((team, id), hold.transport.clone(), Arc::clone(wire))));
+        work.contacts.remember(team, contacts);
     }
     work.attempts.extend(effects.attempts.into_iter().map(|attempt| (team, id, attempt)));
     work.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));

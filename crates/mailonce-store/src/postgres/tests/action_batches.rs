@@ -39,7 +39,11 @@ async fn lease_emails(store: &Postgres, count: usize) -> Vec<EmailId> {
 
 async fn mark(store: Arc<Postgres>, id: EmailId) -> IdempotentResult<HandoffActionResult> {
     let hold = LeaseRef { number: 0, fence: 1, transport: "sandbox".into(), account: "A".into() };
-    let marker = HandoffAction::Mark { lease: hold, frozen_bytes: Some(id.0.as_bytes().as_slice().into()) };
+    let marker = HandoffAction::Mark {
+        lease: hold,
+        frozen_bytes: Some(id.0.as_bytes().as_slice().into()),
+        contacts: Vec::new(),
+    };
     store.apply_action(TEAM, id, marker, None, NOW).await.unwrap()
 }
 

@@ -130,6 +130,7 @@ async fn of_sends_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     let (_fresh, one, two) = two_nodes().await;
     let charge = Charge {
         budget: uuid::Uuid::from_u128(7),
+        counter: uuid::Uuid::from_u128(7),
         period_start: NOW,
         ends_at: NOW.plus(60_000),
         amount: 3,
@@ -156,6 +157,7 @@ async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
         let (period_start, ends_at) = (NOW.plus(start), NOW.plus(start + 60_000));
         Charge {
             budget: uuid::Uuid::from_u128(7),
+            counter: uuid::Uuid::from_u128(7),
             period_start,
             ends_at,
             amount: 3,

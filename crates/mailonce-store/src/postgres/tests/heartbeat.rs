@@ -37,7 +37,8 @@ async fn lease_email(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
     assert_eq!(leased.iter().map(|leased| leased.email.id).collect::<Vec<_>>(), [id]);
     if marks {
         let hold = LeaseRef { number: 0, fence: 1, transport: "sandbox".into(), account: "A".into() };
-        let marker = HandoffAction::Mark { lease: hold, frozen_bytes: Some(b"bytes".as_slice().into()) };
+        let marker =
+            HandoffAction::Mark { lease: hold, frozen_bytes: Some(b"bytes".as_slice().into()), contacts: Vec::new() };
         let acted = store.apply_action(TEAM, id, marker, None, NOW).await.unwrap();
         assert!(
             matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))),

@@ -33,9 +33,9 @@ const SWEEP_CHARGES: &str = "DELETE FROM budget_charges WHERE (email, budget) IN
      (SELECT email, budget FROM budget_charges WHERE ends_at <= ?1 LIMIT ?2)";
 
 /// The current value of a team's counter.
-pub(crate) fn used(conn: &Connection, team: i64, (budget, start): BudgetCounter) -> Result<u64> {
+pub(crate) fn used(conn: &Connection, team: i64, (counter, start): BudgetCounter) -> Result<u64> {
     let mut statement = conn.prepare_cached(USED).map_err(store_error)?;
-    let row = statement.query_row(params![team, budget.as_bytes(), start.0], |row| row.get::<_, i64>(0));
+    let row = statement.query_row(params![team, counter.as_bytes(), start.0], |row| row.get::<_, i64>(0));
     Ok(row.optional().map_err(store_error)?.unwrap_or_default().unsigned_abs())
 }
 
@@ -51,10 +51,10 @@ pub(crate) fn usage(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) ->
 /// Adds an email's charges to the counters, and records them per email.
 pub(crate) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Email, charges: &[Charge]) -> Result<()> {
     let bits = ordered_bits(email.id.0);
-    for Charge { budget, period_start, ends_at, amount, .. } in charges {
+    for Charge { counter, period_start, ends_at, amount, .. } in charges {
         let amount = *amount as i64;
-        ledger.execute(ADD_USAGE, params![team, budget.as_bytes(), period_start.0, ends_at.0, amount])?;
-        ledger.execute(SAVE_CHARGE, params![bits, budget.as_bytes(), period_start.0, ends_at.0, amount])?;
+        ledger.execute(ADD_USAGE, params![team, counter.as_bytes(), period_start.0, ends_at.0, amount])?;
+        ledger.execute(SAVE_CHARGE, params![bits, counter.as_bytes(), period_start.0, ends_at.0, amount])?;
     }
     Ok(())
 }
@@ -90,8 +90,8 @@ pub(crate) fn give_back_if_unsent(ledger: &WriteSession<'_>, team: i64, before: 
 }
 
 fn refund(ledger: &WriteSession<'_>, team: i64, charges: &[RecordedCharge]) -> Result<()> {
-    for RecordedCharge { budget, period_start, amount, .. } in charges {
-        ledger.execute(REFUND_USAGE, params![team, budget.as_bytes(), period_start.0, *amount as i64])?;
+    for RecordedCharge { counter, period_start, amount, .. } in charges {
+        ledger.execute(REFUND_USAGE, params![team, counter.as_bytes(), period_start.0, *amount as i64])?;
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ fn recorded_charges(ledger: &WriteSession<'_>, email: &Email) -> Result<Vec<Reco
     let mut statement = ledger.conn.prepare_cached(SELECT_CHARGES).map_err(store_error)?;
     let rows = statement.query_map(params![ordered_bits(email.id.0)], |row| {
         Ok(RecordedCharge {
-            budget: Uuid::from_bytes(row.get(0)?),
+            counter: Uuid::from_bytes(row.get(0)?),
             period_start: Time(row.get(1)?),
             ends_at: Time(row.get(2)?),
             amount: row.get::<_, i64>(3)?.unsigned_abs(),

@@ -1,12 +1,16 @@
-//! Control: budgets, records and stops. Implements `ControlStore` for [`Sqlite`].
+//! Control: budgets, contacts, records and stops. Implements `ControlStore` for [`Sqlite`].
 
 pub(crate) mod budgets;
+pub(crate) mod contacts;
 pub(crate) mod records;
 pub(crate) mod stops;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    control::stop::{CreateStopResult, Stop},
+    control::{
+        contact::ContactHash,
+        stop::{CreateStopResult, Stop},
+    },
     id::{EmailId, StopId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
@@ -58,5 +62,10 @@ impl ControlStore for Sqlite {
 
     async fn emails_held_by_budget(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
         self.run_query(move |conn| budgets::held_emails(conn, after, limit)).await
+    }
+
+    async fn known_contacts(&self, team: TeamId, contacts: Vec<ContactHash>) -> Result<Vec<bool>> {
+        let Some(number) = self.team_number(team) else { return Ok(vec![false; contacts.len()]) };
+        self.run_query(move |conn| contacts::known(conn, number, &contacts)).await
     }
 }

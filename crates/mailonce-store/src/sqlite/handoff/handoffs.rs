@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::sqlite::{
     Sqlite,
-    control::{budgets, stops},
+    control::{budgets, contacts, stops},
     conversation::reply,
     outbound::{accept, email_commands},
     rows,
@@ -204,10 +204,13 @@ fn apply_action_once(
     let stops = if act.is_stoppable() { stops::load(ledger.conn)? } else { Stops::default() };
     let usage = budgets::usage(ledger, number, act.charges())?;
     let effects = email.apply_limited_action(act, &ActionLimits { stops: &stops, usage: &usage }, now);
-    if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
+    if let (HandoffAction::Mark { lease: hold, frozen_bytes, contacts }, HandoffActionStatus::Done) =
         (act, effects.status)
     {
-        ledger.execute(SAVE_WIRE, params![bits, hold.transport, wire.as_ref()])?;
+        if let Some(wire) = frozen_bytes {
+            ledger.execute(SAVE_WIRE, params![bits, hold.transport, wire.as_ref()])?;
+        }
+        contacts::remember(ledger, number, contacts)?;
     }
     write_effects(ledger, number, bits, &effects)?;
     if effects.changed {

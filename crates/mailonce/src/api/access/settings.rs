@@ -2,8 +2,8 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    access::team::ApiKeyScope, inbox::message::ReplyToPolicy, outbound::content_guard::ContentGuardMode,
-    problem::Problem, time::format_span,
+    access::team::ApiKeyScope, control::calendar::CalendarZone, inbox::message::ReplyToPolicy,
+    outbound::content_guard::ContentGuardMode, problem::Problem, time::format_span,
 };
 use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, TeamSettings};
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,8 @@ pub(crate) struct SettingsBody {
     /// A reply is risky when it would go to another organization than the sender's, or when the message failed
     /// authentication.
     reply_to: &'static str,
+    /// The time zone in which the days and months of budgets begin, by its IANA name, such as `Europe/Berlin`.
+    time_zone: String,
 }
 
 impl From<&TeamSettings> for SettingsBody {
@@ -74,6 +76,7 @@ impl From<&TeamSettings> for SettingsBody {
             escalation_email: notify,
             held_expires_after: settings.expire_ms.map(format_span),
             reply_to: settings.reply_to.as_str(),
+            time_zone: settings.calendar_zone().name().to_owned(),
         }
     }
 }
@@ -94,6 +97,9 @@ pub(crate) struct SettingsPatchBody {
     /// Policy for risky replies: `allow`, `flag` or `refuse`.
     #[serde(default)]
     reply_to: Option<String>,
+    /// The time zone in which the days and months of budgets begin, by its IANA name, such as `Europe/Berlin`.
+    #[serde(default)]
+    time_zone: Option<String>,
 }
 
 impl SettingsPatchBody {
@@ -123,7 +129,13 @@ impl SettingsPatchBody {
             ReplyToPolicy::parse(&word)
                 .ok_or_else(|| Problem::invalid_field("reply_to", "must be allow, flag or refuse"))
         });
+        let is_zone = |name: &String| CalendarZone::parse(name).is_some();
+        if self.time_zone.as_ref().is_some_and(|name| !is_zone(name)) {
+            let message = "must be the name of a time zone, such as Europe/Berlin, America/New_York or UTC";
+            return Err(Problem::invalid_field("time_zone", message));
+        }
         Ok(SettingsPatch {
+            time_zone: self.time_zone,
             reply_to: reply_to.transpose()?,
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,

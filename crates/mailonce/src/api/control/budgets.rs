@@ -1,9 +1,13 @@
-//! Budgets: how many emails or recipients a team may send to in a period.
+//! Budgets: how many emails or recipients may be sent in a period.
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::budget::{AtLimit, Budget, BudgetMeasure, BudgetPeriod, BudgetScope},
+    address::Address,
+    control::{
+        budget::{AtLimit, Budget, BudgetMeasure, BudgetScope},
+        calendar::BudgetPeriod,
+    },
     problem::{Code, Problem},
 };
 use mailonce_engine::control::budgets::BudgetView;
@@ -24,6 +28,9 @@ use crate::{
     },
 };
 
+/// The word for a budget that counts each recipient or domain on its own.
+const ANY: &str = "any";
+
 /// Which emails count. Set exactly one field.
 #[derive(Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +44,12 @@ pub(crate) struct BudgetScopeBody {
     /// Emails that are sent with this API key, by id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     api_key: Option<String>,
+    /// Emails to this address; `any`: to any address, each counted on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recipient: Option<String>,
+    /// Emails to addresses at this domain; `any`: at any domain, each counted on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recipient_domain: Option<String>,
 }
 
 /// A budget to create.
@@ -46,13 +59,14 @@ pub(crate) struct NewBudgetBody {
     name: String,
     #[serde(deserialize_with = "object")]
     scope: BudgetScopeBody,
-    /// What counts: `mails` or `recipients`.
+    /// What counts: `mails`, `recipients`, or `new_recipients`: those that the team never mailed.
     measure: String,
-    /// The period: `minute`, `hour` or `day`, in UTC.
+    /// The period: `minute`, `hour`, `day` or `month`, in the team's `time_zone`.
     per: String,
     /// How much may be sent in one period; 0 to 1,000,000,000.
     limit: u64,
-    /// `refuse` (default): an email beyond the limit is answered `429 quota_exceeded`.
+    /// What happens to an email beyond the limit: `refuse` (default) answers `429 quota_exceeded`; `hold` accepts it,
+    /// asks a person and releases it when there is room; `flag` sends it and flags it with the guard `budget`.
     #[serde(default)]
     at_limit: Option<String>,
     #[serde(default)]
@@ -67,6 +81,9 @@ pub(crate) struct BudgetPatchBody {
     rev: u32,
     #[serde(default)]
     limit: Option<u64>,
+    /// `refuse`, `hold` or `flag`.
+    #[serde(default)]
+    at_limit: Option<String>,
     #[serde(default)]
     enabled: Option<bool>,
 }
@@ -84,10 +101,10 @@ pub(crate) struct BudgetBody {
     limit: u64,
     at_limit: &'static str,
     enabled: bool,
-    /// Amount used in the current period.
-    used: u64,
-    /// Amount left in the current period.
-    remaining: u64,
+    /// Amount used in the current period; null if each recipient or domain is counted on its own.
+    used: Option<u64>,
+    /// Amount left in the current period; null if each recipient or domain is counted on its own.
+    remaining: Option<u64>,
     /// When the current period ends.
     resets_at: String,
 }
@@ -99,6 +116,13 @@ impl From<BudgetView> for BudgetBody {
             BudgetScope::Team => BudgetScopeBody { team: Some(true), ..BudgetScopeBody::default() },
             BudgetScope::Inbox(id) => BudgetScopeBody { inbox: Some(id.to_string()), ..BudgetScopeBody::default() },
             BudgetScope::ApiKey(id) => BudgetScopeBody { api_key: Some(id.to_string()), ..BudgetScopeBody::default() },
+            BudgetScope::Recipient(only) => {
+                BudgetScopeBody { recipient: Some(only.unwrap_or_else(|| ANY.into())), ..BudgetScopeBody::default() }
+            }
+            BudgetScope::RecipientDomain(only) => BudgetScopeBody {
+                recipient_domain: Some(only.unwrap_or_else(|| ANY.into())),
+                ..BudgetScopeBody::default()
+            },
         };
         Self {
             id: view.id.to_string(),
@@ -112,7 +136,7 @@ impl From<BudgetView> for BudgetBody {
             at_limit: at_limit.as_str(),
             enabled,
             used: view.used,
-            remaining: limit.saturating_sub(view.used),
+            remaining: view.used.map(|used| limit.saturating_sub(used)),
             resets_at: view.resets_at.to_string(),
         }
     }
@@ -126,10 +150,12 @@ pub(crate) struct BudgetPage {
 }
 
 async fn parse_scope(app: &App, auth: &AuthedRequest, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
-    match (body.team, body.inbox, body.api_key) {
-        (Some(true), None, None) => Ok(BudgetScope::Team),
-        (None, Some(inbox), None) => Ok(BudgetScope::Inbox(find_inbox(app, auth, &inbox).await?.id)),
-        (None, None, Some(key)) => {
+    match (body.team, body.inbox, body.api_key, body.recipient, body.recipient_domain) {
+        (Some(true), None, None, None, None) => Ok(BudgetScope::Team),
+        (None, Some(inbox), None, None, None) => Ok(BudgetScope::Inbox(find_inbox(app, auth, &inbox).await?.id)),
+        (None, None, None, Some(recipient), None) => Ok(BudgetScope::Recipient(parse_recipient(&recipient)?)),
+        (None, None, None, None, Some(domain)) => Ok(BudgetScope::RecipientDomain(parse_domain(&domain)?)),
+        (None, None, Some(key), None, None) => {
             let id = key
                 .parse()
                 .map_err(|_not_an_id| Problem::invalid_field("scope.api_key", "must be the id of an API key"))?;
@@ -137,9 +163,33 @@ async fn parse_scope(app: &App, auth: &AuthedRequest, body: BudgetScopeBody) -> 
         }
         _ => Err(Problem::invalid_field(
             "scope",
-            "must be one of {\"team\": true}, {\"inbox\": ID} and {\"api_key\": ID}",
+            "must be one of {\"team\": true}, {\"inbox\": ID}, {\"api_key\": ID}, {\"recipient\": \"any\" or an address} and \
+             {\"recipient_domain\": \"any\" or a domain}",
         )),
     }
+}
+
+/// An address, or `None` for `any`.
+fn parse_recipient(text: &str) -> Result<Option<String>, Problem> {
+    if text == ANY {
+        return Ok(None);
+    }
+    let address = Address::parse(text).map_err(|error| Problem::invalid_field("scope.recipient", error.to_string()))?;
+    Ok(Some(address.as_str().to_ascii_lowercase()))
+}
+
+/// A domain, or `None` for `any`.
+fn parse_domain(text: &str) -> Result<Option<String>, Problem> {
+    if text == ANY {
+        return Ok(None);
+    }
+    let fault = |_| Problem::invalid_field("scope.recipient_domain", "must be a domain, such as example.com, or any");
+    let address = Address::parse(&format!("any@{text}")).map_err(fault)?;
+    Ok(Some(address.domain().to_ascii_lowercase()))
+}
+
+fn parse_at_limit(word: &str) -> Result<AtLimit, Problem> {
+    AtLimit::parse(word).ok_or_else(|| Problem::invalid_field("at_limit", "must be hold, refuse or flag"))
 }
 
 fn budget_id(text: &str) -> Result<Uuid, Problem> {
@@ -158,12 +208,10 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
     let keyed_call = auth.keyed_call("budgets", "", &body.canonical()?);
     check_required_text("name", &name)?;
     let measure = BudgetMeasure::parse(&measure)
-        .ok_or_else(|| Problem::invalid_field("measure", "must be mails or recipients"))?;
-    let per = BudgetPeriod::parse(&per).ok_or_else(|| Problem::invalid_field("per", "must be minute, hour or day"))?;
-    let at_limit = match at_limit.as_deref() {
-        None => AtLimit::Refuse,
-        Some(word) => AtLimit::parse(word).ok_or_else(|| Problem::invalid_field("at_limit", "must be refuse"))?,
-    };
+        .ok_or_else(|| Problem::invalid_field("measure", "must be mails, recipients or new_recipients"))?;
+    let per =
+        BudgetPeriod::parse(&per).ok_or_else(|| Problem::invalid_field("per", "must be minute, hour, day or month"))?;
+    let at_limit = at_limit.as_deref().map_or(Ok(AtLimit::Refuse), parse_at_limit)?;
     let scope = parse_scope(&app, &auth, scope_body).await?;
     let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };
     let created = app.engine.control.create_budget(&auth.caller, name, &budget, keyed_call).await?;
@@ -203,9 +251,11 @@ pub(crate) async fn change(
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let BudgetPatchBody { rev, limit, enabled } = body.parse()?;
+    let BudgetPatchBody { rev, limit, at_limit, enabled } = body.parse()?;
+    let at_limit = at_limit.as_deref().map(parse_at_limit).transpose()?;
     let apply = |budget: &mut Budget| {
         budget.limit = limit.unwrap_or(budget.limit);
+        budget.at_limit = at_limit.unwrap_or(budget.at_limit);
         budget.enabled = enabled.unwrap_or(budget.enabled);
     };
     let budget = app.engine.control.change_budget(&auth.caller, (budget_id(&id)?, rev), apply).await?;

@@ -84,7 +84,9 @@ fn hold(email: &Email) -> LeaseRef {
 fn mark(email: &mut Email) -> LeaseRef {
     let hold = hold(email);
     assert_eq!(
-        email.apply_action(&HandoffAction::Mark { lease: hold.clone(), frozen_bytes: None }, T0).status,
+        email
+            .apply_action(&HandoffAction::Mark { lease: hold.clone(), frozen_bytes: None, contacts: Vec::new() }, T0)
+            .status,
         HandoffActionStatus::Done
     );
     hold
@@ -166,7 +168,7 @@ fn assert_allowed_in(
 #[test]
 fn workers_command_only_what_they_hold() {
     use HandoffState as S;
-    let mark = |email: &Email| HandoffAction::Mark { lease: hold(email), frozen_bytes: None };
+    let mark = |email: &Email| HandoffAction::Mark { lease: hold(email), frozen_bytes: None, contacts: Vec::new() };
     let park = |email: &Email| HandoffAction::ReturnLease { lease: hold(email), due_at: T0, reason: "busy".into() };
     let crash = |_: &Email| HandoffAction::Crash { number: 0, holder: NODE };
     assert_allowed_in("mark", mark, &[(S::Leased, S::Sending)], HandoffActionStatus::Stale);
@@ -385,7 +387,8 @@ fn an_attempt_in_doubt_is_only_repeated_at_its_account() {
     assert_eq!(email.apply_action(&repeat, T0).status, HandoffActionStatus::Done);
     let elsewhere = LeaseRef { account: "B".into(), ..hold(&email) };
 
-    let effects = email.apply_action(&HandoffAction::Mark { lease: elsewhere, frozen_bytes: None }, T0);
+    let effects =
+        email.apply_action(&HandoffAction::Mark { lease: elsewhere, frozen_bytes: None, contacts: Vec::new() }, T0);
 
     assert_eq!((effects.status, effects.changed, effects.attempts.len()), (HandoffActionStatus::Stale, true, 0));
     assert_eq!((email.handoffs[0].state, email.handoffs[0].attempts), (HandoffState::Unknown, 1));
@@ -398,7 +401,12 @@ fn what_was_tried_at_two_accounts_is_repeated_at_neither() {
     assert!(email.lease_handoff(0, NODE, T0));
     let elsewhere = LeaseRef { account: "B".into(), ..hold(&email) };
     assert_eq!(
-        email.apply_action(&HandoffAction::Mark { lease: elsewhere.clone(), frozen_bytes: None }, T0).status,
+        email
+            .apply_action(
+                &HandoffAction::Mark { lease: elsewhere.clone(), frozen_bytes: None, contacts: Vec::new() },
+                T0
+            )
+            .status,
         HandoffActionStatus::Done
     );
     drop(email.apply_action(&settle(elsewhere, Some(2), ReplyMeaning::Unknown), T0));
@@ -540,7 +548,8 @@ fn held_email(holds: &[Guard]) -> Email {
 
 fn release_of(hold: Guard, ignores_budgets: bool) -> HoldRelease {
     let (period_start, ends_at, at_limit) = (T0, T0.plus(60_000), crate::control::budget::AtLimit::Hold);
-    let charge = Charge { budget: Uuid::from_u128(5), period_start, ends_at, amount: 1, limit: 3, at_limit };
+    let budget = Uuid::from_u128(5);
+    let charge = Charge { budget, counter: budget, period_start, ends_at, amount: 1, limit: 3, at_limit };
     HoldRelease { hold, charges: vec![charge], ignores_budgets }
 }
 

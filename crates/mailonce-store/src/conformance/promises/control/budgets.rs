@@ -1,7 +1,10 @@
 //! Promises about budgets: limits of emails or recipients per period, counted in the accept transaction.
 
 use mailonce_core::{
-    control::budget::{AtLimit, Charge, Overrun, USAGE_RETENTION_MS},
+    control::{
+        budget::{AtLimit, Charge, Overrun, USAGE_RETENTION_MS},
+        contact::ContactHash,
+    },
     conversation::reply_guards::ReplyResult,
     handoff::{
         action::{HandoffAction, HandoffActionStatus, HoldRelease},
@@ -22,7 +25,7 @@ use crate::conformance::{
     accept_email, accept_first, accept_replay, all_at_once, all_events, cancel_email, expect_bound_email, expect_first,
     fixtures::conversations::{accept_reply, expect_accepted, inbox_with_message, load_message, reply_with},
     fixtures::emails::charge_at,
-    fixtures::handoffs::{accept_and_mark, apply_action, record_attempt},
+    fixtures::handoffs::{WIRE_BYTES, accept_and_lease, accept_and_mark, apply_action, marker_action, record_attempt},
     keyed_email, keyless_batch, keyless_email, list_all, load_email, new_operation, next_version,
 };
 
@@ -485,4 +488,27 @@ pub(super) async fn email_that_waits_for_a_budget_is_listed_in_order(store: Test
     let of_mine: Vec<EmailId> = found.iter().filter(|(team, _)| *team == TEAM).map(|(_, id)| *id).collect();
     assert_eq!((found.len(), of_mine), (3, mine));
     assert!(found.contains(&(OTHER_TEAM, theirs.id)));
+}
+
+const ANN: ContactHash = ContactHash([1; 16]);
+const BOB: ContactHash = ContactHash([2; 16]);
+
+async fn are_known(store: &TestStore, team: TeamId) -> [bool; 2] {
+    store.known_contacts(team, vec![ANN, BOB]).await.unwrap().try_into().unwrap()
+}
+
+pub(super) async fn whom_an_email_leaves_to_is_a_contact_for_good(store: TestStore) {
+    let job = accept_and_lease(&store, &keyless_email().via_transport("relay")).await;
+    assert_eq!(are_known(&store, TEAM).await, [false, false]);
+    let HandoffAction::Mark { lease, frozen_bytes, .. } = marker_action(&job, WIRE_BYTES) else { panic!() };
+    let mark = |contacts: &[ContactHash]| HandoffAction::Mark {
+        lease: lease.clone(),
+        frozen_bytes: frozen_bytes.clone(),
+        contacts: contacts.to_vec(),
+    };
+    assert_eq!(apply_action(&store, job.id, mark(&[ANN]), T0).await.0, HandoffActionStatus::Done);
+    assert_eq!((are_known(&store, TEAM).await, are_known(&store, OTHER_TEAM).await), ([true, false], [false, false]));
+    // A marker that does not take effect makes no contact.
+    assert_eq!(apply_action(&store, job.id, mark(&[BOB]), T0).await.0, HandoffActionStatus::Stale);
+    assert_eq!(are_known(&store, TEAM).await, [true, false]);
 }

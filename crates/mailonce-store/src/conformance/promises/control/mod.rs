@@ -60,6 +60,8 @@ promises! {
         of_64_concurrent_sends_the_budget_holds_all_but_its_limit,
         /// Email that waits for a budget is listed in order, in pages.
         email_that_waits_for_a_budget_is_listed_in_order,
+        /// Whom an email leaves to is a contact for good.
+        whom_an_email_leaves_to_is_a_contact_for_good,
     }
 
     /// Records are the small things that a team owns, such as domains, suppressions and sources.
