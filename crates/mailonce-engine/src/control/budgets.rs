@@ -67,6 +67,21 @@ pub struct BudgetView {
     pub resets_at: Time,
 }
 
+/// How much room a budget has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetRoom {
+    /// The budget's id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its limit.
+    pub limit: u64,
+    /// How much is left in the period of the email.
+    pub remaining: u64,
+    /// When that period ends.
+    pub resets_at: Time,
+}
+
 /// A budget with its name, cached.
 pub(crate) struct CachedBudget {
     id: Uuid,
@@ -386,6 +401,26 @@ impl Control {
         }
         let found = self.ctx.store.inbox_by_address(&inbox::candidate_addresses(&from)).await?;
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
+    }
+
+    /// Of the budgets that an email counts against, the one with the least room. `None` if there is none.
+    pub(crate) async fn tightest_budget(
+        &self,
+        team: TeamId,
+        charges: &[Charge],
+    ) -> Result<Option<BudgetRoom>, Problem> {
+        if charges.is_empty() {
+            return Ok(None);
+        }
+        let counters = charges.iter().map(Charge::counter).collect();
+        let usage = self.ctx.store.budget_usage(team, counters).await.map_err(unavailable)?;
+        let budgets = self.budgets_of(team).await.map_err(unavailable)?;
+        let room = |(charge, used): (&Charge, u64)| {
+            let cached = budgets.iter().find(|cached| cached.id == charge.budget)?;
+            let (id, name, limit, resets_at) = (cached.id, cached.name.clone(), charge.limit, charge.ends_at);
+            Some(BudgetRoom { id, name, limit, remaining: limit.saturating_sub(used), resets_at })
+        };
+        Ok(charges.iter().zip(usage).filter_map(room).min_by_key(|room| room.remaining))
     }
 
     /// The problem for an email that would exceed a budget.

@@ -419,7 +419,7 @@ impl Conversations {
         };
         new_email.head.thread = Some(message.thread);
         new_email.guard_input.flagged_by = terms.flag.or(new_email.guard_input.flagged_by);
-        let body = std::sync::Arc::clone(&new_email.body);
+        let (body, charges) = (std::sync::Arc::clone(&new_email.body), new_email.guard_input.charges.clone());
         let new_reply = NewReply {
             email: *new_email,
             message: message.id,
@@ -438,7 +438,9 @@ impl Conversations {
             ReplyResult::First(email, thread) => {
                 self.outbound.record_recent_send(caller, &keyed, &body, now);
                 self.escalations.escalate_if_stuck(&email).await;
-                Ok(with_fence(self.outbound.first_receipt(caller, &email), &thread))
+                let tightest_budget = self.control.tightest_budget(email.team, &charges).await?;
+                let receipt = SendReceipt { tightest_budget, ..self.outbound.first_receipt(caller, &email) };
+                Ok(with_fence(receipt, &thread))
             }
             ReplyResult::KeyBound(bound) => self.outbound.replay_bound(caller, &keyed, bound, now),
             ReplyResult::AlreadyAnswered(id, email, thread) => {

@@ -73,12 +73,13 @@ impl Outbound {
             Ok(new_email) => new_email,
             Err(problem) => return self.replay_or(caller, &keyed, problem, now).await,
         };
-        let body = Arc::clone(&new_email.body);
+        let (body, charges) = (Arc::clone(&new_email.body), new_email.guard_input.charges.clone());
         match self.ctx.store.accept(*new_email, now).await.map_err(unavailable)? {
             AcceptResult::First(email) => {
                 self.record_recent_send(caller, &keyed, &body, now);
                 self.ctx.escalate_if_stuck(&email).await;
-                Ok(self.first_receipt(caller, &email))
+                let tightest_budget = self.control.tightest_budget(email.team, &charges).await?;
+                Ok(SendReceipt { tightest_budget, ..self.first_receipt(caller, &email) })
             }
             AcceptResult::KeyBound(bound) => self.replay_bound(caller, &keyed, bound, now),
             AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
@@ -263,6 +264,7 @@ impl Outbound {
             thread: cached.thread,
             fence: None,
             resent_as: cached.resent_as,
+            tightest_budget: None,
         }
     }
 

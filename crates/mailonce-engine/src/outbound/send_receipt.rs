@@ -10,7 +10,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::outbound::replay_cache::CachedEmail;
+use crate::{control::budgets::BudgetRoom, outbound::replay_cache::CachedEmail};
 
 /// The answer to a send.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,8 @@ pub struct SendReceipt {
     pub fence: Option<u64>,
     /// The next version, when the email was resent.
     pub resent_as: Option<EmailId>,
+    /// Of the budgets that the email counts against, the one with the least room. `None` for a repeated call.
+    pub tightest_budget: Option<BudgetRoom>,
 }
 
 /// The Message-ID of an email.

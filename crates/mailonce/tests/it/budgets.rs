@@ -138,7 +138,8 @@ over_memory_and_sqlite! {
         let good = budget_body(&team_scope(), "mails", "day", 5);
         for (member, value) in [
             ("scope", json!({})), ("scope", json!({ "team": false })), ("scope", json!({ "team": true, "inbox": "x" })),
-            ("measure", json!("bytes")), ("per", json!("week")), ("at_limit", json!("hold")),
+            ("measure", json!("bytes")), ("per", json!("week")), ("at_limit", json!("wait")),
+            ("scope.recipient", json!({ "recipient": "nobody" })), ("scope.recipient_domain", json!({ "recipient_domain": "not a domain" })),
             ("limit", json!(1_000_000_001)), ("name", json!(" ")),
             ("scope.api_key", json!({ "api_key": "x" })),
             ("scope.api_key", json!({ "api_key": "0197a3c2-7d3e-7c11-9b1e-2f6d3a4b5c6d" })),
@@ -167,6 +168,147 @@ over_memory_and_sqlite! {
             world.post("/v1/budgets", &body).await.expect_status(201);
         }
         world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 5)).await.expect_problem(422, "invalid_field");
+    }
+}
+
+/// Budgets that hold or flag email.
+mod holds {
+    use serde_json::{Value, json};
+
+    use super::{DAY, budget_body, budget_usage, team_scope};
+    use crate::{
+        call::{patch, post},
+        world::{World, mail, mail_with},
+    };
+
+    fn holding_budget(measure: &str, per: &str, limit: u64) -> Value {
+        let mut body = budget_body(&team_scope(), measure, per, limit);
+        body["at_limit"] = json!("hold");
+        body
+    }
+
+    async fn state_and_holds(world: &World, id: &str) -> (Value, Value) {
+        let email = world.email(id).await;
+        (email["state"].clone(), email["holds"].clone())
+    }
+
+    over_every_engine! {
+        async fn mail_beyond_the_limit_is_held_and_leaves_by_itself_when_there_is_room(world) {
+            let budget = world.post("/v1/budgets", &holding_budget("mails", "day", 1)).await.expect_status(201).string_field("id");
+            let first = world.send("1", &mail()).await.expect_status(202);
+            assert_eq!((&first["tightest_budget"]["remaining"], &first["tightest_budget"]["id"]), (&json!(0), &json!(budget)));
+            let held = world.send("2", &mail()).await.expect_status(202);
+            assert_eq!((&held["state"], &held["guard"], &held["holds"]), (&json!("held"), &json!("budget"), &json!(["budget"])));
+            assert!(held.string_field("next").contains("leaves by itself"), "{}", held.text);
+            let replayed = world.send("2", &mail()).await.expect_status(200);
+            assert_eq!((replayed.string_field("id"), &replayed["holds"]), (held.string_field("id"), &json!(["budget"])));
+            assert_eq!(world.escalations("state=open").await[0]["reason"], "budget");
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 0);
+            assert_eq!(budget_usage(&world, &budget).await, (1, 0));
+            world.advance_clock(DAY);
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 0, "once");
+            world.engine.escalations.run_escalation_round().await;
+            assert!(world.escalations("state=open").await.is_empty());
+            assert_eq!(world.hand_off_and_count_sent().await, 2);
+            assert_eq!(budget_usage(&world, &budget).await, (1, 0));
+        }
+
+        async fn a_cancelled_mail_gives_its_place_to_a_held_one(world) {
+            world.post("/v1/budgets", &holding_budget("mails", "day", 1)).await.expect_status(201);
+            let first = world.send("1", &mail()).await.expect_status(202).string_field("id");
+            let held = world.send("2", &mail()).await.expect_status(202).string_field("id");
+            for _ in 0..2 {
+                world.call(post(&format!("/v1/emails/{first}/cancel"))).await.expect_status(200);
+            }
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(state_and_holds(&world, &held).await, (json!("queued"), json!([])));
+            let third = world.send("3", &mail()).await.expect_status(202);
+            assert_eq!(third["state"], "held", "the place was given back once");
+        }
+
+        async fn a_person_releases_mail_that_a_budget_holds(world) {
+            world.post("/v1/budgets", &holding_budget("mails", "month", 0)).await.expect_status(201);
+            let held = world.send("1", &mail()).await.expect_status(202).string_field("id");
+            let escalation = world.escalations("state=open").await.remove(0);
+            world.resolve_escalation(&escalation, "release").await.expect_status(200);
+            assert_eq!(state_and_holds(&world, &held).await, (json!("queued"), json!([])));
+        }
+
+        async fn mail_that_needs_approval_and_room_leaves_after_both(world) {
+            let rule = json!({
+                "name": "first contact", "direction": "outbound",
+                "match": { "conditions": [] }, "actions": [{ "type": "approve_new_recipients" }],
+            });
+            world.post("/v1/rules", &rule).await.expect_status(201);
+            let budget = world.post("/v1/budgets", &holding_budget("mails", "day", 0)).await.expect_status(201);
+            let held = world.send("1", &mail()).await.expect_status(202);
+            assert_eq!((&held["guard"], &held["holds"]), (&json!("approval"), &json!(["approval", "budget"])));
+            let open = world.escalations("state=open").await;
+            let mut reasons: Vec<&str> = open.iter().filter_map(|escalation| escalation["reason"].as_str()).collect();
+            reasons.sort_unstable();
+            assert_eq!(reasons, ["approval", "budget"]);
+            let approval = open.iter().find(|escalation| escalation["reason"] == "approval").unwrap();
+            world.resolve_escalation(approval, "release").await.expect_status(200);
+            let id = held.string_field("id");
+            assert_eq!(state_and_holds(&world, &id).await, (json!("held"), json!(["budget"])));
+            assert_eq!(world.hand_off_and_count_sent().await, 0);
+            let path = format!("/v1/budgets/{}", budget.string_field("id"));
+            world.call(patch(&path).json(&json!({ "rev": 1, "limit": 1 }))).await.expect_status(200);
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            assert_eq!(world.hand_off_and_count_sent().await, 1);
+            // The team mailed this person now.
+            world.call(patch(&path).json(&json!({ "rev": 2, "limit": 9 }))).await.expect_status(200);
+            assert_eq!(world.send("2", &mail()).await.expect_status(202)["state"], "queued");
+        }
+
+        async fn a_budget_that_flags_sends_and_says_so(world) {
+            let mut body = budget_body(&team_scope(), "mails", "hour", 0);
+            body["at_limit"] = json!("flag");
+            world.post("/v1/budgets", &body).await.expect_status(201);
+            let flagged = world.send("1", &mail()).await.expect_status(202);
+            assert_eq!((&flagged["state"], &flagged["guard"]), (&json!("queued"), &json!("budget")));
+            assert!(flagged["holds"].is_null());
+        }
+
+        async fn each_recipient_and_each_domain_is_counted_on_its_own(world) {
+            for (scope, limit) in [(json!({ "recipient": "any" }), 1), (json!({ "recipient_domain": "any" }), 2)] {
+                let mut body = budget_body(&scope, "mails", "day", limit);
+                body["name"] = scope.to_string().into();
+                let created = world.post("/v1/budgets", &body).await.expect_status(201);
+                assert!(created["used"].is_null() && created["scope"] == scope, "{}", created.text);
+            }
+            let to = |address: &str| mail_with(json!({ "to": [address] }));
+            world.send("1", &to("ann@one.test")).await.expect_status(202);
+            world.send("2", &to("Ann@one.test")).await.expect_problem(429, "quota_exceeded");
+            world.send("3", &to("bob@one.test")).await.expect_status(202);
+            world.send("4", &to("eve@one.test")).await.expect_problem(429, "quota_exceeded");
+            world.send("5", &to("eve@two.test")).await.expect_status(202);
+        }
+
+        async fn new_recipients_are_counted_once(world) {
+            world.post("/v1/budgets", &budget_body(&team_scope(), "new_recipients", "day", 2)).await.expect_status(201);
+            let to = |address: &str| mail_with(json!({ "to": [address] }));
+            for (key, address) in [("1", "ann@one.test"), ("2", "ann@one.test"), ("3", "bob@one.test"), ("4", "ann@one.test")] {
+                world.send(key, &to(address)).await.expect_status(202);
+            }
+            world.send("5", &to("eve@one.test")).await.expect_problem(429, "quota_exceeded");
+            world.send("6", &to("bob@one.test")).await.expect_status(202);
+            world.advance_clock(DAY);
+            world.send("5", &to("eve@one.test")).await.expect_status(202);
+        }
+
+        async fn days_begin_in_the_time_zone_of_the_team(world) {
+            let settings = |zone: &str| patch("/v1/settings").json(&json!({ "time_zone": zone }));
+            world.call(settings("Moon/Crater")).await.expect_problem(422, "invalid_field").expect_field("time_zone");
+            let zone = world.call(settings("Pacific/Kiritimati")).await.expect_status(200);
+            assert_eq!(zone["time_zone"], "Pacific/Kiritimati");
+            let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201);
+            // The zone is 14 hours ahead of UTC, so its midnight is 10:00 UTC.
+            assert!(budget.string_field("resets_at").ends_with("T10:00:00.000Z"), "{}", budget.text);
+            let month = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "month", 1)).await.expect_status(201);
+            assert!(month.string_field("resets_at").ends_with("T10:00:00.000Z"), "{}", month.text);
+        }
     }
 }
 

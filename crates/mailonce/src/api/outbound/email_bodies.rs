@@ -13,9 +13,12 @@ use mailonce_core::{
     problem::{FieldError, Problem},
     ttl::Ttl,
 };
-use mailonce_engine::outbound::{
-    keyed_send::{OnMismatch, SendRequest},
-    send_receipt::SendReceipt,
+use mailonce_engine::{
+    control::budgets::BudgetRoom,
+    outbound::{
+        keyed_send::{OnMismatch, SendRequest},
+        send_receipt::SendReceipt,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -334,7 +337,28 @@ pub(crate) struct SendReceiptBody {
     /// Id of the next version, if the email was resent.
     #[serde(skip_serializing_if = "Option::is_none")]
     resent_as: Option<String>,
+    /// Of the budgets that the email counts against, the one with the least room. Absent for a repeated call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tightest_budget: Option<BudgetRoomBody>,
     dedupe: DedupeBody,
+}
+
+/// How much room a budget has.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BudgetRoomBody {
+    id: String,
+    name: String,
+    limit: u64,
+    remaining: u64,
+    /// When the period ends.
+    resets_at: String,
+}
+
+impl From<BudgetRoom> for BudgetRoomBody {
+    fn from(room: BudgetRoom) -> Self {
+        let BudgetRoom { id, name, limit, remaining, resets_at } = room;
+        Self { id: id.to_string(), name, limit, remaining, resets_at: resets_at.to_string() }
+    }
 }
 
 impl From<SendReceipt> for SendReceiptBody {
@@ -353,6 +377,7 @@ impl From<SendReceipt> for SendReceiptBody {
             thread_id: receipt.thread.map(|id| id.to_string()),
             fence: receipt.fence,
             resent_as: receipt.resent_as.map(|id| id.to_string()),
+            tightest_budget: receipt.tightest_budget.map(BudgetRoomBody::from),
             dedupe: DedupeBody {
                 outcome: if receipt.first { "first" } else { "replayed" },
                 key: receipt.key,
