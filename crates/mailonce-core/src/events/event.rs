@@ -98,6 +98,8 @@ string_enum! {
         StopCreated = "stop.created",
         /// A stop of the team ended, and its email is released.
         StopEnded = "stop.ended",
+        /// An act was recorded in the audit log. Only teams that ask for these events get them.
+        AuditRecorded = "audit.recorded",
     }
 }
 
@@ -120,6 +122,7 @@ impl EventKind {
             Self::EndpointDisabled => "endpoint",
             Self::TransportBreakerOpened | Self::TransportBreakerClosed => "transport",
             Self::StopCreated | Self::StopEnded => "stop",
+            Self::AuditRecorded => "audit",
             _ => "email",
         }
     }

@@ -13,7 +13,7 @@ use mailonce_core::{
     outbound::content_guard::ContentGuardMode,
     ports::store::StoreError,
     problem::Problem,
-    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TEAM_SETTINGS},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -21,8 +21,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The name of a team's settings record. Each team has one.
-const RECORD_NAME: &str = "team";
 /// How long a node may use settings that another node has changed, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
 /// Teams in the cache.
@@ -151,7 +149,7 @@ impl Access {
         if let Some(settings) = self.settings_cache.get(team, since) {
             return Ok(settings);
         }
-        let record = self.ctx.store.record_by_name(team, RecordKind::Settings, RECORD_NAME).await?;
+        let record = self.ctx.store.record_by_name(team, RecordKind::Settings, TEAM_SETTINGS).await?;
         let settings = match record.map(|record| serde_json::from_str(&record.json)) {
             None => TeamSettings::default(),
             Some(Ok(settings)) => settings,
@@ -176,7 +174,7 @@ impl Access {
         patch.check()?;
         let (team, kind) = (caller.team.id, RecordKind::Settings);
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let found = self.ctx.store.record_by_name(team, kind, RECORD_NAME).await.map_err(unavailable)?;
+            let found = self.ctx.store.record_by_name(team, kind, TEAM_SETTINGS).await.map_err(unavailable)?;
             let old = found.as_ref().map_or_else(|| Ok(TeamSettings::default()), records::decode)?;
             let json = records::encode(&patch.clone().apply_to(old))?;
             let now = self.ctx.now();
@@ -184,7 +182,7 @@ impl Access {
                 let changed = self.ctx.store.change_record(record.edit(json), None, now).await.map_err(unavailable)?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
             } else {
-                let (id, name) = (self.ctx.new_id(now), RECORD_NAME.to_owned());
+                let (id, name) = (self.ctx.new_id(now), TEAM_SETTINGS.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
                 let created = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
                 matches!(created, IdempotentResult::Done(CreateRecordResult::Created(_)))

@@ -5,7 +5,7 @@
 
 use mailonce_core::{
     commit_clock::CommitClock,
-    control::budget::BudgetCounter,
+    control::{audit::act::Act, budget::BudgetCounter},
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
@@ -66,6 +66,8 @@ pub(crate) struct UnitOfWork {
     pub conversations: ConversationChanges,
     /// Usage of budgets.
     pub budgets: Counters,
+    /// Acts to record in the audit log.
+    pub acts: Vec<(Act, Time)>,
 }
 
 /// Identifies an email within its team.

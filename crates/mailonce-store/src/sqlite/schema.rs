@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A released migration never changes.
-pub(crate) const MIGRATIONS: [&str; 11] = [
+pub(crate) const MIGRATIONS: [&str; 12] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -25,6 +25,7 @@ pub(crate) const MIGRATIONS: [&str; 11] = [
     include_str!("../../migrations/sqlite/0009_budgets.sql"),
     include_str!("../../migrations/sqlite/0010_budget_charges.sql"),
     include_str!("../../migrations/sqlite/0011_stops.sql"),
+    include_str!("../../migrations/sqlite/0012_audit.sql"),
 ];
 
 /// The schema version that this binary writes.

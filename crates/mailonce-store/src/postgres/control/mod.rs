@@ -1,5 +1,6 @@
-//! Control: budgets, records and stops. Implements `ControlStore` for [`Postgres`].
+//! Control: the audit log, budgets, records and stops. Implements `ControlStore` for [`Postgres`].
 
+pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod records;
 pub(crate) mod stops;

@@ -1,5 +1,6 @@
-//! Control: budgets, records and stops. Implements `ControlStore` for [`Sqlite`].
+//! Control: the audit log, budgets, records and stops. Implements `ControlStore` for [`Sqlite`].
 
+pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod records;
 pub(crate) mod stops;
