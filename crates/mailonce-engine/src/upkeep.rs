@@ -12,6 +12,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
+/// How often expired entries of the audit log are removed.
+const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 impl Engine {
     /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.
@@ -20,6 +22,7 @@ impl Engine {
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
         let mut key_usage_flushes = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
         let mut escalation_rounds = tokio::time::interval(ESCALATION_INTERVAL);
+        let mut audit_prunes = tokio::time::interval(AUDIT_PRUNE_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
@@ -27,11 +30,19 @@ impl Engine {
                 _ = sweeps.tick() => self.sweep().await,
                 _ = key_usage_flushes.tick() => self.access.flush_key_usage().await,
                 _ = escalation_rounds.tick() => self.escalations.run_escalation_round().await,
+                _ = audit_prunes.tick() => self.prune_audit().await,
                 _ = stop.changed() => {}
             }
         }
         self.outbound.flush_suppressed_calls().await;
         self.access.flush_key_usage().await;
+    }
+
+    /// Removes entries of the audit log whose retention is over.
+    pub async fn prune_audit(&self) {
+        if let Err(error) = self.control.audit.prune(&self.access).await {
+            tracing::warn!(%error, "cannot remove expired entries of the audit log");
+        }
     }
 
     /// Deletes expired data, in as many commits as it takes.

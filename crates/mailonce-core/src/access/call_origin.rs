@@ -10,13 +10,16 @@ use std::{
     fmt,
     future::Future,
     mem,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
+use uuid::Uuid;
 
 use crate::{
     id::{ApiKeyId, TeamId},
+    key::{InstallSecret, keyed_hash},
     string_enum::string_enum,
     time::Time,
 };
@@ -51,48 +54,95 @@ pub struct Alias {
     pub name: String,
 }
 
-/// Who makes the running call, and from where.
-#[derive(Clone, PartialEq, Eq)]
+/// Who makes the running call, and from where. Every request has one, so it is cheap to make: texts are formatted when
+/// an act is recorded.
+#[derive(Clone, Debug)]
 pub struct CallOrigin {
     /// Who acts.
-    pub actor: Actor,
-    /// The actor's team. Its audit log records acts that belong to no team.
+    pub caller: CallerId,
+    /// The caller's team. Its audit log records acts that belong to no team.
     pub team: Option<TeamId>,
-    /// A word such as `cli`, or the alias of an IP address.
+    /// From where.
     pub from: CallSource,
     /// When the call began.
     pub at: Time,
 }
 
-/// From where a call comes.
+/// Who acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallSource {
-    /// This machine.
-    Local(&'static str),
-    /// An IP address, by its alias.
-    Address(Alias),
+pub enum CallerId {
+    /// A program with an API key.
+    ApiKey(ApiKeyId),
+    /// A person, by id.
+    Person(String),
+    /// mailonce itself: `server` or `cli`.
+    System(&'static str),
 }
 
-impl CallSource {
-    /// The text that the audit log records.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Local(word) => word,
-            Self::Address(alias) => &alias.id,
-        }
+/// From where a call comes.
+#[derive(Clone, Debug)]
+pub enum CallSource {
+    /// This machine: `server` or `cli`.
+    Local(&'static str),
+    /// An IP address, and the key from which its alias is derived.
+    Address(IpAddr, AliasKey),
+}
+
+/// The key from which the aliases of an installation are derived. Without it, nobody can find an address by trying all
+/// of them.
+#[derive(Clone, Copy)]
+pub struct AliasKey([u8; 32]);
+
+impl AliasKey {
+    /// The key of an installation.
+    pub fn of(secret: &InstallSecret) -> Self {
+        Self(secret.mac("audit-alias", &[]))
+    }
+
+    fn alias(&self, team: Option<TeamId>, ip: IpAddr) -> Alias {
+        let (team, name) = (team.map_or(Uuid::nil(), |team| team.0), ip.to_string());
+        let mac = keyed_hash(&self.0, "ip", &[team.as_bytes(), name.as_bytes()]);
+        let digits: String = mac.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Alias { id: format!("ip/{digits}"), name }
+    }
+}
+
+impl fmt::Debug for AliasKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AliasKey")
     }
 }
 
 impl CallOrigin {
     /// A call with an API key.
     pub fn of_api_key(key: ApiKeyId, team: TeamId, from: CallSource, at: Time) -> Self {
-        Self { actor: Actor { kind: ActorKind::ApiKey, id: key.to_string() }, team: Some(team), from, at }
+        Self { caller: CallerId::ApiKey(key), team: Some(team), from, at }
     }
 
     /// mailonce itself, on behalf of nobody who can be named: `server` or `cli`.
     pub fn of_system(what: &'static str, at: Time) -> Self {
-        let actor = Actor { kind: ActorKind::System, id: what.to_owned() };
-        Self { actor, team: None, from: CallSource::Local(what), at }
+        Self { caller: CallerId::System(what), team: None, from: CallSource::Local(what), at }
+    }
+
+    /// The actor that the audit log records.
+    pub fn actor(&self) -> Actor {
+        let (kind, id) = match &self.caller {
+            CallerId::ApiKey(id) => (ActorKind::ApiKey, id.to_string()),
+            CallerId::Person(id) => (ActorKind::Person, id.clone()),
+            CallerId::System(what) => (ActorKind::System, (*what).to_owned()),
+        };
+        Actor { kind, id }
+    }
+
+    /// The source that the audit log records, and the address that it stands for.
+    pub fn source(&self) -> (String, Option<Alias>) {
+        match &self.from {
+            CallSource::Local(word) => ((*word).to_owned(), None),
+            CallSource::Address(ip, key) => {
+                let alias = key.alias(self.team, *ip);
+                (alias.id.clone(), Some(alias))
+            }
+        }
     }
 
     /// The origin of the running call. `None` outside of a scope, and before authentication.
@@ -119,12 +169,6 @@ impl CallOrigin {
         let mut slot = Some(origin);
         let _entered = Entered::enter(&mut slot);
         work()
-    }
-}
-
-impl fmt::Debug for CallOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CallOrigin({} {} from {})", self.actor.kind.as_str(), self.actor.id, self.from.as_str())
     }
 }
 
@@ -179,7 +223,7 @@ mod tests {
     }
 
     fn current_actor() -> Option<String> {
-        CallOrigin::current().map(|origin| origin.actor.id.clone())
+        CallOrigin::current().map(|origin| origin.actor().id)
     }
 
     #[test]
@@ -197,6 +241,20 @@ mod tests {
         assert!(first.as_mut().poll(&mut cx).is_pending() && second.as_mut().poll(&mut cx).is_pending());
         assert_eq!(first.as_mut().poll(&mut cx), Poll::Ready(Some("server".into())));
         assert_eq!(second.as_mut().poll(&mut cx), Poll::Ready(Some("cli".into())));
+    }
+
+    #[test]
+    fn an_alias_differs_by_address_team_and_installation() {
+        let alias = |secret: u8, team: u128, ip: &str| {
+            let key = AliasKey::of(&InstallSecret([secret; 32]));
+            key.alias(Some(TeamId(Uuid::from_u128(team))), ip.parse().unwrap())
+        };
+        let ours = alias(1, 1, "192.0.2.7");
+        assert_eq!((ours.id.len(), ours.name.as_str()), (3 + 32, "192.0.2.7"));
+        assert_eq!(ours, alias(1, 1, "192.0.2.7"));
+        for other in [alias(1, 1, "192.0.2.8"), alias(1, 2, "192.0.2.7"), alias(2, 1, "192.0.2.7")] {
+            assert_ne!(ours.id, other.id);
+        }
     }
 
     #[test]

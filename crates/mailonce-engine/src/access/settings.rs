@@ -48,6 +48,27 @@ pub struct TeamSettings {
     pub expire_ms: Option<i64>,
     /// What to do with replies to an address that the sender's authentication doesn't cover.
     pub reply_to: ReplyToPolicy,
+    /// Whether every entry of the audit log is also an event.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub audit_events: bool,
+    /// How long data is kept.
+    #[serde(skip_serializing_if = "Retention::is_unlimited")]
+    pub retention: Retention,
+}
+
+/// How long data is kept, in milliseconds. `None`: for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Retention {
+    /// Entries of the audit log.
+    #[serde(rename = "audit", skip_serializing_if = "Option::is_none")]
+    pub audit_ms: Option<i64>,
+}
+
+impl Retention {
+    fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for TeamSettings {
@@ -59,6 +80,8 @@ impl Default for TeamSettings {
             notify: None,
             expire_ms: None,
             reply_to: ReplyToPolicy::Flag,
+            audit_events: false,
+            retention: Retention::default(),
         }
     }
 }
@@ -87,6 +110,10 @@ pub struct SettingsPatch {
     pub expire_ms: Option<Option<i64>>,
     /// Replies to an address that the sender's authentication doesn't cover.
     pub reply_to: Option<ReplyToPolicy>,
+    /// Whether every entry of the audit log is also an event.
+    pub audit_events: Option<bool>,
+    /// How long entries of the audit log are kept.
+    pub audit_retention_ms: Option<Option<i64>>,
 }
 
 impl SettingsPatch {
@@ -98,6 +125,8 @@ impl SettingsPatch {
             notify: self.notify.unwrap_or(old.notify),
             expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
             reply_to: self.reply_to.unwrap_or(old.reply_to),
+            audit_events: self.audit_events.unwrap_or(old.audit_events),
+            retention: Retention { audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms) },
         }
     }
 

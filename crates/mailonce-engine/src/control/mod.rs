@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `rules`, `outbound_rule_facts` | rules for received and sent mail |
 //! | `lists` | allow and block lists |
+//! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
 //! | [`stops`] | switches that keep email from leaving |
 //! | `suppressions` | addresses that a team doesn't send to |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
+pub mod audit;
 pub mod budgets;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
@@ -25,6 +27,8 @@ use crate::runtime::context::Context;
 pub struct Control {
     ctx: Arc<Context>,
     record_caches: record_cache::RecordCaches,
+    /// Who changed what.
+    pub audit: audit::AuditLog,
     /// Switches that keep email from leaving.
     pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
@@ -34,6 +38,7 @@ pub struct Control {
 impl Control {
     pub(crate) fn new(ctx: Arc<Context>) -> Self {
         Self {
+            audit: audit::AuditLog::new(Arc::clone(&ctx)),
             stops: stops::StopControl::new(Arc::clone(&ctx)),
             ctx,
             record_caches: record_cache::RecordCaches::default(),

@@ -110,7 +110,7 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::escalations::resolve))
 }
 
-/// Administration: API keys, teams, transports, domains, endpoints, budgets, rules, stops and sources.
+/// Administration: API keys, teams, transports, domains, endpoints, budgets, rules, stops, sources and the audit log.
 fn admin_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::access::api_keys::create_api_key, crate::api::access::api_keys::list_api_keys))
@@ -155,6 +155,7 @@ fn admin_routes() -> OpenApiRouter<App> {
         ))
         .routes(routes!(crate::api::control::stops::create, crate::api::control::stops::list))
         .routes(routes!(crate::api::control::stops::end))
+        .routes(routes!(crate::api::control::audit::list))
         .routes(routes!(crate::api::control::lists::add, crate::api::control::lists::list))
         .routes(routes!(crate::api::control::lists::remove))
         .routes(routes!(crate::api::access::settings::read, crate::api::access::settings::change))

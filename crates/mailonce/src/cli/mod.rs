@@ -2,6 +2,7 @@
 
 mod admin;
 mod api_keys;
+mod audit;
 mod backup;
 mod bench;
 pub(crate) mod client;
@@ -137,6 +138,9 @@ enum CliVerb {
     /// Create and list teams
     #[command(subcommand)]
     Team(api_keys::TeamVerb),
+    /// List, export and verify the audit log: who changed what
+    #[command(subcommand)]
+    Audit(audit::AuditVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -281,6 +285,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
+        CliVerb::Audit(verb) => audit::audit(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

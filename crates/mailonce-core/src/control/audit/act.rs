@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{NewAuditEntry, RecordedAct};
 use crate::{
     access::{
-        call_origin::{Actor, ActorKind, Alias, CallOrigin, CallSource},
+        call_origin::{Alias, CallOrigin},
         team::{ApiKey, Team},
     },
     control::stop::{Stop, StopScope},
@@ -47,7 +47,8 @@ impl Act {
     }
 
     fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
+        // PostgreSQL text has no NUL.
+        Self { name: Some(name.replace('\0', "\u{fffd}")), ..self }
     }
 
     fn with_after(self, after: Value) -> Self {
@@ -59,16 +60,15 @@ impl Act {
         if origin.is_none() && self.is_routine {
             return None;
         }
-        let system = || Actor { kind: ActorKind::System, id: "server".into() };
-        let mut aliases: Vec<Alias> =
-            self.name.iter().map(|name| Alias { id: self.about.clone(), name: name.clone() }).collect();
-        if let Some(CallSource::Address(alias)) = origin.map(|origin| &origin.from) {
-            aliases.push(alias.clone());
-        }
+        let server = CallOrigin::of_system("server", now);
+        let origin = origin.unwrap_or(&server);
+        let (from, address) = origin.source();
+        let name = self.name.iter().map(|name| Alias { id: self.about.clone(), name: name.clone() });
+        let aliases = name.chain(address).collect();
         let entry = NewAuditEntry {
-            at: now.max(origin.map_or(Time(0), |origin| origin.at)),
-            actor: origin.map_or_else(system, |origin| origin.actor.clone()),
-            from: origin.map_or("server", |origin| origin.from.as_str()).to_owned(),
+            at: now.max(origin.at),
+            actor: origin.actor(),
+            from,
             action: self.action.clone(),
             about: self.about.clone(),
             before: self.before.as_ref().map(Value::to_string),
@@ -306,6 +306,7 @@ fn recordable(value: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::call_origin::ActorKind;
     use uuid::Uuid;
 
     const TEAM: TeamId = TeamId(Uuid::from_u128(7));
