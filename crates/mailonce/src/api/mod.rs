@@ -23,10 +23,14 @@ use axum::{
     Router,
     body::Bytes,
     extract::Request,
+    middleware::{self, Next},
     response::IntoResponse,
     routing::{any, get, post},
 };
-use mailonce_core::problem::{Code, Problem, nearest_name, shorten};
+use mailonce_core::{
+    access::call_origin::CallOrigin,
+    problem::{Code, Problem, nearest_name, shorten},
+};
 use mailonce_engine::{Engine, outbound::keyed_send::SendRequest};
 use std::sync::{Arc, LazyLock};
 use utoipa::openapi::{
@@ -202,6 +206,8 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
             public_url: options.public_url.into(),
             auth_failures: options.auth_failures,
         })))
+        // Authentication sets the origin of the call, so that the audit log knows who acts.
+        .layer(middleware::from_fn(|request: Request, next: Next| CallOrigin::scope(None, next.run(request))))
 }
 
 /// The benchmark baseline: parses and writes JSON, and does nothing else.

@@ -18,7 +18,7 @@ use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, io::BufRead as _, path::PathBuf, process::ExitCode};
 
-use super::{ServerArgs, UsageError, client::CliClient, exit, listing::show_rows};
+use super::{ServerArgs, UsageError, client::CliClient, listing::show_rows};
 use crate::cli::printer::{Printer, display_text, field_text, print_stderr};
 
 #[derive(Debug, Subcommand)]

@@ -31,9 +31,13 @@ mod tail;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
+use mailonce_core::access::call_origin::CallOrigin;
 use std::process::ExitCode;
 
-use crate::config::{Config, Flags, default_data_dir};
+use crate::{
+    config::{Config, Flags, default_data_dir},
+    entropy::wall_time,
+};
 use error::CliError;
 use printer::Printer;
 
@@ -234,7 +238,7 @@ pub fn main() -> ExitCode {
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(run(cli)),
+        Ok(runtime) => runtime.block_on(CallOrigin::scope(None, run(cli))),
         Err(error) => report_error(&anyhow::anyhow!("starting the runtime: {error}"), json),
     }
 }
@@ -266,6 +270,10 @@ fn use_small_pages() {
 /// Runs a command.
 async fn run(cli: Cli) -> ExitCode {
     let out = Printer::new(cli.json, cli.plain);
+    // Commands that open the ledger themselves act as `cli`. A server acts for its callers.
+    if !matches!(cli.verb, CliVerb::Dev(_) | CliVerb::Serve(_)) {
+        CallOrigin::of_system("cli", wall_time()).set();
+    }
     let done = match cli.verb {
         CliVerb::Dev(flags) => run_server::dev(&out, &flags, cli.json).await,
         CliVerb::Serve(flags) => run_server::serve(&flags).await,

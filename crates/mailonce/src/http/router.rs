@@ -7,10 +7,7 @@ use axum::{
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use mailonce_core::{
-    access::call_origin::CallOrigin,
-    problem::{Code, Problem},
-};
+use mailonce_core::problem::{Code, Problem};
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -25,8 +22,7 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    // Authentication sets the origin, so that the audit log knows who acts.
-    let mut response = pin!(CallOrigin::scope(None, router.oneshot(request)));
+    let mut response = pin!(router.oneshot(request));
     poll_fn(|cx| {
         let step = catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(cx)));
         step.unwrap_or_else(|_panic| Poll::Ready(Ok(panic_response())))

@@ -39,6 +39,8 @@ impl Redactor {
         let text = replace_matches(&text, match_preview_digest, |found| {
             format!("{}PREVIEW-DIGEST", &found[..found.len() - 64])
         });
+        let text = replace_matches(&text, |rest| match_hex(rest, 64), |_| "HASH".into());
+        let text = replace_matches(&text, |rest| match_hex(rest, 32), |_| "ALIAS".into());
         let text = replace_matches(&text, match_nonce, |_| "mail NONCE".into());
         let text = replace_matches(&text, match_random_address, |_| "RANDOM@".into());
         if numbers { replace_matches(&text, match_digits, |_| "N".into()) } else { text }
@@ -112,6 +114,11 @@ fn match_preview_digest(rest: &str) -> Option<usize> {
     let prefix = ["digest    ", "digest   ", "\"digest\":\""].into_iter().find(|prefix| rest.starts_with(prefix))?;
     let length = rest[prefix.len()..].bytes().take_while(u8::is_ascii_hexdigit).count();
     (length == 64).then_some(prefix.len() + length)
+}
+
+/// So many hexadecimal digits: a hash of the audit log, or the alias of an address.
+fn match_hex(rest: &str, digits: usize) -> Option<usize> {
+    (rest.bytes().take_while(u8::is_ascii_hexdigit).count() == digits).then_some(digits)
 }
 
 /// The number of a fence.

@@ -143,3 +143,101 @@ impl AuditStore for Sqlite {
         self.run_write(move |ledger| prune(ledger, team, cutoff, max)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::{
+        access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
+        id::ApiKeyId,
+        ports::store::Store as _,
+    };
+    use rusqlite::types::Value;
+    use uuid::Uuid;
+
+    const TEAM: TeamId = TeamId(Uuid::from_u128(7));
+
+    async fn store_with_entries(folder: &std::path::Path) -> Sqlite {
+        let store = Sqlite::open(folder, [7; 32]).unwrap();
+        let team = Team { id: TEAM, name: "ours".into(), created_at: Time(1), require_keys: false };
+        let key = ApiKey {
+            id: ApiKeyId(Uuid::from_u128(8)),
+            team: TEAM,
+            hash: [1; 32],
+            details: ApiKeyDetails::unrestricted("key", vec![ApiKeyScope::Admin]),
+            created_at: Time(1),
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let _created = store.create_team(team, key, None).await.unwrap();
+        store.set_require_keys(TEAM, true).await.unwrap().unwrap();
+        store
+    }
+
+    /// The values that a cell has with one byte changed.
+    fn tampered_values(value: &Value) -> Vec<Value> {
+        match value {
+            Value::Integer(number) => (0..8).map(|byte| Value::Integer(number ^ (1 << (byte * 8)))).collect(),
+            Value::Blob(bytes) => {
+                let flip = |at: usize| {
+                    let mut bytes = bytes.clone();
+                    bytes[at] ^= 1;
+                    Value::Blob(bytes)
+                };
+                (0..bytes.len()).map(flip).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flipped_byte_of_any_cell_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with_entries(folder.path()).await;
+        let conn = Connection::open(folder.path().join("ledger.db")).unwrap();
+        let mut tried = 0;
+        for (table, columns) in [
+            ("audit_entries", &["team", "seq", "entry", "hash"][..]),
+            ("audit_chains", &["team", "start_seq", "start_hash", "seq", "hash"]),
+        ] {
+            let put_back = format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM kept_{table}");
+            conn.execute_batch(&format!("CREATE TEMP TABLE kept_{table} AS SELECT * FROM {table}")).unwrap();
+            for (column, seq) in columns.iter().flat_map(|column| [(column, 1), (column, 3)]) {
+                let select = format!("SELECT {column} FROM {table} WHERE seq = ?1");
+                let value = conn.query_row(&select, [seq], |row| row.get::<_, Value>(0)).optional().unwrap();
+                for tampered in value.iter().flat_map(tampered_values) {
+                    let update = format!("UPDATE {table} SET {column} = ?1 WHERE seq = ?2");
+                    // The table itself refuses a number that another entry has.
+                    if conn.execute(&update, params![tampered, seq]).is_ok() {
+                        let page = store.audit_page(TEAM, 0, 100).await.unwrap();
+                        assert!(chain::verify(TEAM, &page).is_err(), "{table} {seq} {column} {tampered:?}");
+                        tried += 1;
+                    }
+                    conn.execute_batch(&put_back).unwrap();
+                }
+            }
+            assert_eq!(chain::verify(TEAM, &store.audit_page(TEAM, 0, 100).await.unwrap()), Ok(()));
+        }
+        assert!(tried > 500, "{tried}");
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn removed_rows_are_found() {
+        for sql in [
+            "DELETE FROM audit_entries WHERE seq = 1",
+            "DELETE FROM audit_entries WHERE seq = 2",
+            "DELETE FROM audit_entries WHERE seq = 3",
+            "DELETE FROM audit_entries",
+            "DELETE FROM audit_chains",
+            "DELETE FROM audit_entries WHERE seq = 3; UPDATE audit_chains SET seq = 2",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = store_with_entries(folder.path()).await;
+            Connection::open(folder.path().join("ledger.db")).unwrap().execute_batch(sql).unwrap();
+            let page = store.audit_page(TEAM, 0, 100).await.unwrap();
+            assert!(chain::verify(TEAM, &page).is_err(), "{sql}");
+            store.close().await;
+        }
+    }
+}
