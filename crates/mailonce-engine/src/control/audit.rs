@@ -40,6 +40,10 @@ pub struct AuditSelection {
 }
 
 impl AuditSelection {
+    fn matches_all(&self) -> bool {
+        self.actor.is_none() && self.action.is_none() && self.about.is_none()
+    }
+
     fn matches(&self, entry: &AuditEntry) -> bool {
         let content = &entry.content;
         let has_action = |wanted: &String| match wanted.strip_suffix('*') {
@@ -101,6 +105,12 @@ impl AuditLog {
         self.ctx.store.record_act(act, self.ctx.now()).await
     }
 
+    /// Records that the running call confirms the wall clock. To be called before the clock counts as confirmed.
+    pub async fn record_clock_confirmation(&self) -> Result<(), Problem> {
+        let act = Act::new(None, "clock.confirmed", "installation/clock".into());
+        self.ctx.store.record_act(act, self.ctx.now()).await.map_err(unavailable)
+    }
+
     /// The selected entries after a number, in order.
     pub async fn list(
         &self,
@@ -114,8 +124,9 @@ impl AuditLog {
         let team = caller.team.id;
         let (mut entries, mut last) = (Vec::new(), after);
         let ends = loop {
-            let page = self.ctx.store.audit_page(team, last, MAX_PAGE).await.map_err(unavailable)?;
-            let is_full = page.rows.len() == MAX_PAGE;
+            let page_size = if selection.matches_all() { limit - entries.len() } else { MAX_PAGE };
+            let page = self.ctx.store.audit_page(team, last, page_size).await.map_err(unavailable)?;
+            let is_full = page.rows.len() == page_size;
             for row in page.rows {
                 if entries.len() == limit {
                     break;

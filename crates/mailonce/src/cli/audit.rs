@@ -18,7 +18,7 @@ use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, io::BufRead as _, path::PathBuf, process::ExitCode};
 
-use super::{ServerArgs, UsageError, client::CliClient, listing::show_rows};
+use super::{ServerArgs, UsageError, client::CliClient, exit, listing::show_rows};
 use crate::cli::printer::{Printer, display_text, field_text, print_stderr};
 
 #[derive(Debug, Subcommand)]
@@ -289,7 +289,8 @@ impl Verification {
         let last = self.verifier.map(|verifier| verifier.last()).unwrap_or_default();
         let noted_is_missing = matches!(self.noted, Some((_, None)));
         let fault = self.fault.or_else(|| {
-            noted_is_missing.then(|| "no entry has the hash of --head: the log was replaced, or it is another log".into())
+            noted_is_missing
+                .then(|| "no entry has the hash of --head: the log was replaced, or it is another log".into())
         });
         let head = format_hash(&last.hash);
         if out.is_json() {
@@ -298,12 +299,19 @@ impl Verification {
         } else if fault.is_none() {
             let noted = self.noted.and_then(|(_, seq)| seq);
             let noted = noted.map_or_else(String::new, |seq| format!("Entry {seq} has the hash of --head.\n"));
-            out.print_line(&format!("{} {} entries form one chain.\n{noted}head  {} {head}", out.green("ok"), self.entries, last.seq));
+            out.print_line(&format!(
+                "{} {} entries form one chain.\n{noted}head  {} {head}",
+                out.green("ok"),
+                self.entries,
+                last.seq
+            ));
         }
         match fault {
             None => {
                 if !out.is_json() {
-                    print_stderr("Note the head elsewhere: `mailonce audit verify --head HASH` then finds a log that was replaced.");
+                    print_stderr(
+                        "Note the head elsewhere: `mailonce audit verify --head HASH` then finds a log that was replaced.",
+                    );
                 }
                 ExitCode::SUCCESS
             }
@@ -312,7 +320,7 @@ impl Verification {
                     out.print_line(&format!("{} {fault}", out.red("damaged")));
                     print_stderr(&format!("Entries up to {} are intact.", last.seq));
                 }
-                ExitCode::from(1)
+                ExitCode::from(exit::DAMAGED)
             }
         }
     }

@@ -45,6 +45,7 @@ use printer::Printer;
 const AFTER_HELP: &str = "\
 Exit codes:
    0  done; an email was accepted, sent, or already accepted before
+   1  the audit log is damaged
    2  timeout: nothing arrived in time, or the server did not answer
    3  the email is held until a person decides
    4  --wait ran out of time while the email was on its way
@@ -208,6 +209,8 @@ impl std::error::Error for UsageError {}
 
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
+    /// The audit log is damaged.
+    pub(crate) const DAMAGED: u8 = 1;
     /// Nothing arrived in time, or the server did not answer.
     pub(crate) const TIMEOUT: u8 = 2;
     /// The email is held until a person decides.

@@ -14,8 +14,31 @@ use crate::{
 /// A word that is in every secret, content, address and free text of these tests, and must be in no entry.
 const CANARY: &str = "canary";
 
-/// Routes that change something without an entry: what agents do all day, and what changes no setting.
-const ROUTES_WITHOUT_ENTRY: &[(&str, &str)] = &[];
+/// Routes that leave no entry in the log of the team: what agents do all day, and what changes no setting. Resuming what
+/// is not stopped changes nothing, and the entry of a new team is in its own log.
+const ROUTES_WITHOUT_ENTRY: &[(&str, &str)] = &[
+    ("post", "/v1/emails"),
+    ("post", "/v1/emails/batch"),
+    ("patch", "/v1/emails/{id}"),
+    ("post", "/v1/emails/{id}/cancel"),
+    ("post", "/v1/handoff/resume"),
+    ("post", "/v1/endpoints/{id}/test"),
+    ("post", "/v1/endpoints/{id}/recover"),
+    ("post", "/v1/notices/{id}/replay"),
+    ("post", "/v1/inboxes/{id}/watches"),
+    ("post", "/v1/inboxes/{id}/consume"),
+    ("post", "/v1/watches/{id}/resend"),
+    ("post", "/v1/artifacts/{id}/consume"),
+    ("post", "/v1/messages/{id}/reply"),
+    ("post", "/v1/messages/{id}/forward"),
+    ("post", "/v1/inboxes/{id}/next"),
+    ("patch", "/v1/threads/{id}"),
+    ("post", "/v1/threads/{id}/lease"),
+    ("delete", "/v1/threads/{id}/lease"),
+    ("post", "/v1/escalations"),
+    ("post", "/hooks/{source_id}"),
+    ("post", "/v1/teams"),
+];
 
 async fn entries(world: &World) -> Vec<Value> {
     world.get("/v1/audit?limit=1000").await.expect_status(200).rows()
@@ -141,7 +164,7 @@ async fn decide_and_change_keys(world: &World) {
     world.post(&path, &edit).await.expect_status(200);
     world.send(CANARY, &mail()).await.expect_status(202);
     world.hand_off_due().await;
-    world.call(patch(&format!("/v1/keys/{CANARY}")).json(&json!({ "ttl": "1d" }))).await.expect_status(200);
+    world.call(patch(&format!("/v1/keys/{CANARY}")).json(&json!({ "ttl": "60d" }))).await.expect_status(200);
     world.call(delete(&format!("/v1/keys/{CANARY}"))).await.expect_status(200);
 }
 

@@ -295,9 +295,7 @@ fn allowed_value(json: &Value, path: &str) -> Option<Value> {
 fn recordable(value: &Value) -> Option<Value> {
     match value {
         Value::Null | Value::Object(_) => None,
-        Value::String(text) => {
-            (text.chars().count() <= MAX_TEXT_CHARS && !text.contains('@')).then(|| value.clone())
-        }
+        Value::String(text) => (text.chars().count() <= MAX_TEXT_CHARS && !text.contains('@')).then(|| value.clone()),
         Value::Array(items) => items.iter().map(recordable).collect::<Option<Vec<_>>>().map(Value::from),
         Value::Bool(_) | Value::Number(_) => Some(value.clone()),
     }
@@ -327,9 +325,7 @@ mod tests {
 
     #[test]
     fn only_allowed_values_that_differ_are_recorded() {
-        let rule = |enabled: bool, value: &str| {
-            json!({ "enabled": enabled, "priority": 1, "conditions": [{ "values": [value] }], "novel": value })
-        };
+        let rule = |enabled: bool, value: &str| json!({ "enabled": enabled, "priority": 1, "conditions": [{ "values": [value] }], "novel": value });
         let entry = entry_of(Some(rule(true, "a")), Some(rule(false, "canary")), RecordKind::Rule);
         assert_eq!((entry.action.as_str(), entry.at), ("rule.changed", Time(5)));
         assert_eq!(entry.before.as_deref(), Some(r#"{"enabled":true}"#));

@@ -338,7 +338,11 @@ mod tests {
         let mut swapped = page.clone();
         swapped.rows.swap(1, 2);
         assert_eq!(verify(TEAM, &swapped), fault(2, FaultKind::Missing));
-        assert_eq!(verify(TeamId(Uuid::from_u128(8)), &page), fault(1, FaultKind::Damaged), "the chain of another team");
+        assert_eq!(
+            verify(TeamId(Uuid::from_u128(8)), &page),
+            fault(1, FaultKind::Damaged),
+            "the chain of another team"
+        );
     }
 
     #[test]

@@ -39,8 +39,7 @@ const BY_HASH: &str = "
     SELECT k.id, k.team, k.hash, k.about, k.created_at, k.revoked_at, k.last_used_at,
            t.id, t.name, t.created_at, t.require_keys
       FROM (SELECT * FROM api_keys WHERE hash = $1 ORDER BY id LIMIT 1) k JOIN teams t ON t.id = k.team";
-const ACTIVE_LOCKED: &str =
-    "SELECT FROM api_keys WHERE team = $1 AND id = $2 AND revoked_at IS NULL FOR NO KEY UPDATE";
+const ACTIVE_LOCKED: &str = "SELECT FROM api_keys WHERE team = $1 AND id = $2 AND revoked_at IS NULL FOR NO KEY UPDATE";
 const REVOKE: &str = "
     UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE team = $1 AND id = $2
     RETURNING id, team, hash, about, created_at, revoked_at, last_used_at";
@@ -177,11 +176,7 @@ pub(crate) async fn touch_api_keys(shared: &SharedState, used: &[(ApiKeyId, Time
 }
 
 /// Runs one statement in its own transaction.
-async fn query_in_transaction(
-    shared: &SharedState,
-    sql: &str,
-    params: &[&(dyn ToSql + Sync)],
-) -> TxResult<Vec<Row>> {
+async fn query_in_transaction(shared: &SharedState, sql: &str, params: &[&(dyn ToSql + Sync)]) -> TxResult<Vec<Row>> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let rows = query_rows(&tx, sql, params).await?;

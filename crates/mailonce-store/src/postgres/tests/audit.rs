@@ -19,9 +19,11 @@ async fn a_flipped_byte_of_any_cell_is_found() {
     for number in 0..3 {
         store.record_act(act(number), NOW).await.unwrap();
     }
-    let length: i32 = session.query_one("SELECT length(entry) FROM audit_entries WHERE seq = 2", &[]).await.unwrap().get(0);
+    let length: i32 =
+        session.query_one("SELECT length(entry) FROM audit_entries WHERE seq = 2", &[]).await.unwrap().get(0);
     let flip_bytes = |table: &str, column: &str, length: i32| -> Vec<String> {
-        let flip = |at: i32| format!("UPDATE {table} SET {column} = set_byte({column}, {at}, get_byte({column}, {at}) # 1)");
+        let flip =
+            |at: i32| format!("UPDATE {table} SET {column} = set_byte({column}, {at}, get_byte({column}, {at}) # 1)");
         (0..length).map(flip).collect()
     };
     let flip_number = |table: &str, column: &str| -> Vec<String> {

@@ -12,7 +12,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::sync::PoisonError;
 use uuid::Uuid;
 
-use crate::sqlite::{Sqlite, control::audit, outbound::accept, schema::store_error, write_session::WriteSession, writer::Priority};
+use crate::sqlite::{
+    Sqlite, control::audit, outbound::accept, schema::store_error, write_session::WriteSession, writer::Priority,
+};
 
 const INSERT_TEAM: &str =
     "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";

@@ -159,7 +159,12 @@ pub(crate) fn change(
 }
 
 /// Removes a record.
-pub(crate) fn remove(ledger: &mut WriteSession<'_>, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+pub(crate) fn remove(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    kind: RecordKind,
+    id: Uuid,
+) -> Result<Option<Record>> {
     let Some(shelf) = record_scope(ledger, team, kind) else { return Ok(None) };
     let found = shelf.by_id(ledger.conn, id)?;
     if found.is_some() {

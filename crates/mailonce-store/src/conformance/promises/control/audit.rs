@@ -343,7 +343,6 @@ pub(super) async fn a_new_team_begins_its_log(store: TestStore) {
     }
 
     let page = whole_log(&store, team).await;
-    let actions: Vec<String> =
-        page.rows.iter().map(|row| check_row(team, row).unwrap().content.action).collect();
+    let actions: Vec<String> = page.rows.iter().map(|row| check_row(team, row).unwrap().content.action).collect();
     assert_eq!(actions, ["team.created", "api_key.created"]);
 }
