@@ -119,12 +119,7 @@ async fn list(out: &Printer, args: ListArgs) -> anyhow::Result<ExitCode> {
             let id = id.as_str().unwrap_or_default();
             display_text(entry["names"].get(id).unwrap_or(&Value::from(id)))
         };
-        let kind = entry["about"].as_str().and_then(|about| about.split_once('/')).map_or("", |(kind, _)| kind);
-        let about = if entry["names"].get(entry["about"].as_str().unwrap_or_default()).is_some() {
-            format!("{kind} {}", name(&entry["about"]))
-        } else {
-            display_text(&entry["about"])
-        };
+        let about = about_text(entry, &name(&entry["about"]));
         let (at, action) = (field_text(entry, "at"), display_text(&entry["action"]));
         let (actor, from) = (name(&entry["actor"]["id"]), name(&entry["from"]));
         vec![entry["seq"].to_string(), at, actor, from, action, about, change_text(entry)]
@@ -133,6 +128,14 @@ async fn list(out: &Printer, args: ListArgs) -> anyhow::Result<ExitCode> {
         print_stderr("The log is damaged. `mailonce audit verify` says where.");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The name of what was changed, without its kind if the action says it already.
+fn about_text(entry: &Value, name: &str) -> String {
+    let (action, about) = (entry["action"].as_str().unwrap_or_default(), entry["about"].as_str().unwrap_or_default());
+    let kind = about.split_once('/').map_or("", |(kind, _)| kind);
+    let name = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);
+    if action.split('.').next() == Some(kind) { name.to_owned() } else { format!("{kind} {name}") }
 }
 
 /// What changed, such as `enabled: true → false`.
@@ -147,13 +150,12 @@ fn change_text(entry: &Value) -> String {
     names.sort();
     names.dedup();
     let text = |name: &&String| match (old.get(*name), new.get(*name)) {
-        (None, Some(Value::Null)) | (Some(Value::Null), None) => None,
-        (Some(was), Some(is)) => Some(format!("{name}: {} → {}", display_text(was), display_text(is))),
-        (None, Some(is)) if before.is_some() && *name != "changed" => Some(format!("{name}: - → {}", display_text(is))),
-        (Some(was), None) if after.is_some() => Some(format!("{name}: {} → -", display_text(was))),
-        (was, is) => was.or(is).map(|value| format!("{name}: {}", display_text(value))),
+        (Some(was), Some(is)) => format!("{name}: {} → {}", display_text(was), display_text(is)),
+        (None, Some(is)) if before.is_some() && *name != "changed" => format!("{name}: - → {}", display_text(is)),
+        (Some(was), None) if after.is_some() => format!("{name}: {} → -", display_text(was)),
+        (was, is) => format!("{name}: {}", display_text(was.or(is).unwrap_or(&Value::Null))),
     };
-    names.iter().filter_map(text).collect::<Vec<_>>().join("; ")
+    names.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 /// The latest entries as one page.
@@ -244,7 +246,10 @@ impl Verification {
     /// Begins after this place.
     fn begin(&mut self, start: ChainLink) {
         self.verifier = Some(ChainVerifier::new(start));
-        self.look_for_noted(start);
+        // Number 0 is no entry.
+        if start.seq > 0 {
+            self.look_for_noted(start);
+        }
     }
 
     fn look_for_noted(&mut self, link: ChainLink) {
@@ -269,12 +274,14 @@ impl Verification {
         if self.verifier.is_none() {
             self.begin(ChainLink { seq: parsed.seq.saturating_sub(1), hash: parsed.prev });
         }
-        let Some(verifier) = &mut self.verifier else { return };
-        let checked = verifier.check(&parsed, hash).map_err(|fault| fault.to_string());
-        self.entries += 1;
         // The server also checks the bytes that are stored, of which JSON shows only the meaning.
-        let stored = entry["fault"].as_str().map_or(Ok(()), |fault| Err(format!("entry {seq} {fault}")));
-        self.fault = checked.and(stored).err();
+        if let Some(fault) = entry["fault"].as_str() {
+            self.fault = Some(format!("entry {seq} {fault}"));
+            return;
+        }
+        let Some(verifier) = &mut self.verifier else { return };
+        self.fault = verifier.check(&parsed, hash).err().map(|fault| fault.to_string());
+        self.entries += 1;
         self.look_for_noted(ChainLink { seq, hash });
     }
 
@@ -287,42 +294,31 @@ impl Verification {
 
     fn report(self, out: &Printer) -> ExitCode {
         let last = self.verifier.map(|verifier| verifier.last()).unwrap_or_default();
-        let noted_is_missing = matches!(self.noted, Some((_, None)));
-        let fault = self.fault.or_else(|| {
-            noted_is_missing
-                .then(|| "no entry has the hash of --head: the log was replaced, or it is another log".into())
-        });
-        let head = format_hash(&last.hash);
+        let (is_intact, head) = (self.fault.is_none(), format_hash(&last.hash));
+        let unknown_head = || "no entry has the hash of --head: the log was replaced, or it is another log".to_owned();
+        let fault = self.fault.or_else(|| matches!(self.noted, Some((_, None))).then(unknown_head));
+        let exit = ExitCode::from(if fault.is_none() { 0 } else { exit::DAMAGED });
         if out.is_json() {
-            out.print_json(&json!({ "valid": fault.is_none(), "entries": self.entries, "fault": fault,
-                "head": { "seq": last.seq, "hash": head } }));
-        } else if fault.is_none() {
-            let noted = self.noted.and_then(|(_, seq)| seq);
-            let noted = noted.map_or_else(String::new, |seq| format!("Entry {seq} has the hash of --head.\n"));
-            out.print_line(&format!(
-                "{} {} entries form one chain.\n{noted}head  {} {head}",
-                out.green("ok"),
-                self.entries,
-                last.seq
-            ));
+            let head = json!({ "seq": last.seq, "hash": head });
+            out.print_json(&json!({ "valid": fault.is_none(), "entries": self.entries, "fault": fault, "head": head }));
+            return exit;
         }
-        match fault {
+        if let Some(fault) = fault {
+            out.print_line(&format!("{} {fault}", out.red("failed")));
+            if !is_intact {
+                print_stderr(&format!("The entries up to {} are intact.", last.seq));
+            }
+            return exit;
+        }
+        out.print_line(&format!("{} the chain is intact", out.green("ok")));
+        out.print_fields(&[("entries", self.entries.to_string()), ("head", format!("{} {head}", last.seq))]);
+        match self.noted.and_then(|(_, seq)| seq) {
+            Some(seq) => print_stderr(&format!("Entry {seq} has the hash of --head.")),
             None => {
-                if !out.is_json() {
-                    print_stderr(
-                        "Note the head elsewhere: `mailonce audit verify --head HASH` then finds a log that was replaced.",
-                    );
-                }
-                ExitCode::SUCCESS
-            }
-            Some(fault) => {
-                if !out.is_json() {
-                    out.print_line(&format!("{} {fault}", out.red("damaged")));
-                    print_stderr(&format!("Entries up to {} are intact.", last.seq));
-                }
-                ExitCode::from(exit::DAMAGED)
+                print_stderr("Note the head elsewhere. `mailonce audit verify --head HASH` then finds a replaced log.")
             }
         }
+        exit
     }
 }
 

@@ -52,7 +52,11 @@ impl Act {
     }
 
     fn with_after(self, after: Value) -> Self {
-        Self { after: Some(after), ..self }
+        Self { after: Some(without_empty(after)), ..self }
+    }
+
+    fn with_before(self, before: Value) -> Self {
+        Self { before: Some(without_empty(before)), ..self }
     }
 
     /// The entry of this act when `origin` does it. `None` for routine work of a worker.
@@ -155,8 +159,7 @@ impl Act {
     /// Changing whether a team requires idempotency keys.
     pub fn of_require_keys(before: bool, team: &Team) -> Self {
         let act = Self::new(Some(team.id), "team.changed", format!("team/{}", team.id)).named(&team.name);
-        Self { before: Some(json!({ "require_keys": before })), ..act }
-            .with_after(json!({ "require_keys": team.require_keys }))
+        act.with_before(json!({ "require_keys": before })).with_after(json!({ "require_keys": team.require_keys }))
     }
 
     /// Creating or revoking an API key.
@@ -176,7 +179,7 @@ impl Act {
         });
         let act = Self::new(Some(key.team), format!("api_key.{verb}"), format!("api_key/{}", key.id));
         let act = act.named(&details.name);
-        if key.revoked_at.is_some() { Self { before: Some(values), ..act } } else { act.with_after(values) }
+        if key.revoked_at.is_some() { act.with_before(values) } else { act.with_after(values) }
     }
 
     /// Creating or ending a stop.
@@ -234,6 +237,14 @@ impl Act {
         let act = Self::of_change(inbox.team, subject, &ALLOWED, (before.map(json), after.map(json)));
         Some(act.named(&inbox.address))
     }
+}
+
+/// Leaves out values that say nothing: null and empty lists.
+fn without_empty(mut json: Value) -> Value {
+    if let Some(fields) = json.as_object_mut() {
+        fields.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()));
+    }
+    json
 }
 
 /// Leaves out when something was last changed, which the entry says itself.

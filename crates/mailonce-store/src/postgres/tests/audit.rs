@@ -2,9 +2,11 @@
 
 use mailonce_core::{
     control::audit::{act::Act, chain},
-    ports::audit_store::AuditStore as _,
+    ports::{audit_store::AuditStore as _, store::Store as _},
+    record::{Record, RecordKind},
 };
 use std::sync::Arc;
+use uuid::Uuid;
 
 use super::{NOW, TEAM, TestDatabase};
 
@@ -57,6 +59,26 @@ async fn a_flipped_byte_of_any_cell_is_found() {
         }
     }
     assert_eq!(chain::verify(TEAM, &store.audit_page(TEAM, 0, 100).await.unwrap()), Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_act_whose_entry_cannot_be_written_does_not_happen() {
+    let database = TestDatabase::create().await;
+    let (store, session) = (database.node().await, database.session().await);
+    let record = Record {
+        team: TEAM,
+        kind: RecordKind::Rule,
+        id: Uuid::from_u128(9),
+        name: "ours".into(),
+        rev: 1,
+        created_at: NOW,
+        json: "{}".into(),
+    };
+    session.batch_execute("ALTER TABLE audit_entries RENAME TO elsewhere").await.unwrap();
+
+    assert!(store.create_record(record.clone(), None).await.is_err());
+
+    assert_eq!(store.record(TEAM, RecordKind::Rule, record.id).await.unwrap(), None, "the change was undone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

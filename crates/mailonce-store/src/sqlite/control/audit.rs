@@ -223,6 +223,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_act_whose_entry_cannot_be_written_does_not_happen() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with_entries(folder.path()).await;
+        let conn = Connection::open(folder.path().join("ledger.db")).unwrap();
+        conn.execute_batch("ALTER TABLE audit_entries RENAME TO elsewhere").unwrap();
+
+        assert!(store.set_require_keys(TEAM, false).await.is_err());
+
+        assert!(store.teams().await.unwrap()[0].require_keys, "the change was undone");
+        conn.execute_batch("ALTER TABLE elsewhere RENAME TO audit_entries").unwrap();
+        assert!(!store.set_require_keys(TEAM, false).await.unwrap().unwrap().require_keys);
+        store.close().await;
+    }
+
+    #[tokio::test]
     async fn removed_rows_are_found() {
         for sql in [
             "DELETE FROM audit_entries WHERE seq = 1",
