@@ -140,7 +140,7 @@ async fn snapshot_kek_commands(recorder: &mut SnapshotRecorder) {
 async fn snapshot_audit_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
     let wide = SnapshotOptions { env: &[("COLUMNS", "160")], ..usual };
-    recorder.record(cli, "audit list", &["audit", "list", "--limit", "4"], wide).await.expect_exit(0);
+    recorder.record(cli, "audit list", &["audit", "list", "--limit", "2"], wide).await.expect_exit(0);
     let stops = ["audit", "list", "--action", "stop.*", "--limit", "2"];
     recorder.record(cli, "audit list", &stops, wide).await.expect_exit(0);
     let export = ["audit", "export"];

@@ -170,8 +170,10 @@ async fn decide_and_change_keys(world: &World) {
 
 over_every_engine! {
     async fn a_hundred_random_acts_have_their_entries(world) {
-        let (mut dice, mut made, mut expected) = (Dice(7), Made::default(), Vec::new());
         let begin = head_seq(&world).await;
+        decide_and_change_keys(&world).await;
+        let mut expected = vec!["escalation.decided", "key.extended", "key.forgotten"];
+        let (mut dice, mut made) = (Dice(7), Made::default());
         let mut has_settings = false;
         for number in 0..100 {
             let mut action = act(&world, &mut made, &mut dice, number).await;
@@ -181,8 +183,6 @@ over_every_engine! {
             }
             expected.push(action);
         }
-        decide_and_change_keys(&world).await;
-        expected.extend(["escalation.decided", "key.extended", "key.forgotten"]);
 
         assert_eq!(actions_after(&world, begin).await, expected);
         verify(&world).await;
@@ -351,21 +351,23 @@ async fn a_byte_that_was_changed_in_the_file_is_found() {
     let server = cli.start_dev(&[]).await;
     cli.run(&["stop", "--team"]).await.expect_exit(0);
     let seq = cli.run(&["audit", "verify"]).await.expect_exit(0).json()["head"]["seq"].clone();
+    cli.run(&["backup", "copy.db"]).await.expect_exit(0);
     assert!(server.terminate().await.success());
 
-    let path = cli.data_dir().join("ledger.db");
+    let path = cli.path().join("copy.db");
     let mut bytes = std::fs::read(&path).unwrap();
     // The event of the stop says `stop.created`, too; the entry has the length of the text before it.
     let needle = b"\x00\x00\x00\x0cstop.created";
     let at = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
     bytes[at + needle.len() - 1] ^= 1;
     std::fs::write(&path, bytes).unwrap();
+    cli.run(&["restore", "copy.db", "--data", "restored", "--run"]).await.expect_exit(0);
 
-    let _server = cli.start_dev(&[]).await;
-    let verified = cli.run(&["audit", "verify"]).await.expect_exit(1).json();
+    let _server = cli.start_dev(&[("MAILONCE_DATA", "restored")]).await;
+    let verified = cli.run(&["audit", "verify", "--data", "restored"]).await.expect_exit(1).json();
     let fault = format!("entry {seq} was changed: its content does not match its hash");
     assert_eq!(verified["fault"], fault);
-    let output = cli.run_with_env(&["--plain", "audit", "list"], &[]).await.expect_exit(0);
+    let output = cli.run(&["--plain", "audit", "list", "--data", "restored"]).await.expect_exit(0);
     assert!(output.stderr.contains("The log is damaged."), "{output:?}");
 }
 
