@@ -18,6 +18,7 @@ use std::{
 use uuid::Uuid;
 
 use crate::{
+    control::audit::chain::format_hash,
     id::{ApiKeyId, TeamId},
     key::{InstallSecret, keyed_hash},
     string_enum::string_enum,
@@ -102,8 +103,9 @@ impl AliasKey {
     fn alias(&self, team: Option<TeamId>, ip: IpAddr) -> Alias {
         let (team, name) = (team.map_or(Uuid::nil(), |team| team.0), ip.to_string());
         let mac = keyed_hash(&self.0, "ip", &[team.as_bytes(), name.as_bytes()]);
-        let digits: String = mac.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Alias { id: format!("ip/{digits}"), name }
+        // Half of the hash: an alias only distinguishes the addresses of one team.
+        let digits = format_hash(&mac);
+        Alias { id: format!("ip/{}", digits.get(..32).unwrap_or(&digits)), name }
     }
 }
 
