@@ -13,7 +13,7 @@ const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
 /// How often expired entries of the audit log are removed.
-const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_secs(600);
+const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 
 impl Engine {
     /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.

@@ -170,7 +170,7 @@ impl AuditLog {
 
 fn list_entry(team: TeamId, row: AuditRow, selection: &AuditSelection) -> Option<ListedEntry> {
     match check_row(team, &row) {
-        Ok(entry) => selection.matches(&entry).then(|| ListedEntry { row, entry: Some(entry), fault: None }),
+        Ok(entry) => selection.matches(&entry).then_some(ListedEntry { row, entry: Some(entry), fault: None }),
         Err(fault) => Some(ListedEntry { entry: AuditEntry::decode(&row.entry), row, fault: Some(fault) }),
     }
 }

@@ -54,8 +54,9 @@ impl Tables {
         if let Some(operation) = operation {
             self.outbound.bind_operation(operation);
         }
-        if !self.access.teams.contains_key(&team.id) {
-            self.access.teams.insert(team.id, team.clone());
+        let is_new = !self.access.teams.contains_key(&team.id);
+        self.access.teams.entry(team.id).or_insert_with(|| team.clone());
+        if is_new {
             self.record_act(Some(Act::of_new_team(&team)), team.created_at);
         }
         self.insert_api_key(key);
