@@ -44,6 +44,9 @@ string_enum! {
     }
 }
 
+/// The name of the record with the settings of a team. Each team has at most one.
+pub const TEAM_SETTINGS: &str = "team";
+
 /// A small object of a team.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {

@@ -14,6 +14,8 @@ const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
+/// How often expired entries of the audit log are removed.
+const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 
 impl Engine {
     /// Flushes counters, reviews escalations, releases email held by budgets and sweeps expired data until `stop` changes, then flushes once more.
@@ -23,6 +25,7 @@ impl Engine {
         let mut key_usage_flushes = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
         let mut budget_rounds = tokio::time::interval(BUDGET_INTERVAL);
         let mut escalation_rounds = tokio::time::interval(ESCALATION_INTERVAL);
+        let mut audit_prunes = tokio::time::interval(AUDIT_PRUNE_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
@@ -31,6 +34,7 @@ impl Engine {
                 _ = key_usage_flushes.tick() => self.access.flush_key_usage().await,
                 _ = escalation_rounds.tick() => self.escalations.run_escalation_round().await,
                 _ = budget_rounds.tick() => self.release_held_by_budget().await,
+                _ = audit_prunes.tick() => self.prune_audit().await,
                 _ = stop.changed() => {}
             }
         }
@@ -41,6 +45,13 @@ impl Engine {
     async fn release_held_by_budget(&self) {
         if let Err(error) = self.control.release_held_by_budget().await {
             tracing::warn!(%error, "cannot release email that waits for room in a budget");
+        }
+    }
+
+    /// Removes entries of the audit log whose retention is over.
+    pub async fn prune_audit(&self) {
+        if let Err(error) = self.control.audit.prune(&self.access).await {
+            tracing::warn!(%error, "cannot remove expired entries of the audit log");
         }
     }
 

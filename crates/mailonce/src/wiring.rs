@@ -143,6 +143,11 @@ pub async fn serve(
             .stop_installation(CONFIGURATION_AUTHOR, "the configuration says handoff = \"paused\"")
             .await?;
     }
+    let restored = config.data.join(RESTORED_FILE);
+    if config.store == StoreLocation::Sqlite && restored.exists() {
+        engine.control.audit.record_restore().await?;
+        std::fs::remove_file(&restored).with_context(|| format!("deleting {}", restored.display()))?;
+    }
     // Last, because the backup may contain a stop of the configuration, which has just ended.
     if let Some(file) = hold {
         tracing::warn!("this ledger was restored with --hold: no email leaves until `mailonce resume`");
@@ -223,10 +228,27 @@ fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
 /// The file that keeps hand-off paused across restarts.
 const HOLD_FILE: &str = "hold";
 
+/// The file that says that the ledger was restored, until the audit log says so.
+const RESTORED_FILE: &str = "restored";
+
 /// Pauses the hand-off of a data directory across restarts, until it is resumed.
 pub fn hold_handoff(data: &Path) -> std::io::Result<()> {
+    write_mark(data, HOLD_FILE)
+}
+
+/// Marks a data directory as restored. The next start records it in the audit log.
+pub fn mark_restored(data: &Path) -> std::io::Result<()> {
+    write_mark(data, RESTORED_FILE)
+}
+
+/// Removes that mark, because the restore failed.
+pub fn unmark_restored(data: &Path) -> std::io::Result<()> {
+    std::fs::remove_file(data.join(RESTORED_FILE))
+}
+
+fn write_mark(data: &Path, name: &str) -> std::io::Result<()> {
     private_file::create_dir(data)?;
-    let file = File::create(data.join(HOLD_FILE))?;
+    let file = File::create(data.join(name))?;
     file.sync_all()?;
     File::open(data)?.sync_all()
 }

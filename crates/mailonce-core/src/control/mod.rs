@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`audit`] | who changed what, from where and when, in a hash chain |
 //! | [`budget`] | how many emails and recipients may be sent in a period |
 //! | [`calendar`] | minutes, hours, days and months in a team's time zone |
 //! | [`contact`] | whom a team mailed before |
@@ -9,6 +10,7 @@
 //! | [`rule`] | rules that block, file, label or hold mail |
 //! | [`stop`] | switches that keep email from leaving |
 
+pub mod audit;
 pub mod budget;
 pub mod calendar;
 pub mod contact;

@@ -100,6 +100,8 @@ string_enum! {
         StopCreated = "stop.created",
         /// A stop of the team ended, and its email is released.
         StopEnded = "stop.ended",
+        /// An act was recorded in the audit log. Only teams that ask for these events get them.
+        AuditRecorded = "audit.recorded",
     }
 }
 
@@ -122,6 +124,7 @@ impl EventKind {
             Self::EndpointDisabled => "endpoint",
             Self::TransportBreakerOpened | Self::TransportBreakerClosed => "transport",
             Self::StopCreated | Self::StopEnded => "stop",
+            Self::AuditRecorded => "audit",
             _ => "email",
         }
     }

@@ -1,5 +1,6 @@
 //! Ports: the traits that the engine needs from the outside world.
 
+pub mod audit_store;
 pub mod authenticator;
 pub mod control_store;
 pub mod conversation_store;

@@ -14,7 +14,7 @@ use mailonce_core::{
     outbound::content_guard::ContentGuardMode,
     ports::store::StoreError,
     problem::Problem,
-    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TEAM_SETTINGS},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -22,8 +22,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The name of a team's settings record. Each team has one.
-const RECORD_NAME: &str = "team";
 /// How long a node may use settings that another node has changed, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
 /// Teams in the cache.
@@ -54,6 +52,21 @@ pub struct TeamSettings {
     /// The time zone of calendar days and months, by its IANA name. UTC when `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
+    /// Whether every entry of the audit log is also an event.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub audit_events: bool,
+    /// How long data is kept.
+    #[serde(skip_serializing_if = "Retention::is_unlimited")]
+    pub retention: Retention,
+}
+
+/// How long data is kept, in milliseconds. `None`: for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Retention {
+    /// Entries of the audit log.
+    #[serde(rename = "audit", skip_serializing_if = "Option::is_none")]
+    pub audit_ms: Option<i64>,
 }
 
 impl TeamSettings {
@@ -61,6 +74,12 @@ impl TeamSettings {
     pub fn calendar_zone(&self) -> CalendarZone {
         // A name is checked when it is set. One that a later release no longer knows counts as UTC.
         self.time_zone.as_deref().and_then(CalendarZone::parse).unwrap_or_default()
+    }
+}
+
+impl Retention {
+    fn is_unlimited(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -74,6 +93,8 @@ impl Default for TeamSettings {
             expire_ms: None,
             reply_to: ReplyToPolicy::Flag,
             time_zone: None,
+            audit_events: false,
+            retention: Retention::default(),
         }
     }
 }
@@ -104,6 +125,10 @@ pub struct SettingsPatch {
     pub reply_to: Option<ReplyToPolicy>,
     /// The time zone of calendar days and months.
     pub time_zone: Option<String>,
+    /// Whether every entry of the audit log is also an event.
+    pub audit_events: Option<bool>,
+    /// How long entries of the audit log are kept.
+    pub audit_retention_ms: Option<Option<i64>>,
 }
 
 impl SettingsPatch {
@@ -116,6 +141,8 @@ impl SettingsPatch {
             expire_ms: self.expire_ms.unwrap_or(old.expire_ms),
             reply_to: self.reply_to.unwrap_or(old.reply_to),
             time_zone: self.time_zone.or(old.time_zone),
+            audit_events: self.audit_events.unwrap_or(old.audit_events),
+            retention: Retention { audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms) },
         }
     }
 
@@ -167,7 +194,7 @@ impl Access {
         if let Some(settings) = self.settings_cache.get(team, since) {
             return Ok(settings);
         }
-        let record = self.ctx.store.record_by_name(team, RecordKind::Settings, RECORD_NAME).await?;
+        let record = self.ctx.store.record_by_name(team, RecordKind::Settings, TEAM_SETTINGS).await?;
         let settings = match record.map(|record| serde_json::from_str(&record.json)) {
             None => TeamSettings::default(),
             Some(Ok(settings)) => settings,
@@ -192,7 +219,7 @@ impl Access {
         patch.check()?;
         let (team, kind) = (caller.team.id, RecordKind::Settings);
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let found = self.ctx.store.record_by_name(team, kind, RECORD_NAME).await.map_err(unavailable)?;
+            let found = self.ctx.store.record_by_name(team, kind, TEAM_SETTINGS).await.map_err(unavailable)?;
             let old = found.as_ref().map_or_else(|| Ok(TeamSettings::default()), records::decode)?;
             let json = records::encode(&patch.clone().apply_to(old))?;
             let now = self.ctx.now();
@@ -200,7 +227,7 @@ impl Access {
                 let changed = self.ctx.store.change_record(record.edit(json), None, now).await.map_err(unavailable)?;
                 matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
             } else {
-                let (id, name) = (self.ctx.new_id(now), RECORD_NAME.to_owned());
+                let (id, name) = (self.ctx.new_id(now), TEAM_SETTINGS.to_owned());
                 let record = Record { team, kind, id, name, rev: 1, created_at: now, json };
                 let created = self.ctx.store.create_record(record, None).await.map_err(unavailable)?;
                 matches!(created, IdempotentResult::Done(CreateRecordResult::Created(_)))

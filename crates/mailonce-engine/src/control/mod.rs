@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `rules`, `outbound_rule_facts` | rules for received and sent mail |
 //! | `lists` | allow and block lists |
+//! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
 //! | [`stops`] | switches that keep email from leaving |
 //! | `suppressions` | addresses that a team doesn't send to |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
+pub mod audit;
 pub mod budgets;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
@@ -27,6 +29,8 @@ pub struct Control {
     ctx: Arc<Context>,
     access: Arc<Access>,
     record_caches: record_cache::RecordCaches,
+    /// Who changed what.
+    pub audit: audit::AuditLog,
     /// Switches that keep email from leaving.
     pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
@@ -38,6 +42,7 @@ pub struct Control {
 impl Control {
     pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
         Self {
+            audit: audit::AuditLog::new(Arc::clone(&ctx)),
             stops: stops::StopControl::new(Arc::clone(&ctx)),
             ctx,
             access,

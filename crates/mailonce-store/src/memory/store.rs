@@ -227,7 +227,7 @@ impl Store for Memory {
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        Ok(self.lock_tables().access.set_require_keys(team, require))
+        Ok(self.lock_tables().set_require_keys(team, require, self.time.commit_time(Time(0))))
     }
 
     async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
@@ -243,7 +243,7 @@ impl Store for Memory {
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        Ok(self.lock_tables().access.revoke_api_key(team, id, now))
+        Ok(self.lock_tables().revoke_api_key(team, id, now))
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
@@ -285,7 +285,7 @@ impl Store for Memory {
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        Ok(self.lock_tables().control.remove_record(team, kind, id))
+        Ok(self.lock_tables().remove_record(team, kind, id, self.time.commit_time(Time(0))))
     }
 
     async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {

@@ -5,7 +5,7 @@
 
 use mailonce_core::{
     commit_clock::CommitClock,
-    control::budget::BudgetCounter,
+    control::{audit::act::Act, budget::BudgetCounter},
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
@@ -71,6 +71,8 @@ pub(crate) struct UnitOfWork {
     pub budgets: Counters,
     /// Recipients that count as mailed.
     pub contacts: NewContacts,
+    /// Acts to record in the audit log.
+    pub acts: Vec<(Act, Time)>,
 }
 
 /// Identifies an email within its team.

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::row::{KeyTarget, scope_columns, write_json};
 use crate::postgres::outbound::email_insert::{EmailInsert, insert_emails};
 use crate::postgres::{
+    control::audit,
     error::{TxError, TxResult},
     unit_of_work::{EmailRef, UnitOfWork},
 };
@@ -152,7 +153,11 @@ pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, work: &UnitOfWork) 
     work.conversations.write(tx).await?;
     work.budgets.write(tx).await?;
     work.contacts.write(tx).await?;
-    write_events(tx, &work.events).await
+    write_events(tx, &work.events).await?;
+    for (act, now) in &work.acts {
+        audit::record_act(tx, Some(act), *now).await?;
+    }
+    Ok(())
 }
 
 async fn write_new_emails(tx: &Transaction<'_>, work: &UnitOfWork) -> TxResult<()> {

@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A released migration never changes.
-pub(crate) const MIGRATIONS: [&str; 13] = [
+pub(crate) const MIGRATIONS: [&str; 14] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -27,6 +27,7 @@ pub(crate) const MIGRATIONS: [&str; 13] = [
     include_str!("../../migrations/sqlite/0011_stops.sql"),
     include_str!("../../migrations/sqlite/0012_holds.sql"),
     include_str!("../../migrations/sqlite/0013_contacts.sql"),
+    include_str!("../../migrations/sqlite/0014_audit.sql"),
 ];
 
 /// The schema version that this binary writes.

@@ -142,6 +142,14 @@ impl<'c> WriteSession<'c> {
         teams.id(number).ok_or_else(|| StoreError::Corrupt(format!("there is no team number {number}")))
     }
 
+    /// The ids of all teams, in order.
+    pub(crate) fn team_ids(&self) -> Vec<TeamId> {
+        let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
+        let mut ids: Vec<TeamId> = teams.numbers.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// Runs a prepared statement.
     pub(crate) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
         self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(store_error)

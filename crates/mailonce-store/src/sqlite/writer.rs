@@ -3,6 +3,7 @@
 //! Accepts run first. The other jobs get a share of every commit, so that none starves.
 
 use mailonce_core::{
+    access::call_origin::CallOrigin,
     installation::Gauges,
     ports::store::{Result, StoreError},
 };
@@ -101,10 +102,15 @@ impl Writer {
     ) -> Result<T> {
         let place = Arc::clone(&self.permits).acquire_owned().await.map_err(|_closed| closing_error())?;
         let (tell, told) = oneshot::channel();
+        let origin = if turn == Priority::Accept { None } else { CallOrigin::current() };
         let verb: WriteJob = Box::new(move |ledger| {
             // An accept checks everything before its first write, so it needs no savepoint. The other jobs run in
             // a savepoint, so that their errors do not affect the rest of the group.
-            let answer = if turn == Priority::Accept { Ok(verb(ledger)?) } else { ledger.in_savepoint(verb) };
+            let answer = if turn == Priority::Accept {
+                Ok(verb(ledger)?)
+            } else {
+                CallOrigin::run(origin, || ledger.in_savepoint(verb))
+            };
             if let Err(error @ StoreError::Corrupt(_)) = answer {
                 return Err(error);
             }

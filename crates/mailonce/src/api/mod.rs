@@ -23,10 +23,14 @@ use axum::{
     Router,
     body::Bytes,
     extract::Request,
+    middleware::{self, Next},
     response::IntoResponse,
     routing::{any, get, post},
 };
-use mailonce_core::problem::{Code, Problem, nearest_name, shorten};
+use mailonce_core::{
+    access::call_origin::CallOrigin,
+    problem::{Code, Problem, nearest_name, shorten},
+};
 use mailonce_engine::{Engine, outbound::keyed_send::SendRequest};
 use std::sync::{Arc, LazyLock};
 use utoipa::openapi::{
@@ -110,7 +114,7 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::escalations::resolve))
 }
 
-/// Administration: API keys, teams, transports, domains, endpoints, budgets, rules, stops and sources.
+/// Administration: API keys, teams, transports, domains, endpoints, budgets, rules, stops, sources and the audit log.
 fn admin_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::access::api_keys::create_api_key, crate::api::access::api_keys::list_api_keys))
@@ -155,6 +159,7 @@ fn admin_routes() -> OpenApiRouter<App> {
         ))
         .routes(routes!(crate::api::control::stops::create, crate::api::control::stops::list))
         .routes(routes!(crate::api::control::stops::end))
+        .routes(routes!(crate::api::control::audit::list))
         .routes(routes!(crate::api::control::lists::add, crate::api::control::lists::list))
         .routes(routes!(crate::api::control::lists::remove))
         .routes(routes!(crate::api::access::settings::read, crate::api::access::settings::change))
@@ -201,6 +206,8 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
             public_url: options.public_url.into(),
             auth_failures: options.auth_failures,
         })))
+        // Authentication sets the origin of the call, so that the audit log knows who acts.
+        .layer(middleware::from_fn(|request: Request, next: Next| CallOrigin::scope(None, next.run(request))))
 }
 
 /// The benchmark baseline: parses and writes JSON, and does nothing else.

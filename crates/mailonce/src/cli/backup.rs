@@ -91,12 +91,16 @@ pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<
         return Err(CliError::new("ledger_exists", detail, "choose another --data, or move that ledger away").into());
     }
     let (file, data) = (args.file.clone(), config.data.clone());
+    // Before the restore, so that the ledger is never in place without the marks.
+    wiring::mark_restored(&data).with_context(|| format!("writing into {}", data.display()))?;
     if hold {
-        // Before the restore, so that the ledger is never in place without the mark.
         wiring::hold_handoff(&data).with_context(|| format!("writing into {}", data.display()))?;
     }
     let restored =
         run_with_spinner("restoring the ledger", move || Sqlite::restore(&file, &data, epoch_from_clock())).await;
+    if restored.is_err() {
+        wiring::unmark_restored(&config.data).context("removing the mark")?;
+    }
     if restored.is_err() && hold {
         wiring::release_handoff(&config.data).context("removing the mark")?;
     }

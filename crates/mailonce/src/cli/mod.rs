@@ -2,6 +2,7 @@
 
 mod admin;
 mod api_keys;
+mod audit;
 mod backup;
 mod bench;
 pub(crate) mod client;
@@ -30,9 +31,13 @@ mod tail;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
+use mailonce_core::access::call_origin::CallOrigin;
 use std::process::ExitCode;
 
-use crate::config::{Config, Flags, default_data_dir};
+use crate::{
+    config::{Config, Flags, default_data_dir},
+    entropy::wall_time,
+};
 use error::CliError;
 use printer::Printer;
 
@@ -40,6 +45,7 @@ use printer::Printer;
 const AFTER_HELP: &str = "\
 Exit codes:
    0  done; an email was accepted, sent, or already accepted before
+   1  the audit log is damaged
    2  timeout: nothing arrived in time, or the server did not answer
    3  the email is held until a person decides
    4  --wait ran out of time while the email was on its way
@@ -137,6 +143,9 @@ enum CliVerb {
     /// Create and list teams
     #[command(subcommand)]
     Team(api_keys::TeamVerb),
+    /// List, export and verify the audit log: who changed what
+    #[command(subcommand)]
+    Audit(audit::AuditVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -200,6 +209,8 @@ impl std::error::Error for UsageError {}
 
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
+    /// The audit log is damaged.
+    pub(crate) const DAMAGED: u8 = 1;
     /// Nothing arrived in time, or the server did not answer.
     pub(crate) const TIMEOUT: u8 = 2;
     /// The email is held until a person decides.
@@ -230,7 +241,7 @@ pub fn main() -> ExitCode {
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(run(cli)),
+        Ok(runtime) => runtime.block_on(CallOrigin::scope(None, run(cli))),
         Err(error) => report_error(&anyhow::anyhow!("starting the runtime: {error}"), json),
     }
 }
@@ -262,6 +273,10 @@ fn use_small_pages() {
 /// Runs a command.
 async fn run(cli: Cli) -> ExitCode {
     let out = Printer::new(cli.json, cli.plain);
+    // Commands that open the ledger themselves act as `cli`. A server acts for its callers.
+    if !matches!(cli.verb, CliVerb::Dev(_) | CliVerb::Serve(_)) {
+        CallOrigin::of_system("cli", wall_time()).set();
+    }
     let done = match cli.verb {
         CliVerb::Dev(flags) => run_server::dev(&out, &flags, cli.json).await,
         CliVerb::Serve(flags) => run_server::serve(&flags).await,
@@ -281,6 +296,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
+        CliVerb::Audit(verb) => audit::audit(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

@@ -39,6 +39,8 @@ impl Redactor {
         let text = replace_matches(&text, match_preview_digest, |found| {
             format!("{}PREVIEW-DIGEST", &found[..found.len() - 64])
         });
+        let text = replace_matches(&text, match_audit_hash, |found| format!("{}HASH", &found[..found.len() - 64]));
+        let text = replace_matches(&text, match_ip_alias, |_| "ip/ALIAS".into());
         let text = replace_matches(&text, match_nonce, |_| "mail NONCE".into());
         let text = replace_matches(&text, match_random_address, |_| "RANDOM@".into());
         if numbers { replace_matches(&text, match_digits, |_| "N".into()) } else { text }
@@ -112,6 +114,25 @@ fn match_preview_digest(rest: &str) -> Option<usize> {
     let prefix = ["digest    ", "digest   ", "\"digest\":\""].into_iter().find(|prefix| rest.starts_with(prefix))?;
     let length = rest[prefix.len()..].bytes().take_while(u8::is_ascii_hexdigit).count();
     (length == 64).then_some(prefix.len() + length)
+}
+
+/// A hash of the audit log, which covers ids and times. For people, the number of the head is before it.
+fn match_audit_hash(rest: &str) -> Option<usize> {
+    let json = ["\"hash\":\"", "\"prev\":\""].into_iter().find(|prefix| rest.starts_with(prefix)).map(str::len);
+    let head = || {
+        let number = rest.strip_prefix("head")?.trim_start_matches(' ');
+        let hash = number.trim_start_matches(|digit: char| digit.is_ascii_digit()).strip_prefix(' ')?;
+        Some(rest.len() - hash.len())
+    };
+    let prefix = json.or_else(head)?;
+    let length = rest[prefix..].bytes().take_while(u8::is_ascii_hexdigit).count();
+    (length == 64 && !rest[prefix..].starts_with("0000")).then_some(prefix + length)
+}
+
+/// What stands for an IP address in the audit log.
+fn match_ip_alias(rest: &str) -> Option<usize> {
+    let length = rest.strip_prefix("ip/")?.bytes().take_while(u8::is_ascii_hexdigit).count();
+    (length == 32).then_some("ip/".len() + length)
 }
 
 /// The number of a fence.

@@ -41,6 +41,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_conversation_commands(&mut recorder, &cli, &other).await;
     snapshot_webhook_commands(&mut recorder, &cli, &server).await;
     snapshot_operator_commands(&mut recorder, &cli).await;
+    snapshot_audit_commands(&mut recorder, &cli).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -134,6 +135,20 @@ async fn snapshot_kek_commands(recorder: &mut SnapshotRecorder) {
     recorder.record(&cli, "secrets status", &status, keyed).await.expect_exit(0);
     recorder.record(&cli, "secrets rotate-kek", &rotate, keyed).await.expect_exit(0);
     recorder.record(&cli, "secrets status", &status, keyed).await.expect_exit(5);
+}
+
+async fn snapshot_audit_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let usual = SnapshotOptions::default();
+    let wide = SnapshotOptions { env: &[("COLUMNS", "160")], ..usual };
+    recorder.record(cli, "audit list", &["audit", "list", "--limit", "2"], wide).await.expect_exit(0);
+    let stops = ["audit", "list", "--action", "stop.*", "--limit", "2"];
+    recorder.record(cli, "audit list", &stops, wide).await.expect_exit(0);
+    let export = ["audit", "export"];
+    let first = SnapshotOptions { max_stdout_lines: Some(2), ..usual };
+    recorder.record(cli, "audit export", &export, first).await.expect_exit(0);
+    recorder.record(cli, "audit verify", &["audit", "verify"], usual).await.expect_exit(0);
+    let other = "0f".repeat(32);
+    recorder.record(cli, "audit verify", &["audit", "verify", "--head", &other], usual).await.expect_exit(1);
 }
 
 /// Stops the installation, and an inbox for a moment.

@@ -15,7 +15,7 @@ use crate::{
 
 /// Who may call a route and what another team may see of it.
 #[derive(Clone, Copy, PartialEq)]
-enum RouteAccess {
+pub(crate) enum RouteAccess {
     /// Needs no API key.
     Public,
     /// Takes no resource id: it lists or creates the caller's own resources.
@@ -27,7 +27,7 @@ enum RouteAccess {
 }
 
 /// Every documented route. A new one belongs here.
-const ROUTES: &[(&str, &str, RouteAccess)] = &[
+pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("post", "/v1/emails", RouteAccess::CallerScoped),
     ("get", "/v1/emails", RouteAccess::CallerScoped),
     ("post", "/v1/emails/batch", RouteAccess::CallerScoped),
@@ -118,6 +118,7 @@ const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("post", "/v1/stops", RouteAccess::CallerScoped),
     ("get", "/v1/stops", RouteAccess::CallerScoped),
     ("delete", "/v1/stops/{id}", RouteAccess::ByResourceId),
+    ("get", "/v1/audit", RouteAccess::CallerScoped),
     ("post", "/v1/rules", RouteAccess::CallerScoped),
     ("get", "/v1/rules", RouteAccess::CallerScoped),
     ("get", "/v1/rules/{id}", RouteAccess::ByResourceId),

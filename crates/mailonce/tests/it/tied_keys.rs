@@ -116,6 +116,7 @@ const ROUTES: &[(&str, &str, TiedKeyAccess)] = &[
     ("post", "/v1/stops", TiedKeyAccess::TeamWide),
     ("get", "/v1/stops", TiedKeyAccess::OwnInbox),
     ("delete", "/v1/stops/{id}", TiedKeyAccess::OtherInbox),
+    ("get", "/v1/audit", TiedKeyAccess::TeamWide),
     ("post", "/v1/rules", TiedKeyAccess::TeamWide),
     ("get", "/v1/rules", TiedKeyAccess::TeamWide),
     ("get", "/v1/rules/{id}", TiedKeyAccess::TeamWide),

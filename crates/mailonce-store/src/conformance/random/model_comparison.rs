@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     call_trace::CallTrace,
+    control::audit::AuditPage,
     conversation::reply_guards::ReplyResult,
     events::event::Event,
     handoff::{
@@ -218,6 +219,7 @@ impl ModelComparison {
             let found = view_team(&self.tested, team, self.now).await;
             check_same("emails", &expected.emails, &found.emails)?;
             check_same("events", &expected.events, &found.events)?;
+            check_same("audit log", &expected.audit, &found.audit)?;
             check_same("remote ids", &expected.by_remote_id, &found.by_remote_id)?;
             for (held, other) in expected.handoffs.iter().zip(&found.handoffs) {
                 check_same("bytes", held, other)?;
@@ -435,6 +437,7 @@ fn suppressed_note(team: TeamId, email: EmailId, count: u8, now: Time) -> Suppre
 struct TeamView {
     emails: Vec<EmailDetail>,
     events: Vec<Event>,
+    audit: AuditPage,
     keys: Vec<(KeyHash, Option<KeyView>)>,
     /// The first handoff of each email, with its body and frozen bytes.
     handoffs: Vec<Option<LeasedHandoff>>,
@@ -482,7 +485,8 @@ async fn view_team(store: &TestStore, team: TeamId, now: Time) -> TeamView {
     for key in hashes {
         keys.push((key, store.key(team, key, now).await.unwrap()));
     }
-    TeamView { emails, events: all_events(store, team).await, keys, handoffs: held, by_remote_id: remote }
+    let (events, audit) = (all_events(store, team).await, store.audit_page(team, 0, 10_000).await.unwrap());
+    TeamView { emails, events, audit, keys, handoffs: held, by_remote_id: remote }
 }
 
 fn check_same<T: PartialEq + Debug>(what: &str, expected: &T, found: &T) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     access::team::{ApiKey, CreateTeamResult, Team},
+    control::audit::act::Act,
     id::{ApiKeyId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
@@ -18,12 +19,6 @@ pub(crate) struct AccessTables {
 }
 
 impl AccessTables {
-    pub(crate) fn set_require_keys(&mut self, team: TeamId, require: bool) -> Option<Team> {
-        let team = self.teams.get_mut(&team)?;
-        team.require_keys = require;
-        Some(team.clone())
-    }
-
     /// The API keys of a team, newest first.
     pub(crate) fn api_keys(&self, team: TeamId) -> Vec<ApiKey> {
         self.api_keys.values().rev().filter(|key| key.team == team).cloned().collect()
@@ -32,12 +27,6 @@ impl AccessTables {
     pub(crate) fn api_key_by_hash(&self, hash: [u8; 32]) -> Option<(ApiKey, Team)> {
         let key = self.api_keys.values().find(|key| key.hash == hash)?;
         Some((key.clone(), self.teams.get(&key.team)?.clone()))
-    }
-
-    pub(crate) fn revoke_api_key(&mut self, team: TeamId, id: ApiKeyId, now: Time) -> Option<ApiKey> {
-        let key = self.api_keys.get_mut(&id).filter(|key| key.team == team)?;
-        key.revoked_at.get_or_insert(now);
-        Some(key.clone())
     }
 
     pub(crate) fn touch_api_keys(&mut self, used: &[(ApiKeyId, Time)]) {
@@ -65,8 +54,12 @@ impl Tables {
         if let Some(operation) = operation {
             self.outbound.bind_operation(operation);
         }
-        self.access.teams.entry(team.id).or_insert(team);
-        self.access.api_keys.entry(key.id).or_insert(key);
+        let is_new = !self.access.teams.contains_key(&team.id);
+        self.access.teams.entry(team.id).or_insert_with(|| team.clone());
+        if is_new {
+            self.record_act(Some(Act::of_new_team(&team)), team.created_at);
+        }
+        self.insert_api_key(key);
         IdempotentResult::Done(CreateTeamResult::Created)
     }
 
@@ -77,7 +70,30 @@ impl Tables {
             }
             self.outbound.bind_operation(operation);
         }
-        self.access.api_keys.entry(key.id).or_insert(key);
+        self.insert_api_key(key);
         IdempotentResult::Done(())
+    }
+
+    fn insert_api_key(&mut self, key: ApiKey) {
+        if !self.access.api_keys.contains_key(&key.id) {
+            self.record_act(Some(Act::of_api_key(&key)), key.created_at);
+            self.access.api_keys.insert(key.id, key);
+        }
+    }
+
+    pub(crate) fn set_require_keys(&mut self, team: TeamId, require: bool, now: Time) -> Option<Team> {
+        let team = self.access.teams.get_mut(&team)?;
+        let before = std::mem::replace(&mut team.require_keys, require);
+        let team = team.clone();
+        self.record_act((before != require).then(|| Act::of_require_keys(before, &team)), now);
+        Some(team)
+    }
+
+    pub(crate) fn revoke_api_key(&mut self, team: TeamId, id: ApiKeyId, now: Time) -> Option<ApiKey> {
+        let key = self.access.api_keys.get_mut(&id).filter(|key| key.team == team)?;
+        let was_revoked = key.revoked_at.replace(key.revoked_at.unwrap_or(now)).is_some();
+        let key = key.clone();
+        self.record_act((!was_revoked).then(|| Act::of_api_key(&key)), now);
+        Some(key)
     }
 }

@@ -1,5 +1,6 @@
-//! Control: budgets, contacts, records and stops.
+//! Control: the audit log, budgets, contacts, records and stops.
 
+pub(crate) mod audit;
 pub(crate) mod budgets;
 mod contacts;
 pub(crate) mod records;
@@ -13,9 +14,10 @@ use mailonce_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
+use audit::AuditTables;
 use budgets::{RecordedCharges, UsedCounters};
 
-/// The tables of records, budgets, contacts and stops.
+/// The tables of the audit log, records, budgets, contacts and stops.
 #[derive(Default)]
 pub(crate) struct ControlTables {
     pub(crate) records: BTreeMap<Uuid, Record>,
@@ -23,4 +25,5 @@ pub(crate) struct ControlTables {
     charges: RecordedCharges,
     contacts: BTreeSet<(TeamId, ContactHash)>,
     stops: BTreeMap<StopId, Stop>,
+    audit: AuditTables,
 }

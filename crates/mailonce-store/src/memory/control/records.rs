@@ -1,6 +1,7 @@
 //! Records: small named JSON documents of a team, such as sending domains, suppressed addresses and settings.
 
 use mailonce_core::{
+    control::audit::act::Act,
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
@@ -33,6 +34,7 @@ impl Tables {
         }
         self.events.emit_record_event(&record, None, record.created_at);
         self.control.records.insert(record.id, record.clone());
+        self.record_act(Act::of_record(None, Some(&record)), record.created_at);
         IdempotentResult::Done(CreateRecordResult::Created(record))
     }
 
@@ -59,7 +61,15 @@ impl Tables {
         record.json = edit.json;
         self.events.emit_record_event(&record, Some(&before), now);
         self.control.records.insert(record.id, record.clone());
+        self.record_act(Act::of_record(Some(&before), Some(&record)), now);
         IdempotentResult::Done(RecordChangeResult::Changed(record))
+    }
+
+    pub(crate) fn remove_record(&mut self, team: TeamId, kind: RecordKind, id: Uuid, now: Time) -> Option<Record> {
+        self.control.record(team, kind, id)?;
+        let removed = self.control.records.remove(&id);
+        self.record_act(Act::of_record(removed.as_ref(), None), now);
+        removed
     }
 }
 
@@ -84,10 +94,5 @@ impl ControlTables {
             record.team == team && record.kind == kind && before.is_none_or(|before| record.id < before)
         };
         RecordPage::from_rows(self.records.values().rev().filter(listed).take(limit + 1).cloned().collect(), limit)
-    }
-
-    pub(crate) fn remove_record(&mut self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {
-        self.record(team, kind, id)?;
-        self.records.remove(&id)
     }
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     control::{
+        audit::act::Act,
         contact::ContactHash,
         stop::{CreateStopResult, Stop, Stops},
     },
@@ -39,6 +40,7 @@ impl Tables {
         if let CreateStopResult::Created(stop) = &result {
             self.control.stops.insert(stop.id, stop.clone());
             self.emit_stop_event(stop, EventKind::StopCreated, now);
+            self.record_act(Some(Act::of_stop("created", stop, None)), now);
         }
         if let Some(operation) = operation.filter(|_| result != CreateStopResult::TooMany) {
             self.outbound.bind_operation(operation);
@@ -50,6 +52,7 @@ impl Tables {
         let mut stop = self.control.stops.get(&id).filter(|stop| stop.scope.team() == team)?.clone();
         if stop.end(rate_per_s, now) {
             self.emit_stop_event(&stop, EventKind::StopEnded, now);
+            self.record_act(Some(Act::of_stop("ended", &stop, rate_per_s)), now);
         }
         self.control.stops.insert(id, stop.clone());
         Some(stop)

@@ -63,7 +63,7 @@ impl NoticeStore for Memory {
     }
 
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        Ok(self.lock_tables().events.remove_endpoint(team, id))
+        Ok(self.lock_tables().remove_endpoint(team, id, self.time.commit_time(Time(0))))
     }
 
     async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts> {

@@ -1,6 +1,7 @@
 //! Webhook endpoints, fan-out of events to notices, and the leases and outcomes of notices.
 
 use mailonce_core::{
+    control::audit::act::Act,
     events::{
         endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart, EndpointState},
         event::{Event, NewEvent},
@@ -172,6 +173,7 @@ impl Tables {
         }
         self.reserve_id(endpoint.id.0);
         self.events.webhooks.endpoints.insert(endpoint.id, endpoint.clone());
+        self.record_act(Act::of_endpoint(None, Some(&endpoint)), endpoint.created_at);
         IdempotentResult::Done(endpoint)
     }
 
@@ -190,12 +192,20 @@ impl Tables {
         if endpoint.rev != edit.rev {
             return IdempotentResult::Done(EndpointChangeResult::Stale(endpoint));
         }
+        let before = endpoint.clone();
         let told = endpoint.edit(edit.config, edit.state, now);
         self.events.save_endpoint(&endpoint, told);
+        self.record_act(Act::of_endpoint(Some(&before), Some(&endpoint)), now);
         if let Some(operation) = operation {
             self.outbound.bind_operation(operation);
         }
         IdempotentResult::Done(EndpointChangeResult::Changed(endpoint))
+    }
+
+    pub(crate) fn remove_endpoint(&mut self, team: TeamId, id: EndpointId, now: Time) -> Option<Endpoint> {
+        let removed = self.events.remove_endpoint(team, id)?;
+        self.record_act(Act::of_endpoint(Some(&removed), None), now);
+        Some(removed)
     }
 
     pub(crate) fn replay_notice(
@@ -262,7 +272,7 @@ impl EventTables {
         self.log.entry(endpoint.team).or_default().extend(told);
     }
 
-    pub(crate) fn remove_endpoint(&mut self, team: TeamId, id: EndpointId) -> Option<Endpoint> {
+    fn remove_endpoint(&mut self, team: TeamId, id: EndpointId) -> Option<Endpoint> {
         self.webhooks.endpoint(team, id)?;
         self.webhooks.removed_endpoints.insert(id);
         self.webhooks.endpoints.remove(&id)

@@ -1,6 +1,7 @@
 //! Handoffs: leases, actions, and recovery of handoffs that dead nodes held.
 
 use mailonce_core::{
+    control::audit::act::Act,
     handoff::{
         Attempt, Evidence, HandoffState,
         action::{ActionLimits, HandoffAction, HandoffActionStatus},
@@ -83,6 +84,9 @@ impl Tables {
         let acted = self.apply_action_once(team, id, act, now);
         if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
             self.outbound.bind_operation(operation);
+        }
+        if let HandoffActionResult::Applied(HandoffActionStatus::Done, _) = &acted {
+            self.record_act(Act::of_email_action(team, id, act), now);
         }
         IdempotentResult::Done(acted)
     }

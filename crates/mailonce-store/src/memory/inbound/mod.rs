@@ -69,8 +69,8 @@ impl InboundStore for Memory {
         Ok(self.lock_tables().change_inbox(edit, operation.as_ref(), now))
     }
 
-    async fn remove_inbox(&self, team: TeamId, id: InboxId, _now: Time) -> Result<Option<Inbox>> {
-        Ok(self.lock_tables().remove_inbox(team, id))
+    async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
+        Ok(self.lock_tables().remove_inbox(team, id, now))
     }
 
     async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {

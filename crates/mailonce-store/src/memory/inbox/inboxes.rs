@@ -1,6 +1,7 @@
 //! Inboxes: creating, changing and removing them, and the addresses that lead to them.
 
 use mailonce_core::{
+    control::audit::act::Act,
     id::{InboxId, TeamId},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
     operation::{IdempotentResult, KeyedOperation},
@@ -38,6 +39,7 @@ impl Tables {
         if let Some(operation) = operation {
             self.outbound.bind_operation(operation);
         }
+        self.record_act(Act::of_inbox(None, Some(&inbox)), inbox.created_at);
         IdempotentResult::Done(CreateInboxResult::Created(inbox))
     }
 
@@ -56,6 +58,7 @@ impl Tables {
         if inbox.rev != edit.rev {
             return IdempotentResult::Done(InboxChangeResult::Stale(inbox.clone()));
         }
+        let before = inbox.clone();
         let edited = edit.plan_for(inbox);
         let id = edited.inbox.id;
         if edited.claimed_addresses.iter().any(|name| !self.inbound.is_address_free(name, id)) {
@@ -72,11 +75,12 @@ impl Tables {
         if let Some(operation) = operation {
             self.outbound.bind_operation(operation);
         }
+        self.record_act(Act::of_inbox(Some(&before), Some(&edited.inbox)), now);
         IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox))
     }
 
     /// Removes an inbox with everything in it. The next sweeps delete its deliveries.
-    pub(crate) fn remove_inbox(&mut self, team: TeamId, id: InboxId) -> Option<Inbox> {
+    pub(crate) fn remove_inbox(&mut self, team: TeamId, id: InboxId, now: Time) -> Option<Inbox> {
         self.inbound.inbox(team, id)?;
         let inbound = &mut self.inbound;
         inbound.messages.retain(|_, message| message.inbox != id);
@@ -87,6 +91,7 @@ impl Tables {
         inbound.removed_inboxes.insert(id, team);
         let removed = inbound.inboxes.remove(&id);
         self.conversations.remove_threads_of_inbox(id);
+        self.record_act(Act::of_inbox(removed.as_ref(), None), now);
         removed
     }
 }

@@ -2,6 +2,7 @@
 //! changes in commit order.
 
 use mailonce_core::{
+    control::audit::act::Act,
     events::event::{EventKind, NewEvent},
     id::{EmailId, TeamId},
     key::KeyHash,
@@ -158,6 +159,7 @@ impl Memory {
         };
         let event = email.extend_key(ttl, now);
         tables.save_email(&email, event);
+        tables.record_act(Some(Act::of_extended_key(team, email.id, ttl)), now);
         self.notify_email_changed(&email);
         KeyChangeResult::Done(email)
     }
@@ -173,6 +175,7 @@ impl Memory {
         }
         let event = email.forget_key(now);
         tables.save_email(&email, event);
+        tables.record_act(Some(Act::of_forgotten_key(team, email.id)), now);
         self.notify_email_changed(&email);
         KeyChangeResult::Done(email)
     }

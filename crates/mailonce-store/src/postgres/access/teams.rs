@@ -3,16 +3,18 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     access::team::{ApiKey, CreateTeamResult, Team},
+    control::audit::act::Act,
     id::{ApiKeyId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
+    control::audit,
     error::{TxError, TxResult},
     locked_tx::{load_unit_of_work, lock_scopes},
     row::{KeyScope, read_json, write_json},
@@ -25,6 +27,7 @@ const INSERT_TEAM: &str = "
 const LOCK_TEAM_CREATION: &str = "SELECT pg_advisory_xact_lock(7883366247)";
 const TEAM_WITH_SAME_NAME: &str = "SELECT 1 FROM teams WHERE name = $1 AND id <> $2 LIMIT 1";
 const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
+const REQUIRES_KEYS_LOCKED: &str = "SELECT require_keys FROM teams WHERE id = $1 FOR NO KEY UPDATE";
 const SET_REQUIRE_KEYS: &str = "
     UPDATE teams SET require_keys = $2 WHERE id = $1 RETURNING id, name, created_at, require_keys";
 const INSERT_API_KEY: &str = "
@@ -36,6 +39,7 @@ const BY_HASH: &str = "
     SELECT k.id, k.team, k.hash, k.about, k.created_at, k.revoked_at, k.last_used_at,
            t.id, t.name, t.created_at, t.require_keys
       FROM (SELECT * FROM api_keys WHERE hash = $1 ORDER BY id LIMIT 1) k JOIN teams t ON t.id = k.team";
+const ACTIVE_LOCKED: &str = "SELECT FROM api_keys WHERE team = $1 AND id = $2 AND revoked_at IS NULL FOR NO KEY UPDATE";
 const REVOKE: &str = "
     UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE team = $1 AND id = $2
     RETURNING id, team, hash, about, created_at, revoked_at, last_used_at";
@@ -96,7 +100,9 @@ async fn create_team_or_api_key(
     }
     if let Some(team) = team {
         let params = (&team.id.0, &team.name, &team.created_at.0, &team.require_keys);
-        execute(&tx, INSERT_TEAM, &[params.0, params.1, params.2, params.3]).await?;
+        if execute(&tx, INSERT_TEAM, &[params.0, params.1, params.2, params.3]).await? == 1 {
+            audit::record_act(&tx, Some(&Act::of_new_team(team)), team.created_at).await?;
+        }
     }
     insert_api_key(&tx, key).await?;
     shared.commit(tx, 1).await?;
@@ -111,8 +117,18 @@ pub(crate) async fn teams(shared: &SharedState) -> TxResult<Vec<Team>> {
 
 /// Sets whether a team requires idempotency keys.
 pub(crate) async fn set_require_keys(shared: &SharedState, team: TeamId, require: bool) -> TxResult<Option<Team>> {
-    let rows = query_in_transaction(shared, SET_REQUIRE_KEYS, &[&team.0, &require]).await?;
-    rows.first().map(|row| read_team(row, 0)).transpose()
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let before: Option<bool> =
+        query_rows(&tx, REQUIRES_KEYS_LOCKED, &[&team.0]).await?.first().map(|row| row.try_get(0)).transpose()?;
+    let rows = query_rows(&tx, SET_REQUIRE_KEYS, &[&team.0, &require]).await?;
+    let changed = rows.first().map(|row| read_team(row, 0)).transpose()?;
+    if let (Some(before), Some(team)) = (before.filter(|before| *before != require), &changed) {
+        let now = shared.time.commit_time(Time(0));
+        audit::record_act(&tx, Some(&Act::of_require_keys(before, team)), now).await?;
+    }
+    shared.commit(tx, 1).await?;
+    Ok(changed)
 }
 
 /// The API keys of a team, newest first.
@@ -134,8 +150,15 @@ pub(crate) async fn revoke_api_key(
     id: ApiKeyId,
     now: Time,
 ) -> TxResult<Option<ApiKey>> {
-    let rows = query_in_transaction(shared, REVOKE, &[&team.0, &id.0, &now.0]).await?;
-    rows.first().map(read_api_key).transpose()
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let was_active = !query_rows(&tx, ACTIVE_LOCKED, &[&team.0, &id.0]).await?.is_empty();
+    let rows = query_rows(&tx, REVOKE, &[&team.0, &id.0, &now.0]).await?;
+    let revoked = rows.first().map(read_api_key).transpose()?;
+    let act = revoked.as_ref().filter(|_| was_active).map(Act::of_api_key);
+    audit::record_act(&tx, act.as_ref(), now).await?;
+    shared.commit(tx, 1).await?;
+    Ok(revoked)
 }
 
 /// Records when API keys were last used.
@@ -153,11 +176,7 @@ pub(crate) async fn touch_api_keys(shared: &SharedState, used: &[(ApiKeyId, Time
 }
 
 /// Runs one statement in its own transaction.
-async fn query_in_transaction(
-    shared: &SharedState,
-    sql: &str,
-    params: &[&(dyn tokio_postgres::types::ToSql + Sync)],
-) -> TxResult<Vec<Row>> {
+async fn query_in_transaction(shared: &SharedState, sql: &str, params: &[&(dyn ToSql + Sync)]) -> TxResult<Vec<Row>> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let rows = query_rows(&tx, sql, params).await?;
@@ -175,13 +194,10 @@ async fn insert_api_key(tx: &Transaction<'_>, key: &ApiKey) -> TxResult<()> {
     let about = write_json(&key.details)?;
     let (revoked_at, last_used_at) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
     let hash = key.hash.as_slice();
-    execute(
-        tx,
-        INSERT_API_KEY,
-        &[&key.id.0, &key.team.0, &hash, &about, &key.created_at.0, &revoked_at, &last_used_at],
-    )
-    .await?;
-    Ok(())
+    let row: [&(dyn ToSql + Sync); 7] =
+        [&key.id.0, &key.team.0, &hash, &about, &key.created_at.0, &revoked_at, &last_used_at];
+    let is_new = execute(tx, INSERT_API_KEY, &row).await? == 1;
+    audit::record_act(tx, is_new.then(|| Act::of_api_key(key)).as_ref(), key.created_at).await
 }
 
 fn read_team(row: &Row, at: usize) -> TxResult<Team> {

@@ -1,5 +1,6 @@
-//! Control: budgets, contacts, records and stops. Implements `ControlStore` for [`Postgres`].
+//! Control: the audit log, budgets, contacts, records and stops. Implements `ControlStore` for [`Postgres`].
 
+pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod contacts;
 pub(crate) mod records;

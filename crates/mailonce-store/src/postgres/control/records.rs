@@ -3,6 +3,7 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     commit_clock::CommitClock,
+    control::audit::act::Act,
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
+    control::audit,
     error::{TxError, TxResult},
     locked_tx::{load_unit_of_work, lock_scopes},
     row::KeyScope,
@@ -99,6 +101,7 @@ pub(crate) async fn create_record(
     let made = execute(&tx, INSERT, &[id, &team.0, &kind.as_str(), name, &rev, &created_at.0, about]).await?;
     if made == 1 {
         emit_record_event(&tx, record, None, record.created_at).await?;
+        audit::record_act(&tx, Act::of_record(None, Some(record)).as_ref(), record.created_at).await?;
         shared.commit(tx, 1).await?;
         return Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())));
     }
@@ -179,6 +182,7 @@ pub(crate) async fn change_record(
     record.rev += 1;
     record.json.clone_from(&edit.json);
     emit_record_event(&tx, &record, Some(&before), now).await?;
+    audit::record_act(&tx, Act::of_record(Some(&before), Some(&record)).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(RecordChangeResult::Changed(record)))
 }
@@ -193,6 +197,8 @@ pub(crate) async fn remove_record(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let removed = read_first_record(&query_rows(&tx, REMOVE, &[&team.0, &kind.as_str(), &id]).await?)?;
+    let now = shared.time.commit_time(Time(0));
+    audit::record_act(&tx, Act::of_record(removed.as_ref(), None).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(removed)
 }

@@ -8,7 +8,10 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
-    control::stop::{CreateStopResult, Stop, StopRelease, Stops},
+    control::{
+        audit::act::Act,
+        stop::{CreateStopResult, Stop, StopRelease, Stops},
+    },
     events::event::EventKind,
     handoff::action::HandoffAction,
     id::{StopId, TeamId},
@@ -21,7 +24,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::records::bind_or_replay,
+    control::{audit, records::bind_or_replay},
     error::TxResult,
     handoff::handoffs::{load_locked_emails, read_handoff_ref},
     row::{read_json, write_json},
@@ -113,6 +116,7 @@ pub(crate) async fn create_stop(
         CreateStopResult::Created(stop) => {
             save(&tx, stop).await?;
             emit(&tx, stop, EventKind::StopCreated, now).await?;
+            audit::record_act(&tx, Some(&Act::of_stop("created", stop, None)), now).await?;
         }
         CreateStopResult::AlreadyStopped(_) => {}
         CreateStopResult::TooMany => {
@@ -148,6 +152,7 @@ pub(crate) async fn end_stop(
     let now = shared.time.commit_time(now);
     if stop.end(rate_per_s, now) {
         emit(&tx, &stop, EventKind::StopEnded, now).await?;
+        audit::record_act(&tx, Some(&Act::of_stop("ended", &stop, rate_per_s)), now).await?;
     }
     save(&tx, &stop).await?;
     shared.commit(tx, 1).await?;

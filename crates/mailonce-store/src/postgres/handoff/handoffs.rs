@@ -3,6 +3,7 @@
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     control::{
+        audit::act::Act,
         budget::{BudgetUsage, gives_back_charges},
         stop::Stops,
     },
@@ -221,7 +222,9 @@ pub(crate) async fn apply_action(
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> TxResult<IdempotentResult<HandoffActionResult>> {
-    if operation.is_none() && act.dedup_key().is_none() {
+    // The batch runs in another task, which has no origin for the audit log.
+    let is_audited = Act::of_email_action(scoped.0, scoped.1, &act).is_some();
+    if operation.is_none() && act.dedup_key().is_none() && !is_audited {
         let together = shared.action_batcher.submit(ActionCall { scoped, act: act.clone(), now }).await?;
         if let Some(acted) = together {
             return Ok(IdempotentResult::Done(acted));
@@ -289,6 +292,9 @@ async fn apply_action_alone(
     if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
         update_message_progress(&tx, &mut work, (before, email), now).await?;
         budgets::give_back_if_unsent(&tx, &mut work, before, email).await?;
+    }
+    if let IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = &answer {
+        work.acts.extend(Act::of_email_action(scoped.0, scoped.1, act).map(|act| (act, now)));
     }
     shared.write_and_commit(tx, &work, 1).await?;
     Ok(answer)

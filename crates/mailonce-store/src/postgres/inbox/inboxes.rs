@@ -2,6 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
+    control::audit::act::Act,
     id::{InboxId, TeamId},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
     operation::{IdempotentResult, KeyedOperation},
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
-    control::records::bind_or_replay,
+    control::{audit, records::bind_or_replay},
     error::{TxError, TxResult},
     inbound::row::{INBOX_COLUMNS, inbox_columns, read_first, read_inbox},
     row::write_json,
@@ -112,6 +113,7 @@ pub(crate) async fn create_inbox(
         tx.rollback().await?;
         return Ok(IdempotentResult::Done(CreateInboxResult::AddressTaken));
     }
+    audit::record_act(&tx, Act::of_inbox(None, Some(inbox)).as_ref(), inbox.created_at).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
 }
@@ -158,18 +160,19 @@ pub(crate) async fn change_inbox(
         return Ok(answer);
     }
     let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&edit.team.0, &edit.id.0]).await?, read_inbox)?;
-    let inbox = match found {
+    let before = match found {
         Some(inbox) if inbox.rev == edit.rev => inbox,
         other => {
             tx.rollback().await?;
             return Ok(IdempotentResult::Done(other.map_or(InboxChangeResult::Missing, InboxChangeResult::Stale)));
         }
     };
-    let edited = edit.clone().plan_for(&inbox);
+    let edited = edit.clone().plan_for(&before);
     let Some(inbox) = save_with_addresses(&tx, edited).await? else {
         tx.rollback().await?;
         return Ok(IdempotentResult::Done(InboxChangeResult::AddressTaken));
     };
+    audit::record_act(&tx, Act::of_inbox(Some(&before), Some(&inbox)).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(IdempotentResult::Done(InboxChangeResult::Changed(inbox)))
 }
@@ -187,6 +190,7 @@ pub(crate) async fn remove_inbox(
     // would not.
     query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
     let removed = read_first(&query_rows(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
+    audit::record_act(&tx, Act::of_inbox(removed.as_ref(), None).as_ref(), now).await?;
     shared.commit(tx, 1).await?;
     Ok(removed)
 }

@@ -2,6 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
+    control::audit::act::Act,
     events::event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
@@ -226,7 +227,8 @@ pub(crate) async fn extend_key(
     ttl: Ttl,
     now: Time,
 ) -> TxResult<KeyChangeResult> {
-    change_key(shared, team, key, now, |email| Some(email.extend_key(ttl, now))).await
+    let act = |id| Act::of_extended_key(team, id, ttl);
+    change_key(shared, (team, key), now, act, |email| Some(email.extend_key(ttl, now))).await
 }
 
 /// Forgets a key now, if its email is terminal.
@@ -236,16 +238,18 @@ pub(crate) async fn forget_key(
     key: KeyHash,
     now: Time,
 ) -> TxResult<KeyChangeResult> {
-    change_key(shared, team, key, now, |email| email.state().is_terminal().then(|| email.forget_key(now))).await
+    let act = |id| Act::of_forgotten_key(team, id);
+    let rule = |email: &mut Email| email.state().is_terminal().then(|| email.forget_key(now));
+    change_key(shared, (team, key), now, act, rule).await
 }
 
 /// Changes how long a key is remembered. All keys of its email are locked, so that concurrent accepts see either
 /// the old expiry or the new one.
 async fn change_key(
     shared: &SharedState,
-    team: TeamId,
-    key: KeyHash,
+    (team, key): KeyScope,
     now: Time,
+    act: impl FnOnce(EmailId) -> Act + Send,
     rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
 ) -> TxResult<KeyChangeResult> {
     let found = queries::load_key(shared, team, key).await?;
@@ -260,6 +264,9 @@ async fn change_key(
     lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
     let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
     let answer = apply_key_change(&mut work, (team, key), seen.id, now, rule);
+    if let Ok(KeyChangeResult::Done(email)) = &answer {
+        work.acts.push((act(email.id), now));
+    }
     shared.write_and_commit(tx, &work, 1).await?;
     answer
 }

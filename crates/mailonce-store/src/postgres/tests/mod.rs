@@ -1,6 +1,7 @@
 //! Tests specific to PostgreSQL: several nodes, lost connections, other schema versions.
 
 mod action_batches;
+mod audit;
 mod benchmarks;
 mod conversations;
 mod faults;

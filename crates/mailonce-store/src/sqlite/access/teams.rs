@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     access::team::{ApiKey, CreateTeamResult, Team},
+    control::audit::act::Act,
     id::{ApiKeyId, TeamId},
     operation::{IdempotentResult, KeyedOperation},
     ports::store::{Result, StoreError},
@@ -11,12 +12,15 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use std::sync::PoisonError;
 use uuid::Uuid;
 
-use crate::sqlite::{Sqlite, outbound::accept, schema::store_error, write_session::WriteSession, writer::Priority};
+use crate::sqlite::{
+    Sqlite, control::audit, outbound::accept, schema::store_error, write_session::WriteSession, writer::Priority,
+};
 
 const INSERT_TEAM: &str =
     "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const COUNT_SAME_NAME: &str = "SELECT count(*) FROM teams WHERE name = ?1 AND id <> ?2";
 const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
+const REQUIRES_KEYS: &str = "SELECT require_keys FROM teams WHERE id = ?1";
 const SET_REQUIRE_KEYS: &str =
     "UPDATE teams SET require_keys = ?2 WHERE id = ?1 RETURNING id, name, created_at, require_keys";
 const INSERT_API_KEY: &str = "INSERT INTO api_keys (id, team, hash, about, created_at, revoked_at, last_used_at) \
@@ -25,6 +29,7 @@ const API_KEYS: &str =
     "SELECT id, hash, about, created_at, revoked_at, last_used_at FROM api_keys WHERE team = ?1 ORDER BY id DESC";
 const BY_HASH: &str = "SELECT k.id, k.hash, k.about, k.created_at, k.revoked_at, k.last_used_at, \
      t.id, t.name, t.created_at, t.require_keys FROM api_keys k JOIN teams t ON t.number = k.team WHERE k.hash = ?1";
+const IS_ACTIVE: &str = "SELECT 1 FROM api_keys WHERE team = ?1 AND id = ?2 AND revoked_at IS NULL";
 const REVOKE: &str = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, ?3) WHERE team = ?1 AND id = ?2 \
      RETURNING id, hash, about, created_at, revoked_at, last_used_at";
 const TOUCH: &str = "UPDATE api_keys SET last_used_at = MAX(COALESCE(last_used_at, 0), ?2) WHERE id = ?1";
@@ -62,7 +67,7 @@ pub(crate) fn team_numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
 
 /// Creates a team with its first API key, and returns the team's number. Returns `None` when the name is taken.
 pub(crate) fn create_team(
-    ledger: &WriteSession<'_>,
+    ledger: &mut WriteSession<'_>,
     team: &Team,
     key: &ApiKey,
     operation: Option<&KeyedOperation>,
@@ -80,7 +85,10 @@ pub(crate) fn create_team(
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
-    ledger.execute(INSERT_TEAM, params![team.id.0.as_bytes(), team.name, team.created_at.0, team.require_keys])?;
+    let row = params![team.id.0.as_bytes(), team.name, team.created_at.0, team.require_keys];
+    if ledger.execute(INSERT_TEAM, row)? == 1 {
+        audit::record_act(ledger, Some(Act::of_new_team(team)), team.created_at)?;
+    }
     let find = "SELECT number FROM teams WHERE id = ?1";
     let number: i64 = ledger.conn.query_row(find, [team.id.0.as_bytes()], |row| row.get(0)).map_err(store_error)?;
     insert_api_key(ledger, number, key)?;
@@ -89,7 +97,7 @@ pub(crate) fn create_team(
 
 /// Creates an API key.
 pub(crate) fn create_api_key(
-    ledger: &WriteSession<'_>,
+    ledger: &mut WriteSession<'_>,
     key: &ApiKey,
     operation: Option<&KeyedOperation>,
 ) -> Result<IdempotentResult<()>> {
@@ -106,30 +114,44 @@ pub(crate) fn create_api_key(
     Ok(IdempotentResult::Done(()))
 }
 
-fn insert_api_key(ledger: &WriteSession<'_>, team: i64, key: &ApiKey) -> Result<()> {
+fn insert_api_key(ledger: &mut WriteSession<'_>, team: i64, key: &ApiKey) -> Result<()> {
     let about = serde_json::to_string(&key.details).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     let (revoked, used) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
     let row = params![key.id.0.as_bytes(), team, key.hash, about, key.created_at.0, revoked, used];
-    ledger.execute(INSERT_API_KEY, row).map(drop)
+    let is_new = ledger.execute(INSERT_API_KEY, row)? == 1;
+    audit::record_act(ledger, is_new.then(|| Act::of_api_key(key)), key.created_at)
 }
 
 /// Sets whether a team requires idempotency keys.
-pub(crate) fn set_require_keys(ledger: &WriteSession<'_>, team: TeamId, require: bool) -> Result<Option<Team>> {
+pub(crate) fn set_require_keys(ledger: &mut WriteSession<'_>, team: TeamId, require: bool) -> Result<Option<Team>> {
+    let mut statement = ledger.conn.prepare_cached(REQUIRES_KEYS).map_err(store_error)?;
+    let before = statement.query_row([team.0.as_bytes()], |row| row.get::<_, bool>(0)).optional();
+    let before = before.map_err(store_error)?;
     let mut statement = ledger.conn.prepare_cached(SET_REQUIRE_KEYS).map_err(store_error)?;
-    statement.query_row(params![team.0.as_bytes(), require], |row| team_row(row, 0)).optional().map_err(store_error)
+    let changed = statement.query_row(params![team.0.as_bytes(), require], |row| team_row(row, 0)).optional();
+    let changed = changed.map_err(store_error)?;
+    if let (Some(before), Some(team)) = (before.filter(|before| *before != require), &changed) {
+        let now = ledger.time.commit_time(Time(0));
+        audit::record_act(ledger, Some(Act::of_require_keys(before, team)), now)?;
+    }
+    Ok(changed)
 }
 
 /// Revokes an API key.
 pub(crate) fn revoke_api_key(
-    ledger: &WriteSession<'_>,
+    ledger: &mut WriteSession<'_>,
     team: TeamId,
     id: ApiKeyId,
     now: Time,
 ) -> Result<Option<ApiKey>> {
     let Some(number) = ledger.team_number(team) else { return Ok(None) };
+    let mut statement = ledger.conn.prepare_cached(IS_ACTIVE).map_err(store_error)?;
+    let was_active = statement.exists(params![number, id.0.as_bytes()]).map_err(store_error)?;
     let mut statement = ledger.conn.prepare_cached(REVOKE).map_err(store_error)?;
     let row = statement.query_row(params![number, id.0.as_bytes(), now.0], |row| api_key_row(row, team));
-    row.optional().map_err(store_error)
+    let revoked = row.optional().map_err(store_error)?;
+    audit::record_act(ledger, revoked.as_ref().filter(|_| was_active).map(Act::of_api_key), now)?;
+    Ok(revoked)
 }
 
 /// Records when API keys were last used.

@@ -1,6 +1,7 @@
 //! Records: small named JSON documents of a team, such as sending domains, suppressed addresses and settings.
 
 use mailonce_core::{
+    control::audit::act::Act,
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     ports::store::Result,
@@ -11,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 use uuid::Uuid;
 
 use crate::sqlite::{
+    control::audit,
     outbound::accept::{self, unknown_team_error},
     rows::corrupt_row,
     schema::store_error,
@@ -119,6 +121,7 @@ pub(crate) fn create(
         accept::bind_operation(ledger, operation)?;
     }
     record.to_event(None, record.created_at).iter().for_each(|event| ledger.emit(shelf.number, event));
+    audit::record_act(ledger, Act::of_record(None, Some(record)), record.created_at)?;
     Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())))
 }
 
@@ -151,15 +154,23 @@ pub(crate) fn change(
     record.rev += 1;
     record.json = edit.json;
     record.to_event(Some(&before), now).iter().for_each(|event| ledger.emit(shelf.number, event));
+    audit::record_act(ledger, Act::of_record(Some(&before), Some(&record)), now)?;
     Ok(IdempotentResult::Done(RecordChangeResult::Changed(record)))
 }
 
 /// Removes a record.
-pub(crate) fn remove(ledger: &WriteSession<'_>, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+pub(crate) fn remove(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    kind: RecordKind,
+    id: Uuid,
+) -> Result<Option<Record>> {
     let Some(shelf) = record_scope(ledger, team, kind) else { return Ok(None) };
     let found = shelf.by_id(ledger.conn, id)?;
     if found.is_some() {
         ledger.execute(REMOVE, [id.as_bytes()])?;
+        let now = ledger.time.commit_time(Time(0));
+        audit::record_act(ledger, Act::of_record(found.as_ref(), None), now)?;
     }
     Ok(found)
 }

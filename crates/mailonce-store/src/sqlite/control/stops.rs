@@ -1,7 +1,10 @@
 //! Stops, and the handoffs that they parked. All writes share one thread, so a stop is a barrier once it is committed.
 
 use mailonce_core::{
-    control::stop::{CreateStopResult, Stop, Stops},
+    control::{
+        audit::act::Act,
+        stop::{CreateStopResult, Stop, Stops},
+    },
     events::event::EventKind,
     id::{StopId, TeamId, ordered_bits},
     operation::{IdempotentResult, KeyedOperation},
@@ -11,6 +14,7 @@ use mailonce_core::{
 use rusqlite::{Connection, Row, params};
 
 use crate::sqlite::{
+    control::audit,
     handoff::handoffs::HandoffRef,
     outbound::{accept, email_commands},
     rows,
@@ -69,6 +73,7 @@ pub(crate) fn create(
         CreateStopResult::Created(stop) => {
             save(ledger, number, stop)?;
             emit(ledger, stop, EventKind::StopCreated, now);
+            audit::record_act(ledger, Some(Act::of_stop("created", stop, None)), now)?;
             true
         }
         CreateStopResult::AlreadyStopped(_) => true,
@@ -101,6 +106,7 @@ pub(crate) fn end(
     let now = ledger.time.commit_time(now);
     if stop.end(rate_per_s, now) {
         emit(ledger, &stop, EventKind::StopEnded, now);
+        audit::record_act(ledger, Some(Act::of_stop("ended", &stop, rate_per_s)), now)?;
     }
     save(ledger, number, &stop)?;
     Ok(Some(stop))

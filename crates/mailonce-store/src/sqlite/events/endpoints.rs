@@ -1,6 +1,7 @@
 //! Webhook endpoints: their rows, creation, changes and removal.
 
 use mailonce_core::{
+    control::audit::act::Act,
     events::{
         endpoint::{
             Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointReason, EndpointStart, EndpointState,
@@ -16,6 +17,7 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use crate::sqlite::{
+    control::audit,
     outbound::accept,
     rows::{corrupt_row, json_column, optional_time, parse_column, split_id, to_json},
     schema::store_error,
@@ -187,6 +189,7 @@ pub(crate) fn create(
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
+    audit::record_act(ledger, Act::of_endpoint(None, Some(&endpoint)), endpoint.created_at)?;
     Ok(IdempotentResult::Done(endpoint))
 }
 
@@ -231,8 +234,10 @@ pub(crate) fn change(
     if endpoint.rev != edit.rev {
         return Ok(IdempotentResult::Done(EndpointChangeResult::Stale(endpoint)));
     }
+    let before = endpoint.clone();
     let event = endpoint.edit(edit.config, edit.state, now);
     save(ledger, &endpoint, event.as_ref())?;
+    audit::record_act(ledger, Act::of_endpoint(Some(&before), Some(&endpoint)), now)?;
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
@@ -240,11 +245,13 @@ pub(crate) fn change(
 }
 
 /// Removes an endpoint. Sweeps delete its rows later.
-pub(crate) fn remove(ledger: &WriteSession<'_>, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
+pub(crate) fn remove(ledger: &mut WriteSession<'_>, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
     let Some(team) = ledger.team_number(team) else { return Ok(None) };
     let found = by_id(ledger.conn, team, id)?;
     if found.is_some() {
         ledger.execute(REMOVE, [ordered_bits(id.0)])?;
+        let now = ledger.time.commit_time(Time(0));
+        audit::record_act(ledger, Act::of_endpoint(found.as_ref(), None), now)?;
     }
     Ok(found)
 }

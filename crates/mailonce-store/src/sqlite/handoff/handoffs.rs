@@ -1,7 +1,7 @@
 //! Handoffs: leases, actions, and recovery of handoffs that dead nodes held.
 
 use mailonce_core::{
-    control::stop::Stops,
+    control::{audit::act::Act, stop::Stops},
     handoff::{
         Attempt, AttemptDetails, Evidence, Handoff, HandoffProgress, Outcome,
         action::{ActionLimits, Effects, HandoffAction, HandoffActionStatus},
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::sqlite::{
     Sqlite,
-    control::{budgets, contacts, stops},
+    control::{audit, budgets, contacts, stops},
     conversation::reply,
     outbound::{accept, email_commands},
     rows,
@@ -173,6 +173,9 @@ pub(crate) fn apply_action(
     let acted = apply_action_once(ledger, team, id, act, now)?;
     if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
         accept::bind_operation(ledger, operation)?;
+    }
+    if let HandoffActionResult::Applied(HandoffActionStatus::Done, _) = &acted {
+        audit::record_act(ledger, Act::of_email_action(team, id, act), ledger.time.commit_time(now))?;
     }
     Ok(IdempotentResult::Done(acted))
 }

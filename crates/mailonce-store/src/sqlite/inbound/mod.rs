@@ -79,8 +79,8 @@ impl InboundStore for Sqlite {
         self.run_write(move |ledger| inboxes::change(ledger, edit, operation.as_ref(), now)).await
     }
 
-    async fn remove_inbox(&self, team: TeamId, id: InboxId, _now: Time) -> Result<Option<Inbox>> {
-        self.run_write(move |ledger| inboxes::remove(ledger, team, id)).await
+    async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
+        self.run_write(move |ledger| inboxes::remove(ledger, team, id, now)).await
     }
 
     async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {

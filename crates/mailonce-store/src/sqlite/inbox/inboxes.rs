@@ -1,6 +1,7 @@
 //! Inboxes: their rows, and the addresses that lead to them.
 
 use mailonce_core::{
+    control::audit::act::Act,
     id::{InboxId, TeamId, ordered_bits, random_bits},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
     operation::{IdempotentResult, KeyedOperation},
@@ -10,6 +11,7 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 
 use crate::sqlite::{
+    control::audit,
     outbound::accept::{self, unknown_team_error},
     rows::{id_column, json_column, split_id, to_json},
     schema::store_error,
@@ -151,12 +153,13 @@ pub(crate) fn create(
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
+    audit::record_act(ledger, Act::of_inbox(None, Some(inbox)), inbox.created_at)?;
     Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
 }
 
 /// Changes an inbox, if its `rev` is still the one that the caller read.
 pub(crate) fn change(
-    ledger: &WriteSession<'_>,
+    ledger: &mut WriteSession<'_>,
     edit: InboxEdit,
     operation: Option<&KeyedOperation>,
     now: Time,
@@ -191,15 +194,17 @@ pub(crate) fn change(
     if let Some(operation) = operation {
         accept::bind_operation(ledger, operation)?;
     }
+    audit::record_act(ledger, Act::of_inbox(Some(&inbox), Some(&edited.inbox)), now)?;
     Ok(IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox)))
 }
 
 /// Removes an inbox. Its content becomes invisible at once, and the next sweeps delete it.
-pub(crate) fn remove(ledger: &WriteSession<'_>, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
+pub(crate) fn remove(ledger: &mut WriteSession<'_>, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
     let Some(team) = ledger.team_number(team) else { return Ok(None) };
     let found = by_id(ledger.conn, team, id)?;
     if found.is_some() {
         ledger.execute(REMOVE, [ordered_bits(id.0)])?;
+        audit::record_act(ledger, Act::of_inbox(found.as_ref(), None), now)?;
     }
     Ok(found)
 }

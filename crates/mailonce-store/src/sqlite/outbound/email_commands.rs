@@ -1,6 +1,7 @@
 //! Changes of accepted emails: cancel, reschedule, capture, and the lifetime of keys.
 
 use mailonce_core::{
+    control::audit::act::Act,
     events::event::{EventKind, NewEvent},
     handoff::Handoff,
     id::{EmailId, TeamId, ordered_bits},
@@ -21,7 +22,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::accept;
 use crate::sqlite::{
-    control::{budgets, stops},
+    control::{audit, budgets, stops},
     conversation::reply,
     handoff::handoffs,
     rows,
@@ -239,6 +240,7 @@ pub(crate) fn extend_key(
     let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChangeResult::Missing) };
     let event = email.extend_key(ttl, now);
     save_and_publish(ledger, number, email.clone(), event)?;
+    audit::record_act(ledger, Some(Act::of_extended_key(team, email.id, ttl)), now)?;
     Ok(KeyChangeResult::Done(email))
 }
 
@@ -256,5 +258,6 @@ pub(crate) fn forget_key(
     }
     let event = email.forget_key(now);
     save_and_publish(ledger, number, email.clone(), event)?;
+    audit::record_act(ledger, Some(Act::of_forgotten_key(team, email.id)), now)?;
     Ok(KeyChangeResult::Done(email))
 }

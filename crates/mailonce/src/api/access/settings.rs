@@ -21,6 +21,9 @@ use crate::{
 /// Maximum of `held_expires_after`.
 const MAX_HELD_EXPIRY_MS: i64 = 30 * 86_400_000;
 const MINUTE_MS: i64 = 60_000;
+const DAY_MS: i64 = 86_400_000;
+/// Maximum of `retention.audit`.
+const MAX_AUDIT_RETENTION_MS: i64 = 3_650 * DAY_MS;
 
 /// Content guard: what to do with an email that looks like one that was just sent.
 ///
@@ -61,6 +64,16 @@ pub(crate) struct SettingsBody {
     reply_to: &'static str,
     /// The time zone in which the days and months of budgets begin, by its IANA name, such as `Europe/Berlin`.
     time_zone: String,
+    /// Whether every entry of the audit log is also an event, `audit.recorded`.
+    audit_events: bool,
+    retention: RetentionBody,
+}
+
+/// How long data is kept.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RetentionBody {
+    /// Entries of the audit log, such as `365d`; null means for ever.
+    audit: Option<String>,
 }
 
 impl From<&TeamSettings> for SettingsBody {
@@ -77,6 +90,8 @@ impl From<&TeamSettings> for SettingsBody {
             held_expires_after: settings.expire_ms.map(format_span),
             reply_to: settings.reply_to.as_str(),
             time_zone: settings.calendar_zone().name().to_owned(),
+            audit_events: settings.audit_events,
+            retention: RetentionBody { audit: settings.retention.audit_ms.map(format_span) },
         }
     }
 }
@@ -100,6 +115,32 @@ pub(crate) struct SettingsPatchBody {
     /// The time zone in which the days and months of budgets begin, by its IANA name, such as `Europe/Berlin`.
     #[serde(default)]
     time_zone: Option<String>,
+    /// Whether every entry of the audit log is also an event, `audit.recorded`; false by default.
+    #[serde(default)]
+    audit_events: Option<bool>,
+    #[serde(default, deserialize_with = "object_or_null")]
+    retention: Option<RetentionPatchBody>,
+}
+
+/// How long data is kept. Absent fields keep their value.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetentionPatchBody {
+    /// Entries of the audit log: a duration such as `365d`, from 1 to 3,650 days; null means for ever.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    audit: Option<Option<String>>,
+}
+
+impl RetentionPatchBody {
+    fn audit_ms(self) -> Result<Option<Option<i64>>, Problem> {
+        let Some(Some(text)) = self.audit else { return Ok(self.audit.map(|_null| None)) };
+        let ms = parse_duration_ms("retention.audit", &text, MAX_AUDIT_RETENTION_MS)?;
+        if ms < DAY_MS {
+            return Err(Problem::invalid_field("retention.audit", "must be at least 1 day, or null for no limit"));
+        }
+        Ok(Some(Some(ms)))
+    }
 }
 
 impl SettingsPatchBody {
@@ -137,6 +178,8 @@ impl SettingsPatchBody {
         Ok(SettingsPatch {
             time_zone: self.time_zone,
             reply_to: reply_to.transpose()?,
+            audit_events: self.audit_events,
+            audit_retention_ms: self.retention.unwrap_or_default().audit_ms()?,
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,
             mcp: mode("content_guard.mcp", guard.mcp)?,

@@ -1,5 +1,6 @@
 //! Rules, lists, budgets and other limits set by people.
 
+pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod lists;
 pub(crate) mod rules;

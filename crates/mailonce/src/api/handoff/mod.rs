@@ -224,6 +224,7 @@ pub(super) async fn resume(State(app): State<App>, auth: AuthedRequest, body: Ra
 pub(super) async fn confirm_clock(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
+    app.engine.control.audit.record_clock_confirmation().await?;
     app.engine.ctx.confirm_time();
     Ok(HandoffStatusBody::read(&app).await?.into_response())
 }

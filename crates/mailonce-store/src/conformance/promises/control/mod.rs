@@ -1,10 +1,40 @@
-//! Promises about budgets, records and stops.
+//! Promises about the audit log, budgets, records and stops.
 
+mod audit;
 mod budgets;
 mod records;
 mod stops;
 
 promises! {
+    /// The audit log records who changed what, in the transaction of the change. Its entries form one hash chain per
+    /// team.
+    audit "The audit log" {
+        /// Every administrative and human act has its entry, with its actor and without secrets and content.
+        every_act_has_its_entry,
+        /// An entry shows the allowed values before and after, and names the other fields that changed.
+        an_entry_shows_the_values_before_and_after,
+        /// An act that was refused, repeated or replayed has no entry.
+        a_refused_or_repeated_act_has_no_entry,
+        /// Sending leaves no entry.
+        sending_leaves_no_entry,
+        /// Without a caller the system acts, and the routine of workers is not recorded.
+        without_a_caller_the_system_acts,
+        /// An act on the installation is in the log of its actor's team, and that of the system in every log.
+        an_act_on_no_team_is_in_the_log_of_its_actor_or_in_all,
+        /// 32 concurrent acts form one chain without gaps.
+        concurrent_acts_form_one_chain,
+        /// Pages of a log are read in order, with the ends of the chain.
+        pages_of_a_log_are_read_in_order,
+        /// Names are resolved outside of the chain, and erasing one leaves the chain valid.
+        a_name_is_resolved_outside_of_the_chain,
+        /// A log without its expired entries is verified from its start.
+        an_expired_log_is_verified_from_its_start,
+        /// An entry has an event if the team asks for it.
+        an_entry_has_an_event_if_the_team_asks_for_it,
+        /// The log of a new team begins with its creation, once.
+        a_new_team_begins_its_log,
+    }
+
     /// Budgets are counted in the accept transaction. A refused send leaves nothing behind, and a retry is never
     /// refused. An email records where it was counted, and rescheduling moves its charges in the same transaction.
     budgets "Budgets" {

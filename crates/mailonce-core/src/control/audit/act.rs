@@ -1,0 +1,378 @@
+//! Acts: what the audit log says about a change.
+//!
+//! Every kind of change has an allow list. A value that is not on it is left out, and only the name of its field is
+//! recorded. So new fields, free texts, addresses, content and secrets never enter the chain by accident.
+
+use serde_json::{Map, Value, json};
+
+use super::{NewAuditEntry, RecordedAct};
+use crate::{
+    access::{
+        call_origin::{Alias, CallOrigin},
+        team::{ApiKey, Team},
+    },
+    control::stop::{Stop, StopScope},
+    conversation::escalation::{Escalation, EscalationState},
+    events::endpoint::Endpoint,
+    handoff::action::HandoffAction,
+    id::{EmailId, TeamId},
+    inbox::Inbox,
+    record::{Record, RecordKind},
+    time::Time,
+    ttl::Ttl,
+};
+
+/// The longest text of an allowed value, in characters.
+const MAX_TEXT_CHARS: usize = 200;
+
+/// A change that the audit log records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// The team in whose log it is. `None`: the team of the actor; for the system, every team.
+    pub team: Option<TeamId>,
+    action: String,
+    about: String,
+    /// The name of what was changed, stored outside of the chain.
+    name: Option<String>,
+    before: Option<Value>,
+    after: Option<Value>,
+    /// Whether workers do this without being asked. Then it is recorded only when somebody asked for it.
+    is_routine: bool,
+}
+
+impl Act {
+    /// An act, such as `team.created` about `team/ID`.
+    pub fn new(team: Option<TeamId>, action: impl Into<String>, about: String) -> Self {
+        Self { team, action: action.into(), about, name: None, before: None, after: None, is_routine: false }
+    }
+
+    fn named(self, name: &str) -> Self {
+        // PostgreSQL text has no NUL.
+        Self { name: Some(name.replace('\0', "\u{fffd}")), ..self }
+    }
+
+    fn with_after(self, after: Value) -> Self {
+        Self { after: Some(without_empty(after)), ..self }
+    }
+
+    fn with_before(self, before: Value) -> Self {
+        Self { before: Some(without_empty(before)), ..self }
+    }
+
+    /// The entry of this act when `origin` does it. `None` for routine work of a worker.
+    pub fn recorded(&self, origin: Option<&CallOrigin>, now: Time) -> Option<RecordedAct> {
+        if origin.is_none() && self.is_routine {
+            return None;
+        }
+        let server = CallOrigin::of_system("server", now);
+        let origin = origin.unwrap_or(&server);
+        let (from, address) = origin.source();
+        let name = self.name.iter().map(|name| Alias { id: self.about.clone(), name: name.clone() });
+        let aliases = name.chain(address).collect();
+        let entry = NewAuditEntry {
+            at: now.max(origin.at),
+            actor: origin.actor(),
+            from,
+            action: self.action.clone(),
+            about: self.about.clone(),
+            before: self.before.as_ref().map(Value::to_string),
+            after: self.after.as_ref().map(Value::to_string),
+        };
+        Some(RecordedAct { entry, aliases })
+    }
+
+    /// Creating, changing or removing something whose fields are allowed by path, such as `list.type`.
+    fn of_change(
+        team: TeamId,
+        (kind, id): (&str, String),
+        allowed: &[&str],
+        (before, after): (Option<Value>, Option<Value>),
+    ) -> Self {
+        let verb = match (&before, &after) {
+            (None, _) => "created",
+            (_, None) => "removed",
+            _ => "changed",
+        };
+        let act = Self::new(Some(team), format!("{kind}.{verb}"), format!("{kind}/{id}"));
+        let (before, after) = difference(before.as_ref(), after.as_ref(), allowed);
+        Self { before, after, ..act }
+    }
+
+    /// A change of a record. `None` for kinds that are no administration.
+    pub fn of_record(before: Option<&Record>, after: Option<&Record>) -> Option<Self> {
+        let record = after.or(before)?;
+        if record.kind == RecordKind::Escalation {
+            return Self::of_decision(before?, after?);
+        }
+        let allowed: &[&str] = match record.kind {
+            RecordKind::Domain => &[],
+            RecordKind::Suppression => &["email", "source"],
+            RecordKind::Source => &["kind", "transport", "accepts.events", "accepts.inbound", "live"],
+            RecordKind::Rule => &["direction", "priority", "enabled", "together", "require_auth", "mode"],
+            RecordKind::Settings => {
+                &["keyed", "keyless", "mcp", "expire_ms", "reply_to", "audit_events", "retention.audit"]
+            }
+            RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
+            RecordKind::Budget => {
+                &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]
+            }
+            RecordKind::Transport => &["rerouted_at"],
+            RecordKind::Poll | RecordKind::Escalation | RecordKind::Draft | RecordKind::Labels => return None,
+        };
+        let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
+        let values = (before.map(json), after.map(json));
+        let rerouted = |value: &Option<Value>| value.as_ref().map_or(Value::Null, |value| value["rerouted_at"].clone());
+        if record.kind == RecordKind::Transport && rerouted(&values.0) == rerouted(&values.1) {
+            return None; // The state of a circuit breaker.
+        }
+        let subject = (record.kind.as_str(), record.id.to_string());
+        // The name of a list entry contains more than its address, by which an erasure finds it.
+        let entry = Some(record).and_then(|record| json(record)["entry"].as_str().map(str::to_owned));
+        let name = entry.filter(|_| record.kind == RecordKind::ListEntry).unwrap_or_else(|| record.name.clone());
+        let mut act = Self::of_change(record.team, subject, allowed, values).named(&name);
+        // A bounce suppresses an address, and domains are checked by a worker.
+        act.is_routine = matches!(record.kind, RecordKind::Suppression | RecordKind::Domain | RecordKind::Source);
+        if record.kind == RecordKind::Transport {
+            act.action = "transport.rerouted".into();
+        }
+        Some(act)
+    }
+
+    /// A person's decision about a question.
+    fn of_decision(before: &Record, after: &Record) -> Option<Self> {
+        let parse = |record: &Record| serde_json::from_str::<Escalation>(&record.json).ok();
+        let (was, is) = (parse(before)?, parse(after)?);
+        let decision = is.decision.as_ref().filter(|_| is.state == EscalationState::Resolved)?;
+        if was.state != EscalationState::Open || decision.by.is_none() {
+            return None;
+        }
+        let about = format!("escalation/{}", after.id);
+        let decided = json!({ "as": decision.decision, "reason": is.reason, "email": is.about.email });
+        Some(Self::new(Some(after.team), "escalation.decided", about).with_after(decided))
+    }
+
+    /// Creating a team.
+    pub fn of_new_team(team: &Team) -> Self {
+        Self::new(Some(team.id), "team.created", format!("team/{}", team.id)).named(&team.name)
+    }
+
+    /// Changing whether a team requires idempotency keys.
+    pub fn of_require_keys(before: bool, team: &Team) -> Self {
+        let act = Self::new(Some(team.id), "team.changed", format!("team/{}", team.id)).named(&team.name);
+        act.with_before(json!({ "require_keys": before })).with_after(json!({ "require_keys": team.require_keys }))
+    }
+
+    /// Creating or revoking an API key.
+    pub fn of_api_key(key: &ApiKey) -> Self {
+        let verb = if key.revoked_at.is_some() { "revoked" } else { "created" };
+        let details = &key.details;
+        let restrictions = [
+            ("senders", details.senders.is_empty()),
+            ("inboxes", details.inboxes.is_empty()),
+            ("allow_ips", details.allow_ips.is_empty()),
+        ];
+        let restrictions: Vec<&str> =
+            restrictions.iter().filter(|(_, is_empty)| !is_empty).map(|(name, _)| *name).collect();
+        let values = json!({
+            "scopes": details.scopes, "rate_per_s": details.rate_per_s, "restricted_to": restrictions,
+            "expires_at": details.expires_at.map(|at| at.to_string()),
+        });
+        let act = Self::new(Some(key.team), format!("api_key.{verb}"), format!("api_key/{}", key.id));
+        let act = act.named(&details.name);
+        if key.revoked_at.is_some() { act.with_before(values) } else { act.with_after(values) }
+    }
+
+    /// Creating or ending a stop.
+    pub fn of_stop(verb: &str, stop: &Stop, rate_per_s: Option<u32>) -> Self {
+        let scope = match &stop.scope {
+            StopScope::Team(_) => "team".to_owned(),
+            scope => scope.name(),
+        };
+        let values = json!({ "scope": scope, "mode": stop.mode, "rate_per_s": rate_per_s });
+        Self::new(stop.scope.team(), format!("stop.{verb}"), format!("stop/{}", stop.id)).with_after(values)
+    }
+
+    /// Changing how long the key of an email is remembered.
+    pub fn of_extended_key(team: TeamId, email: EmailId, ttl: Ttl) -> Self {
+        let act = Self::new(Some(team), "key.extended", format!("email/{email}"));
+        act.with_after(json!({ "ttl_ms": ttl.0 }))
+    }
+
+    /// Forgetting the key of an email.
+    pub fn of_forgotten_key(team: TeamId, email: EmailId) -> Self {
+        Self::new(Some(team), "key.forgotten", format!("email/{email}"))
+    }
+
+    /// A person's action on an email. `None` for the actions of workers.
+    pub fn of_email_action(team: TeamId, email: EmailId, action: &HandoffAction) -> Option<Self> {
+        let HandoffAction::Resolve { resolution, handoff, .. } = action else { return None };
+        let act = Self::new(Some(team), "email.resolved", format!("email/{email}"));
+        Some(act.with_after(json!({ "as": resolution, "handoff": handoff })))
+    }
+
+    /// Creating, changing or removing an endpoint.
+    pub fn of_endpoint(before: Option<&Endpoint>, after: Option<&Endpoint>) -> Option<Self> {
+        const ALLOWED: [&str; 7] = ["state", "events", "rate_per_s", "version", "bodies", "tongue.dialect", "inboxes"];
+        let endpoint = after.or(before)?;
+        let json = |endpoint: &Endpoint| {
+            let mut json = serde_json::to_value(&endpoint.config).unwrap_or(Value::Null);
+            json["state"] = endpoint.state.as_str().into();
+            without_times(json)
+        };
+        let subject = ("endpoint", endpoint.id.to_string());
+        let act = Self::of_change(endpoint.team, subject, &ALLOWED, (before.map(json), after.map(json)));
+        Some(act.named(host_of(&endpoint.config.url)))
+    }
+
+    /// Creating, changing or removing an inbox.
+    pub fn of_inbox(before: Option<&Inbox>, after: Option<&Inbox>) -> Option<Self> {
+        const ALLOWED: [&str; 4] = ["expires_at", "catch_all", "reply_to_likely_automatic", "mark_auto_submitted"];
+        let inbox = after.or(before)?;
+        let json = |inbox: &Inbox| {
+            let mut json = serde_json::to_value(&inbox.settings).unwrap_or(Value::Null);
+            json["address"] = inbox.address.as_str().into();
+            without_times(json)
+        };
+        let subject = ("inbox", inbox.id.to_string());
+        let act = Self::of_change(inbox.team, subject, &ALLOWED, (before.map(json), after.map(json)));
+        Some(act.named(&inbox.address))
+    }
+}
+
+/// Leaves out values that say nothing: null and empty lists.
+fn without_empty(mut json: Value) -> Value {
+    if let Some(fields) = json.as_object_mut() {
+        fields.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()));
+    }
+    json
+}
+
+/// Leaves out when something was last changed, which the entry says itself.
+fn without_times(mut json: Value) -> Value {
+    if let Some(fields) = json.as_object_mut() {
+        fields.remove("changed_at");
+    }
+    json
+}
+
+/// The host of a URL. Paths and queries often contain secrets.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}
+
+/// The allowed values before and after a change, where they differ. `changed` names the other fields that differ.
+fn difference(before: Option<&Value>, after: Option<&Value>, allowed: &[&str]) -> (Option<Value>, Option<Value>) {
+    let (mut old, mut new) = (Map::new(), Map::new());
+    for path in allowed {
+        let value = |json: Option<&Value>| json.and_then(|json| allowed_value(json, path));
+        let (was, is) = (value(before), value(after));
+        if was != is {
+            old.extend(was.map(|value| ((*path).to_owned(), value)));
+            new.extend(is.map(|value| ((*path).to_owned(), value)));
+        }
+    }
+    if let (Some(before), Some(after)) = (before, after) {
+        let changed = hidden_changes(before, after, allowed);
+        if !changed.is_empty() {
+            new.insert("changed".into(), changed.into());
+        }
+    }
+    (before.map(|_| old.into()), after.map(|_| new.into()))
+}
+
+/// The fields with values that differ and are not recorded.
+fn hidden_changes(before: &Value, after: &Value, allowed: &[&str]) -> Vec<String> {
+    let fields = |json: &Value| json.as_object().cloned().unwrap_or_default();
+    let (before, after) = (fields(before), fields(after));
+    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_recorded = |name: &str| {
+        let value = |fields: &Map<String, Value>| fields.get(name).is_none_or(|value| recordable(value).is_some());
+        allowed.contains(&name) && value(&before) && value(&after)
+    };
+    let differs = |name: &&&String| before.get(**name) != after.get(**name) && !is_recorded(name);
+    names.iter().filter(differs).map(ToString::to_string).collect()
+}
+
+/// The value at a path. Objects are never recorded whole.
+fn allowed_value(json: &Value, path: &str) -> Option<Value> {
+    recordable(path.split('.').try_fold(json, |value, name| value.get(name))?)
+}
+
+/// A single value or a list of them. Texts that are long, or may be an address, are not recorded.
+fn recordable(value: &Value) -> Option<Value> {
+    match value {
+        Value::Null | Value::Object(_) => None,
+        Value::String(text) => (text.chars().count() <= MAX_TEXT_CHARS && !text.contains('@')).then(|| value.clone()),
+        Value::Array(items) => items.iter().map(recordable).collect::<Option<Vec<_>>>().map(Value::from),
+        Value::Bool(_) | Value::Number(_) => Some(value.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::call_origin::ActorKind;
+    use uuid::Uuid;
+
+    const TEAM: TeamId = TeamId(Uuid::from_u128(7));
+
+    fn record(kind: RecordKind, json: &Value) -> Record {
+        let (id, name) = (Uuid::from_u128(9), "ada@canary.test".to_owned());
+        Record { team: TEAM, kind, id, name, rev: 1, created_at: Time(1), json: json.to_string() }
+    }
+
+    fn entry_of(before: Option<Value>, after: Option<Value>, kind: RecordKind) -> NewAuditEntry {
+        let (before, after) = (before.map(|json| record(kind, &json)), after.map(|json| record(kind, &json)));
+        let act = Act::of_record(before.as_ref(), after.as_ref()).unwrap();
+        let origin = CallOrigin::of_system("cli", Time(5));
+        let recorded = act.recorded(Some(&origin), Time(3)).unwrap();
+        assert_eq!(recorded.aliases, [Alias { id: recorded.entry.about.clone(), name: "ada@canary.test".into() }]);
+        recorded.entry
+    }
+
+    #[test]
+    fn only_allowed_values_that_differ_are_recorded() {
+        let rule = |enabled: bool, value: &str| json!({ "enabled": enabled, "priority": 1, "conditions": [{ "values": [value] }], "novel": value });
+        let entry = entry_of(Some(rule(true, "a")), Some(rule(false, "canary")), RecordKind::Rule);
+        assert_eq!((entry.action.as_str(), entry.at), ("rule.changed", Time(5)));
+        assert_eq!(entry.before.as_deref(), Some(r#"{"enabled":true}"#));
+        assert_eq!(entry.after.as_deref(), Some(r#"{"changed":["conditions","novel"],"enabled":false}"#));
+        let created = entry_of(None, Some(rule(true, "canary")), RecordKind::Rule);
+        assert_eq!((created.before, created.after.unwrap()), (None, r#"{"enabled":true,"priority":1}"#.to_owned()));
+        let removed = entry_of(Some(rule(true, "canary")), None, RecordKind::Rule);
+        assert_eq!((removed.before.unwrap(), removed.after), (r#"{"enabled":true,"priority":1}"#.to_owned(), None));
+    }
+
+    #[test]
+    fn an_address_in_an_allowed_field_is_not_recorded() {
+        let budget = |scope: Value| json!({ "scope": scope, "limit": 3 });
+        let entry = entry_of(None, Some(budget(json!({ "recipient": "ada@canary.test" }))), RecordKind::Budget);
+        assert_eq!(entry.after.as_deref(), Some(r#"{"limit":3}"#));
+        let entry = entry_of(None, Some(budget(json!({ "inbox": "0197" }))), RecordKind::Budget);
+        assert_eq!(entry.after.as_deref(), Some(r#"{"limit":3,"scope.inbox":"0197"}"#));
+        let entry = entry_of(Some(budget(json!("team"))), Some(budget(json!("ada@canary.test"))), RecordKind::Budget);
+        assert_eq!(entry.after.as_deref(), Some(r#"{"changed":["scope"]}"#));
+    }
+
+    #[test]
+    fn routine_work_is_recorded_only_when_somebody_asked() {
+        let verified = record(RecordKind::Domain, &json!({ "verified_at": 1 }));
+        let act = Act::of_record(Some(&record(RecordKind::Domain, &json!({}))), Some(&verified)).unwrap();
+        assert_eq!(act.recorded(None, Time(3)), None);
+        assert!(act.recorded(Some(&CallOrigin::of_system("cli", Time(5))), Time(3)).is_some());
+        let rule = record(RecordKind::Rule, &json!({}));
+        let recorded = Act::of_record(None, Some(&rule)).unwrap().recorded(None, Time(3)).unwrap();
+        assert_eq!((recorded.entry.actor.kind, recorded.entry.from.as_str()), (ActorKind::System, "server"));
+    }
+
+    #[test]
+    fn only_the_host_of_a_url_is_a_name() {
+        for url in ["https://u:pw@hooks.test:8443/T0/secret", "https://hooks.test:8443?key=secret", "hooks.test:8443"] {
+            assert_eq!(host_of(url), "hooks.test:8443");
+        }
+    }
+}
