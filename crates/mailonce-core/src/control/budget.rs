@@ -301,22 +301,25 @@ impl BudgetUsage {
         Some(Overrun { charge: charge.clone(), used: self.used(charge.counter()) })
     }
 
-    /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` omits
-    /// those whose idempotency key is already bound. An item that repeats the key of an earlier one is not counted
+    /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` has the
+    /// key and the charges of each, and whether something else holds it. It omits those whose key is already bound. An item that repeats the key of an earlier one is not counted
     /// either.
     pub fn exceeded_by_batch<'a>(
         mut self,
-        items: impl Iterator<Item = (usize, Option<KeyHash>, &'a [Charge])>,
+        items: impl Iterator<Item = (usize, Option<KeyHash>, &'a [Charge], bool)>,
     ) -> Option<(usize, Overrun)> {
         let mut keys = BTreeSet::new();
-        for (index, key, charges) in items {
+        for (index, key, charges, is_held) in items {
             if key.is_some_and(|key| !keys.insert(key)) {
                 continue;
             }
             if let Some(exceeded) = self.exceeded(charges, AtLimit::Refuse) {
                 return Some((index, exceeded));
             }
-            self.add(charges);
+            // Held email counts when it is released.
+            if !is_held && self.exceeded(charges, AtLimit::Hold).is_none() {
+                self.add(charges);
+            }
         }
         None
     }

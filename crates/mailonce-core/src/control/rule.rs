@@ -390,7 +390,8 @@ impl RuleDefinition {
                 _ => {}
             }
         }
-        if open { None } else { Some(self.together == MatchMode::All) }
+        // A rule without conditions is about all mail.
+        if open { None } else { Some(self.conditions.is_empty() || self.together == MatchMode::All) }
     }
 
     /// Validates it and returns an error for each invalid field.

@@ -78,9 +78,11 @@ fn is_released(before: &Email, after: &Email) -> bool {
     !counts(before) && counts(after) && !is_surely_unsent(after)
 }
 
-/// Whether a reply counts: when it may be sent, or when its sender alone may release it.
+/// Whether a reply counts: when it may be sent without a person, because nothing holds it, its sender may release it, or
+/// it leaves by itself when a budget has room.
 fn counts(email: &Email) -> bool {
-    email.state() != EmailState::Held || email.is_held_as_look_alike_only() || mutant!("held-answer-counted")
+    let needs_person = !email.holds.without(Guard::LooksDuplicate).without(Guard::Budget).is_empty();
+    email.state() != EmailState::Held || !needs_person || mutant!("held-answer-counted")
 }
 
 /// The message to reassess after a change of an email or of its next version. That is needed when the email became

@@ -379,7 +379,7 @@ impl Email {
         self.head.resend_of.is_none()
     }
 
-    /// Whether only the content guard holds it, so that its sender alone can release it.
+    /// Whether only the content guard holds it, so that its sender can release it alone.
     pub fn is_held_as_look_alike_only(&self) -> bool {
         self.holds == Holds::from(Guard::LooksDuplicate)
     }

@@ -7,6 +7,11 @@ use crate::outbound::email::Guard;
 /// Every guard that can hold an email. The first that holds it is shown as its `guard`.
 const HOLDING_GUARDS: [Guard; 5] = [Guard::Approval, Guard::Budget, Guard::Cap, Guard::Overlaps, Guard::LooksDuplicate];
 
+/// The mark of an email that a person let leave although a budget had no room. It holds nothing.
+const BUDGET_WAIVED: u8 = 1 << 7;
+/// How the mark is stored.
+const WAIVED_WORD: &str = "budget_waived";
+
 /// A set of guards that hold an email.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holds(u8);
@@ -47,7 +52,18 @@ impl Holds {
 
     /// Whether nothing holds the email.
     pub fn is_empty(self) -> bool {
-        self.0 == 0
+        self.0 & !BUDGET_WAIVED == 0
+    }
+
+    /// Removes a hold of a budget for good: the email leaves although there is no room.
+    pub fn waive_budget(&mut self) {
+        self.remove(Guard::Budget);
+        self.0 |= BUDGET_WAIVED;
+    }
+
+    /// Whether a person let the email leave although a budget had no room.
+    pub fn is_budget_waived(self) -> bool {
+        self.0 & BUDGET_WAIVED != 0
     }
 
     /// [`Holds::is_empty`] by reference, for serde.
@@ -67,13 +83,21 @@ impl Holds {
 
     /// The guards as words with commas between them, as stores keep them. `None` for the empty set.
     pub fn to_column(self) -> Option<String> {
-        let words: Vec<&str> = self.iter().map(Guard::as_str).collect();
+        let waived = self.is_budget_waived().then_some(WAIVED_WORD);
+        let words: Vec<&str> = self.iter().map(Guard::as_str).chain(waived).collect();
         (!words.is_empty()).then(|| words.join(","))
     }
 
     /// Reads what [`Holds::to_column`] wrote. `None` for a word that names no guard.
     pub fn from_column(words: Option<&str>) -> Option<Self> {
-        words.map_or(Some(Self::NONE), |words| words.split(',').map(Guard::parse).collect())
+        let mut holds = Self::NONE;
+        for word in words.into_iter().flat_map(|words| words.split(',')) {
+            match word {
+                WAIVED_WORD => holds.waive_budget(),
+                word => holds.insert(Guard::parse(word)?),
+            }
+        }
+        Some(holds)
     }
 }
 
@@ -136,5 +160,10 @@ mod tests {
         assert_eq!(Holds::from_column(Some("budget,overlaps")), Some(holds));
         assert_eq!((Holds::NONE.to_column(), Holds::from_column(None)), (None, Some(Holds::NONE)));
         assert_eq!(Holds::from_column(Some("budget,else")), None);
+        let mut waived: Holds = [Guard::Approval, Guard::Budget].into_iter().collect();
+        waived.waive_budget();
+        assert_eq!(waived.to_column().as_deref(), Some("approval,budget_waived"));
+        assert_eq!(Holds::from_column(waived.to_column().as_deref()), Some(waived));
+        assert!(waived.remove(Guard::Approval) && waived.is_empty() && waived.is_budget_waived());
     }
 }

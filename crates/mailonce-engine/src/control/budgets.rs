@@ -403,24 +403,20 @@ impl Control {
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
     }
 
-    /// Of the budgets that an email counts against, the one with the least room. `None` if there is none.
-    pub(crate) async fn tightest_budget(
-        &self,
-        team: TeamId,
-        charges: &[Charge],
-    ) -> Result<Option<BudgetRoom>, Problem> {
+    /// Of the budgets that an email counts against, the one with the least room. `None` if there is none, or if the store
+    /// does not answer: the email is accepted already, so that is no error of the send.
+    pub(crate) async fn tightest_budget(&self, team: TeamId, charges: &[Charge]) -> Option<BudgetRoom> {
         if charges.is_empty() {
-            return Ok(None);
+            return None;
         }
-        let counters = charges.iter().map(Charge::counter).collect();
-        let usage = self.ctx.store.budget_usage(team, counters).await.map_err(unavailable)?;
-        let budgets = self.budgets_of(team).await.map_err(unavailable)?;
+        let usage = self.ctx.store.budget_usage(team, charges.iter().map(Charge::counter).collect()).await.ok()?;
+        let budgets = self.budgets_of(team).await.ok()?;
         let room = |(charge, used): (&Charge, u64)| {
             let cached = budgets.iter().find(|cached| cached.id == charge.budget)?;
             let (id, name, limit, resets_at) = (cached.id, cached.name.clone(), charge.limit, charge.ends_at);
             Some(BudgetRoom { id, name, limit, remaining: limit.saturating_sub(used), resets_at })
         };
-        Ok(charges.iter().zip(usage).filter_map(room).min_by_key(|room| room.remaining))
+        charges.iter().zip(usage).filter_map(room).min_by_key(|room| room.remaining)
     }
 
     /// The problem for an email that would exceed a budget.

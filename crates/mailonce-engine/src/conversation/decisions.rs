@@ -122,6 +122,8 @@ impl Escalations {
         let mut new_email =
             self.outbound.build_next_version((decision.by, Channel::Http), &email, body.into(), envelopes, now);
         new_email.guard_input.cancels_previous = true;
+        // It still counts for the API key that sent it, and that key's stops hold it. The escalation names the person.
+        new_email.head.caller = email.head.caller;
         // The other holds stay, and its budgets are asked again.
         new_email.guard_input.holds =
             reason.hold().map_or(email.holds, |hold| email.holds.without(hold)).without(Guard::Budget);

@@ -100,12 +100,26 @@ impl Escalations {
 
     async fn ensure_escalations(&self, email: &Email) -> Result<(), StoreError> {
         for reason in escalation_reasons(email) {
-            if self.find_escalation(email, reason).await?.is_none() {
-                let about = self.escalation_subject(email, reason).await?;
-                self.open_escalation(email.team, Escalation::open(reason, about, email.head.caller)).await?;
+            match self.find_escalation(email, reason).await? {
+                None => {
+                    let about = self.escalation_subject(email, reason).await?;
+                    self.open_escalation(email.team, Escalation::open(reason, about, email.head.caller)).await?;
+                }
+                Some(record) if reason == EscalationReason::Budget => self.reopen_escalation(&record).await?,
+                Some(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Asks again about a budget that had room in the meantime, and has none now.
+    async fn reopen_escalation(&self, record: &Record) -> Result<(), StoreError> {
+        let Ok(mut escalation) = serde_json::from_str::<Escalation>(&record.json) else { return Ok(()) };
+        if escalation.state == EscalationState::Open || escalation.has_pending_decision() {
+            return Ok(());
+        }
+        (escalation.state, escalation.decision, escalation.executed_at) = (EscalationState::Open, None, None);
+        self.save_escalation(record, &escalation).await
     }
 
     /// The record of the escalation about an email with this reason.
@@ -156,7 +170,9 @@ impl Escalations {
         let name = escalation.dedup_name();
         let settings = self.access.settings_of(team).await?;
         // Only a held email is surely unsent, so only its escalation may expire into a rejection.
-        let may_expire = escalation.reason.allowed_decisions().contains(&Decision::Edit);
+        // What a budget holds leaves by itself, so nobody has to decide in time.
+        let may_expire = escalation.reason.allowed_decisions().contains(&Decision::Edit)
+            && escalation.reason != EscalationReason::Budget;
         escalation.expiry = settings.expire_ms.filter(|_| may_expire).map(|ms| (now.plus(ms), Decision::Reject));
         let json = serde_json::to_string(&escalation).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let kind = RecordKind::Escalation;

@@ -438,9 +438,9 @@ impl Conversations {
             ReplyResult::First(email, thread) => {
                 self.outbound.record_recent_send(caller, &keyed, &body, now);
                 self.escalations.escalate_if_stuck(&email).await;
-                let tightest_budget = self.control.tightest_budget(email.team, &charges).await?;
-                let receipt = SendReceipt { tightest_budget, ..self.outbound.first_receipt(caller, &email) };
-                Ok(with_fence(receipt, &thread))
+                let receipt = self.outbound.first_receipt(caller, &email);
+                let tightest_budget = self.control.tightest_budget(email.team, &charges).await;
+                Ok(with_fence(SendReceipt { tightest_budget, ..receipt }, &thread))
             }
             ReplyResult::KeyBound(bound) => self.outbound.replay_bound(caller, &keyed, bound, now),
             ReplyResult::AlreadyAnswered(id, email, thread) => {

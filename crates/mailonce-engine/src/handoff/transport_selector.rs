@@ -312,6 +312,11 @@ impl TransportSelector {
             .collect()
     }
 
+    /// Whether every email goes to the sandbox, as in development.
+    pub(crate) fn is_sandbox_only(&self) -> bool {
+        self.routes.keys().all(|name| is_sandbox_internal(name))
+    }
+
     /// All transports with their accounts, as they are published to the store. Without the sandbox, which every
     /// process has.
     pub(crate) fn accounts(&self) -> Vec<TransportAccount> {

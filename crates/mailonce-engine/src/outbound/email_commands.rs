@@ -162,7 +162,12 @@ impl Outbound {
         }
         // An email that was held and then cancelled never passed its guards. A key that may not release it may not send
         // it either.
-        Ok((rule, if email.state() == EmailState::Cancelled { approval.union(email.holds) } else { approval }))
+        if email.state() != EmailState::Cancelled {
+            return Ok((rule, approval));
+        }
+        // What a budget held would leave by itself, so a person must approve it in place of the budget.
+        let rejected = email.guard.filter(|guard| *guard == Guard::Budget).map(|_| Guard::Approval);
+        Ok((rule, approval.union(email.holds).union(rejected.into())))
     }
 
     /// The receipt of the next version, or the problem when it can't be created because the body was deleted.

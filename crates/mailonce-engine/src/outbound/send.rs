@@ -78,8 +78,8 @@ impl Outbound {
             AcceptResult::First(email) => {
                 self.record_recent_send(caller, &keyed, &body, now);
                 self.ctx.escalate_if_stuck(&email).await;
-                let tightest_budget = self.control.tightest_budget(email.team, &charges).await?;
-                Ok(SendReceipt { tightest_budget, ..self.first_receipt(caller, &email) })
+                let receipt = self.first_receipt(caller, &email);
+                Ok(SendReceipt { tightest_budget: self.control.tightest_budget(email.team, &charges).await, ..receipt })
             }
             AcceptResult::KeyBound(bound) => self.replay_bound(caller, &keyed, bound, now),
             AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),

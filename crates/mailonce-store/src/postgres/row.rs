@@ -121,6 +121,10 @@ pub(crate) fn read_emails(rows: &[Row], at: usize) -> TxResult<Vec<Email>> {
             emails.push(read_email(row, at)?);
         }
         if let (Some(email), Some(handoff)) = (emails.last_mut(), read_handoff(row, at + 12)?) {
+            // A node of an earlier release writes the guard alone.
+            if handoff.state == HandoffState::Held && email.holds.is_empty() {
+                email.holds = email.guard.into();
+            }
             email.handoffs.push(handoff);
         }
     }

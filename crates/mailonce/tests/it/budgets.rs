@@ -262,6 +262,69 @@ mod holds {
             assert_eq!(world.send("2", &mail()).await.expect_status(202)["state"], "queued");
         }
 
+        async fn a_waived_budget_does_not_hold_again_and_a_used_one_asks_again(world) {
+            let rule = json!({
+                "name": "all", "direction": "outbound",
+                "match": { "operator": "any", "conditions": [] }, "actions": [{ "type": "approve_new_recipients" }],
+            });
+            world.post("/v1/rules", &rule).await.expect_status(201);
+            let budget = world.post("/v1/budgets", &holding_budget("mails", "day", 0)).await.expect_status(201);
+            let path = format!("/v1/budgets/{}", budget.string_field("id"));
+            let open = async |reason: &str| {
+                let open = world.escalations("state=open").await;
+                open.into_iter().find(|escalation| escalation["reason"] == reason)
+            };
+            let waived = world.send("1", &mail()).await.expect_status(202).string_field("id");
+            for reason in ["budget", "approval"] {
+                world.resolve_escalation(&open(reason).await.unwrap(), "release").await.expect_status(200);
+            }
+            assert_eq!(state_and_holds(&world, &waived).await, (json!("queued"), json!([])));
+            // There is room, so only the approval is left. When it comes, the room is gone.
+            let to = mail_with(json!({ "to": ["eve@example.com"] }));
+            let held = world.send("2", &to).await.expect_status(202).string_field("id");
+            world.call(patch(&path).json(&json!({ "rev": 1, "limit": 9 }))).await.expect_status(200);
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 1);
+            world.engine.escalations.run_escalation_round().await;
+            assert!(open("budget").await.is_none());
+            world.call(patch(&path).json(&json!({ "rev": 2, "limit": 0 }))).await.expect_status(200);
+            world.resolve_escalation(&open("approval").await.unwrap(), "release").await.expect_status(200);
+            assert_eq!(state_and_holds(&world, &held).await, (json!("held"), json!(["budget"])));
+            world.resolve_escalation(&open("budget").await.unwrap(), "release").await.expect_status(200);
+            assert_eq!(state_and_holds(&world, &held).await, (json!("queued"), json!([])));
+        }
+
+        async fn mail_that_a_person_rejected_does_not_leave_by_a_resend(world) {
+            world.post("/v1/budgets", &holding_budget("mails", "day", 0)).await.expect_status(201);
+            let held = world.send("1", &mail()).await.expect_status(202).string_field("id");
+            let escalation = world.escalations("state=open").await.remove(0);
+            world.resolve_escalation(&escalation, "reject").await.expect_status(200);
+            let agent = world.create_api_key(&json!({ "name": "agent", "scopes": ["send", "read"] })).await;
+            let again = world.call(post(&format!("/v1/emails/{held}/resend")).bearer(&agent)).await;
+            assert_eq!(again["holds"], json!(["approval", "budget"]), "{}", again.text);
+        }
+
+        async fn an_edited_mail_counts_for_the_api_key_that_sent_it(world) {
+            let key = world.post("/v1/api-keys", &json!({ "name": "agent" })).await.expect_status(201);
+            let mut body = budget_body(&json!({ "api_key": key.string_field("id") }), "mails", "day", 0);
+            body["at_limit"] = json!("hold");
+            world.post("/v1/budgets", &body).await.expect_status(201);
+            let rule = json!({
+                "name": "all", "direction": "outbound",
+                "match": { "conditions": [] }, "actions": [{ "type": "approve_new_recipients" }],
+            });
+            world.post("/v1/rules", &rule).await.expect_status(201);
+            let send = post("/v1/emails").key("1").bearer(&key.string_field("api_key")).json(&mail());
+            let held = world.call(send).await.expect_status(202).string_field("id");
+            let open = world.escalations("state=open").await;
+            let approval = open.iter().find(|escalation| escalation["reason"] == "approval").unwrap();
+            let edit = json!({ "as": "edit", "rev": 1, "edit": { "text": "Other words" } });
+            let path = format!("/v1/escalations/{}/resolve", approval["id"].as_str().unwrap());
+            world.post(&path, &edit).await.expect_status(200);
+            let edited = world.email(&held).await["resent_as"].as_str().unwrap().to_owned();
+            assert_eq!(state_and_holds(&world, &edited).await, (json!("held"), json!(["budget"])));
+            assert_eq!(world.engine.control.release_held_by_budget().await.unwrap(), 0);
+        }
+
         async fn a_budget_that_flags_sends_and_says_so(world) {
             let mut body = budget_body(&team_scope(), "mails", "hour", 0);
             body["at_limit"] = json!("flag");
@@ -291,6 +354,7 @@ mod holds {
             let to = |address: &str| mail_with(json!({ "to": [address] }));
             for (key, address) in [("1", "ann@one.test"), ("2", "ann@one.test"), ("3", "bob@one.test"), ("4", "ann@one.test")] {
                 world.send(key, &to(address)).await.expect_status(202);
+                world.hand_off_due().await;
             }
             world.send("5", &to("eve@one.test")).await.expect_problem(429, "quota_exceeded");
             world.send("6", &to("bob@one.test")).await.expect_status(202);

@@ -114,6 +114,7 @@ async fn crash_after_marker(world: &World) -> Email {
     let mark = HandoffAction::Mark {
         lease: LeaseRef { number: 0, fence, transport, account: "A".into() },
         frozen_bytes: None,
+        contacts: Vec::new(),
     };
     for action_to_apply in [mark, HandoffAction::Crash { number: 0, holder: node }] {
         let _done = store.apply_action(leased.team, leased.id, action_to_apply, None, now).await.unwrap();

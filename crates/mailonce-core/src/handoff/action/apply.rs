@@ -92,7 +92,10 @@ impl Email {
     pub fn release_hold(&mut self, release: &HoldRelease, usage: &BudgetUsage, now: Time) -> Effects {
         let mut holds = self.holds;
         let is_held = holds.remove(release.hold) && self.state() == EmailState::Held;
-        if is_held && holds.is_empty() && release.is_over_budget(usage) {
+        if is_held && release.hold == Guard::Budget && release.ignores_budgets {
+            holds.waive_budget();
+        }
+        if is_held && holds.is_empty() && !holds.is_budget_waived() && release.is_over_budget(usage) {
             holds.insert(Guard::Budget);
         }
         if !is_held || holds == self.holds {

@@ -54,7 +54,7 @@ fn exceeded_budget<R: AcceptReader>(
         let bound = item.key.map(|key| reader.key(item.team, key, now)).transpose()?;
         if !matches!(bound, Some((_, Some(_)))) {
             load_usage(reader, item, &mut usage)?;
-            new.push((index, item.key, item.charges));
+            new.push((index, item.key, item.charges, !item.holds.is_empty()));
         }
     }
     Ok(usage.exceeded_by_batch(new.into_iter()))

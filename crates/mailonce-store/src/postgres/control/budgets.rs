@@ -49,7 +49,7 @@ const HELD_EMAILS: &str = concat!(
     "SELECT ",
     email_columns!(),
     " FROM (SELECT team, id FROM emails
-             WHERE strpos(holds, 'budget') > 0 AND (team, id) > ($1, $2) ORDER BY team, id LIMIT $3) w
+             WHERE string_to_array(holds, ',') @> ARRAY['budget'] AND (team, id) > ($1, $2) ORDER BY team, id LIMIT $3) w
        JOIN emails e ON e.team = w.team AND e.id = w.id ",
     email_joins!(),
     " ORDER BY e.team, e.id, h.number"
@@ -164,7 +164,10 @@ async fn lock_counters(
     for row in answers.last().into_iter().flatten() {
         let counter = (row.try_get(1)?, Time(row.try_get(2)?));
         let usage = work.budgets.teams.entry(TeamId(row.try_get(0)?)).or_default();
-        usage.load(counter, row.try_get::<_, i64>(3)?.unsigned_abs());
+        // What this transaction already added is not written yet.
+        if !usage.is_loaded(counter) {
+            usage.load(counter, row.try_get::<_, i64>(3)?.unsigned_abs());
+        }
     }
     Ok(())
 }

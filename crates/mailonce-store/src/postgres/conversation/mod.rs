@@ -8,7 +8,7 @@
 //! | `changes`, `row` | writing the changes; the mapping between rows and domain values |
 //!
 //! A thread's row lock covers its messages. A transaction that locks several rows takes them in this order: keys,
-//! emails, then deliveries and inboxes, threads, tallies, recent content.
+//! emails, then deliveries and inboxes, threads, budget counters, tallies, recent content.
 
 pub(crate) mod changes;
 mod reply;

@@ -60,12 +60,12 @@ async fn load_reply_context(
         Some(id) => effective_version(tx, work, team, id).await?,
         None => None,
     };
+    budgets::lock(tx, work, std::iter::once(&new_reply.email)).await?;
     let person = match new_reply.recipient_hash {
         Some(person) => lock_tally(tx, team, person).await?,
         None => ReplyTally::default(),
     };
     content_guard::lock_recent_content(tx, work, std::iter::once(&new_reply.email)).await?;
-    budgets::lock(tx, work, std::iter::once(&new_reply.email)).await?;
     Ok(Some(reply_guards::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 

@@ -396,6 +396,7 @@ pub(crate) async fn recover_dead_nodes(
         return Ok(recovered);
     }
     let mut work = load_locked_emails(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
+    let mut unsent = Vec::new();
     for ((scoped, number), holder) in left {
         let act = HandoffAction::Crash { number, holder };
         let before = work.email_of_team(scoped.0, scoped.1);
@@ -405,10 +406,12 @@ pub(crate) async fn recover_dead_nodes(
             (before, answer)
         {
             update_message_progress(&tx, &mut work, (&before, &email), now).await?;
-            budgets::give_back_if_unsent(&tx, &mut work, &before, &email).await?;
             recovered.count_handoff(&email, number);
+            unsent.extend(Some(email).filter(|email| gives_back_charges(&before, email)));
         }
     }
+    // After the loop, because a thread is locked before the counters.
+    budgets::give_back(&tx, &mut work, &unsent).await?;
     shared.write_and_commit(tx, &work, 1).await?;
     Ok(recovered)
 }

@@ -243,8 +243,8 @@ impl SharedState {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut work = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        content_guard::lock_recent_content(&tx, &mut work, new_emails.iter().map(|(new_email, _)| new_email)).await?;
         budgets::lock(&tx, &mut work, new_emails.iter().map(|(new_email, _)| new_email)).await?;
+        content_guard::lock_recent_content(&tx, &mut work, new_emails.iter().map(|(new_email, _)| new_email)).await?;
         let answers = new_emails.into_iter().map(|(new_email, now)| work.accept(new_email, now)).collect();
         self.write_and_commit(tx, &work, verbs).await?;
         Ok(answers)
@@ -262,8 +262,8 @@ impl SharedState {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut work = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        content_guard::lock_recent_content(&tx, &mut work, batch.items.iter()).await?;
         budgets::lock(&tx, &mut work, batch.items.iter()).await?;
+        content_guard::lock_recent_content(&tx, &mut work, batch.items.iter()).await?;
         let answer = work.accept_batch(batch, now);
         self.write_and_commit(tx, &work, 1).await?;
         Ok(answer)

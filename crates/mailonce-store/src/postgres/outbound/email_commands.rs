@@ -144,13 +144,13 @@ pub(crate) async fn resend(
     let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[(new_email.team, previous)]).await?;
     let next = work.emails.get(&previous).and_then(|email| email.resent_as);
     load_more_emails(&tx, &mut work, next.map(|id| (new_email.team, id)).into_iter()).await?;
-    content_guard::lock_recent_content(&tx, &mut work, std::iter::once(new_email)).await?;
     let before = work.email_of_team(new_email.team, previous);
     let replaced = match &before {
         Some(email) => !is_current_reply(&tx, &mut work, email).await?,
         None => false,
     };
     budgets::lock(&tx, &mut work, std::iter::once(new_email)).await?;
+    content_guard::lock_recent_content(&tx, &mut work, std::iter::once(new_email)).await?;
     let answer = work.resend(new_email.clone(), operation, replaced, now);
     if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
         update_message_progress(&tx, &mut work, (before, email), now).await?;

@@ -25,7 +25,7 @@ const SAVE_CHARGE: &str = "INSERT INTO budget_charges (email, budget, period_sta
 const DELETE_CHARGES: &str = "DELETE FROM budget_charges WHERE email = ?1";
 const SELECT_CHARGES: &str = "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE email = ?1";
 const HELD_EMAILS: &str = "SELECT e.team, t.id, e.email FROM emails e JOIN teams t ON t.number = e.team \
-     WHERE instr(e.holds, 'budget') > 0 AND (e.team, e.email) > \
+     WHERE instr(',' || e.holds || ',', ',budget,') > 0 AND (e.team, e.email) > \
      (COALESCE((SELECT number FROM teams WHERE id = ?1), -1), ?2) ORDER BY e.team, e.email LIMIT ?3";
 const SWEEP: &str = "DELETE FROM budget_usage WHERE (team, budget, period_start) IN \
      (SELECT team, budget, period_start FROM budget_usage WHERE ends_at <= ?1 LIMIT ?2)";

@@ -587,6 +587,15 @@ fn a_budget_without_room_holds_what_was_approved() {
 }
 
 #[test]
+fn a_budget_that_a_person_waived_does_not_hold_again() {
+    let mut email = held_email(&[Guard::Approval, Guard::Budget]);
+    drop(email.release_hold(&release_of(Guard::Budget, true), &usage_of(3), T0));
+    assert_eq!((email.state(), email.guard), (EmailState::Held, Some(Guard::Approval)));
+    let effects = email.release_hold(&release_of(Guard::Approval, false), &usage_of(3), T0);
+    assert_eq!((email.state(), effects.charges.len()), (EmailState::Queued, 1));
+}
+
+#[test]
 fn a_cancelled_email_is_not_released() {
     let mut email = held_email(&[Guard::Approval, Guard::Budget]);
     email.cancel(T0).unwrap();
