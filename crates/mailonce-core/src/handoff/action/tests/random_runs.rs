@@ -84,6 +84,7 @@ impl RandomRun {
             3..=4 => HandoffAction::Mark {
                 lease: LeaseRef { account: account(b), ..worker?.hold.clone() },
                 frozen_bytes: None,
+                contacts: Vec::new(),
             },
             5..=7 => {
                 let LeaseHolder { hold, attempt } = worker?.clone();
