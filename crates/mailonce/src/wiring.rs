@@ -132,28 +132,7 @@ pub async fn serve(
     let (ending, ended) = watch::channel(false);
     let mut loops = vec![spawn_loop(&engine, "upkeep", &ended, &engine, Engine::run_maintenance)];
     engine.inboxes.load_inbox_domains().await?;
-    let hold =
-        (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
-    if config.handoff {
-        engine.control.stops.end_installation_stop_of(CONFIGURATION_AUTHOR).await?;
-    } else {
-        engine
-            .control
-            .stops
-            .stop_installation(CONFIGURATION_AUTHOR, "the configuration says handoff = \"paused\"")
-            .await?;
-    }
-    let restored = config.data.join(RESTORED_FILE);
-    if config.store == StoreLocation::Sqlite && restored.exists() {
-        engine.control.audit.record_restore().await?;
-        std::fs::remove_file(&restored).with_context(|| format!("deleting {}", restored.display()))?;
-    }
-    // Last, because the backup may contain a stop of the configuration, which has just ended.
-    if let Some(file) = hold {
-        tracing::warn!("this ledger was restored with --hold: no email leaves until `mailonce resume`");
-        engine.control.stops.stop_installation("restore", "the ledger was restored from a backup").await?;
-        std::fs::remove_file(&file).with_context(|| format!("deleting {}", file.display()))?;
-    }
+    apply_start_marks(&engine, config).await?;
     let recovered = engine.handoffs.heartbeat_and_recover().await?;
     if recovered != RecoveryCounts::default() {
         let RecoveryCounts { queued, unknown, deliveries, notices } = recovered;
@@ -223,6 +202,33 @@ fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
         format!("cannot create a spool file for large mails in {}; set TMPDIR or `data`", dir.0.display())
     })?;
     Ok(dir)
+}
+
+/// Stops or resumes the installation as the configuration and a restore ask for, and records the restore.
+async fn apply_start_marks(engine: &Engine, config: &Config) -> anyhow::Result<()> {
+    let hold =
+        (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
+    if config.handoff {
+        engine.control.stops.end_installation_stop_of(CONFIGURATION_AUTHOR).await?;
+    } else {
+        engine
+            .control
+            .stops
+            .stop_installation(CONFIGURATION_AUTHOR, "the configuration says handoff = \"paused\"")
+            .await?;
+    }
+    let restored = config.data.join(RESTORED_FILE);
+    if config.store == StoreLocation::Sqlite && restored.exists() {
+        engine.control.audit.record_restore().await?;
+        std::fs::remove_file(&restored).with_context(|| format!("deleting {}", restored.display()))?;
+    }
+    // Last, because the backup may contain a stop of the configuration, which has just ended.
+    if let Some(file) = hold {
+        tracing::warn!("this ledger was restored with --hold: no email leaves until `mailonce resume`");
+        engine.control.stops.stop_installation("restore", "the ledger was restored from a backup").await?;
+        std::fs::remove_file(&file).with_context(|| format!("deleting {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// The file that keeps hand-off paused across restarts.

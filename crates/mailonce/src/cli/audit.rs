@@ -169,13 +169,11 @@ async fn latest(client: &CliClient, limit: usize, filter: &FilterArgs) -> anyhow
         let mut page = fetch_page(client, after, MAX_PAGE, filter).await?;
         latest.extend(rows(&page).iter().cloned());
         latest.drain(..latest.len().saturating_sub(limit));
-        match next_cursor(&page) {
-            Some(next) => after = next,
-            None => {
-                page["data"] = latest.into_iter().collect();
-                return Ok(page);
-            }
-        }
+        let Some(next) = next_cursor(&page) else {
+            page["data"] = latest.into_iter().collect();
+            return Ok(page);
+        };
+        after = next;
     }
 }
 

@@ -226,7 +226,7 @@ over_every_engine! {
             let page = world.get(&format!("/v1/audit?limit=2&after={after}")).await.expect_status(200);
             seen.extend(page.rows());
             let Some(next) = page["next_cursor"].as_str() else { break };
-            after = next.to_owned();
+            next.clone_into(&mut after);
         }
         assert_eq!(seen, all);
         let count = async |query: &str| world.get(&format!("/v1/audit?{query}")).await.expect_status(200).rows().len();
