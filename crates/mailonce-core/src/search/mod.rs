@@ -77,6 +77,11 @@ impl SearchPosition {
         Self(Self::first_at(at).0 | low)
     }
 
+    /// The instant, unless it was out of range.
+    pub fn time(self) -> Time {
+        Time(self.0 >> POSITION_BITS)
+    }
+
     /// The position to try when this one is taken. Stays within the millisecond.
     pub fn next(self) -> Self {
         let mask = (1 << POSITION_BITS) - 1;

@@ -21,6 +21,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0010_budgets.sql"),
     include_str!("../../migrations/postgres/0011_budget_charges.sql"),
     include_str!("../../migrations/postgres/0012_stops.sql"),
+    include_str!("../../migrations/postgres/0015_search.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -87,6 +87,7 @@ impl Tables {
         inbound.removed_inboxes.insert(id, team);
         let removed = inbound.inboxes.remove(&id);
         self.conversations.remove_threads_of_inbox(id);
+        self.erase_from_search();
         removed
     }
 }
