@@ -86,20 +86,22 @@ pub mod scope_token {
     }
 }
 
-/// The text parts of a document, before they are bounded.
+/// What the body of a mail adds to its document. Empty when bodies are sealed, and once the body was deleted.
 #[derive(Clone, Debug, Default)]
-pub struct SearchText {
-    /// The subject.
-    pub subject: String,
-    /// The text of the body.
+pub struct SearchBody {
+    /// The display name of the sender of an email.
+    pub sender_name: String,
+    /// The display names of the recipients of an email.
+    pub recipient_names: Vec<String>,
+    /// The text.
     pub text: String,
-    /// Whether an attachment is known from the body.
+    /// Whether an email has an attachment.
     pub has_attachment: bool,
 }
 
 impl SearchDocument {
     /// The document of an email.
-    pub fn of_email(email: &Email, message_id: &str, names: &[String], content: SearchText) -> Self {
+    pub fn of_email(email: &Email, message_id: &str, body: &SearchBody) -> Self {
         let head = &email.head;
         let mut scope = vec![
             scope_token::kind(SearchKind::Email),
@@ -107,22 +109,22 @@ impl SearchDocument {
             scope_token::message_id(message_id),
         ];
         scope.extend(head.call.as_ref().and_then(|call| call.id.as_deref()).map(scope_token::call_id));
-        scope.extend(content.has_attachment.then(|| scope_token::feature(SearchFeature::Attachment)));
+        scope.extend(body.has_attachment.then(|| scope_token::feature(SearchFeature::Attachment)));
         let recipients: Vec<&str> =
-            head.to.iter().chain(&head.cc).chain(&head.bcc).chain(names).map(String::as_str).collect();
+            head.to.iter().chain(&head.cc).chain(&head.bcc).chain(&body.recipient_names).map(String::as_str).collect();
         Self {
             mail: SearchRef { kind: SearchKind::Email, id: email.id.0 },
             at: head.created_at,
             scope,
-            sender: searchable(&head.from, DOCUMENT_TEXT_BYTES),
+            sender: searchable(&format!("{} {}", body.sender_name, head.from), DOCUMENT_TEXT_BYTES),
             recipients: searchable(&recipients.join(" ; "), DOCUMENT_TEXT_BYTES),
             subject: searchable(&head.subject, DOCUMENT_TEXT_BYTES),
-            text: searchable(&content.text, DOCUMENT_TEXT_BYTES),
+            text: searchable(&body.text, DOCUMENT_TEXT_BYTES),
         }
     }
 
-    /// The document of a message. Codes must be masked in `content`.
-    pub fn of_message(message: &Message, content: SearchText) -> Self {
+    /// The document of a message. Codes must be masked in `body`; the subject has them masked already.
+    pub fn of_message(message: &Message, body: &SearchBody) -> Self {
         let head = &message.head;
         let mut scope = vec![scope_token::kind(SearchKind::Message), scope_token::inbox(message.inbox)];
         scope.extend(head.message_id.as_deref().map(scope_token::message_id));
@@ -141,8 +143,8 @@ impl SearchDocument {
             scope,
             sender: searchable(&head.from.as_ref().map(party).unwrap_or_default(), DOCUMENT_TEXT_BYTES),
             recipients: searchable(&recipients.join(" ; "), DOCUMENT_TEXT_BYTES),
-            subject: searchable(&content.subject, DOCUMENT_TEXT_BYTES),
-            text: searchable(&content.text, DOCUMENT_TEXT_BYTES),
+            subject: searchable(&head.subject, DOCUMENT_TEXT_BYTES),
+            text: searchable(&body.text, DOCUMENT_TEXT_BYTES),
         }
     }
 }
