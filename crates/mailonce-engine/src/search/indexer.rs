@@ -93,6 +93,10 @@ impl Search {
 
     /// Indexes everything that was committed before the call. For callers that control time themselves.
     pub async fn index_all(&self) -> Result<(), StoreError> {
+        for team in self.ctx.store.teams().await? {
+            // Stores that number events later number them before they return any.
+            self.ctx.store.events(team.id, 0, 1).await?;
+        }
         let (_sender, stop) = watch::channel(false);
         while self.index_round(&stop).await? {}
         Ok(())
