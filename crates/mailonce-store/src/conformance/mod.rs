@@ -5,6 +5,7 @@
 //! | `promises` | the promises by domain, each listed with a one-sentence statement |
 //! | `fixtures` | values, steps and opened stores that the promises share |
 //! | `random` | random histories that are compared with the memory store |
+//! | `search_figures` | how fast a search is |
 //!
 //! `docs/promises.md` is generated from the lists ([`page`]). The compiler reports a promise that is missing from its
 //! list as dead code. A store that cannot be opened fails its tests; none is skipped.
@@ -13,6 +14,7 @@ mod fixtures;
 mod page;
 mod promises;
 mod random;
+mod search_figures;
 
 use fixtures::{
     emails::{
