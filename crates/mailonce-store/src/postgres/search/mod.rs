@@ -184,3 +184,39 @@ impl SearchStore for Postgres {
         when_durable!(self, search(&self.shared, team, &query, timeout).await)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::tests::TestDatabase;
+    use mailonce_core::search::query_parser::parse_query;
+
+    const FILL: &str = "
+        INSERT INTO search_documents
+        SELECT $1, n << 20, 0, gen_random_uuid(), '', '', $2::text::tsvector FROM generate_series(1, 20000) n";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_long_search_is_cancelled_and_the_connection_stays_usable() {
+        let database = TestDatabase::create().await;
+        let store = Postgres::open(&database.url, [7; 32]).await.unwrap();
+        let team = TeamId(Uuid::from_u128(7));
+        let client = store.shared.connections.client().await.unwrap();
+        let words = format!("'#t{}':1A 'even':2D", team.0.simple());
+        client.execute(FILL, &[&team.0, &words]).await.unwrap();
+        drop(client);
+
+        let query = SearchQuery { terms: parse_query("even").unwrap().terms, limit: 10, ..SearchQuery::default() };
+        for _ in 0..10 {
+            let short = search(&store.shared, team, &query, Duration::from_millis(1)).await.unwrap();
+            let SearchResult::Page(page) = search(&store.shared, team, &query, Duration::from_secs(60)).await.unwrap()
+            else {
+                panic!("the search timed out");
+            };
+            assert_eq!(page.hits.len(), 10);
+            if short == SearchResult::TimedOut {
+                return;
+            }
+        }
+        panic!("no search took a millisecond");
+    }
+}

@@ -5,6 +5,8 @@
 //! own mail. Triggers erase documents with their mail.
 
 mod match_expression;
+#[cfg(test)]
+mod tests;
 
 use async_trait::async_trait;
 use mailonce_core::{
