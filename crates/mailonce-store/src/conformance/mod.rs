@@ -5,6 +5,7 @@
 //! | `promises` | the promises by domain, each listed with a one-sentence statement |
 //! | `fixtures` | values, steps and opened stores that the promises share |
 //! | `random` | random histories that are compared with the memory store |
+//! | `search_erasure` | that deleted text leaves the file of SQLite |
 //! | `search_figures` | how fast a search is |
 //!
 //! `docs/promises.md` is generated from the lists ([`page`]). The compiler reports a promise that is missing from its
@@ -14,6 +15,7 @@ mod fixtures;
 mod page;
 mod promises;
 mod random;
+mod search_erasure;
 mod search_figures;
 
 use fixtures::{

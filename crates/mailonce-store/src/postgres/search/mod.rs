@@ -193,7 +193,7 @@ mod tests {
 
     const FILL: &str = "
         INSERT INTO search_documents
-        SELECT $1, n << 20, 0, gen_random_uuid(), '', '', $2::text::tsvector FROM generate_series(1, 20000) n";
+        SELECT $1, n::bigint << 20, 0, gen_random_uuid(), '', '', $2::text::tsvector FROM generate_series(1, 20000) n";
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_long_search_is_cancelled_and_the_connection_stays_usable() {

@@ -287,7 +287,9 @@ impl SearchStore for Sqlite {
     }
 
     async fn index_documents(&self, team: TeamId, events: (u64, u64), documents: Vec<SearchDocument>) -> Result<bool> {
-        self.run_write(move |ledger| index_documents(ledger, team, events, &documents)).await
+        // Merging the index frees pages that hold words of mail.
+        let verb = move |ledger: &mut WriteSession<'_>| index_documents(ledger, team, events, &documents);
+        self.run_write(move |ledger| ledger.with_secure_delete(verb)).await
     }
 
     async fn search(&self, team: TeamId, query: SearchQuery) -> Result<SearchResult> {

@@ -1,8 +1,7 @@
-//! What only the SQLite store promises: deleted words leave the file, and a long search is interrupted.
+//! What only the SQLite store does: a long search is interrupted.
 
 use mailonce_core::search::query_parser::parse_query;
 use rusqlite::Connection;
-use std::path::Path;
 
 use super::*;
 use crate::sqlite::schema;
@@ -23,31 +22,6 @@ fn query(text: &str) -> SearchQuery {
 
 fn count(conn: &Connection, text: &str) -> usize {
     search(conn, TEAM, &query(text)).unwrap().hits.len()
-}
-
-fn is_in_files(folder: &Path, conn: &Connection, word: &str) -> bool {
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    let bytes = std::fs::read(folder.join("ledger.db")).unwrap();
-    bytes.windows(word.len()).any(|window| window == word.as_bytes())
-}
-
-#[test]
-fn deleted_words_leave_the_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let (conn, _) = schema::open_writer(&folder.path().join("ledger.db"), &[7; 32]).unwrap();
-    for (number, word) in [(1, "jqzvxfirst"), (2, "kwpvysecond"), (3, "mgtbzthird")] {
-        insert_email(&conn, number, &format!("common {word} text"));
-    }
-    for word in ["jqzvxfirst", "kwpvysecond"] {
-        assert_eq!((count(&conn, word), is_in_files(folder.path(), &conn, word)), (1, true), "{word}");
-    }
-    conn.execute("UPDATE emails SET body = NULL WHERE email = 1", []).unwrap();
-    conn.execute("DELETE FROM emails WHERE email = 2", []).unwrap();
-    for word in ["jqzvxfirst", "kwpvysecond"] {
-        assert_eq!((count(&conn, word), is_in_files(folder.path(), &conn, word)), (0, false), "{word}");
-    }
-    assert_eq!((count(&conn, "mgtbzthird"), count(&conn, "common")), (1, 1));
-    conn.execute("INSERT INTO search_words (search_words, rank) VALUES ('integrity-check', 1)", []).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
