@@ -83,6 +83,7 @@ impl SearchPosition {
     }
 
     /// The position to try when this one is taken. Stays within the millisecond.
+    #[must_use]
     pub fn next(self) -> Self {
         let mask = (1 << POSITION_BITS) - 1;
         Self((self.0 & !mask) | (((self.0 & mask) + 1) & mask))

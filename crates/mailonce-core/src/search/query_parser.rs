@@ -145,8 +145,14 @@ impl ParsedQuery {
                 let id = term.value.parse().map_err(|_not_an_id| invalid("`id:` needs the id of an email or message"));
                 set_once(name, &mut self.id, id?)
             }
-            QueryField::MessageId => self.add_scope(scope_token::message_id(term.value)),
-            QueryField::Call => self.add_scope(scope_token::call_id(term.value)),
+            QueryField::MessageId => {
+                self.add_scope(scope_token::message_id(term.value));
+                Ok(())
+            }
+            QueryField::Call => {
+                self.add_scope(scope_token::call_id(term.value));
+                Ok(())
+            }
         }
     }
 
@@ -160,7 +166,8 @@ impl ParsedQuery {
                 return set_once("id", &mut self.id, id);
             }
             if value.starts_with('<') && value.ends_with('>') && value.contains('@') {
-                return self.add_scope(scope_token::message_id(value));
+                self.add_scope(scope_token::message_id(value));
+                return Ok(());
             }
         }
         self.add_text(TextField::Any, term)
@@ -189,9 +196,8 @@ impl ParsedQuery {
         Ok(())
     }
 
-    fn add_scope(&mut self, token: String) -> Result<(), Problem> {
+    fn add_scope(&mut self, token: String) {
         self.scope.push(ScopeTerm { token, is_negated: false });
-        Ok(())
     }
 }
 
