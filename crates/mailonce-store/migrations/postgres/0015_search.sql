@@ -14,8 +14,10 @@ CREATE TABLE search_documents (
     PRIMARY KEY (team, position)
 );
 CREATE UNIQUE INDEX search_documents_mail ON search_documents (team, kind, id);
--- A list of pending words would make a search slower the more mail arrives.
-CREATE INDEX search_documents_words ON search_documents USING gin (words) WITH (fastupdate = off);
+-- Words are merged into the index a megabyte at a time, which is twice as fast as one by one. A search reads the pending
+-- ones too, so the list must stay short.
+CREATE INDEX search_documents_words ON search_documents USING gin (words)
+    WITH (fastupdate = on, gin_pending_list_limit = 1024);
 -- The planner chooses between this index and the order of time by how frequent a word is, so it must know rare words.
 ALTER TABLE search_documents ALTER COLUMN words SET STATISTICS 1000;
 
