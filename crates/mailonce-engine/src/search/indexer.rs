@@ -7,7 +7,7 @@ use mailonce_core::{
     events::event::{Event, EventKind},
     id::TeamId,
     ports::store::StoreError,
-    search::{SearchBacklog, SearchKind, SearchRef, document::SearchDocument},
+    search::{SearchBacklog, SearchKind, SearchRef, SearchSource, document::SearchDocument},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
@@ -164,7 +164,7 @@ impl Search {
         while !mails.is_empty() {
             let sources = self.ctx.store.search_sources(team, mails.clone()).await?;
             // Those before the last one that was returned do not exist any more.
-            let Some(last) = sources.last().map(|source| source.reference()) else { break };
+            let Some(last) = sources.last().map(SearchSource::reference) else { break };
             for source in sources {
                 documents.insert(source.reference(), self.document(source).await);
             }

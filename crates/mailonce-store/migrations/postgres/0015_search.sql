@@ -18,7 +18,7 @@ CREATE UNIQUE INDEX search_documents_mail ON search_documents (team, kind, id);
 -- ones too, so the list must stay short.
 CREATE INDEX search_documents_words ON search_documents USING gin (words)
     WITH (fastupdate = on, gin_pending_list_limit = 1024);
--- The planner chooses between this index and the order of time by how frequent a word is, so it must know rare words.
+-- The planner must know which words are rare.
 ALTER TABLE search_documents ALTER COLUMN words SET STATISTICS 1000;
 
 -- How far the events of each team are indexed.

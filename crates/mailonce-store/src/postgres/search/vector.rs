@@ -9,7 +9,7 @@ use mailonce_core::{
         words::words,
     },
 };
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 /// The highest position that a `tsvector` holds.
 const MAX_POSITION: usize = 16_383;
@@ -41,16 +41,13 @@ pub(super) fn tsvector(team: TeamId, document: &SearchDocument) -> String {
         }
         place += 1;
     }
-    let mut out = format!("{}:1A", team_name(team));
-    for token in scope {
-        // Writing to a string cannot fail.
-        let _ = write!(out, " {}:1A", name(token));
-    }
+    let mut lexemes = vec![format!("{}:1A", team_name(team))];
+    lexemes.extend(scope.iter().map(|token| format!("{}:1A", name(token))));
     for (word, places) in places {
         let places: Vec<String> = places.iter().map(|(place, weight)| format!("{place}{weight}")).collect();
-        let _ = write!(out, " {word}:{}", places.join(","));
+        lexemes.push(format!("{word}:{}", places.join(",")));
     }
-    out
+    lexemes.join(" ")
 }
 
 /// The condition of a query for the documents of a team.
