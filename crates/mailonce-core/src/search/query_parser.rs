@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn operators_of_stores_are_only_words() {
-        for text in [r#"a OR b* NEAR(c) {text}: d ^e"#, "a & !b | (c) <-> d:*A 'x' \\", "50% _ x' OR 1=1 --"] {
+        for text in ["a OR b* NEAR(c) {text}: d ^e", "a & !b | (c) <-> d:*A 'x' \\", "50% _ x' OR 1=1 --"] {
             let query = parse_query(text).unwrap_or_default();
             let all = query.terms.iter().flat_map(|term| &term.words);
             assert!(all.clone().all(|word| word.chars().all(char::is_alphanumeric)), "{text}");

@@ -1,7 +1,7 @@
 //! How fast a search is: the first page of frequent, rare and mixed words.
 //!
-//! The short form runs with the tests. `MAILONCE_SEARCH_MAILS=1000000` selects the long form, whose figures are those of
-//! `docs/benchmarks.md`; run it with `--release` and `--nocapture`.
+//! The short form runs with the tests. `MAILONCE_SEARCH_MAILS=1000000` selects the long form; run it with `--release` and
+//! `--nocapture`.
 
 use std::time::{Duration, Instant};
 

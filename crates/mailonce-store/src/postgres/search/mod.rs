@@ -45,7 +45,7 @@ const SETTINGS: &str = "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL
 const WALK: &str = "
     SELECT d.position, d.kind, d.id, d.subject, d.text
       FROM (SELECT * FROM search_documents WHERE team = $1 AND position >= $2 AND position < $3
-             ORDER BY position DESC LIMIT 3000) d
+             ORDER BY position DESC LIMIT 1000) d
      WHERE d.words @@ $4::text::tsquery
      ORDER BY d.position DESC LIMIT $5";
 /// The sum keeps the planner from walking all documents in their order, which takes long for words of old mail.
