@@ -16,6 +16,7 @@
 //! | [`events`] | events, webhook endpoints, and the notices that deliver events to endpoints |
 //! | [`control`] | what a team limits: rules, budgets, allow and block lists |
 //! | [`access`] | teams and their API keys |
+//! | [`search`] | full-text search: documents, queries, results |
 //! | [`ports`] | the traits that the engine needs from outside: store, transport, clock, DNS, webhooks |
 //!
 //! Values that several folders share:
@@ -59,6 +60,7 @@ pub mod ports;
 pub mod problem;
 pub mod record;
 pub mod retry;
+pub mod search;
 mod string_enum;
 pub mod time;
 pub mod ttl;

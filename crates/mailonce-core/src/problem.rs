@@ -103,6 +103,12 @@ codes! {
     /// A stop refuses new sends.
     Stopped = "stopped", 409, Later, "Email is stopped",
         "Do not retry in a loop: a person stopped email here. `stop` names the stop; ask whether it has ended, then send the same call again. Nothing was stored.";
+    /// Search is turned off on this server.
+    SearchDisabled = "search_disabled", 403, Never, "Search is turned off",
+        "Do not retry. Use `GET /v1/emails` and the messages of an inbox, or ask the operator to set `[search] enabled = true`.";
+    /// A search took too long.
+    SearchTimeout = "search_timeout", 422, Never, "The search took too long",
+        "Narrow the query with a rarer word, `from:`, `inbox:` or `after:`, then search again.";
     /// The object changed since the caller read it.
     StaleRev = "stale_rev", 409, Never, "The object changed since you read it",
         "Read it again, then decide with its current `rev`.";

@@ -72,6 +72,8 @@ pub struct EngineDeps {
     pub authenticator: Option<Arc<dyn Authenticator>>,
     /// Whether email bodies are encrypted in the store.
     pub seal_bodies: bool,
+    /// Whether mail is indexed and can be searched.
+    pub search_enabled: bool,
 }
 
 /// Local parts that represent the domain itself: those of RFC 2142, and those to which certificate authorities write
@@ -116,6 +118,7 @@ impl Default for EngineDeps {
             reserved_names: RESERVED_NAMES.iter().map(|name| (*name).to_owned()).collect(),
             authenticator: None,
             seal_bodies: false,
+            search_enabled: true,
         }
     }
 }

@@ -96,6 +96,14 @@
 //! | [`suppressions`](control::suppressions) | addresses that a team doesn't send to |
 //! | `record_cache` | rules, lists and budgets in memory |
 //!
+//! ## [`search`]: full-text search
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`search`] | runs the query of a caller over the mail that the caller may see |
+//! | [`indexer`](search::indexer) | the worker that makes new mail searchable |
+//! | `documents` | makes documents of emails and messages, with codes masked |
+//!
 //! ## [`access`]: teams, API keys and what a team owns
 //!
 //! | file | what it holds |
@@ -140,6 +148,7 @@ pub mod inbound;
 pub mod inbox;
 pub mod outbound;
 pub mod runtime;
+pub mod search;
 
 mod deps;
 mod upkeep;
@@ -176,6 +185,7 @@ use crate::{
         pack::Packer,
         time::{BootInterval, Timekeeper},
     },
+    search::Search,
 };
 pub use crate::{
     access::caller::Caller,
@@ -208,6 +218,8 @@ pub struct Engine {
     pub escalations: Arc<Escalations>,
     /// Threads, replies, the work queue, mailboxes.
     pub conversations: Arc<Conversations>,
+    /// Full-text search.
+    pub search: Arc<Search>,
 }
 
 impl Engine {
@@ -265,6 +277,7 @@ impl Engine {
         let access = Arc::new(Access::new(Arc::clone(&ctx)));
         let control = Arc::new(Control::new(Arc::clone(&ctx), Arc::clone(&access)));
         let inboxes = Arc::new(Inboxes::new(Arc::clone(&ctx), Arc::clone(&access)));
+        let search = Arc::new(Search::new(Arc::clone(&ctx), Arc::clone(&inboxes), event_wake_ups.search_wakeup()));
         let events = Arc::new(Events::new(Arc::clone(&ctx), Arc::clone(&access), event_wake_ups));
         let handoffs = Arc::new(Handoffs::new(Arc::clone(&ctx), Arc::clone(&access), Arc::clone(&control)));
         let outbound =
@@ -295,7 +308,20 @@ impl Engine {
             drafts: Arc::clone(&drafts),
             escalations: Arc::clone(&escalations),
         });
-        Self { ctx, access, control, inboxes, events, outbound, drafts, handoffs, inbound, escalations, conversations }
+        Self {
+            ctx,
+            access,
+            control,
+            inboxes,
+            events,
+            outbound,
+            drafts,
+            handoffs,
+            inbound,
+            escalations,
+            conversations,
+            search,
+        }
     }
 
     /// All metrics in the Prometheus text format, followed by `more`: metrics of other crates in the same format.

@@ -33,6 +33,7 @@ struct ConfigFile {
     clock: Option<ClockFile>,
     webhooks: Option<WebhooksFile>,
     secrets: Option<SecretsFile>,
+    search: Option<SearchFile>,
 }
 
 /// The section `[webhooks]`: webhooks to applications.
@@ -123,6 +124,13 @@ struct ClockFile {
     trusted: Option<bool>,
 }
 
+/// The section `[search]`: full-text search.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchFile {
+    enabled: Option<bool>,
+}
+
 /// Command-line flags, each with an environment variable of the same name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
@@ -175,6 +183,8 @@ pub struct Config {
     pub smtp: SmtpConfig,
     /// How secrets are protected.
     pub secrets: SecretsConfig,
+    /// Whether mail is indexed and can be searched.
+    pub search_enabled: bool,
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
@@ -206,6 +216,9 @@ impl Config {
             dev_domains: Vec::new(),
             smtp: SmtpConfig::load(file.smtp.unwrap_or_default(), flags.smtp.clone(), &env)?,
             secrets: SecretsConfig::load(file.secrets.unwrap_or_default(), &env)?,
+            search_enabled: parse_search_enabled(env("MAILONCE_SEARCH_ENABLED"))?
+                .or(file.search.unwrap_or_default().enabled)
+                .unwrap_or(true),
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
             defaults: apply_defaults_env(file.defaults.unwrap_or_default(), &env)?,
@@ -255,6 +268,13 @@ fn apply_webhooks_env(mut file: WebhooksFile, env: impl Fn(&str) -> Option<Strin
         file.ca_file = Some(path.into());
     }
     file
+}
+
+fn parse_search_enabled(text: Option<String>) -> anyhow::Result<Option<bool>> {
+    text.map(|text| {
+        text.parse().with_context(|| format!("MAILONCE_SEARCH_ENABLED must be `true` or `false`, not `{text}`"))
+    })
+    .transpose()
 }
 
 fn parse_clock_trusted(text: Option<String>) -> anyhow::Result<Option<bool>> {

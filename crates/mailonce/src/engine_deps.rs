@@ -77,6 +77,7 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         webhook_sender: Arc::new(webhooks(config)?),
         event_formatter: Arc::new(crate::dialects::DialectEventFormatter),
         seal_bodies: config.secrets.seal_bodies,
+        search_enabled: config.search_enabled,
     })
 }
 

@@ -124,6 +124,7 @@ pub trait Store:
     + crate::ports::control_store::ControlStore
     + crate::ports::audit_store::AuditStore
     + crate::ports::notice_store::NoticeStore
+    + crate::ports::search_store::SearchStore
 {
     // Sending
 

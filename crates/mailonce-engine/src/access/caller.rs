@@ -25,6 +25,11 @@ impl InboxRestriction {
         self.inboxes.iter().map(|(_, address)| address.clone()).collect()
     }
 
+    /// The ids of the inboxes.
+    pub(crate) fn inbox_ids(&self) -> Vec<InboxId> {
+        self.inboxes.iter().map(|(inbox, _)| *inbox).collect()
+    }
+
     /// The first inbox. It gets the questions that are not about a message.
     pub(crate) fn first_inbox(&self) -> Option<InboxId> {
         self.inboxes.first().map(|(inbox, _)| *inbox)

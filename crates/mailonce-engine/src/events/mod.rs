@@ -46,13 +46,20 @@ impl Events {
 pub(crate) struct EventWakeUps {
     event_tails: Arc<tail::EventTails>,
     notice_wakeup: Arc<Notify>,
+    search_wakeup: Arc<Notify>,
 }
 
 impl EventWakeUps {
-    /// Wakes streams and the notifier when the store reports new events, of one team or of any.
+    /// What wakes the indexer of search.
+    pub(crate) fn search_wakeup(&self) -> Arc<Notify> {
+        Arc::clone(&self.search_wakeup)
+    }
+
+    /// Wakes streams, the notifier and the indexer when the store reports new events, of one team or of any.
     pub(crate) fn on_event(&self, team: Option<TeamId>) {
         self.event_tails.wake(team);
         self.notice_wakeup.notify_one();
+        self.search_wakeup.notify_one();
     }
 
     /// Records whether the store reports all new events, so that streams need not poll.

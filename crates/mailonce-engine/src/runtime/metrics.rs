@@ -169,6 +169,7 @@ pub struct Metrics {
     notice_attempts: Family<NoticeLabels, Counter>,
     panics: Family<PanicLabels, Counter>,
     recovered: Family<RecoveryLabels, Counter>,
+    search_indexed: Counter,
 }
 
 impl Default for Metrics {
@@ -181,6 +182,7 @@ impl Default for Metrics {
             notice_attempts: Family::default(),
             panics: Family::default(),
             recovered: Family::default(),
+            search_indexed: Counter::default(),
         };
         Self { registry: metrics.build_registry(), ..metrics }
     }
@@ -202,6 +204,7 @@ impl Metrics {
             metrics.sends.mismatches.clone(),
         );
         registry.register("send_accepted", "Emails accepted", metrics.sends.accepted.clone());
+        registry.register("search_indexed", "Emails and messages made searchable", metrics.search_indexed.clone());
         registry.register("send_keyless", "Emails accepted without a key", metrics.sends.keyless.clone());
         registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.handoffs.captured.clone());
         registry.register("handoff_attempts", "Attempts by transport and result", metrics.handoffs.attempts.clone());
@@ -343,6 +346,15 @@ impl Metrics {
         } else {
             self.sends.keyless.inc();
         }
+    }
+
+    /// How many emails this process accepted.
+    pub(crate) fn accepted_count(&self) -> u64 {
+        self.sends.accepted.get()
+    }
+
+    pub(crate) fn record_indexed(&self, count: u64) {
+        self.search_indexed.inc_by(count);
     }
 
     pub(crate) fn record_key_hit(&self, age_ms: i64, ttl_ms: i64) {

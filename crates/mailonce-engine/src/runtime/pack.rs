@@ -104,6 +104,16 @@ impl Packer {
         if self.is_sealing { String::new() } else { preview }
     }
 
+    /// Whether new bodies are sealed.
+    pub(crate) fn is_sealing(&self) -> bool {
+        self.is_sealing
+    }
+
+    /// Whether stored bytes are sealed.
+    pub(crate) fn is_sealed(&self, stored: &[u8]) -> bool {
+        stored.starts_with(&SEALED_PREFIX)
+    }
+
     /// Seals bytes if sealing is on. If encryption failed, the bytes would be lost rather than stored in the clear; it
     /// can't fail for bodies within our limits.
     fn seal(&self, purpose: SealPurpose, plain: Vec<u8>) -> Vec<u8> {

@@ -5,6 +5,8 @@
 //! | `promises` | the promises by domain, each listed with a one-sentence statement |
 //! | `fixtures` | values, steps and opened stores that the promises share |
 //! | `random` | random histories that are compared with the memory store |
+//! | `search_erasure` | that deleted text leaves the file of SQLite |
+//! | `search_figures` | how fast a search is |
 //!
 //! `docs/promises.md` is generated from the lists ([`page`]). The compiler reports a promise that is missing from its
 //! list as dead code. A store that cannot be opened fails its tests; none is skipped.
@@ -13,6 +15,8 @@ mod fixtures;
 mod page;
 mod promises;
 mod random;
+mod search_erasure;
+mod search_figures;
 
 use fixtures::{
     emails::{

@@ -10,6 +10,7 @@ pub(crate) mod handoff;
 mod inbound;
 pub(crate) mod inbox;
 pub(crate) mod outbound;
+mod search;
 mod store;
 mod upkeep;
 
@@ -28,6 +29,7 @@ use events::EventTables;
 use handoff::handoffs::HandoffTables;
 use inbound::tables::InboundTables;
 use outbound::tables::OutboundTables;
+use search::SearchTables;
 
 /// All tables, by domain.
 #[derive(Default)]
@@ -39,6 +41,7 @@ struct Tables {
     inbound: InboundTables,
     conversations: ConversationTables,
     events: EventTables,
+    search: SearchTables,
     /// The ordered bits of the highest id that was used.
     highest_id: i64,
 }

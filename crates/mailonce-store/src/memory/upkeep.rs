@@ -23,6 +23,7 @@ impl Tables {
         self.outbound.sweep_operations(now);
         swept.deliveries = self.inbound.sweep_deliveries(max, now);
         swept.notices = self.events.webhooks.sweep_notices(max, now);
+        self.erase_from_search();
         swept
     }
 

@@ -35,6 +35,7 @@ pub(crate) mod outbound;
 mod peers;
 mod row;
 mod schema;
+mod search;
 mod server;
 mod session_pools;
 mod store;

@@ -24,6 +24,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0013_holds.sql"),
     include_str!("../../migrations/postgres/0014_contacts.sql"),
     include_str!("../../migrations/postgres/0015_audit.sql"),
+    include_str!("../../migrations/postgres/0016_search.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -18,6 +18,7 @@ pub(crate) mod outbound;
 mod readers;
 mod rows;
 mod schema;
+mod search;
 mod store;
 mod upkeep;
 mod write_session;

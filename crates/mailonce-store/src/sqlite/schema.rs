@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A released migration never changes.
-pub(crate) const MIGRATIONS: [&str; 14] = [
+pub(crate) const MIGRATIONS: [&str; 15] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -28,6 +28,7 @@ pub(crate) const MIGRATIONS: [&str; 14] = [
     include_str!("../../migrations/sqlite/0012_holds.sql"),
     include_str!("../../migrations/sqlite/0013_contacts.sql"),
     include_str!("../../migrations/sqlite/0014_audit.sql"),
+    include_str!("../../migrations/sqlite/0015_search.sql"),
 ];
 
 /// The schema version that this binary writes.
@@ -209,7 +210,7 @@ fn migrate(conn: &mut Connection) -> Result<()> {
 }
 
 /// Queries that count rows whose counterpart is missing, although both were committed together.
-const ORPHAN_ROW_CHECKS: [(&str, &str); 7] = [
+const ORPHAN_ROW_CHECKS: [(&str, &str); 8] = [
     (
         "emails without a handoff",
         "SELECT count(*) FROM emails e WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = e.email)",
@@ -238,6 +239,11 @@ const ORPHAN_ROW_CHECKS: [(&str, &str); 7] = [
     (
         "notices without an endpoint",
         "SELECT count(*) FROM notices n WHERE NOT EXISTS (SELECT 1 FROM endpoints e WHERE e.endpoint = n.endpoint)",
+    ),
+    (
+        "search documents without their mail",
+        "SELECT count(*) FROM search_documents d WHERE NOT EXISTS (SELECT 1 FROM emails e WHERE d.kind = 0 AND e.email = d.source) \
+         AND NOT EXISTS (SELECT 1 FROM messages m WHERE d.kind = 1 AND m.message = d.source)",
     ),
 ];
 

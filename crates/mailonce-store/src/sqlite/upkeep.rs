@@ -171,7 +171,7 @@ impl Sqlite {
             let deliveries = inbound::sweep::sweep(ledger, &expired, max, now)?;
             Ok(SweepCounts { deliveries, notices: notices::sweep(ledger, max, now)?, ..swept })
         };
-        self.run_write(verb).await
+        self.run_write(move |ledger| ledger.with_secure_delete(verb)).await
     }
 
     /// Expired delivery keys among the next `SCAN_ROWS` keys. A reader scans the table piece by piece and starts over

@@ -268,6 +268,15 @@ impl<'c> WriteSession<'c> {
         }
     }
 
+    /// Runs a job that deletes mail or words of it, and overwrites what it deletes. Otherwise deleted text would stay in
+    /// the file until its place is used again. Other jobs don't pay for this.
+    pub(crate) fn with_secure_delete<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.conn.execute_batch("PRAGMA secure_delete = ON").map_err(store_error)?;
+        let answer = verb(self);
+        self.conn.execute_batch("PRAGMA secure_delete = OFF").map_err(store_error)?;
+        answer
+    }
+
     /// Runs a job in a savepoint, so that its failure undoes only its own changes.
     pub(crate) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (events, changed, hints) = (self.pending_events.len(), self.changed_emails.len(), self.wake_ups.len());

@@ -25,6 +25,8 @@ pub(super) const PAGES: &[(&str, &str)] = &[
     ("not_terminal", include_str!("../../../../docs/errors/not_terminal.md")),
     ("use_resolve", include_str!("../../../../docs/errors/use_resolve.md")),
     ("budget_spent", include_str!("../../../../docs/errors/budget_spent.md")),
+    ("search_disabled", include_str!("../../../../docs/errors/search_disabled.md")),
+    ("search_timeout", include_str!("../../../../docs/errors/search_timeout.md")),
     ("stopped", include_str!("../../../../docs/errors/stopped.md")),
     ("stale_rev", include_str!("../../../../docs/errors/stale_rev.md")),
     ("not_unknown", include_str!("../../../../docs/errors/not_unknown.md")),

@@ -10,6 +10,7 @@ pub(crate) mod inbound;
 pub(crate) mod inbox;
 pub(crate) mod outbound;
 mod pagination;
+mod search;
 mod system;
 
 use crate::{
@@ -65,6 +66,7 @@ fn outbound_routes() -> OpenApiRouter<App> {
             crate::api::outbound::idempotency_keys::extend,
             crate::api::outbound::idempotency_keys::forget
         ))
+        .routes(routes!(crate::api::search::search))
         .routes(routes!(crate::api::events::event_log::list))
         .routes(routes!(crate::api::events::stream::stream))
 }

@@ -22,6 +22,7 @@ pub(crate) mod printer;
 mod progress;
 mod prove;
 pub(crate) mod run_server;
+mod search;
 mod secrets;
 mod send;
 mod simulate;
@@ -109,6 +110,8 @@ enum CliVerb {
     /// List, show, cancel, reschedule, resend and resolve emails
     #[command(subcommand)]
     Emails(emails::EmailsVerb),
+    /// Search emails and messages
+    Search(search::SearchArgs),
     /// Create and manage inboxes, and read their messages
     #[command(subcommand)]
     Inbox(inbox::InboxVerb),
@@ -283,6 +286,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Send(args) => send::send(&out, *args).await,
         CliVerb::Key(verb) => idempotency_keys::key(&out, verb).await,
         CliVerb::Emails(verb) => emails::emails(&out, verb).await,
+        CliVerb::Search(args) => search::search(&out, args).await,
         CliVerb::Inbox(verb) => inbox::inbox(&out, verb).await,
         CliVerb::Wait(args) => inbox::wait(&out, args).await,
         CliVerb::Watch(verb) => inbox::watch(&out, verb).await,

@@ -161,6 +161,22 @@ async fn snapshot_stops(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     cli.run(&["resume", &string_value(&stops["data"][1]["id"])]).await.expect_exit(0);
 }
 
+/// Searches for emails when they are indexed.
+async fn snapshot_search(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    for _ in 0..200 {
+        let found = cli.run(&["search", "to:example.com"]).await.expect_exit(0).json();
+        if found["data"].as_array().is_some_and(|rows| rows.len() == 2) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for columns in ["160", "80"] {
+        let options = SnapshotOptions { env: &[("COLUMNS", columns)], ..SnapshotOptions::default() };
+        recorder.record(cli, "search", &["search", "to:example.com"], options).await.expect_exit(0);
+    }
+    recorder.record(cli, "search", &["search", "form:ada"], SnapshotOptions::default()).await;
+}
+
 async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
     snapshot_stops(recorder, cli).await;
@@ -216,6 +232,7 @@ async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixtur
             .await
             .expect_exit(0);
     }
+    snapshot_search(recorder, cli).await;
     recorder.record(cli, "emails show", &["emails", "show", &first], usual).await;
     recorder.record(cli, "key inspect", &["key", "inspect", "i-17"], usual).await;
     recorder.record(cli, "key extend", &["key", "extend", "i-17", "--ttl", "90d"], usual).await;

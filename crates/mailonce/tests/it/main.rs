@@ -99,6 +99,7 @@ mod replies;
 mod resend;
 mod revoked_keys;
 mod rules;
+mod search;
 mod send;
 mod sources;
 mod sources_mail;

@@ -115,6 +115,7 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("get", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("patch", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("delete", "/v1/budgets/{id}", RouteAccess::ByResourceId),
+    ("get", "/v1/search", RouteAccess::CallerScoped),
     ("post", "/v1/stops", RouteAccess::CallerScoped),
     ("get", "/v1/stops", RouteAccess::CallerScoped),
     ("delete", "/v1/stops/{id}", RouteAccess::ByResourceId),
@@ -220,6 +221,7 @@ impl TeamResources {
         let message = first(format!("/v1/inboxes/{inbox}/messages")).await;
         let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
         let delivery = first("/v1/deliveries".into()).await;
+        world.engine.search.index_all().await.unwrap();
         world.engine.events.deliver_due_notices().await;
         let notice = first(format!("/v1/endpoints/{endpoint}/notices")).await;
         // Event streams are ended first, because an endless response cannot be read completely.
@@ -302,6 +304,8 @@ impl TeamResources {
     pub(crate) fn request_for(&self, method: &str, path: &str) -> TestRequest {
         let call = TestRequest::new(method, &self.fill_path(path));
         match (method, path) {
+            // Finds everything.
+            ("get", "/v1/search") => TestRequest::new(method, "/v1/search?q=-nothing"),
             ("post", "/v1/emails") => call.key("own").json(&mail()),
             ("post", "/v1/emails/batch") => call.key("batch").json(&json!([mail()])),
             ("patch", "/v1/emails/{id}") => call.json(&json!({ "scheduled_at": "in 5 days" })),

@@ -113,6 +113,7 @@ const ROUTES: &[(&str, &str, TiedKeyAccess)] = &[
     ("get", "/v1/budgets/{id}", TiedKeyAccess::TeamWide),
     ("patch", "/v1/budgets/{id}", TiedKeyAccess::TeamWide),
     ("delete", "/v1/budgets/{id}", TiedKeyAccess::TeamWide),
+    ("get", "/v1/search", TiedKeyAccess::OwnInbox),
     ("post", "/v1/stops", TiedKeyAccess::TeamWide),
     ("get", "/v1/stops", TiedKeyAccess::OwnInbox),
     ("delete", "/v1/stops/{id}", TiedKeyAccess::OtherInbox),

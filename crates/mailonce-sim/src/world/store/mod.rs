@@ -5,6 +5,7 @@ mod control;
 pub(crate) mod conversation;
 pub(crate) mod events;
 pub(crate) mod inbound;
+mod search;
 use super::plan::FaultKind;
 use crate::world::{mutants::ports, node_process::NodeProcess};
 use async_trait::async_trait;

@@ -46,6 +46,7 @@ mod handoff;
 mod inbound;
 mod inbox;
 mod outbound;
+mod search;
 
 use super::page::Domain;
 
@@ -58,5 +59,6 @@ pub(super) const DOMAINS: &[Domain] = &[
     Domain { folder: "conversation", title: "Conversations", groups: conversation::GROUPS },
     Domain { folder: "events", title: "Events and webhooks", groups: events::GROUPS },
     Domain { folder: "control", title: "Budgets and records", groups: control::GROUPS },
+    Domain { folder: "search", title: "Search", groups: search::GROUPS },
     Domain { folder: "access", title: "Teams and API keys", groups: access::GROUPS },
 ];

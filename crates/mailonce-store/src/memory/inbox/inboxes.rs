@@ -92,6 +92,7 @@ impl Tables {
         let removed = inbound.inboxes.remove(&id);
         self.conversations.remove_threads_of_inbox(id);
         self.record_act(Act::of_inbox(removed.as_ref(), None), now);
+        self.erase_from_search();
         removed
     }
 }

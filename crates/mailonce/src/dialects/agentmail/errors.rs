@@ -72,7 +72,9 @@ pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
         | Code::NameTaken
         | Code::InvalidField => (400, "ValidationError", "validation_error"),
         Code::Unauthorized | Code::KeyExpired | Code::BadSignature => (401, "UnauthorizedError", "unknown_api_key"),
-        Code::WrongScope | Code::IpNotAllowed | Code::SenderNotAllowed => (403, "ForbiddenError", "missing_permission"),
+        Code::WrongScope | Code::IpNotAllowed | Code::SenderNotAllowed | Code::SearchDisabled => {
+            (403, "ForbiddenError", "missing_permission")
+        }
         Code::SenderNotVerified => (403, "DomainNotVerifiedError", "domain_not_verified"),
         Code::BudgetSpent => (403, "LimitExceededError", "limit_exceeded"),
         Code::RecipientSuppressed | Code::BlockedByRule | Code::Itself | Code::Automatic | Code::Stopped => {

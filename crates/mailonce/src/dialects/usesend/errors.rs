@@ -38,6 +38,7 @@ fn classify(code: Code) -> (u16, &'static str) {
         | Code::IpNotAllowed
         | Code::WrongScope
         | Code::SenderNotAllowed
+        | Code::SearchDisabled
         | Code::Stopped => (403, "FORBIDDEN"),
         Code::NotFound => (404, "NOT_FOUND"),
         Code::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED"),
