@@ -184,7 +184,7 @@ pub struct Config {
     /// How secrets are protected.
     pub secrets: SecretsConfig,
     /// Whether mail is indexed and can be searched.
-    pub search_enabled: bool,
+    pub search_enabled: Option<bool>,
     pub(crate) transports: Vec<TransportFile>,
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
@@ -217,8 +217,7 @@ impl Config {
             smtp: SmtpConfig::load(file.smtp.unwrap_or_default(), flags.smtp.clone(), &env)?,
             secrets: SecretsConfig::load(file.secrets.unwrap_or_default(), &env)?,
             search_enabled: parse_search_enabled(env("MAILONCE_SEARCH_ENABLED"))?
-                .or(file.search.unwrap_or_default().enabled)
-                .unwrap_or(true),
+                .or(file.search.unwrap_or_default().enabled),
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
             defaults: apply_defaults_env(file.defaults.unwrap_or_default(), &env)?,

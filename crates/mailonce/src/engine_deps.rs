@@ -77,7 +77,8 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         webhook_sender: Arc::new(webhooks(config)?),
         event_formatter: Arc::new(crate::dialects::DialectEventFormatter),
         seal_bodies: config.secrets.seal_bodies,
-        search_enabled: config.search_enabled,
+        // `dev` indexes mail; a server does when it is told to.
+        search_enabled: config.search_enabled.unwrap_or(!config.dev_domains.is_empty()),
     })
 }
 
