@@ -2,7 +2,7 @@
 //! out of a build without the feature `failpoints`.
 //!
 //! A mutant that changes a finished decision is in the `mutants.rs` of its domain. One that changes a single condition
-//! is a `mutant!` there. One that a store or a transport can show belongs to the simulated world, not here.
+//! is a `mutant!` at that condition. Every mutant is listed in `mailonce-sim/src/world/mutants/list.rs`. One that a store or a transport can show belongs to the simulated world, not here.
 
 /// Whether a mutant is enabled. A constant `false` in a build without the feature.
 #[macro_export]

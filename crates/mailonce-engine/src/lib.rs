@@ -180,7 +180,7 @@ use crate::{
         context::Context,
         escalation_hook::EscalationHook,
         inbound_runtime::InboundRuntime,
-        lease_identity::LeaseIdentities,
+        lease_identity::OwnNodeIds,
         metrics::{Metrics, render_clock_metrics, render_endpoint_metrics},
         pack::Packer,
         time::{BootInterval, Timekeeper},
@@ -251,7 +251,7 @@ impl Engine {
         let ctx = Arc::new(Context {
             store,
             time,
-            lease_identities: LeaseIdentities::new(&*entropy),
+            lease_identities: OwnNodeIds::new(&*entropy),
             transports: TransportSelector::new(&transports, deps.routing.clone(), Arc::clone(&inbound.inbox_domains)),
             packer: Arc::new(Packer::new(&install.secret, Arc::clone(&entropy), deps.seal_bodies)),
             deps,

@@ -24,17 +24,17 @@ const TIMEOUT_MARGIN: Duration = Duration::from_secs(5);
 
 /// A transport without a network that simulates failures by recipient address.
 #[derive(Clone, Debug)]
-pub struct SandboxTransport {
+pub struct SandboxFaultTransport {
     slow_delay: Duration,
 }
 
-impl Default for SandboxTransport {
+impl Default for SandboxFaultTransport {
     fn default() -> Self {
         Self::new(Duration::from_secs(10))
     }
 }
 
-impl SandboxTransport {
+impl SandboxFaultTransport {
     /// `slow_delay` is how long `slow@` takes to answer.
     pub fn new(slow_delay: Duration) -> Self {
         Self { slow_delay }
@@ -98,7 +98,7 @@ impl PreparedHandoff for PreparedSandboxHandoff {
 }
 
 #[async_trait]
-impl Transport for SandboxTransport {
+impl Transport for SandboxFaultTransport {
     fn name(&self) -> &'static str {
         "sandbox-faults"
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     async fn send(to: &str, attempt: u32) -> TransportReply {
-        match SandboxTransport::default().prepare(frozen_envelope(to, attempt)).await {
+        match SandboxFaultTransport::default().prepare(frozen_envelope(to, attempt)).await {
             Ok(ready) => ready.hand_over().await,
             Err(reply) => reply,
         }
@@ -204,7 +204,7 @@ mod tests {
     async fn only_slow_is_slow_and_only_after_the_point_of_no_return() {
         let begun = Instant::now();
         let ready =
-            SandboxTransport::default().prepare(frozen_envelope("slow@sandbox.mailonce.test", 1)).await.unwrap();
+            SandboxFaultTransport::default().prepare(frozen_envelope("slow@sandbox.mailonce.test", 1)).await.unwrap();
         assert_eq!(begun.elapsed(), Duration::ZERO);
         ready.hand_over().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(10));

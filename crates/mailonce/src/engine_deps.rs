@@ -23,7 +23,7 @@ use mailonce_transport::{
     egress::{Cidr, EgressPolicy},
     fetch::AllowlistFetcher,
     http::{HttpTransportConfig, Secret, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
-    sandbox::SandboxTransport,
+    sandbox::SandboxFaultTransport,
     smtp::{RelayConfig, SmtpTransport, TlsMode},
     webhook::HttpWebhookSender,
 };
@@ -43,7 +43,7 @@ const MAX_GIVE_UP_MS: i64 = 7 * 86_400_000;
 
 /// Builds the dependencies of the engine.
 pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
-    let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::new(SandboxTransport::default())];
+    let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::new(SandboxFaultTransport::default())];
     let mut names: BTreeSet<&str> = BTreeSet::from(["local", "sandbox", "sandbox-faults"]);
     for file in &config.transports {
         if file.kind != "sandbox" && !names.insert(&file.name) {

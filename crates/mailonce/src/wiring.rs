@@ -209,7 +209,7 @@ fn spool_dir(data: &Path) -> anyhow::Result<smtp::SpoolDir> {
 /// Stops or resumes the installation as the configuration and a restore ask for, and records the restore.
 async fn apply_start_marks(engine: &Engine, config: &Config) -> anyhow::Result<()> {
     let hold =
-        (config.store == StoreLocation::Sqlite && is_handoff_held(&config.data)).then(|| config.data.join(HOLD_FILE));
+        (config.store == StoreLocation::Sqlite && has_hold_mark(&config.data)).then(|| config.data.join(HOLD_FILE));
     if config.handoff {
         engine.control.stops.end_installation_stop_of(CONFIGURATION_AUTHOR).await?;
     } else {
@@ -233,14 +233,14 @@ async fn apply_start_marks(engine: &Engine, config: &Config) -> anyhow::Result<(
     Ok(())
 }
 
-/// The file that keeps hand-off paused across restarts.
+/// The file that asks the next start to stop the installation, after a restore.
 const HOLD_FILE: &str = "hold";
 
 /// The file that says that the ledger was restored, until the audit log says so.
 const RESTORED_FILE: &str = "restored";
 
-/// Pauses the hand-off of a data directory across restarts, until it is resumed.
-pub fn hold_handoff(data: &Path) -> std::io::Result<()> {
+/// Asks the next start to stop the installation, after a restore.
+pub fn write_hold_mark(data: &Path) -> std::io::Result<()> {
     write_mark(data, HOLD_FILE)
 }
 
@@ -261,13 +261,13 @@ fn write_mark(data: &Path, name: &str) -> std::io::Result<()> {
     File::open(data)?.sync_all()
 }
 
-/// Whether hand-off is paused across restarts.
-pub fn is_handoff_held(data: &Path) -> bool {
+/// Whether the next start stops the installation.
+pub fn has_hold_mark(data: &Path) -> bool {
     data.join(HOLD_FILE).exists()
 }
 
-/// Deletes the hold file, so that hand-off runs after the next start.
-pub fn release_handoff(data: &Path) -> std::io::Result<()> {
+/// Removes the mark, so that the next start stops nothing.
+pub fn remove_hold_mark(data: &Path) -> std::io::Result<()> {
     std::fs::remove_file(data.join(HOLD_FILE))
 }
 

@@ -209,6 +209,20 @@ pub struct BatchReceipt {
     pub errors: Vec<BatchItemError>,
 }
 
+/// How much room a budget has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BudgetRoom {
+    pub id: String,
+    #[serde(default)]
+    pub limit: u64,
+    pub name: String,
+    #[serde(default)]
+    pub remaining: u64,
+    /// When the period ends.
+    pub resets_at: String,
+}
+
 /// The caller's own ids of a call. They are stored for correlation only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -311,8 +325,12 @@ pub struct Email {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     pub from: String,
+    /// The most important guard in `holds`, or the one that held or flagged the email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
+    /// The guards that hold the email. It leaves when none is left.
+    #[serde(default)]
+    pub holds: Vec<String>,
     pub id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -364,8 +382,12 @@ pub struct EmailDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     pub from: String,
+    /// The most important guard in `holds`, or the one that held or flagged the email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
+    /// The guards that hold the email. It leaves when none is left.
+    #[serde(default)]
+    pub holds: Vec<String>,
     pub id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -1432,9 +1454,12 @@ pub struct SendReceipt {
     /// The fence of that thread's latest lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// The guard that held or flagged the email, or found a duplicate.
+    /// The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
+    /// The guards that hold the email. It leaves when none is left.
+    #[serde(default)]
+    pub holds: Vec<String>,
     pub id: String,
     /// The Message-ID header, with angle brackets.
     pub message_id: String,
@@ -1450,6 +1475,8 @@ pub struct SendReceipt {
     /// The thread of a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tightest_budget: Option<BudgetRoom>,
 }
 
 /// An attachment, without its bytes.

@@ -134,6 +134,16 @@ export interface BatchReceipt {
   errors: BatchItemError[];
 }
 
+/** How much room a budget has. */
+export interface BudgetRoom {
+  id: string;
+  limit: number;
+  name: string;
+  remaining: number;
+  /** When the period ends. */
+  resets_at: string;
+}
+
 /** The caller's own ids of a call. They are stored for correlation only. */
 export interface CallTrace {
   /** From the `Mailonce-Call-Id` header, or from `_meta` of an MCP call. */
@@ -203,7 +213,10 @@ export interface Email {
   /** When the idempotency key expires; null until the email reaches a final state. */
   expires_at?: string | null;
   from: string;
+  /** The most important guard in `holds`, or the one that held or flagged the email. */
   guard?: string | null;
+  /** The guards that hold the email. It leaves when none is left. */
+  holds: string[];
   id: string;
   key?: string | null;
   message_id: string;
@@ -236,7 +249,10 @@ export interface EmailDetail {
   /** When the idempotency key expires; null until the email reaches a final state. */
   expires_at?: string | null;
   from: string;
+  /** The most important guard in `holds`, or the one that held or flagged the email. */
   guard?: string | null;
+  /** The guards that hold the email. It leaves when none is left. */
+  holds: string[];
   id: string;
   key?: string | null;
   message_id: string;
@@ -965,8 +981,10 @@ export interface SendReceipt {
   distinct_token?: string | null;
   /** The fence of that thread's latest lease. */
   fence?: number | null;
-  /** The guard that held or flagged the email, or found a duplicate. */
+  /** The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate. */
   guard?: string | null;
+  /** The guards that hold the email. It leaves when none is left. */
+  holds?: string[];
   id: string;
   /** The Message-ID header, with angle brackets. */
   message_id: string;
@@ -979,6 +997,7 @@ export interface SendReceipt {
   state: string;
   /** The thread of a reply. */
   thread_id?: string | null;
+  tightest_budget?: BudgetRoom | null;
 }
 
 /** An attachment, without its bytes. */

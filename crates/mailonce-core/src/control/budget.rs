@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::{
-    control::calendar::{BudgetPeriod, PeriodBounds},
+    control::budget_period::{BudgetPeriod, PeriodBounds},
     handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`audit`] | who changed what, from where and when, in a hash chain |
 //! | [`budget`] | how many emails and recipients may be sent in a period |
-//! | [`calendar`] | minutes, hours, days and months in a team's time zone |
+//! | [`budget_period`] | minutes, hours, days and months in a team's time zone |
 //! | [`contact`] | whom a team mailed before |
 //! | [`list`] | allow and block lists of addresses and domains |
 //! | [`rule`] | rules that block, file, label or hold mail |
@@ -12,7 +12,7 @@
 
 pub mod audit;
 pub mod budget;
-pub mod calendar;
+pub mod budget_period;
 pub mod contact;
 pub mod list;
 pub mod rule;

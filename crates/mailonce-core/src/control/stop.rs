@@ -129,7 +129,7 @@ impl<'a> SendOrigin<'a> {
     }
 }
 
-/// The person or program that created a stop.
+/// The API key, the configuration or the restore that created a stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopAuthor {
     /// The API key of the call. `None`: the server itself, as after a restore.

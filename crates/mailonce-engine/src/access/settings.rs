@@ -7,7 +7,7 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::NamedAddress,
-    control::calendar::CalendarZone,
+    control::budget_period::CalendarZone,
     id::TeamId,
     inbox::message::ReplyToPolicy,
     operation::IdempotentResult,

@@ -97,7 +97,7 @@ impl Inboxes {
         }
         let others = head.to.iter().chain(&head.cc).filter(|party| is_valid_recipient(party));
         for party in addressees(head).into_iter().chain(others) {
-            if self.is_new_recipient(inbox.team, &mut known, party).await? {
+            if self.add_recipient_if_new(inbox.team, &mut known, party).await? {
                 return Ok(true);
             }
         }
@@ -117,7 +117,7 @@ impl Inboxes {
         let mut known = own_addresses(inbox, head);
         let (mut to, mut cc, mut requested) = (Vec::new(), Vec::new(), Vec::new());
         for party in &primary {
-            if self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
+            if self.add_recipient_if_new(team, &mut known, party).await.map_err(unavailable)? {
                 to.push(format_party(party.name.as_deref(), &party.address));
                 requested.extend(NamedAddress::parse(&party.address).map(|mailbox| mailbox.to_address().into()));
             }
@@ -125,7 +125,7 @@ impl Inboxes {
         let (others, copies) = if all { self.all_recipients(message).await? } else { (Vec::new(), Vec::new()) };
         let candidates = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
         for (party, is_to) in candidates.filter(|(party, _)| is_valid_recipient(party)) {
-            if !self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
+            if !self.add_recipient_if_new(team, &mut known, party).await.map_err(unavailable)? {
                 continue;
             }
             let list = if is_to { &mut to } else { &mut cc };
@@ -161,8 +161,8 @@ impl Inboxes {
         Ok((head.to.clone(), head.cc.clone()))
     }
 
-    /// Whether a party is neither ours nor in `known` already. Adds it to `known`.
-    pub(crate) async fn is_new_recipient(
+    /// Adds a party to `known`, unless it is ours or in there already. Returns whether it was added.
+    pub(crate) async fn add_recipient_if_new(
         &self,
         team: TeamId,
         known: &mut Vec<String>,

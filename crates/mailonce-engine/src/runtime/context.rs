@@ -6,7 +6,7 @@ use crate::{
     runtime::{
         escalation_hook::EscalationHook,
         inbound_runtime::InboundRuntime,
-        lease_identity::LeaseIdentities,
+        lease_identity::OwnNodeIds,
         metrics::Metrics,
         pack::Packer,
         time::{ClockState, ConfirmedBy, Timekeeper},
@@ -40,7 +40,7 @@ pub struct Context {
     pub(crate) ids: Mutex<IdGenerator>,
     pub(crate) time: Arc<Timekeeper>,
     /// The node ids under which this process leases.
-    pub(crate) lease_identities: LeaseIdentities,
+    pub(crate) lease_identities: OwnNodeIds,
     pub(crate) deps: EngineDeps,
     pub(crate) transports: TransportSelector,
     /// Wakes the worker that recovers unknown outcomes.

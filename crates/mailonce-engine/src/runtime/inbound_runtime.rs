@@ -157,7 +157,7 @@ pub(crate) struct InboxWaiter<'a> {
 impl Drop for InboxWaiter<'_> {
     fn drop(&mut self) {
         let mut all = self.waiters.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Ours is the last strong reference. No other call can register while we hold the lock.
+        // If ours is the last strong reference, nobody waits any more: no other call can register while we hold the lock.
         if Arc::strong_count(&self.notify) == 1 {
             all.remove(&self.inbox);
         }

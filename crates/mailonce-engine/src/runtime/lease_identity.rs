@@ -41,7 +41,7 @@ impl LeaseIdentity {
 }
 
 /// The node ids of this process.
-pub(crate) struct LeaseIdentities(Mutex<IdentityState>);
+pub(crate) struct OwnNodeIds(Mutex<IdentityState>);
 
 struct IdentityState {
     current: Arc<LeaseIdentity>,
@@ -49,7 +49,7 @@ struct IdentityState {
     former: Vec<Arc<LeaseIdentity>>,
 }
 
-impl LeaseIdentities {
+impl OwnNodeIds {
     pub(crate) fn new(entropy: &dyn Entropy) -> Self {
         Self(Mutex::new(IdentityState { current: LeaseIdentity::generate(entropy), former: Vec::new() }))
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_lost_name_is_heard_of_while_something_is_under_way() {
         let entropy = CounterEntropy::default();
-        let identities = LeaseIdentities::new(&entropy);
+        let identities = OwnNodeIds::new(&entropy);
         let (first, at_work) = (identities.current(), identities.current());
         identities.replace(&first, &entropy);
         identities.replace(&first, &entropy);

@@ -130,7 +130,7 @@ struct Waiter {
     proven: oneshot::Sender<()>,
 }
 
-/// Releases waiting calls as standbys confirm their positions, until the store closes.
+/// Releases each waiting call once the standbys have confirmed its WAL position, until the store closes.
 pub(crate) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
     let mut prover = DurabilityProver::default();
     let (mut waiters, mut pause): (Vec<Waiter>, _) = (Vec::new(), CATCH_UP_MIN_PAUSE);
@@ -200,7 +200,8 @@ struct ProverSession {
 }
 
 impl DurabilityProver {
-    /// Reads the positions. `None` when the session is on another server, which proves nothing.
+    /// Reads the WAL positions that the primary has flushed and the standbys have confirmed. `None` when this session is
+    /// on another server than the pools, whose positions prove nothing.
     async fn check(&mut self, ledger: &SharedState) -> TxResult<Option<WalPositions>> {
         let checked = tokio::time::timeout(CHECK_TIMEOUT, self.query_positions(ledger)).await;
         checked.unwrap_or_else(|_late| {

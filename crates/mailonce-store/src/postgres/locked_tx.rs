@@ -1,7 +1,8 @@
 //! Transactions that lock first: lock the keys in sorted order, lock the emails, load both, decide, write, commit.
 //!
-//! Keys are always locked before emails, and each kind in sorted order, which avoids deadlocks. PostgreSQL may still
-//! abort a transaction; the call then retries it.
+//! Every transaction that locks several rows takes them in this order, each kind sorted, which avoids deadlocks: keys,
+//! emails, deliveries and inboxes, threads, budget counters, tallies of replies, recent content, contacts, and the audit
+//! log. PostgreSQL may still abort a transaction; the call then retries it.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -18,7 +19,7 @@ use tokio_postgres::Row;
 
 use super::{
     SharedState, durability,
-    row::{KeyRow, KeyScope, KeyTarget, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
+    row::{KeyRow, KeyTarget, TeamKey, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
     write::{email_ref_columns, execute, query_rows, write_unit_of_work},
 };
 use crate::postgres::{
@@ -64,7 +65,7 @@ const SELECT_EMAILS: &str = concat!(
 );
 
 /// Locks the rows of all scopes. Missing rows are inserted.
-pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
+pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<TeamKey>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
         execute(tx, LOCK_SCOPES, &[&teams, &hashes]).await?;
@@ -73,7 +74,7 @@ pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope
 }
 
 /// Locks the rows of those scopes that have one.
-pub(crate) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
+pub(crate) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<TeamKey>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
         query_rows(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
@@ -113,10 +114,10 @@ pub(crate) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<Emai
 pub(crate) async fn load_unit_of_work(
     tx: &Transaction<'_>,
     time: &Arc<CommitClock>,
-    scopes: &BTreeSet<KeyScope>,
+    scopes: &BTreeSet<TeamKey>,
     others: &[EmailRef],
 ) -> TxResult<UnitOfWork> {
-    let mut read: BTreeMap<KeyScope, KeyRow> = BTreeMap::new();
+    let mut read: BTreeMap<TeamKey, KeyRow> = BTreeMap::new();
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
         for row in query_rows(tx, SELECT_KEYS, &[&teams, &hashes]).await? {

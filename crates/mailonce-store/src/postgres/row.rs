@@ -45,7 +45,7 @@ pub(crate) use {email_columns, email_joins, key_columns};
 pub(crate) const KEY_COLUMNS: usize = 9;
 
 /// The unit of locking for accepts: one key of one team.
-pub(crate) type KeyScope = (TeamId, KeyHash);
+pub(crate) type TeamKey = (TeamId, KeyHash);
 
 /// The content of a key's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,12 +80,12 @@ pub(crate) fn hash_column(key: KeyHash) -> Uuid {
 }
 
 /// Splits scopes into a column of teams and a column of key hashes.
-pub(crate) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a KeyScope>) -> (Vec<Uuid>, Vec<Uuid>) {
+pub(crate) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a TeamKey>) -> (Vec<Uuid>, Vec<Uuid>) {
     scopes.into_iter().map(|(team, key)| (team.0, hash_column(*key))).unzip()
 }
 
 /// Reads [`key_columns`].
-pub(crate) fn read_key(row: &Row) -> TxResult<(KeyScope, KeyRow)> {
+pub(crate) fn read_key(row: &Row) -> TxResult<(TeamKey, KeyRow)> {
     let scope = (TeamId(row.try_get(0)?), KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()));
     let email: Option<Uuid> = row.try_get(3)?;
     let digest: Option<&[u8]> = row.try_get(4)?;

@@ -30,7 +30,7 @@ use std::{
     sync::Arc,
 };
 
-use super::row::{KeyRow, KeyScope, KeyTarget};
+use super::row::{KeyRow, KeyTarget, TeamKey};
 use crate::postgres::{
     control::{budgets::Counters, contacts::NewContacts},
     conversation::changes::ConversationChanges,
@@ -42,9 +42,9 @@ pub(crate) struct UnitOfWork {
     /// Decides which keys have expired.
     pub time: Arc<CommitClock>,
     /// All locked keys, with the changes decided so far.
-    pub keys: BTreeMap<KeyScope, KeyRow>,
+    pub keys: BTreeMap<TeamKey, KeyRow>,
     /// All locked keys, as they were loaded.
-    pub loaded_keys: BTreeMap<KeyScope, KeyRow>,
+    pub loaded_keys: BTreeMap<TeamKey, KeyRow>,
     /// The emails that those keys refer to.
     pub emails: BTreeMap<EmailId, Email>,
     /// Emails to insert, in order, with their bodies and events.
@@ -341,13 +341,13 @@ pub(crate) fn binding_of_target<'a>(
 }
 
 /// The keys that an email's row refers to: its own key and its shadow keys.
-pub(crate) fn email_scopes(email: &Email) -> BTreeSet<KeyScope> {
+pub(crate) fn keys_of_email(email: &Email) -> BTreeSet<TeamKey> {
     let key = email.head.key.as_ref().map(|name| name.hash(email.team));
     key.into_iter().chain(email.head.all_shadow_keys(email.team)).map(|hash| (email.team, hash)).collect()
 }
 
 /// The keys that a new email must lock: its own key and its shadow keys.
-pub(crate) fn new_email_scopes(new_email: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
+pub(crate) fn keys_to_lock(new_email: &NewEmail) -> impl Iterator<Item = TeamKey> + '_ {
     let earlier = new_email.head.earlier_shadow_keys(new_email.team);
     new_email
         .key

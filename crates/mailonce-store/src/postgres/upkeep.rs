@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{
     SharedState,
-    row::{KeyScope, read_emails, read_suppressed_calls, write_json},
+    row::{TeamKey, read_emails, read_suppressed_calls, write_json},
     write::{email_ref_columns, execute, query_rows, write_events, write_unit_of_work},
 };
 use crate::postgres::{
@@ -26,7 +26,7 @@ use crate::postgres::{
     events::notices::sweep_notices,
     inbound::sweep::sweep_inbound,
     locked_tx::{load_unit_of_work, lock_existing_keys, read_email_rows},
-    unit_of_work::{EmailRef, UnitOfWork, email_scopes},
+    unit_of_work::{EmailRef, UnitOfWork, keys_of_email},
 };
 
 /// How often [`SharedState::maintain_tables`] runs.
@@ -271,8 +271,8 @@ impl SharedState {
         let mut swept = SweepCounts::default();
         if !due.is_empty() {
             // Read without a lock: only the heads are used, and those are immutable.
-            let scopes: BTreeSet<KeyScope> =
-                read_emails(&read_email_rows(&tx, &due).await?, 0)?.iter().flat_map(email_scopes).collect();
+            let scopes: BTreeSet<TeamKey> =
+                read_emails(&read_email_rows(&tx, &due).await?, 0)?.iter().flat_map(keys_of_email).collect();
             lock_existing_keys(&tx, &scopes).await?;
             let (teams, ids) = email_ref_columns(due.iter().copied());
             let held: Vec<EmailRef> =

@@ -94,7 +94,7 @@ pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<
     // Before the restore, so that the ledger is never in place without the marks.
     wiring::mark_restored(&data).with_context(|| format!("writing into {}", data.display()))?;
     if hold {
-        wiring::hold_handoff(&data).with_context(|| format!("writing into {}", data.display()))?;
+        wiring::write_hold_mark(&data).with_context(|| format!("writing into {}", data.display()))?;
     }
     let restored =
         run_with_spinner("restoring the ledger", move || Sqlite::restore(&file, &data, epoch_from_clock())).await;
@@ -102,7 +102,7 @@ pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<
         wiring::unmark_restored(&config.data).context("removing the mark")?;
     }
     if restored.is_err() && hold {
-        wiring::release_handoff(&config.data).context("removing the mark")?;
+        wiring::remove_hold_mark(&config.data).context("removing the mark")?;
     }
     let contents = restored?;
     let handoff = if hold { "stopped" } else { "running" };

@@ -204,7 +204,7 @@ Try in another terminal in this folder: mailonce demo storm, mailonce mcp instal
 mailonce simulate inbound --code, mailonce doctor. Ctrl-C stops it."#,
         version = env!("CARGO_PKG_VERSION"),
     ));
-    if !config.handoff || (config.store == StoreLocation::Sqlite && wiring::is_handoff_held(&config.data)) {
+    if !config.handoff || (config.store == StoreLocation::Sqlite && wiring::has_hold_mark(&config.data)) {
         print_stderr("The installation is stopped: mail is accepted and queued until `mailonce resume`.");
     }
 }

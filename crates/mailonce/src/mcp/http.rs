@@ -82,7 +82,7 @@ pub(crate) fn rejection_response(problem: Problem) -> Response {
 /// Handles one message.
 pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    // Boxed, because thousands of models may wait for mail at the same time.
+    // Boxed: otherwise every connection would reserve the memory of this large future.
     match Box::pin(handle(&app, &parts, body)).await {
         Ok(response) => response,
         Err(error) => error.into_response(),

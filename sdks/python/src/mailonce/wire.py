@@ -189,6 +189,18 @@ class BatchReceipt:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BudgetRoom:
+    """How much room a budget has."""
+
+    id: str
+    limit: int
+    name: str
+    remaining: int
+    resets_at: str
+    """When the period ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallTrace:
     """The caller's own ids of a call. They are stored for correlation only."""
 
@@ -270,6 +282,8 @@ class Email:
     """Number of handoffs in each state."""
     created_at: str
     from_: str
+    holds: list[str]
+    """The guards that hold the email. It leaves when none is left."""
     id: str
     message_id: str
     rev: int
@@ -284,6 +298,7 @@ class Email:
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
     guard: str | None = None
+    """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
     reply_to_message: str | None = None
     """Id of the message that this email replies to or forwards."""
@@ -305,6 +320,8 @@ class EmailDetail:
     """Number of handoffs in each state."""
     created_at: str
     from_: str
+    holds: list[str]
+    """The guards that hold the email. It leaves when none is left."""
     id: str
     message_id: str
     rev: int
@@ -331,6 +348,7 @@ class EmailDetail:
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
     guard: str | None = None
+    """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
     reply_to_message: str | None = None
     """Id of the message that this email replies to or forwards."""
@@ -1136,11 +1154,14 @@ class SendReceipt:
     fence: int | None = None
     """The fence of that thread's latest lease."""
     guard: str | None = None
-    """The guard that held or flagged the email, or found a duplicate."""
+    """The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate."""
+    holds: list[str] | None = None
+    """The guards that hold the email. It leaves when none is left."""
     resent_as: str | None = None
     """Id of the next version, if the email was resent."""
     thread_id: str | None = None
     """The thread of a reply."""
+    tightest_budget: BudgetRoom | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-//! Deliveries: receiving, leases, outcomes, and the sweep.
+//! Deliveries: receiving, leasing, recording outcomes, and deleting old ones.
 
 use mailonce_core::{
     id::{DeliveryId, NodeId, TeamId},

@@ -17,7 +17,7 @@ use crate::postgres::{
     control::audit,
     error::{TxError, TxResult},
     locked_tx::{load_unit_of_work, lock_scopes},
-    row::{KeyScope, read_json, write_json},
+    row::{TeamKey, read_json, write_json},
     write::{execute, query_rows, write_unit_of_work},
 };
 
@@ -79,7 +79,7 @@ async fn create_team_or_api_key(
     let tx = client.transaction().await?;
     let mut bound = None;
     if let Some(operation) = operation {
-        let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+        let scopes: BTreeSet<TeamKey> = BTreeSet::from([(operation.team, operation.key)]);
         lock_scopes(&tx, &scopes).await?;
         let mut work = load_unit_of_work(&tx, &shared.time, &scopes, &[]).await?;
         if let Some(answer) = work.find_replay(operation, key.created_at) {

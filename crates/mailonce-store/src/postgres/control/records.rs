@@ -18,7 +18,7 @@ use crate::postgres::{
     control::audit,
     error::{TxError, TxResult},
     locked_tx::{load_unit_of_work, lock_scopes},
-    row::KeyScope,
+    row::TeamKey,
     write::{execute, query_rows, write_events, write_unit_of_work},
 };
 
@@ -67,7 +67,7 @@ pub(crate) async fn bind_or_replay<T>(
     now: Time,
 ) -> TxResult<Option<IdempotentResult<T>>> {
     let Some(operation) = operation else { return Ok(None) };
-    let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+    let scopes: BTreeSet<TeamKey> = BTreeSet::from([(operation.team, operation.key)]);
     lock_scopes(tx, &scopes).await?;
     let mut work = load_unit_of_work(tx, time, &scopes, &[]).await?;
     if let Some(answer) = work.find_replay(operation, now) {

@@ -23,14 +23,14 @@ use crate::postgres::{
     error::TxResult,
     locked_tx::{load_more_emails, load_unit_of_work, lock_scopes},
     outbound::content_guard,
-    row::KeyScope,
-    unit_of_work::{UnitOfWork, new_email_scopes},
+    row::TeamKey,
+    unit_of_work::{UnitOfWork, keys_to_lock},
 };
 
 /// Accepts a reply or a forward if all guards agree, or returns the guard that refused it.
 pub(crate) async fn accept_reply(shared: &SharedState, new_reply: &NewReply, now: Time) -> TxResult<ReplyResult> {
     let inner = &new_reply.email;
-    let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
+    let scopes: BTreeSet<TeamKey> = keys_to_lock(inner).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;

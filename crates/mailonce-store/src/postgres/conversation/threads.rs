@@ -15,7 +15,7 @@ use crate::postgres::{
     SharedState,
     error::TxResult,
     locked_tx::{load_unit_of_work, lock_scopes},
-    row::KeyScope,
+    row::TeamKey,
     unit_of_work::UnitOfWork,
     write::query_rows,
 };
@@ -158,7 +158,7 @@ pub(crate) async fn lease_thread(
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> TxResult<IdempotentResult<ThreadLeaseResult>> {
-    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let scopes: BTreeSet<TeamKey> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;

@@ -37,7 +37,7 @@ use crate::postgres::{
     locked_tx::{load_unit_of_work, lock_available_emails, lock_emails, lock_scopes, read_email_rows},
     outbound::queries,
     peers::{SilentPeers, beat, holder_is_gone},
-    row::{KeyScope, read_emails},
+    row::{TeamKey, read_emails},
     unit_of_work::{EmailRef, UnitOfWork},
     upkeep::database_clock,
     write::{email_ref_columns, execute, query_rows},
@@ -274,7 +274,7 @@ async fn apply_action_alone(
     operation: Option<&KeyedOperation>,
     now: Time,
 ) -> TxResult<IdempotentResult<HandoffActionResult>> {
-    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let scopes: BTreeSet<TeamKey> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let stops = stops::load_for(&tx, std::iter::once(act), &BTreeSet::from([scoped])).await?;

@@ -31,10 +31,10 @@ use crate::postgres::{
         email_insert::insert_emails,
     },
     row::{
-        KEY_COLUMNS, KeyRow, KeyScope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
+        KEY_COLUMNS, KeyRow, TeamKey, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
         scope_columns,
     },
-    unit_of_work::{binding_of_target, new_email_scopes},
+    unit_of_work::{binding_of_target, keys_to_lock},
     write::query_rows,
 };
 
@@ -51,10 +51,10 @@ const SELECT_BINDINGS: &str = concat!(
 );
 
 /// Keys as they were read, each with its email.
-pub(crate) type LoadedKeys = BTreeMap<KeyScope, (KeyRow, Option<mailonce_core::outbound::email::Email>)>;
+pub(crate) type LoadedKeys = BTreeMap<TeamKey, (KeyRow, Option<mailonce_core::outbound::email::Email>)>;
 
 /// Reads keys and their emails without locking them.
-pub(crate) async fn load_keys(client: &Client, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+pub(crate) async fn load_keys(client: &Client, scopes: &BTreeSet<TeamKey>) -> TxResult<LoadedKeys> {
     let (teams, hashes) = scope_columns(scopes);
     let rows = query_rows(client, SELECT_BINDINGS, &[&teams, &hashes]).await?;
     let mut found = LoadedKeys::new();
@@ -75,7 +75,7 @@ fn same_key(a: &tokio_postgres::Row, b: &tokio_postgres::Row) -> bool {
 }
 
 /// What a loaded key is bound to at `now`.
-pub(crate) fn binding_in(found: &LoadedKeys, scope: KeyScope, now: Time) -> Option<KeyBinding> {
+pub(crate) fn binding_in(found: &LoadedKeys, scope: TeamKey, now: Time) -> Option<KeyBinding> {
     let (key, email) = found.get(&scope)?;
     binding_of_target(key.target.as_ref(), |_| email.as_ref(), now)
 }
@@ -185,7 +185,7 @@ impl SharedState {
         if open.is_empty() {
             return open;
         }
-        let scopes: BTreeSet<KeyScope> = open.iter().filter_map(QueuedAccept::key).collect();
+        let scopes: BTreeSet<TeamKey> = open.iter().filter_map(QueuedAccept::key).collect();
         let found = match self.load_keys_for_accept(&scopes).await {
             Ok(found) => found,
             Err(error) => {
@@ -206,7 +206,7 @@ impl SharedState {
         needs_locks
     }
 
-    async fn load_keys_for_accept(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+    async fn load_keys_for_accept(&self, scopes: &BTreeSet<TeamKey>) -> TxResult<LoadedKeys> {
         load_keys(&self.connections.accept_client().await?, scopes).await
     }
 
@@ -236,8 +236,7 @@ impl SharedState {
 
     /// Decides emails one after the other in one transaction, with all their keys locked.
     async fn accept_locked(&self, new_emails: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
-        let scopes: BTreeSet<KeyScope> =
-            new_emails.iter().flat_map(|(new_email, _)| new_email_scopes(new_email)).collect();
+        let scopes: BTreeSet<TeamKey> = new_emails.iter().flat_map(|(new_email, _)| keys_to_lock(new_email)).collect();
         let verbs = new_emails.len();
         let mut client = self.connections.accept_client().await?;
         let tx = client.transaction().await?;
@@ -256,7 +255,7 @@ impl SharedState {
     }
 
     async fn try_accept_batch(&self, batch: &NewBatch, now: Time) -> TxResult<BatchAcceptResult> {
-        let mut scopes: BTreeSet<KeyScope> = batch.items.iter().flat_map(new_email_scopes).collect();
+        let mut scopes: BTreeSet<TeamKey> = batch.items.iter().flat_map(keys_to_lock).collect();
         scopes.extend(batch.operation.iter().map(|operation| (operation.team, operation.key)));
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;

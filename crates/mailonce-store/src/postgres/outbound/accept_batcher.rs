@@ -23,7 +23,7 @@ use std::{
 use tokio::sync::{Notify, oneshot};
 
 use crate::postgres::{
-    SharedState, error::TxResult, outbound::email_insert::EmailInsert, row::KeyScope, unit_of_work::new_email_scopes,
+    SharedState, error::TxResult, outbound::email_insert::EmailInsert, row::TeamKey, unit_of_work::keys_to_lock,
 };
 
 /// The maximum number of emails in one round, not counting followers.
@@ -39,7 +39,7 @@ pub(crate) struct QueuedAccept {
     due: Option<Time>,
     guard_input: GuardInput,
     /// Every key row it may touch: its own key, its shadow keys and those of its earlier versions.
-    scopes: Vec<KeyScope>,
+    scopes: Vec<TeamKey>,
     pub now: Time,
     /// The rows to insert if its key was never seen.
     pub draft: EmailInsert,
@@ -52,7 +52,7 @@ impl QueuedAccept {
     pub(crate) fn new(new_email: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
         let (key_hash, slots, first_wins) = (new_email.key, new_email.shadow_keys.clone(), new_email.first_wins);
         let (due, guard_input) = (new_email.due_at, new_email.guard_input.clone());
-        let scopes = new_email_scopes(&new_email).collect();
+        let scopes = keys_to_lock(&new_email).collect();
         let first = FirstSend::of_free_key(&new_email);
         let (email, body) = new_email.into_email(&first, now);
         let draft = EmailInsert::of_accepted(email, body)?;
@@ -107,7 +107,7 @@ impl QueuedAccept {
     }
 
     /// Its team and key.
-    pub(crate) fn key(&self) -> Option<KeyScope> {
+    pub(crate) fn key(&self) -> Option<TeamKey> {
         self.key_hash.map(|key| (self.draft.email.team, key))
     }
 
@@ -132,13 +132,13 @@ pub(crate) struct AcceptRound {
     /// Emails that need all their keys locked.
     pub needs_locks: Vec<QueuedAccept>,
     /// The keys that other workers must not touch while the round runs.
-    scopes: Vec<KeyScope>,
+    scopes: Vec<TeamKey>,
 }
 
 #[derive(Default)]
 struct AcceptQueue {
     waiting: VecDeque<QueuedAccept>,
-    busy_scopes: HashSet<KeyScope>,
+    busy_scopes: HashSet<TeamKey>,
     is_closed: bool,
 }
 
@@ -189,7 +189,7 @@ impl AcceptBatcher {
         Some(taken)
     }
 
-    fn release_scopes(&self, scopes: &[KeyScope]) {
+    fn release_scopes(&self, scopes: &[TeamKey]) {
         let mut line = self.lock_queue();
         for scope in scopes {
             line.busy_scopes.remove(scope);
@@ -210,8 +210,8 @@ impl AcceptRound {
 impl AcceptQueue {
     fn take_round(&mut self) -> (AcceptRound, usize) {
         let (mut round, mut bytes, mut contended) = (AcceptRound::default(), 0, 0);
-        let mut leading: HashSet<KeyScope> = HashSet::new();
-        let mut passed: HashSet<KeyScope> = HashSet::new();
+        let mut leading: HashSet<TeamKey> = HashSet::new();
+        let mut passed: HashSet<TeamKey> = HashSet::new();
         let mut left = Vec::new();
         while let Some(mut next) = self.waiting.pop_front() {
             if next.is_simple() && next.key().is_some_and(|key| leading.contains(&key)) {
@@ -251,7 +251,7 @@ impl AcceptQueue {
 /// Releases the keys of a round when dropped, even after an error.
 struct BusyScopesGuard<'a> {
     batcher: &'a AcceptBatcher,
-    scopes: Vec<KeyScope>,
+    scopes: Vec<TeamKey>,
 }
 
 impl Drop for BusyScopesGuard<'_> {
@@ -281,4 +281,4 @@ pub(crate) async fn run_accept_worker(ledger: Arc<SharedState>) {
 }
 
 /// The outcomes of a round's simple emails by key, for the followers.
-pub(crate) type KeyOutcomes = HashMap<KeyScope, Result<AcceptResult>>;
+pub(crate) type KeyOutcomes = HashMap<TeamKey, Result<AcceptResult>>;

@@ -27,8 +27,8 @@ use crate::postgres::{
     handoff::handoffs::{load_locked_emails, read_handoff_ref},
     locked_tx::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes},
     outbound::{content_guard, queries},
-    row::KeyScope,
-    unit_of_work::{EmailRef, UnitOfWork, email_scopes, new_email_scopes},
+    row::TeamKey,
+    unit_of_work::{EmailRef, UnitOfWork, keys_of_email, keys_to_lock},
     write::query_rows,
 };
 
@@ -56,7 +56,7 @@ pub(crate) async fn bind_operation_once(
     operation: &KeyedOperation,
     now: Time,
 ) -> TxResult<IdempotentResult<()>> {
-    let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+    let scopes: BTreeSet<TeamKey> = BTreeSet::from([(operation.team, operation.key)]);
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
@@ -109,7 +109,7 @@ async fn change_email(
     now: Time,
     rule: impl FnOnce(&mut Email) -> RuleResult + Send,
 ) -> TxResult<IdempotentResult<EmailChangeResult>> {
-    let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+    let scopes: BTreeSet<TeamKey> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     lock_scopes(&tx, &scopes).await?;
@@ -135,7 +135,7 @@ pub(crate) async fn resend(
     let Some(previous) = new_email.head.resend_of else {
         return Ok(IdempotentResult::Done(EmailResendResult::Missing));
     };
-    let mut scopes: BTreeSet<KeyScope> = new_email_scopes(new_email).collect();
+    let mut scopes: BTreeSet<TeamKey> = keys_to_lock(new_email).collect();
     scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
@@ -247,7 +247,7 @@ pub(crate) async fn forget_key(
 /// the old expiry or the new one.
 async fn change_key(
     shared: &SharedState,
-    (team, key): KeyScope,
+    (team, key): TeamKey,
     now: Time,
     act: impl FnOnce(EmailId) -> Act + Send,
     rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
@@ -256,7 +256,7 @@ async fn change_key(
     let Some(KeyBinding::Email(seen)) = binding_in(&found, (team, key), shared.time.expiry_cutoff(now)) else {
         return Ok(KeyChangeResult::Missing);
     };
-    let mut scopes = email_scopes(&seen);
+    let mut scopes = keys_of_email(&seen);
     scopes.insert((team, key));
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
@@ -291,7 +291,8 @@ async fn apply_reschedule(
     Ok(EmailChangeResult::Changed(email))
 }
 
-/// Applies a rule to an email, and binds the key of the operation if the rule succeeds.
+/// Changes an email under the key of an operation: answers a replay, else applies the change, and binds the key if that
+/// succeeds.
 fn apply_change(
     work: &mut UnitOfWork,
     (team, id): EmailRef,
@@ -323,7 +324,7 @@ fn apply_change(
 /// Applies a rule to the email of a key. Only the email `seen` is locked; another binding is a conflict.
 fn apply_key_change(
     work: &mut UnitOfWork,
-    (team, key): KeyScope,
+    (team, key): TeamKey,
     seen: EmailId,
     now: Time,
     rule: impl FnOnce(&mut Email) -> Option<NewEvent>,

@@ -23,7 +23,7 @@ use super::accept::{LoadedKeys, binding_in, load_keys};
 use crate::postgres::{
     SharedState,
     error::{TxError, TxResult},
-    row::{KeyScope, KeyTarget, email_columns, email_joins, read_emails, read_json, read_suppressed_calls},
+    row::{KeyTarget, TeamKey, email_columns, email_joins, read_emails, read_json, read_suppressed_calls},
     write::query_rows,
 };
 
@@ -68,7 +68,7 @@ const HELD_OR_UNKNOWN_EMAILS: &str = concat!(
 
 /// A pending lookup of one key.
 pub(crate) struct KeyLookupRequest {
-    scope: KeyScope,
+    scope: TeamKey,
     now: Time,
     answer: oneshot::Sender<Result<Option<KeyBinding>>>,
 }
@@ -85,7 +85,7 @@ pub(crate) async fn run_key_lookups(
             count = asked.recv_many(&mut together, MAX_LOOKUP_KEYS) => if count == 0 { return },
             _ = closing.wait_for(|closing| *closing) => return,
         }
-        let scopes: BTreeSet<KeyScope> = together.iter().map(|look| look.scope).collect();
+        let scopes: BTreeSet<TeamKey> = together.iter().map(|look| look.scope).collect();
         let found = read_keys(&ledger, &scopes).await.map_err(StoreError::from);
         for look in together.drain(..) {
             let answer = found
@@ -97,7 +97,7 @@ pub(crate) async fn run_key_lookups(
     }
 }
 
-async fn read_keys(shared: &SharedState, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+async fn read_keys(shared: &SharedState, scopes: &BTreeSet<TeamKey>) -> TxResult<LoadedKeys> {
     load_keys(&shared.connections.client().await?, scopes).await
 }
 

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    access::team::ApiKeyScope, control::calendar::CalendarZone, inbox::message::ReplyToPolicy,
+    access::team::ApiKeyScope, control::budget_period::CalendarZone, inbox::message::ReplyToPolicy,
     outbound::content_guard::ContentGuardMode, problem::Problem, time::format_span,
 };
 use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, TeamSettings};
@@ -69,7 +69,7 @@ pub(crate) struct SettingsBody {
     retention: RetentionBody,
 }
 
-/// How long data is kept.
+/// How long data is kept. Only the audit log has a setting so far.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RetentionBody {
     /// Entries of the audit log, such as `365d`; null means for ever.

@@ -6,7 +6,7 @@ use mailonce_core::{
     address::Address,
     control::{
         budget::{AtLimit, Budget, BudgetMeasure, BudgetScope},
-        calendar::BudgetPeriod,
+        budget_period::BudgetPeriod,
     },
     problem::{Code, Problem},
 };

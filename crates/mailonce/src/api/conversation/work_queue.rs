@@ -126,7 +126,7 @@ pub(crate) async fn next(
     }
     let wait = Duration::from_secs(wait.unwrap_or(0).min(limits::MAX_WAIT_MS as u64 / 1000));
     let request = WorkRequest { limit, ttl_ms: lease_duration_ms(ttl_s)?, wait, holder: lease_holder(&auth, holder)? };
-    // Boxed, because many workers wait at the same time.
+    // Boxed: otherwise every connection would reserve the memory of this large future.
     let items = Box::pin(app.engine.conversations.lease_messages(&auth.caller, inbox, request, keyed_call)).await?;
     let data = items.into_iter().map(|item| WorkItemBody::of(&app, item)).collect();
     Ok(Json(WorkItemPage { data }).into_response())

@@ -83,7 +83,7 @@ pub(crate) async fn wait(
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &auth, &id).await?;
     let (filter, timeout) = query.0.parse(&app)?;
-    // Boxed, because thousands of callers wait at the same time and the future is large.
+    // Boxed: otherwise every connection would reserve the memory of this large future.
     let waited = Box::pin(app.engine.inboxes.wait_for_message(&auth.caller, inbox.id, filter, timeout)).await?;
     let Some(arrived) = waited else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let cursor = arrived.cursor.to_string();

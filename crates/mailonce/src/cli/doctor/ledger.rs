@@ -98,7 +98,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
         Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "check the ledger")),
     }
-    let stopped = if wiring::is_handoff_held(&config.data) {
+    let stopped = if wiring::has_hold_mark(&config.data) {
         Some("stopped since the restore")
     } else if engine.control.stops.is_installation_stopped().await.unwrap_or_default() {
         Some("stopped")

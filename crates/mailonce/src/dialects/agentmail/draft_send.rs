@@ -273,7 +273,8 @@ async fn reopen(call: &AgentMailRequest, draft: &Draft, cause: Problem) -> Resul
         SendCycleEnd::AlreadySent(email) => {
             call.engine.drafts.record_draft_email(&call.caller, draft, email).await.map(drop)
         }
-        // Another request ended this send cycle, which takes its key. The caller reads the draft again.
+        // Another request ended this send cycle and bound its key. That caused the mismatch, so it is no error: the
+        // caller reads the draft again.
         SendCycleEnd::Changed if cause.code == Code::KeyMismatch => Ok(()),
         SendCycleEnd::Changed => Err(cause),
     }

@@ -116,7 +116,8 @@ pub(super) async fn send_reply(ctx: &ToolContext<'_>, sent: &SendReceipt) -> Too
             "It was accepted before with different content, which is kept; nothing else is sent. Do not send it again."
         }
         "cancelled" if sent.guard.is_some() => REJECTED_NEXT_STEP,
-        // Without a distinct_token the caller cannot release it: only the original sender can, and only version 1.
+        // Without a distinct_token this caller may not release the held email: it is a resend, or another caller's reply.
+        // So a person decides, as about any held email.
         "looks_duplicate" if sent.distinct_token.is_none() => status_next_step("held", page.is_some()),
         _ => status_next_step(status, page.is_some()),
     };
