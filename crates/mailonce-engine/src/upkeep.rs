@@ -18,14 +18,12 @@ const SWEEP_BATCH: usize = 500;
 const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 
 impl Engine {
-    /// Flushes counters, reviews escalations, releases email held by budgets and sweeps expired data until `stop` changes, then flushes once more.
+    /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.
     pub async fn run_maintenance(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut suppressed_flushes = tokio::time::interval(SUPPRESSED_FLUSH_INTERVAL);
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
         let mut key_usage_flushes = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
-        let mut budget_rounds = tokio::time::interval(BUDGET_INTERVAL);
         let mut escalation_rounds = tokio::time::interval(ESCALATION_INTERVAL);
-        let mut audit_prunes = tokio::time::interval(AUDIT_PRUNE_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
@@ -33,13 +31,26 @@ impl Engine {
                 _ = sweeps.tick() => self.sweep().await,
                 _ = key_usage_flushes.tick() => self.access.flush_key_usage().await,
                 _ = escalation_rounds.tick() => self.escalations.run_escalation_round().await,
-                _ = budget_rounds.tick() => self.release_held_by_budget().await,
-                _ = audit_prunes.tick() => self.prune_audit().await,
                 _ = stop.changed() => {}
             }
         }
         self.outbound.flush_suppressed_calls().await;
         self.access.flush_key_usage().await;
+    }
+
+    /// Releases email held by budgets and removes expired entries of the audit log, until `stop` changes. A loop of its
+    /// own, because a long queue of held email must not delay the sweep.
+    pub async fn run_control_loop(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut budget_rounds = tokio::time::interval(BUDGET_INTERVAL);
+        let mut audit_prunes = tokio::time::interval(AUDIT_PRUNE_INTERVAL);
+        while !*stop.borrow() {
+            tokio::select! {
+                biased;
+                _ = stop.changed() => {}
+                _ = budget_rounds.tick() => self.release_held_by_budget().await,
+                _ = audit_prunes.tick() => self.prune_audit().await,
+            }
+        }
     }
 
     async fn release_held_by_budget(&self) {

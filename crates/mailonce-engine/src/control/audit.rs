@@ -123,22 +123,24 @@ impl AuditLog {
         caller.require_unrestricted_key()?;
         let team = caller.team.id;
         let (mut entries, mut last) = (Vec::new(), after);
-        let ends = loop {
+        let (ends, has_more) = loop {
             let page_size = if selection.matches_all() { limit - entries.len() } else { MAX_PAGE };
             let page = self.ctx.store.audit_page(team, last, page_size).await.map_err(unavailable)?;
-            let is_full = page.rows.len() == page_size;
+            let mut has_more = page.rows.len() == page_size;
             for row in page.rows {
                 if entries.len() == limit {
+                    has_more = true;
                     break;
                 }
                 last = row.seq;
                 entries.extend(list_entry(team, row, selection));
             }
-            if entries.len() == limit || !is_full || last - after >= limits::SCAN_ROWS as u64 {
-                break page.ends;
+            if entries.len() == limit || !has_more || last - after >= limits::SCAN_ROWS as u64 {
+                break (page.ends, has_more);
             }
         };
-        let next = (last < ends.head.seq && last > after).then_some(last);
+        // Not by the head: a reader must also see entries that the head does not know of.
+        let next = (has_more && last > after).then_some(last);
         let names = self.names(team, &entries).await.map_err(unavailable)?;
         Ok(AuditListing { entries, names, next, ends })
     }

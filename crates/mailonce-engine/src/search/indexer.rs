@@ -72,6 +72,7 @@ impl Search {
             let started = Instant::now();
             let round = self.index_round(&stop).await;
             let is_busy = rate.measure(self.ctx.metrics.accepted_count()) > BUSY_ACCEPTS_PER_S;
+            let has_more = matches!(round, Ok(true));
             let pause = match round {
                 Ok(true) if is_busy => started.elapsed() * BUSY_PAUSE_FACTOR,
                 Ok(true) => Duration::ZERO,
@@ -81,7 +82,6 @@ impl Search {
                     ERROR_PAUSE
                 }
             };
-            let has_more = pause < POLL_INTERVAL;
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}

@@ -367,5 +367,8 @@ fn verify_file(verification: &mut Verification, file: &PathBuf) -> anyhow::Resul
             }
         }
     }
+    if verification.verifier.is_none() {
+        verification.fault.get_or_insert_with(|| "the file has no entry".to_owned());
+    }
     Ok(())
 }

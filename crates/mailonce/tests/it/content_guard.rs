@@ -146,7 +146,11 @@ over_every_engine! {
             world.reply_with(&message, with_token).await.expect_status(200);
         }
         let fourth = world.reply_with(&message, answer(3)).await.expect_status(202);
-        assert_eq!((&fourth["guard"], fourth.body.get("distinct_token")), (&json!("cap"), None), "{}", fourth.text);
+        assert_eq!((&fourth["guard"], &fourth["holds"]), (&json!("cap"), &json!(["cap", "looks_duplicate"])), "{}", fourth.text);
+        let mut confirmed = answer(3);
+        confirmed["distinct_token"] = fourth["distinct_token"].clone();
+        let capped = world.reply_with(&message, confirmed).await.expect_status(200);
+        assert_eq!((&capped["state"], &capped["holds"]), (&json!("held"), &json!(["cap"])), "{}", capped.text);
 
         let other = world.receive_message(TestMail { id: "2", ..TestMail::default() }).await;
         let held = world.reply(&other, text).await.expect_status(202);

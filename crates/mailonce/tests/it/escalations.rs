@@ -456,6 +456,7 @@ over_every_engine! {
         assert_eq!(world.escalations("reason=approval").await.len(), 1, "one escalation is opened");
         world.resolve_escalation(&escalation, "release").await.expect_status(200);
         let other = mail_with(json!({ "subject": "Other", "text": "Something else entirely." }));
+        world.hand_off_due().await;
         assert_eq!(world.send("2", &other).await.expect_status(202)["state"], "queued", "the recipient is no longer new");
         world.call(crate::call::delete(&format!("/v1/rules/{}", created.string_field("id")))).await.expect_status(200);
         for (field, mail) in [

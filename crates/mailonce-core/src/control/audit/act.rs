@@ -110,7 +110,7 @@ impl Act {
             RecordKind::Source => &["kind", "transport", "accepts.events", "accepts.inbound", "live"],
             RecordKind::Rule => &["direction", "priority", "enabled", "together", "require_auth", "mode"],
             RecordKind::Settings => {
-                &["keyed", "keyless", "mcp", "expire_ms", "reply_to", "audit_events", "retention.audit"]
+                &["keyed", "keyless", "mcp", "expire_ms", "reply_to", "time_zone", "audit_events", "retention.audit"]
             }
             RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
             RecordKind::Budget => {
@@ -120,7 +120,10 @@ impl Act {
             RecordKind::Poll | RecordKind::Escalation | RecordKind::Draft | RecordKind::Labels => return None,
         };
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
-        let values = (before.map(json), after.map(json));
+        let values: (Option<Value>, Option<Value>) = (before.map(json), after.map(json));
+        if values.0 == values.1 {
+            return None;
+        }
         let rerouted = |value: &Option<Value>| value.as_ref().map_or(Value::Null, |value| value["rerouted_at"].clone());
         if record.kind == RecordKind::Transport && rerouted(&values.0) == rerouted(&values.1) {
             return None; // The state of a circuit breaker.
@@ -219,8 +222,12 @@ impl Act {
             json["state"] = endpoint.state.as_str().into();
             without_times(json)
         };
+        let values = (before.map(json), after.map(json));
+        if values.0 == values.1 {
+            return None;
+        }
         let subject = ("endpoint", endpoint.id.to_string());
-        let act = Self::of_change(endpoint.team, subject, &ALLOWED, (before.map(json), after.map(json)));
+        let act = Self::of_change(endpoint.team, subject, &ALLOWED, values);
         Some(act.named(host_of(&endpoint.config.url)))
     }
 
@@ -233,8 +240,12 @@ impl Act {
             json["address"] = inbox.address.as_str().into();
             without_times(json)
         };
+        let values = (before.map(json), after.map(json));
+        if values.0 == values.1 {
+            return None;
+        }
         let subject = ("inbox", inbox.id.to_string());
-        let act = Self::of_change(inbox.team, subject, &ALLOWED, (before.map(json), after.map(json)));
+        let act = Self::of_change(inbox.team, subject, &ALLOWED, values);
         Some(act.named(&inbox.address))
     }
 }

@@ -37,7 +37,7 @@ struct Args {
     /// Run the world of this seed twice, print what happens, and compare.
     #[arg(long)]
     replay: Option<u64>,
-    /// Run every mutant until a world detects it, in at most this many worlds.
+    /// Run every mutant, or the one of `--mutant`, until a world detects it, in at most this many worlds.
     #[arg(long, value_name = "MOST")]
     mutants: Option<u64>,
     /// Run with this mutant.
@@ -88,7 +88,10 @@ fn run_campaign(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<
 /// Runs all mutants and prints a line for each.
 fn run_mutants(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
     let run = TestRun::start("mutants");
-    let verdicts = mutants::detect_all(seed, most, args.jobs, |verdict| println!("{verdict}"));
+    let verdicts = match args.mutant.as_deref().and_then(mutants::find_mutant) {
+        Some(only) => vec![mutants::detect(only, seed, most)],
+        None => mutants::detect_all(seed, most, args.jobs, |verdict| println!("{verdict}")),
+    };
     let survived = verdicts.iter().filter(|verdict| verdict.worlds.is_none()).count();
     println!("{} mutants, {survived} survived, from seed {seed}", verdicts.len());
     if let Some(path) = &args.json {

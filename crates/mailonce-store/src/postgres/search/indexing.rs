@@ -86,7 +86,13 @@ async fn sizes(tx: &Transaction<'_>, team: TeamId, mails: &[SearchRef]) -> TxRes
 /// Mails with their bodies, in the given order, as far as the bodies fit.
 pub(super) async fn sources(shared: &SharedState, team: TeamId, mails: &[SearchRef]) -> TxResult<Vec<SearchSource>> {
     let mut client = shared.connections.client().await?;
-    let tx = client.build_transaction().read_only(true).start().await?;
+    // One snapshot: a mail that is deleted in between must not look like the end of the list.
+    let tx = client
+        .build_transaction()
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await?;
     let sizes = sizes(&tx, team, mails).await?;
     let (mut bytes, mut fitting) = (0, Vec::new());
     for (mail, size) in mails.iter().filter_map(|mail| Some((*mail, sizes.get(mail)?))) {

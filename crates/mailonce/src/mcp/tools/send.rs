@@ -121,8 +121,9 @@ pub(super) async fn send_reply(ctx: &ToolContext<'_>, sent: &SendReceipt) -> Too
         "looks_duplicate" if sent.distinct_token.is_none() => status_next_step("held", page.is_some()),
         _ => status_next_step(status, page.is_some()),
     };
-    // The sender can release it with the distinct_token, so no person needs to be asked.
-    let new = sent.first && sent.distinct_token.is_none();
+    // If the sender can release it alone, with the distinct_token, no person needs to be asked.
+    let is_look_alike_only = sent.distinct_token.is_some() && sent.holds == Guard::LooksDuplicate.into();
+    let new = sent.first && !is_look_alike_only;
     Ok(ToolReply::new(status, next)
         .with("email", sent.id.to_string())
         .with("state", sent.state.as_str())
