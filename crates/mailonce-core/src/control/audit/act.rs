@@ -120,10 +120,7 @@ impl Act {
             RecordKind::Poll | RecordKind::Escalation | RecordKind::Draft | RecordKind::Labels => return None,
         };
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
-        let values: (Option<Value>, Option<Value>) = (before.map(json), after.map(json));
-        if values.0 == values.1 {
-            return None;
-        }
+        let values = (before.map(json), after.map(json));
         let rerouted = |value: &Option<Value>| value.as_ref().map_or(Value::Null, |value| value["rerouted_at"].clone());
         if record.kind == RecordKind::Transport && rerouted(&values.0) == rerouted(&values.1) {
             return None; // The state of a circuit breaker.
@@ -223,9 +220,6 @@ impl Act {
             without_times(json)
         };
         let values = (before.map(json), after.map(json));
-        if values.0 == values.1 {
-            return None;
-        }
         let subject = ("endpoint", endpoint.id.to_string());
         let act = Self::of_change(endpoint.team, subject, &ALLOWED, values);
         Some(act.named(host_of(&endpoint.config.url)))
@@ -241,9 +235,6 @@ impl Act {
             without_times(json)
         };
         let values = (before.map(json), after.map(json));
-        if values.0 == values.1 {
-            return None;
-        }
         let subject = ("inbox", inbox.id.to_string());
         let act = Self::of_change(inbox.team, subject, &ALLOWED, values);
         Some(act.named(&inbox.address))
