@@ -60,8 +60,8 @@ impl BudgetPeriod {
         let local = Timestamp::from_millisecond(at.0).ok()?.to_zoned(zone.0.clone());
         let (starts_at, ends_at) = match self {
             // Minutes and hours have a fixed length. A clock that is put back shows the same hour twice: two periods.
-            Self::Minute => fixed_bounds(&local, Unit::Minute, 60_000)?,
-            Self::Hour => fixed_bounds(&local, Unit::Hour, 3_600_000)?,
+            Self::Minute => fixed_bounds(&local, Unit::Minute, 60_000),
+            Self::Hour => fixed_bounds(&local, Unit::Hour, 3_600_000),
             Self::Day => (millis(&local.start_of_day().ok()?), millis(&local.tomorrow().ok()?.start_of_day().ok()?)),
             Self::Month => {
                 let next = local.last_of_month().ok()?.tomorrow().ok()?;
@@ -72,13 +72,13 @@ impl BudgetPeriod {
     }
 }
 
-fn fixed_bounds(local: &Zoned, unit: Unit, length_ms: i64) -> Option<(Time, Time)> {
+fn fixed_bounds(local: &Zoned, unit: Unit, length_ms: i64) -> (Time, Time) {
     let into_period = match unit {
         Unit::Minute => i64::from(local.second()) * 1_000,
         _ => i64::from(local.minute()) * 60_000 + i64::from(local.second()) * 1_000,
     };
     let starts_at = Time(local.timestamp().as_millisecond() - into_period - i64::from(local.millisecond()));
-    Some((starts_at, starts_at.plus(length_ms)))
+    (starts_at, starts_at.plus(length_ms))
 }
 
 fn millis(at: &Zoned) -> Time {

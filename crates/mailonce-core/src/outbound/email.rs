@@ -296,8 +296,8 @@ pub struct EmailEventData<'a> {
     call: Option<&'a CallTrace>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
-    #[serde(skip_serializing_if = "Holds::is_empty_ref")]
-    holds: Holds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holds: Option<Holds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,
     state: &'static str,
@@ -428,7 +428,7 @@ impl Email {
         EmailEventData {
             call: None,
             guard: self.guard.map(Guard::as_str),
-            holds: self.holds,
+            holds: Some(self.holds).filter(|holds| !holds.is_empty()),
             key: self.head.key.as_ref().map(EmailKey::display_name_cow),
             state: self.state().as_str(),
         }

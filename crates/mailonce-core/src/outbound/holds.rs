@@ -66,11 +66,6 @@ impl Holds {
         self.0 & BUDGET_WAIVED != 0
     }
 
-    /// [`Holds::is_empty`] by reference, for serde.
-    pub fn is_empty_ref(&self) -> bool {
-        self.is_empty()
-    }
-
     /// The guards, most important first.
     pub fn iter(self) -> impl Iterator<Item = Guard> {
         HOLDING_GUARDS.into_iter().filter(move |guard| self.contains(*guard))

@@ -177,6 +177,17 @@ async fn snapshot_search(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     recorder.record(cli, "search", &["search", "form:ada"], SnapshotOptions::default()).await;
 }
 
+/// The list of emails, in terminals of several widths.
+async fn snapshot_email_list(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let usual = SnapshotOptions::default();
+    for columns in ["160", "80", "50"] {
+        recorder
+            .record(cli, "emails list", &["emails", "list"], SnapshotOptions { env: &[("COLUMNS", columns)], ..usual })
+            .await
+            .expect_exit(0);
+    }
+}
+
 async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
     snapshot_stops(recorder, cli).await;
@@ -226,12 +237,7 @@ async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixtur
     recorder.record(cli, "emails cancel", &["emails", "cancel", &later], usual).await;
     // Counts are written up to a second behind.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    for columns in ["160", "80", "50"] {
-        recorder
-            .record(cli, "emails list", &["emails", "list"], SnapshotOptions { env: &[("COLUMNS", columns)], ..usual })
-            .await
-            .expect_exit(0);
-    }
+    snapshot_email_list(recorder, cli).await;
     snapshot_search(recorder, cli).await;
     recorder.record(cli, "emails show", &["emails", "show", &first], usual).await;
     recorder.record(cli, "key inspect", &["key", "inspect", "i-17"], usual).await;

@@ -221,7 +221,7 @@ mod tests {
         let query = SearchQuery { terms: parse_query("even").unwrap().terms, limit: 10, ..SearchQuery::default() };
         for _ in 0..10 {
             let short = search(&store.shared, team, &query, Duration::from_millis(1)).await.unwrap();
-            let SearchResult::Page(page) = search(&store.shared, team, &query, Duration::from_secs(60)).await.unwrap()
+            let SearchResult::Page(page) = search(&store.shared, team, &query, Duration::from_mins(1)).await.unwrap()
             else {
                 panic!("the search timed out");
             };

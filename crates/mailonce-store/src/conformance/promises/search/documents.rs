@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     limits,
-    search::{SOURCE_BYTES, SearchBacklog, SearchRef},
+    search::{SOURCE_BYTES, SearchBacklog, SearchRef, SearchSource},
     time::Time,
 };
 
@@ -73,7 +73,7 @@ pub(super) async fn the_bodies_read_at_once_are_bounded(store: TestStore) {
         let store = store.clone();
         async move {
             let sources = store.search_sources(TEAM, wanted).await.unwrap();
-            sources.iter().map(|source| source.reference()).collect::<Vec<_>>()
+            sources.iter().map(SearchSource::reference).collect::<Vec<_>>()
         }
     };
     assert_eq!(read(mails.clone()).await, mails[..2]);
