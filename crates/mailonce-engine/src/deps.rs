@@ -74,6 +74,8 @@ pub struct EngineDeps {
     pub seal_bodies: bool,
     /// Whether mail is indexed and can be searched.
     pub search_enabled: bool,
+    /// The URL under which recipients reach this server. Without one, email has no unsubscribe links.
+    pub public_url: Option<String>,
 }
 
 /// Local parts that represent the domain itself: those of RFC 2142, and those to which certificate authorities write
@@ -119,6 +121,7 @@ impl Default for EngineDeps {
             authenticator: None,
             seal_bodies: false,
             search_enabled: true,
+            public_url: None,
         }
     }
 }

@@ -79,6 +79,8 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         seal_bodies: config.secrets.seal_bodies,
         // `dev` indexes mail; a server does when it is told to.
         search_enabled: config.search_enabled.unwrap_or(!config.dev_domains.is_empty()),
+        // Nobody but this machine reaches `dev`, and nobody else gets its mail.
+        public_url: config.public_url.clone().or_else(|| (!config.dev_domains.is_empty()).then(|| config.url())),
     })
 }
 

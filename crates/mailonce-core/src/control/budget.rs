@@ -295,10 +295,19 @@ impl BudgetUsage {
         self.find_overrun(charges, |charge| charge.at_limit != AtLimit::Flag)
     }
 
+    /// All budgets that an email would exceed.
+    pub fn overruns(&self, charges: &[Charge]) -> Vec<Overrun> {
+        charges.iter().filter_map(|charge| self.overrun(charge)).collect()
+    }
+
     fn find_overrun(&self, charges: &[Charge], counts: impl Fn(&Charge) -> bool) -> Option<Overrun> {
-        let has_no_room = |charge: &&Charge| self.used(charge.counter()).saturating_add(charge.amount) > charge.limit;
-        let charge = charges.iter().filter(|charge| counts(charge)).find(has_no_room)?;
-        Some(Overrun { charge: charge.clone(), used: self.used(charge.counter()) })
+        charges.iter().filter(|charge| counts(charge)).find_map(|charge| self.overrun(charge))
+    }
+
+    fn overrun(&self, charge: &Charge) -> Option<Overrun> {
+        let used = self.used(charge.counter());
+        let has_room = used.saturating_add(charge.amount) <= charge.limit;
+        (!has_room).then(|| Overrun { charge: charge.clone(), used })
     }
 
     /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` has the

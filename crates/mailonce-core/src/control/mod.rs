@@ -7,6 +7,7 @@
 //! | [`budget_period`] | minutes, hours, days and months in a team's time zone |
 //! | [`contact`] | whom a team mailed before |
 //! | [`list`] | allow and block lists of addresses and domains |
+//! | [`policy`] | what every check decided about an email, in order |
 //! | [`rule`] | rules that block, file, label or hold mail |
 //! | [`stop`] | switches that keep email from leaving |
 
@@ -15,5 +16,6 @@ pub mod budget;
 pub mod budget_period;
 pub mod contact;
 pub mod list;
+pub mod policy;
 pub mod rule;
 pub mod stop;

@@ -31,6 +31,16 @@ string_enum! {
 }
 
 string_enum! {
+    /// Whether a rule acts.
+    RuleMode {
+        /// Its actions are carried out.
+        Enforce = "enforce",
+        /// What its actions would do is recorded, and nothing is done.
+        Observe = "observe",
+    }
+}
+
+string_enum! {
     /// How conditions are combined.
     MatchMode {
         /// All must be true.
@@ -220,6 +230,9 @@ pub struct RuleDefinition {
     pub priority: i32,
     /// Whether it is evaluated.
     pub enabled: bool,
+    /// Whether it acts on mail that matches.
+    #[serde(default = "enforce")]
+    pub mode: RuleMode,
     /// How its conditions are combined.
     pub together: MatchMode,
     /// Its conditions.
@@ -229,6 +242,10 @@ pub struct RuleDefinition {
     /// Whether it matches only mail from authenticated senders.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_auth: bool,
+}
+
+fn enforce() -> RuleMode {
+    RuleMode::Enforce
 }
 
 /// A rule with id and name.
@@ -300,6 +317,9 @@ pub struct RuleEvaluation {
     /// The rules that matched, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matched: Vec<RuleMatch>,
+    /// The rules in the mode `observe` that matched, in order. Their actions were not carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<RuleMatch>,
 }
 
 impl RuleEvaluation {
@@ -454,6 +474,10 @@ pub fn evaluate(rules: &[Rule], direction: RuleDirection, facts: &MailFacts<'_>)
         evaluated.asked += 1;
         if rule.definition.matches(facts) == Some(true) {
             let hit = RuleMatch { id: rule.id, name: rule.name.clone(), actions: rule.definition.actions.clone() };
+            if rule.definition.mode == RuleMode::Observe {
+                evaluated.observed.push(hit);
+                continue;
+            }
             evaluated.matched.push(hit);
             if evaluated.blocking_rule().is_some() {
                 break;
@@ -489,6 +513,7 @@ mod tests {
             direction: RuleDirection::Inbound,
             priority,
             enabled: true,
+            mode: RuleMode::Enforce,
             together,
             conditions,
             actions,

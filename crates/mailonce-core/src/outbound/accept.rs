@@ -67,10 +67,12 @@ pub struct GuardInput {
 
 impl NewEmail {
     /// The email that is stored when this is the first use of its key.
-    pub fn into_email(self, first: &FirstSend, now: Time) -> (Email, Arc<[u8]>) {
+    pub fn into_email(mut self, first: &FirstSend, now: Time) -> (Email, Arc<[u8]>) {
         let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };
         let due = self.due_at.or(Some(now));
         let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due);
+        let flagged_by = self.guard_input.flagged_by.or(first.flagged_by).filter(|_| first.holds.is_empty());
+        self.head.policy.record_decision(first, flagged_by);
         let mut email = Email {
             id: self.id,
             team: self.team,
@@ -86,9 +88,8 @@ impl NewEmail {
             handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
-        if first.holds.is_empty() {
-            email.guard = self.guard_input.flagged_by.or(first.flagged_by);
-        } else {
+        email.guard = flagged_by;
+        if !first.holds.is_empty() {
             email.hold(first.holds, now);
         }
         #[cfg(feature = "failpoints")]

@@ -9,7 +9,7 @@ use std::{borrow::Cow, sync::Arc};
 use crate::{
     address::Address,
     call_trace::CallTrace,
-    control::rule::RuleRef,
+    control::{policy::PolicyTrace, rule::RuleRef},
     events::event::{EventKind, NewEvent},
     handoff::{Attempt, AttemptDetails, Handoff, HandoffState, Outcome, Transition},
     id::{ApiKeyId, EmailId, InboxId, MessageId, TeamId, ThreadId},
@@ -201,6 +201,9 @@ pub struct EmailHead {
     /// The inbox whose address the sender had at acceptance. The address of an inbox may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxId>,
+    /// What was decided about it when it was accepted.
+    #[serde(default, skip_serializing_if = "PolicyTrace::is_empty")]
+    pub policy: PolicyTrace,
 }
 
 impl EmailHead {

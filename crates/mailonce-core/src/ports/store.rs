@@ -130,6 +130,8 @@ pub trait Store:
 
     /// Binds a key to a new email, once. Key, email, handoffs, events and all guards commit together.
     async fn accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult>;
+    /// Answers as `accept` would, and writes nothing.
+    async fn simulate_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult>;
     /// Accepts every item of a batch, or none.
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult>;
     /// Binds a key to an operation that changes nothing else, once. Decides between nodes that received the same

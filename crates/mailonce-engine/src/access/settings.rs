@@ -2,6 +2,7 @@
 
 use crate::{
     access::{Access, caller::Caller},
+    control::unsubscribe::{MAX_UNSUBSCRIBE_TAG_CHARS, MAX_UNSUBSCRIBE_TAGS},
     runtime::{problems::unavailable, records},
 };
 use mailonce_core::{
@@ -58,6 +59,9 @@ pub struct TeamSettings {
     /// How long data is kept.
     #[serde(skip_serializing_if = "Retention::is_unlimited")]
     pub retention: Retention,
+    /// Email with one of these tags gets an unsubscribe link: names, or `name=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unsubscribe_tags: Vec<String>,
 }
 
 /// How long data is kept, in milliseconds. `None`: for ever.
@@ -95,6 +99,7 @@ impl Default for TeamSettings {
             time_zone: None,
             audit_events: false,
             retention: Retention::default(),
+            unsubscribe_tags: Vec::new(),
         }
     }
 }
@@ -129,6 +134,8 @@ pub struct SettingsPatch {
     pub audit_events: Option<bool>,
     /// How long entries of the audit log are kept.
     pub audit_retention_ms: Option<Option<i64>>,
+    /// The tags whose email gets an unsubscribe link.
+    pub unsubscribe_tags: Option<Vec<String>>,
 }
 
 impl SettingsPatch {
@@ -143,10 +150,12 @@ impl SettingsPatch {
             time_zone: self.time_zone.or(old.time_zone),
             audit_events: self.audit_events.unwrap_or(old.audit_events),
             retention: Retention { audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms) },
+            unsubscribe_tags: self.unsubscribe_tags.unwrap_or(old.unsubscribe_tags),
         }
     }
 
     fn check(&self) -> Result<(), Problem> {
+        self.check_unsubscribe_tags()?;
         let Some(Some(notify)) = &self.notify else { return Ok(()) };
         let fault = |path: &str, message: String| Err(Problem::invalid_field(path, message));
         if notify.to.is_empty() || notify.to.len() > MAX_NOTIFY_RECIPIENTS {
@@ -160,6 +169,22 @@ impl SettingsPatch {
             }
         }
         Ok(())
+    }
+
+    fn check_unsubscribe_tags(&self) -> Result<(), Problem> {
+        let tags = self.unsubscribe_tags.as_deref().unwrap_or_default();
+        if tags.len() > MAX_UNSUBSCRIBE_TAGS {
+            let message = format!("must have at most {MAX_UNSUBSCRIBE_TAGS} tags");
+            return Err(Problem::invalid_field("unsubscribe.tags", message));
+        }
+        let is_tag = |tag: &String| !tag.is_empty() && tag.chars().count() <= MAX_UNSUBSCRIBE_TAG_CHARS;
+        match tags.iter().position(|tag| !is_tag(tag)) {
+            Some(at) => {
+                let message = format!("must be a name or name=value of 1 to {MAX_UNSUBSCRIBE_TAG_CHARS} characters");
+                Err(Problem::invalid_field(format!("unsubscribe.tags[{at}]"), message))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -217,6 +242,11 @@ impl Access {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         patch.check()?;
+        let has_tags = patch.unsubscribe_tags.as_ref().is_some_and(|tags| !tags.is_empty());
+        if has_tags && self.ctx.deps.public_url.is_none() {
+            let message = "needs a URL that recipients can reach: an operator sets `http.public_url` first";
+            return Err(Problem::invalid_field("unsubscribe.tags", message));
+        }
         let (team, kind) = (caller.team.id, RecordKind::Settings);
         for _ in 0..MAX_CONFLICT_RETRIES {
             let found = self.ctx.store.record_by_name(team, kind, TEAM_SETTINGS).await.map_err(unavailable)?;

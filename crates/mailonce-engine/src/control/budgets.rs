@@ -419,6 +419,12 @@ impl Control {
         charges.iter().zip(usage).filter_map(room).min_by_key(|room| room.remaining)
     }
 
+    /// The name of a budget, or its id when it is gone or the store does not answer.
+    pub(crate) async fn budget_name(&self, team: TeamId, id: Uuid) -> String {
+        let budgets = self.budgets_of(team).await.unwrap_or_default();
+        budgets.iter().find(|cached| cached.id == id).map_or_else(|| id.to_string(), |cached| cached.name.clone())
+    }
+
     /// The problem for an email that would exceed a budget.
     pub(crate) async fn quota_exceeded(&self, team: TeamId, exceeded: &Overrun) -> Problem {
         let Overrun { charge, used } = exceeded;

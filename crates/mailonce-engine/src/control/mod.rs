@@ -7,17 +7,21 @@
 //! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
 //! | [`stops`] | switches that keep email from leaving |
+//! | `policy_trace` | collects what each check decides about an email |
 //! | `suppressions` | addresses that a team doesn't send to |
+//! | [`unsubscribe`] | links with which a recipient unsubscribes |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
 pub mod audit;
 pub mod budgets;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
+pub(crate) mod policy_trace;
 pub(crate) mod record_cache;
 pub mod rules;
 pub mod stops;
 pub mod suppressions;
+pub mod unsubscribe;
 
 use mailonce_core::id::{EmailId, TeamId};
 use std::sync::Arc;

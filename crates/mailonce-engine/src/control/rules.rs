@@ -3,7 +3,10 @@
 
 use crate::{
     access::caller::Caller,
-    control::Control,
+    control::{
+        Control,
+        policy_trace::{rule_steps, trace_refusal},
+    },
     runtime::{
         keyed_call::KeyedCall,
         problems::unavailable,
@@ -13,8 +16,11 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
-    control::rule::{
-        self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleRef, SenderProof,
+    control::{
+        policy::{PolicyKind, PolicyTrace},
+        rule::{
+            self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleRef, SenderProof,
+        },
     },
     id::TeamId,
     inbound::{
@@ -209,13 +215,14 @@ impl Control {
     }
 
     /// Refuses an email that a list or rule of its team blocks. Returns the rule that requires approval by a person, if
-    /// any.
+    /// any. What they decided is added to `trace`.
     pub(crate) async fn check_outbound_rules(
         &self,
         team: TeamId,
         content: &EmailContent,
+        trace: &mut PolicyTrace,
     ) -> Result<Option<RuleRef>, Problem> {
-        self.check_lists(team, content).await?;
+        trace_refusal(trace, PolicyKind::List, "lists", self.check_lists(team, content).await)?;
         let rules = self.rules_of(team).await.map_err(unavailable)?;
         if !rules.iter().any(|rule| rule.definition.direction == RuleDirection::Outbound) {
             return Ok(None);
@@ -233,12 +240,14 @@ impl Control {
             sender: None,
         };
         let evaluated = rule::evaluate(&rules, RuleDirection::Outbound, &facts);
+        let matches = evaluated.matched.iter().chain(&evaluated.observed);
+        let asks_about_contacts =
+            matches.flat_map(|hit| &hit.actions).any(|action| action.kind == RuleActionKind::ApproveNewRecipients);
+        let has_new_recipient =
+            asks_about_contacts && Box::pin(self.has_new_recipient(team, content)).await.map_err(unavailable)?;
+        trace.record_rules(rule_steps(&rules, &evaluated, has_new_recipient));
         match evaluated.blocking_rule() {
             None => {
-                let asks_about_contacts =
-                    evaluated.actions().any(|action| action.kind == RuleActionKind::ApproveNewRecipients);
-                let has_new_recipient = asks_about_contacts
-                    && Box::pin(self.has_new_recipient(team, content)).await.map_err(unavailable)?;
                 let hit = evaluated.approval_rule(has_new_recipient);
                 Ok(hit.map(|hit| RuleRef { id: hit.id, name: hit.name.clone() }))
             }

@@ -1,5 +1,5 @@
 //! Suppressions: addresses that a team doesn't send to, because a person added them, mail bounced, or the recipient
-//! complained.
+//! complained or unsubscribed.
 //!
 //! An accept must not query the store for each recipient. So each team's list is in memory as a set of hashes, loaded
 //! at first use. A hit is looked up in the store, which decides. The set only grows, so a removed address costs one
@@ -8,7 +8,7 @@
 
 use crate::{
     access::caller::Caller,
-    control::Control,
+    control::{Control, unsubscribe::has_unsubscribe_tag},
     runtime::{
         keyed_call::{KeyedCall, operation},
         problems::{key_mismatch, unavailable},
@@ -23,12 +23,12 @@ use mailonce_core::{
     outbound::content::EmailContent,
     ports::store::StoreError,
     problem::{Code, Problem},
-    record::{CreateRecordResult, Record, RecordKind},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, PoisonError, RwLock,
@@ -45,6 +45,9 @@ const PAGE_SIZE: usize = 1_000;
 /// that their new ids are older.
 const REREAD_OVERLAP_MS: i64 = 600_000;
 
+/// The tags of an email: names and optional values.
+pub(crate) type EmailTags = BTreeMap<String, Option<String>>;
+
 /// A suppressed address.
 #[derive(Clone, Debug)]
 pub struct SuppressionView {
@@ -60,9 +63,33 @@ pub struct SuppressionView {
     pub details: SuppressionDetails,
 }
 
+/// Which email a suppression refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuppressionScope {
+    /// All email.
+    #[default]
+    All,
+    /// Email with one of the team's unsubscribe tags.
+    Unsubscribable,
+}
+
+impl SuppressionScope {
+    /// The spelling on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Unsubscribable => "unsubscribable",
+        }
+    }
+}
+
 /// Why an address is suppressed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuppressionDetails {
+    /// Which email it refuses.
+    #[serde(default)]
+    pub scope: SuppressionScope,
     /// `bounced`, `complained`, `manual`, or a person's own text.
     pub reason: String,
     /// The email that led to it.
@@ -79,7 +106,8 @@ pub struct SuppressionDetails {
 impl SuppressionDetails {
     /// The details of a suppression by a person.
     pub fn manual(reason: Option<String>) -> Self {
-        Self { reason: reason.unwrap_or_else(|| "manual".into()), email: None, source: None, detail: None }
+        let reason = reason.unwrap_or_else(|| "manual".into());
+        Self { scope: SuppressionScope::All, reason, email: None, source: None, detail: None }
     }
 }
 
@@ -141,7 +169,7 @@ fn id_timestamp_ms(id: Uuid) -> i64 {
 }
 
 impl Control {
-    /// Adds an address to the team's list. An existing entry stays as it is.
+    /// Adds an address to the team's list. An existing entry stays as it is, unless it refuses less.
     pub async fn suppress(
         &self,
         caller: &Caller,
@@ -155,7 +183,10 @@ impl Control {
         let record = self.new_suppression_record(caller.team.id, address, &details, now)?;
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
-            IdempotentResult::Done(created) => self.index_created(&created),
+            IdempotentResult::Done(created) => {
+                let created = self.widen_existing(created, &details).await?;
+                self.index_created(&created)
+            }
             IdempotentResult::Replayed(_) => {
                 Ok(CreateOutcome { value: view(&self.find_suppression(caller, address).await?)?, is_new: false })
             }
@@ -163,7 +194,8 @@ impl Control {
         }
     }
 
-    /// Adds an address to a team's list because of a bounce or complaint. Returns whether it is new.
+    /// Adds an address to a team's list because of a bounce, a complaint or an unsubscribe link. Returns whether it is
+    /// new.
     pub(crate) async fn suppress_by_report(
         &self,
         team: TeamId,
@@ -172,8 +204,31 @@ impl Control {
     ) -> Result<bool, Problem> {
         let record = self.new_suppression_record(team, address, &details, self.ctx.now())?;
         match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
-            IdempotentResult::Done(created) => Ok(self.index_created(&created)?.is_new),
+            IdempotentResult::Done(created) => {
+                let created = self.widen_existing(created, &details).await?;
+                Ok(self.index_created(&created)?.is_new)
+            }
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Ok(false),
+        }
+    }
+
+    /// Replaces the details of an address that only unsubscribed, when all email to it is to be refused.
+    async fn widen_existing(
+        &self,
+        created: CreateRecordResult,
+        details: &SuppressionDetails,
+    ) -> Result<CreateRecordResult, Problem> {
+        let CreateRecordResult::NameTaken(existing) = created else { return Ok(created) };
+        let known = records::decode::<SuppressionDetails>(&existing)?.scope;
+        if known == SuppressionScope::All || details.scope == SuppressionScope::Unsubscribable {
+            return Ok(CreateRecordResult::NameTaken(existing));
+        }
+        let Record { team, kind, id, rev, .. } = existing;
+        let edit = RecordEdit { team, kind, id, rev, json: records::encode(details)? };
+        match self.ctx.store.change_record(edit, None, self.ctx.now()).await.map_err(unavailable)? {
+            IdempotentResult::Done(RecordChangeResult::Changed(record)) => Ok(CreateRecordResult::Created(record)),
+            // Another call changed or removed it at the same moment, and its decision is as good.
+            _ => Ok(CreateRecordResult::NameTaken(existing)),
         }
     }
 
@@ -245,7 +300,8 @@ impl Control {
         }
         for (field, recipients) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
             for (index, mailbox) in recipients.iter().enumerate() {
-                self.check_recipient(team, &list, mailbox.to_address().as_str(), &format!("{field}[{index}]")).await?;
+                let (address, field) = (mailbox.to_address(), format!("{field}[{index}]"));
+                self.check_recipient(team, &list, address.as_str(), &field, &content.tags).await?;
             }
         }
         Ok(())
@@ -257,10 +313,11 @@ impl Control {
         team: TeamId,
         field: &str,
         addresses: &[String],
+        tags: &EmailTags,
     ) -> Result<(), Problem> {
         let list = self.team_suppressions(team).await.map_err(unavailable)?;
         for (index, address) in addresses.iter().enumerate() {
-            self.check_recipient(team, &list, address, &format!("{field}[{index}]")).await?;
+            self.check_recipient(team, &list, address, &format!("{field}[{index}]"), tags).await?;
         }
         Ok(())
     }
@@ -271,13 +328,20 @@ impl Control {
         list: &TeamSuppressions,
         address: &str,
         field: &str,
+        tags: &EmailTags,
     ) -> Result<(), Problem> {
         if !self.suppression_index.may_contain(list, address) {
             return Ok(());
         }
         let found = self.ctx.store.record_by_name(team, RecordKind::Suppression, address).await.map_err(unavailable)?;
         let Some(record) = found else { return Ok(()) };
-        let reason = records::decode::<SuppressionDetails>(&record)?.reason;
+        let SuppressionDetails { reason, scope, .. } = records::decode(&record)?;
+        if scope == SuppressionScope::Unsubscribable {
+            let settings = self.access.settings_of(team).await.map_err(unavailable)?;
+            if !has_unsubscribe_tag(&settings.unsubscribe_tags, tags) {
+                return Ok(());
+            }
+        }
         let detail = format!("{field} {address} is suppressed: {reason}");
         Err(Problem::for_field(Code::RecipientSuppressed, field, detail)
             .with_extension("reason", reason)

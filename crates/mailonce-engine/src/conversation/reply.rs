@@ -15,6 +15,7 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
+    control::policy::PolicyTrace,
     conversation::{
         caps::recipient_hash,
         escalation::{Escalation, EscalationReason, EscalationSubject},
@@ -411,7 +412,8 @@ impl Conversations {
         if let Some(cached) = keyed.key_hash.and_then(|hash| self.outbound.cached_email(hash, now)) {
             return self.outbound.replay(caller, &keyed, &cached, now);
         }
-        let mut new_email = match self.outbound.guarded_email(caller, &keyed, now).await {
+        let checked = self.outbound.guarded_email(caller, &keyed, now, &mut PolicyTrace::default()).await;
+        let mut new_email = match checked {
             Ok(new_email) => new_email,
             Err(problem) => {
                 return Box::pin(self.replay_reply_or(caller, &keyed, (message, &terms.slot), problem)).await;

@@ -7,6 +7,7 @@ use crate::{
 use mailonce_core::{
     handoff::{capabilities::PayloadFormat, lease::LeasedHandoff, transport_request::OutboundMail},
     outbound::{content::EmailContent, email::Email},
+    problem::Code,
     time::Time,
 };
 use mailonce_mail::compose::{self, AutoSubmitted, ComposeInput, LOOP_HEADER};
@@ -60,6 +61,13 @@ impl Handoffs {
         let mut content =
             self.ctx.packer.unpack(packed).ok_or_else(|| permanent("the stored body cannot be decoded"))?;
         let email = &leased.email;
+        // The email may have waited for days, and a recipient may have bounced or unsubscribed since.
+        match self.control.check_recipients(email.team, &content).await {
+            Err(problem) if problem.code == Code::RecipientSuppressed => return Err(permanent(&problem.detail)),
+            checked => checked.map_err(|problem| FreezeError::Temporary(problem.detail))?,
+        }
+        let headers_added = self.control.add_unsubscribe_headers(email.team, &mut content).await;
+        headers_added.map_err(|error| FreezeError::Temporary(error.to_string()))?;
         let message_id = self.ctx.message_id(email);
         let date = email.head.created_at;
         let mime = match route.capability().payload_format {

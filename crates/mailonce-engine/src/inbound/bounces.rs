@@ -1,7 +1,7 @@
 //! Bounces: parses delivery reports about our emails and records them as evidence for their handoffs.
 
 use crate::{
-    control::suppressions::SuppressionDetails,
+    control::suppressions::{SuppressionDetails, SuppressionScope},
     inbound::{Inbound, hooks::to_evidence},
     runtime::blocking::run_blocking_if_large,
 };
@@ -151,6 +151,7 @@ impl Inbound {
             return;
         };
         let details = SuppressionDetails {
+            scope: SuppressionScope::All,
             reason: "bounced".into(),
             email: Some(email.0),
             source: None,

@@ -5,7 +5,9 @@
 //! counted and answered with success, because providers disable webhooks that return errors.
 
 use crate::{
-    access::sources::LiveSource, control::suppressions::SuppressionDetails, inbound::Inbound,
+    access::sources::LiveSource,
+    control::suppressions::{SuppressionDetails, SuppressionScope},
+    inbound::Inbound,
     runtime::problems::unavailable,
 };
 use mailonce_core::{
@@ -368,6 +370,7 @@ impl Inbound {
             return Ok(false);
         }
         let details = SuppressionDetails {
+            scope: SuppressionScope::All,
             reason: reason.into(),
             email: Some(email.id.0),
             source: Some(source.id.0),

@@ -12,7 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::{rule::RuleRef, stop::SendOrigin},
+    control::{policy::PolicyTrace, rule::RuleRef, stop::SendOrigin},
     handoff::envelope::Envelope,
     id::{ApiKeyId, EmailId, TeamId},
     key::{EmailKey, Key},
@@ -99,8 +99,10 @@ impl Outbound {
             let (from, inbox, transport) = (head.from.as_str(), head.inbox, head.transport.as_deref());
             let (team, api_key) = (caller.team.id, Some(caller.key.id));
             self.control.stops.check_stops(SendOrigin { team, from, inbox, api_key, transport }).await?;
+            let content = detail.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
+            let tags = content.map(|content| content.tags).unwrap_or_default();
             for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
-                self.control.check_recipient_addresses(caller.team.id, field, all).await?;
+                self.control.check_recipient_addresses(caller.team.id, field, all, &tags).await?;
             }
         }
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
@@ -114,7 +116,8 @@ impl Outbound {
                 "the stored body of this email cannot be decoded; send a new email",
             ));
         }
-        let (rule, holds) = self.check_resend(caller, &detail.email, &body).await?;
+        let mut trace = PolicyTrace::default();
+        let (rule, holds) = self.check_resend(caller, &detail.email, &body, &mut trace).await?;
         let by = (Some(caller.key.id), caller.channel);
         let mut new_email = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
         new_email.guard_input.holds = holds;
@@ -122,6 +125,8 @@ impl Outbound {
         new_email.head.reason = reason;
         new_email.head.call = caller.call.clone();
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
+        self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
+        new_email.head.policy = trace;
         match self.ctx.store.resend(new_email, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
                 self.ctx.transports.wake_all();
@@ -146,11 +151,17 @@ impl Outbound {
 
     /// Checks whether an email may be resent, and returns what holds the new version. Rules apply as to any send. A
     /// key without the `admin` scope also can't override what a person decided.
-    async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HoldReason, Problem> {
+    async fn check_resend(
+        &self,
+        caller: &Caller,
+        email: &Email,
+        body: &[u8],
+        trace: &mut PolicyTrace,
+    ) -> Result<HoldReason, Problem> {
         let Some(content) = self.ctx.packer.unpack(body).filter(|_| email.resent_as.is_none()) else {
             return Ok((None, Holds::NONE));
         };
-        let rule = self.control.check_outbound_rules(caller.team.id, &content).await?;
+        let rule = self.control.check_outbound_rules(caller.team.id, &content, trace).await?;
         let approval = Holds::from(rule.as_ref().map(|_| Guard::Approval));
         if caller.require_scope(ApiKeyScope::Admin).is_ok() {
             return Ok((rule, approval));
@@ -220,8 +231,9 @@ impl Outbound {
         head.created_at = now;
         head.caller = by;
         head.channel = channel;
-        // The call trace belongs to the previous version.
+        // The call trace and the policy trace belong to the previous version.
         head.call = None;
+        head.policy = PolicyTrace::default();
         let derived_key = head.intent.as_mut().and_then(|intent| {
             intent.version += 1;
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();

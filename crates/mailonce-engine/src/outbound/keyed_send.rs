@@ -46,6 +46,8 @@ pub struct SendRequest {
     pub sender_name: Option<String>,
     /// Why no new email may be created. A retry of an accepted email is still answered.
     pub refusal: Option<Problem>,
+    /// Whether a refusal shows what each check decided.
+    pub wants_policy: bool,
 }
 
 impl SendRequest {
@@ -62,6 +64,7 @@ impl SendRequest {
             distinct_token: None,
             sender_name: None,
             refusal: None,
+            wants_policy: false,
         }
     }
 }

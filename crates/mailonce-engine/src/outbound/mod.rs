@@ -12,6 +12,7 @@ pub(crate) mod replay_cache;
 pub(crate) mod reply_terms;
 pub mod send;
 pub mod send_receipt;
+pub mod simulate;
 pub(crate) mod suppressed_calls;
 
 use std::sync::Arc;

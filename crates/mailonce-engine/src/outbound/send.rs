@@ -2,6 +2,7 @@
 
 use crate::{
     access::caller::Caller,
+    control::policy_trace::trace_refusal,
     outbound::{
         Outbound,
         content_guard::ComparisonSet,
@@ -14,7 +15,11 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
-    control::{rule::RuleRef, stop::SendOrigin},
+    control::{
+        policy::{PolicyKind, PolicyTrace},
+        rule::RuleRef,
+        stop::SendOrigin,
+    },
     id::EmailId,
     inbox::message::Message,
     key::{EmailKey, Key, KeyHash},
@@ -31,6 +36,7 @@ use mailonce_core::{
     time::Time,
     ttl::{self},
 };
+use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The answer to a batch: a receipt or a problem for each item.
@@ -69,9 +75,13 @@ impl Outbound {
         if let Some(cached) = keyed.key_hash.and_then(|hash| self.cached_email(hash, now)) {
             return self.replay(caller, &keyed, &cached, now);
         }
-        let new_email = match self.guarded_email(caller, &keyed, now).await {
+        let mut trace = PolicyTrace::default();
+        let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
-            Err(problem) => return self.replay_or(caller, &keyed, problem, now).await,
+            Err(problem) => {
+                let problem = if keyed.request.wants_policy { with_policy(problem, &trace) } else { problem };
+                return self.replay_or(caller, &keyed, problem, now).await;
+            }
         };
         let (body, charges) = (Arc::clone(&new_email.body), new_email.guard_input.charges.clone());
         match self.ctx.store.accept(*new_email, now).await.map_err(unavailable)? {
@@ -82,18 +92,24 @@ impl Outbound {
                 Ok(SendReceipt { tightest_budget: self.control.tightest_budget(email.team, &charges).await, ..receipt })
             }
             AcceptResult::KeyBound(bound) => self.replay_bound(caller, &keyed, bound, now),
-            AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
+            AcceptResult::OverBudget(exceeded) => {
+                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
+                trace.record_overrun(&exceeded);
+                Err(if keyed.request.wants_policy { with_policy(problem, &trace) } else { problem })
+            }
         }
     }
 
-    /// Runs policies and guards, and builds the new email. Boxed because it is large and is moved often.
+    /// Runs policies and guards, and builds the new email. What they decided is added to `trace` and to the email. Boxed
+    /// because it is large and is moved often.
     pub(crate) async fn guarded_email(
         &self,
         caller: &Caller,
         keyed: &KeyedSend,
         now: Time,
+        trace: &mut PolicyTrace,
     ) -> Result<Box<NewEmail>, Problem> {
-        let rule = self.check_policy(caller, keyed, now).await?;
+        let rule = self.check_policy(caller, keyed, now, trace).await?;
         let holds = rule.as_ref().map(|_| Guard::Approval).into();
         let mut new_email = Box::new(self.build_email(caller, keyed, now));
         new_email.head.inbox =
@@ -102,6 +118,8 @@ impl Outbound {
         new_email.guard_input =
             self.evaluate_content_guard(caller, keyed, (holds, &ComparisonSet::default()), now).await?;
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
+        self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
+        new_email.head.policy = trace.clone();
         Ok(new_email)
     }
 
@@ -183,12 +201,19 @@ impl Outbound {
     }
 
     async fn bound_email(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<Option<CachedEmail>, Problem> {
+        Ok(self.bound_email_of_key(caller, keyed, now).await?.as_ref().map(CachedEmail::from))
+    }
+
+    /// The email that the key of a send is bound to.
+    pub(crate) async fn bound_email_of_key(
+        &self,
+        caller: &Caller,
+        keyed: &KeyedSend,
+        now: Time,
+    ) -> Result<Option<Email>, Problem> {
         let Some(hash) = keyed.key_hash else { return Ok(None) };
-        match self.ctx.store.key_binding(caller.team.id, hash, now).await.map_err(unavailable)? {
-            Some(KeyBinding::Email(email)) => Ok(Some(CachedEmail::from(&email))),
-            Some(KeyBinding::Operation { .. }) => Err(key_used_elsewhere(keyed.email_key.as_ref())),
-            None => Ok(None),
-        }
+        let bound = self.ctx.store.key_binding(caller.team.id, hash, now).await.map_err(unavailable)?;
+        bound.map(|bound| email_of_binding(keyed, bound)).transpose()
     }
 
     pub(crate) fn replay_bound(
@@ -198,10 +223,8 @@ impl Outbound {
         bound: KeyBinding,
         now: Time,
     ) -> Result<SendReceipt, Problem> {
-        match bound {
-            KeyBinding::Email(email) => self.replay(caller, keyed, &CachedEmail::from(&email), now),
-            KeyBinding::Operation { .. } => Err(key_used_elsewhere(keyed.email_key.as_ref())),
-        }
+        let email = email_of_binding(keyed, bound)?;
+        self.replay(caller, keyed, &CachedEmail::from(&email), now)
     }
 
     /// The receipt for the call that created the email.
@@ -291,6 +314,7 @@ impl Outbound {
             thread: None,
             call: caller.call.clone(),
             held_by: None,
+            policy: PolicyTrace::default(),
             inbox: None,
         };
         let routed = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
@@ -317,22 +341,31 @@ impl Outbound {
 
     /// Checks that depend on the time, the caller, the configuration or the team's records. A retry of an accepted
     /// email skips them. Returns the rule that requires approval, if one does.
-    async fn check_policy(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<Option<RuleRef>, Problem> {
-        self.check_request(caller, keyed, now)?;
+    async fn check_policy(
+        &self,
+        caller: &Caller,
+        keyed: &KeyedSend,
+        now: Time,
+        trace: &mut PolicyTrace,
+    ) -> Result<Option<RuleRef>, Problem> {
+        trace_refusal(trace, PolicyKind::Request, "request", self.check_request(caller, keyed, now))?;
         let content = &keyed.request.content;
         let from = content.from.lowercased();
         // A reply comes from an inbox of the team, which may be at a domain of the installation.
         let own = keyed.answers.is_some()
             && self.ctx.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
         if !own {
-            self.access.check_sender(caller.team.id, &from).await?;
+            let checked = self.access.check_sender(caller.team.id, &from).await;
+            trace_refusal(trace, PolicyKind::Sender, "sender", checked)?;
         }
         let transport = keyed.request.transport.as_deref();
         let (team, api_key) = (caller.team.id, Some(caller.key.id));
         let inbox = self.control.inbox_of_sender(team, &from).await.map_err(unavailable)?;
-        self.control.stops.check_stops(SendOrigin { team, from: &from, inbox, api_key, transport }).await?;
-        self.control.check_recipients(caller.team.id, content).await?;
-        self.control.check_outbound_rules(caller.team.id, content).await
+        let origin = SendOrigin { team, from: &from, inbox, api_key, transport };
+        trace_refusal(trace, PolicyKind::Stop, "stops", self.control.stops.check_stops(origin).await)?;
+        let checked = self.control.check_recipients(team, content).await;
+        trace_refusal(trace, PolicyKind::Suppression, "suppressions", checked)?;
+        self.control.check_outbound_rules(team, content, trace).await
     }
 
     fn check_request(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<(), Problem> {
@@ -382,14 +415,14 @@ impl Outbound {
         let caller = &Caller { channel, ..caller.clone() };
         let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
-        let (mut keyed_items, mut held) = (BTreeMap::new(), BTreeMap::new());
+        let (mut keyed_items, mut checks) = (BTreeMap::new(), BTreeMap::new());
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             self.ctx.metrics.record_send_attempt(channel);
             match self.prepare_item(caller, key.as_ref(), index, item, now).await {
-                Ok((item, rule)) => {
-                    held.extend(rule.map(|rule| (index, rule)));
-                    keyed_items.insert(index, item);
+                Ok(checked) => {
+                    checks.insert(index, (checked.rule, checked.trace));
+                    keyed_items.insert(index, checked.keyed);
                 }
                 Err(problem) if strict => return Err(with_item_index(index, problem)),
                 Err(problem) => faults.push((index, problem)),
@@ -413,7 +446,7 @@ impl Outbound {
             response: Vec::new(),
             expires_at: now.plus(longest_ttl),
         });
-        let new_emails = self.guarded_batch(caller, &keyed_items, held, now).await?;
+        let new_emails = self.guarded_batch(caller, &keyed_items, checks, now).await?;
         let bodies: Vec<Arc<[u8]>> = new_emails.iter().map(|new_email| Arc::clone(&new_email.body)).collect();
         let batch = NewBatch { team: caller.team.id, operation, items: new_emails, strict };
         match self.ctx.store.accept_batch(batch, now).await.map_err(unavailable)? {
@@ -439,7 +472,7 @@ impl Outbound {
         &self,
         caller: &Caller,
         keyed_items: &BTreeMap<usize, KeyedSend>,
-        mut held: BTreeMap<usize, RuleRef>,
+        mut checks: BTreeMap<usize, (Option<RuleRef>, PolicyTrace)>,
         now: Time,
     ) -> Result<Vec<NewEmail>, Problem> {
         let mut new_emails = Vec::with_capacity(keyed_items.len());
@@ -449,10 +482,13 @@ impl Outbound {
             let mut new_email = self.build_email(caller, item, now);
             new_email.head.inbox =
                 self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
-            new_email.head.held_by = held.remove(index);
+            let (rule, mut trace) = checks.remove(index).unwrap_or_default();
+            new_email.head.held_by = rule;
             let holds = new_email.head.held_by.as_ref().map(|_| Guard::Approval).into();
             new_email.guard_input = self.evaluate_content_guard(caller, item, (holds, &compared), now).await?;
             new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
+            self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
+            new_email.head.policy = trace;
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);
         }
@@ -467,22 +503,23 @@ impl Outbound {
         index: usize,
         item: Result<SendRequest, Problem>,
         now: Time,
-    ) -> Result<(KeyedSend, Option<RuleRef>), Problem> {
+    ) -> Result<CheckedItem, Problem> {
         let keyed = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
-        let checked = self.check_policy(caller, &keyed, now).await;
+        let mut trace = PolicyTrace::default();
+        let checked = self.check_policy(caller, &keyed, now, &mut trace).await;
         if checked.is_ok() && keyed.request.intent.is_none() {
-            return checked.map(|rule| (keyed, rule));
+            return checked.map(|rule| CheckedItem { keyed, rule, trace });
         }
         match self.bound_email(caller, &keyed, now).await? {
             Some(cached) => {
                 let fields = differences(&keyed, &cached);
                 if fields.is_empty() || keyed.may_differ_in(&fields) {
-                    Ok((keyed, None))
+                    Ok(CheckedItem { keyed, rule: None, trace: PolicyTrace::default() })
                 } else {
                     Err(payload_mismatch(keyed.email_key.as_ref(), &cached, &fields))
                 }
             }
-            None => checked.map(|rule| (keyed, rule)),
+            None => checked.map(|rule| CheckedItem { keyed, rule, trace }),
         }
     }
 
@@ -517,6 +554,26 @@ impl Outbound {
     }
 }
 
+/// The email that a key is bound to. A key may also be bound to another operation.
+pub(crate) fn email_of_binding(keyed: &KeyedSend, bound: KeyBinding) -> Result<Email, Problem> {
+    match bound {
+        KeyBinding::Email(email) => Ok(email),
+        KeyBinding::Operation { .. } => Err(key_used_elsewhere(keyed.email_key.as_ref())),
+    }
+}
+
+/// A batch item that passed the checks, with the rule that requires approval, if one does.
+struct CheckedItem {
+    keyed: KeyedSend,
+    rule: Option<RuleRef>,
+    trace: PolicyTrace,
+}
+
+/// Adds to a refusal what each check decided.
+pub(crate) fn with_policy(problem: Problem, trace: &PolicyTrace) -> Problem {
+    problem.with_extension("policy", json!(trace.complete()))
+}
+
 /// The first item that has the same key as an earlier item but differs from it.
 fn find_batch_conflict(keyed_items: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Problem)> {
     let mut firsts: BTreeMap<KeyHash, &KeyedSend> = BTreeMap::new();
@@ -544,7 +601,7 @@ fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32
     mailonce_core::outbound::digest::operation_digest("batch", if strict { "strict" } else { "permissive" }, &body)
 }
 
-fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[DigestField]) -> Problem {
+pub(crate) fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[DigestField]) -> Problem {
     let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     let key = name.map(EmailKey::display_name).unwrap_or_default();
     let detail = format!("the key `{key}` belongs to email {}, which differs in: {}", original.id, fields.join(", "));

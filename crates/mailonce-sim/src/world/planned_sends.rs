@@ -143,6 +143,7 @@ impl PlannedSend {
             distinct_token: None,
             sender_name: None,
             refusal: None,
+            wants_policy: false,
         })
     }
 }

@@ -37,6 +37,10 @@ impl Store for Memory {
         Ok(self.accept_email(new_email, now))
     }
 
+    async fn simulate_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        Ok(self.lock_tables().simulate_accept(new_email, now))
+    }
+
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         Ok(self.accept_emails(batch, now))
     }

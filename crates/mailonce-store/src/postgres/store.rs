@@ -44,6 +44,10 @@ impl Store for Postgres {
         when_durable!(self, with_timeout(self.shared.accept(new_email, now)).await)
     }
 
+    async fn simulate_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        when_durable!(self, with_timeout(self.shared.simulate_accept(new_email, now)).await)
+    }
+
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         when_durable!(self, with_timeout(self.shared.accept_batch(batch, now)).await)
     }

@@ -49,6 +49,10 @@ impl Store for Sqlite {
         self.run_accept(new_email, now).await
     }
 
+    async fn simulate_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        self.run_simulated_accept(new_email, now).await
+    }
+
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         self.run_accept_batch(batch, now).await
     }

@@ -159,6 +159,7 @@ fn admin_routes() -> OpenApiRouter<App> {
             crate::api::control::rules::change,
             crate::api::control::rules::remove
         ))
+        .routes(routes!(crate::api::control::policy::simulate))
         .routes(routes!(crate::api::control::stops::create, crate::api::control::stops::list))
         .routes(routes!(crate::api::control::stops::end))
         .routes(routes!(crate::api::control::audit::list))
@@ -174,6 +175,7 @@ fn admin_routes() -> OpenApiRouter<App> {
 fn system_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::inbound::hooks::receive, crate::api::inbound::hooks::challenge))
+        .routes(routes!(crate::api::control::unsubscribe::show, crate::api::control::unsubscribe::unsubscribe))
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))

@@ -34,6 +34,7 @@ use crate::cli::{
 };
 use crate::{
     entropy::{random_name, wall_time},
+    http::html::escape_html,
     private_file,
 };
 
@@ -374,9 +375,4 @@ impl StormResult {
         out.print_line(&format!("  mailonce dev --data {folder} --http 127.0.0.1:0 --smtp off"));
         out.print_line(&format!("  mailonce emails show --data {folder} {id}"));
     }
-}
-
-/// Escapes text for HTML.
-fn escape_html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -18,6 +18,7 @@ mod inbox;
 mod kek_status;
 mod listing;
 mod mcp;
+mod policy;
 pub(crate) mod printer;
 mod progress;
 mod prove;
@@ -149,6 +150,9 @@ enum CliVerb {
     /// List, export and verify the audit log: who changed what
     #[command(subcommand)]
     Audit(audit::AuditVerb),
+    /// Try what the rules, budgets and guards would do
+    #[command(subcommand)]
+    Policy(policy::PolicyVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -301,6 +305,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
         CliVerb::Audit(verb) => audit::audit(&out, verb).await,
+        CliVerb::Policy(verb) => policy::run(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

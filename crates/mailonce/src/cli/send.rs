@@ -31,11 +31,9 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// An email to send.
+/// An email on the command line.
 #[derive(Debug, Args)]
-pub(crate) struct SendArgs {
-    #[command(flatten)]
-    reach: ServerArgs,
+pub(crate) struct EmailArgs {
     /// Address of the sender
     #[arg(long)]
     from: String,
@@ -72,6 +70,51 @@ pub(crate) struct SendArgs {
     /// How long the idempotency key is remembered: transactional, notification, or a duration such as 90d
     #[arg(long)]
     ttl: Option<String>,
+}
+
+impl EmailArgs {
+    /// The idempotency key.
+    pub(super) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The body of a send.
+    pub(super) fn request_body(&self) -> anyhow::Result<Value> {
+        let mut body = json!({ "from": self.from, "to": self.to, "subject": self.subject });
+        let text = match self.text.as_deref() {
+            Some("-") => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text).context("reading the text from stdin")?;
+                Some(text)
+            }
+            text => text.map(str::to_owned),
+        };
+        if text.is_none() && self.html.is_none() {
+            return Err(UsageError("the email has no body; pass --text, --text - or --html".into()).into());
+        }
+        let optional = [
+            ("text", json!(text)),
+            ("html", json!(self.html)),
+            ("scheduled_at", json!(self.scheduled_at)),
+            ("ttl", json!(self.ttl)),
+        ];
+        for (name, value) in optional {
+            body[name] = value;
+        }
+        if let (Some(kind), Some(entity)) = (&self.kind, &self.entity) {
+            body["intent"] = json!({ "type": kind, "entity": entity, "version": self.version, "period": self.period });
+        }
+        Ok(body)
+    }
+}
+
+/// An email to send.
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    #[command(flatten)]
+    reach: ServerArgs,
+    #[command(flatten)]
+    email: EmailArgs,
     /// Token of an email that is held as a likely duplicate: confirms that it is not one, and sends it
     #[arg(long, value_name = "TOKEN")]
     distinct_token: Option<String>,
@@ -82,13 +125,14 @@ pub(crate) struct SendArgs {
 /// Sends the email. The exit code reflects its state.
 pub(super) async fn send(out: &Printer, args: SendArgs) -> anyhow::Result<ExitCode> {
     let client = CliClient::find(&args.reach)?;
-    if args.key.is_none() && args.kind.is_none() {
+    if args.email.key.is_none() && args.email.kind.is_none() {
         print_stderr(
             "mailonce: without --key, or --type and --entity, running this command again sends a second email",
         );
     }
-    let body = request_body(&args)?;
-    let (_, receipt) = client.call(Method::POST, "/v1/emails", args.key.as_deref(), Some(&body)).await?;
+    let mut body = args.email.request_body()?;
+    body["distinct_token"] = json!(args.distinct_token);
+    let (_, receipt) = client.call(Method::POST, "/v1/emails", args.email.key(), Some(&body)).await?;
     finish(out, &client, &args.wait, receipt).await
 }
 
@@ -148,35 +192,6 @@ fn next_of_final(state: &str) -> Option<&'static str> {
         "unknown" => Some("Handed over, but nobody can tell whether it arrived; do not send again, resolve it."),
         _ => None,
     }
-}
-
-fn request_body(args: &SendArgs) -> anyhow::Result<Value> {
-    let mut body = json!({ "from": args.from, "to": args.to, "subject": args.subject });
-    let text = match args.text.as_deref() {
-        Some("-") => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("reading the text from stdin")?;
-            Some(text)
-        }
-        text => text.map(str::to_owned),
-    };
-    if text.is_none() && args.html.is_none() {
-        return Err(UsageError("the email has no body; pass --text, --text - or --html".into()).into());
-    }
-    let optional = [
-        ("text", json!(text)),
-        ("html", json!(args.html)),
-        ("scheduled_at", json!(args.scheduled_at)),
-        ("ttl", json!(args.ttl)),
-        ("distinct_token", json!(args.distinct_token)),
-    ];
-    for (name, value) in optional {
-        body[name] = value;
-    }
-    if let (Some(kind), Some(entity)) = (&args.kind, &args.entity) {
-        body["intent"] = json!({ "type": kind, "entity": entity, "version": args.version, "period": args.period });
-    }
-    Ok(body)
 }
 
 /// Shows the receipt of a send.

@@ -5,6 +5,7 @@
 //! | `app` | the state that handlers receive |
 //! | `download` | headers of a file to download |
 //! | `extract` | authentication, idempotency keys and bodies of a request |
+//! | `html` | text in HTML pages |
 //! | `params` | path and query parameters |
 //! | `json_body` | parses JSON bodies |
 //! | `json` | readers for JSON values |
@@ -14,6 +15,7 @@
 pub mod app;
 pub(crate) mod download;
 pub(crate) mod extract;
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod json_body;
 pub(crate) mod params;

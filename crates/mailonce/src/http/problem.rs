@@ -56,15 +56,14 @@ impl From<CodeAndDetail> for ApiError {
 /// An error code and its detail text.
 pub(crate) struct CodeAndDetail(pub(crate) Code, pub(crate) String);
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let default_next = self.0.next_step();
-        let Problem { code, cause: _, detail, field, extensions: mut more } = self.0;
-        let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
+impl From<Problem> for ProblemBody {
+    fn from(problem: Problem) -> Self {
+        let default_next = problem.next_step();
+        let Problem { code, cause: _, detail, field, extensions: mut more } = problem;
         // A problem may override the `next` and `retry` of its code with an extension of that name.
         let next = more.remove("next").and_then(|next| next.as_str().map(str::to_owned));
         let retry = more.remove("retry").and_then(|retry| retry.as_str().map(str::to_owned));
-        let body = ProblemBody {
+        Self {
             kind: format!("/docs/errors/{}", code.as_str()),
             title: code.title(),
             status: code.status(),
@@ -74,7 +73,16 @@ impl IntoResponse for ApiError {
             next: next.unwrap_or_else(|| default_next.to_owned()),
             field,
             more,
-        };
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let code = self.0.code;
+        let seconds = self.0.extensions.get("retry_after").and_then(Value::as_i64);
+        let retry_after = seconds.or((code == Code::Unavailable).then_some(1));
+        let body = ProblemBody::from(self.0);
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();

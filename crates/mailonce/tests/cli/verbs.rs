@@ -161,6 +161,14 @@ async fn snapshot_stops(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     cli.run(&["resume", &string_value(&stops["data"][1]["id"])]).await.expect_exit(0);
 }
 
+/// Tries an email that would leave, and one whose sender is refused.
+async fn snapshot_policy(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let try_from = |from: &'static str| ["policy", "try", "--from", from, "--to", "ada@example.com", "--text", "Hello"];
+    let options = SnapshotOptions { env: &[("COLUMNS", "120")], ..SnapshotOptions::default() };
+    recorder.record(cli, "policy try", &try_from("bot@example.com"), options).await.expect_exit(0);
+    recorder.record(cli, "policy try", &try_from("not an address"), options).await;
+}
+
 /// Searches for emails when they are indexed.
 async fn snapshot_search(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     for _ in 0..200 {
@@ -190,6 +198,7 @@ async fn snapshot_email_list(recorder: &mut SnapshotRecorder, cli: &CliFixture) 
 
 async fn snapshot_send_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let usual = SnapshotOptions::default();
+    snapshot_policy(recorder, cli).await;
     snapshot_stops(recorder, cli).await;
     let send = [
         "send",

@@ -174,6 +174,7 @@ over_memory_and_sqlite! {
 /// Budgets that hold or flag email.
 mod holds {
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     use super::{DAY, budget_body, budget_usage, team_scope};
     use crate::{
@@ -190,6 +191,53 @@ mod holds {
     async fn state_and_holds(world: &World, id: &str) -> (Value, Value) {
         let email = world.email(id).await;
         (email["state"].clone(), email["holds"].clone())
+    }
+
+    /// Of 64 callers on two nodes exactly as many mails leave as the budget allows, also after three were cancelled and
+    /// both nodes release what waits at the same time.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn two_nodes_let_exactly_the_limit_leave() {
+        let world = World::postgres().await;
+        let other = world.node_with_own_store().await;
+        world.post("/v1/budgets", &holding_budget("mails", "day", 20)).await.expect_status(201);
+        let routers = [world.router(), mailonce::api::router(Arc::clone(&other), false)];
+        let calls = (0..64).map(|n: usize| {
+            let request = post("/v1/emails").key(&format!("k{n}")).json(&mail()).build(world.secret());
+            tokio::spawn(tower::ServiceExt::oneshot(routers[n % 2].clone(), request))
+        });
+        for answer in calls.collect::<Vec<_>>() {
+            assert_eq!(answer.await.unwrap().unwrap().status().as_u16(), 202);
+        }
+        let in_state = async |state: &str| {
+            world.get(&format!("/v1/emails?limit=100&state={state}")).await.expect_status(200).rows()
+        };
+        let held = in_state("held").await;
+        assert_eq!((in_state("queued").await.len(), held.len()), (20, 44));
+        assert!(held.iter().all(|email| email["holds"] == json!(["budget"])));
+        for email in in_state("queued").await.iter().take(3) {
+            for _ in 0..2 {
+                let path = format!("/v1/emails/{}/cancel", email["id"].as_str().unwrap());
+                world.call(post(&path)).await.expect_status(200);
+            }
+        }
+        for _ in 0..2 {
+            let (one, two) =
+                tokio::join!(world.engine.control.release_held_by_budget(), other.control.release_held_by_budget());
+            one.unwrap();
+            two.unwrap();
+        }
+        assert_eq!((in_state("queued").await.len(), in_state("held").await.len()), (20, 41));
+        // A mail of yesterday frees no place today.
+        let yesterday = in_state("queued").await[0]["id"].as_str().unwrap().to_owned();
+        world.advance_clock(DAY);
+        world.call(post(&format!("/v1/emails/{yesterday}/cancel"))).await.expect_status(200);
+        for _ in 0..2 {
+            let (one, two) =
+                tokio::join!(world.engine.control.release_held_by_budget(), other.control.release_held_by_budget());
+            one.unwrap();
+            two.unwrap();
+        }
+        assert_eq!((in_state("queued").await.len(), in_state("held").await.len()), (19 + 20, 21));
     }
 
     over_every_engine! {

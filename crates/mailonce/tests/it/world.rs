@@ -174,6 +174,24 @@ impl World {
         (mailonce::api::router(engine, false), self.secret.clone())
     }
 
+    /// A node of its own: another pool of connections to the same database, with the same clock.
+    pub(crate) async fn node_with_own_store(&self) -> Arc<Engine> {
+        let StoreBacking::Database(database) = &self.backing else { panic!("PostgreSQL only") };
+        let store = Postgres::open(&database.url, [7; 32]).await.unwrap();
+        let source = Arc::clone(&self.clock);
+        store.read_clock_from(Box::new(move || DatabaseClock { now: source.now(), is_on_other_host: false }));
+        let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(99)));
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let engine = Engine::new(Arc::new(store), clock, entropy, EngineDeps::default()).await.unwrap();
+        engine.ctx.confirm_time();
+        engine
+    }
+
+    /// The secret of the API key with every scope.
+    pub(crate) fn secret(&self) -> &str {
+        &self.secret
+    }
+
     /// Another node with the same ledger and clock, and the given dependencies.
     pub(crate) async fn second_engine(&self, deps: EngineDeps) -> Arc<Engine> {
         let entropy = Arc::new(SplitMixEntropy(AtomicU64::new(88)));

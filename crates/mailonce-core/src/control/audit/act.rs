@@ -106,12 +106,20 @@ impl Act {
         }
         let allowed: &[&str] = match record.kind {
             RecordKind::Domain => &[],
-            RecordKind::Suppression => &["email", "source"],
+            RecordKind::Suppression => &["email", "source", "scope"],
             RecordKind::Source => &["kind", "transport", "accepts.events", "accepts.inbound", "live"],
             RecordKind::Rule => &["direction", "priority", "enabled", "together", "require_auth", "mode"],
-            RecordKind::Settings => {
-                &["keyed", "keyless", "mcp", "expire_ms", "reply_to", "time_zone", "audit_events", "retention.audit"]
-            }
+            RecordKind::Settings => &[
+                "keyed",
+                "keyless",
+                "mcp",
+                "expire_ms",
+                "reply_to",
+                "time_zone",
+                "audit_events",
+                "retention.audit",
+                "unsubscribe_tags",
+            ],
             RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
             RecordKind::Budget => {
                 &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]

@@ -16,7 +16,7 @@ use crate::{
     mutant,
     operation::IdempotentResult,
     outbound::{
-        accept::NewEmail,
+        accept::{AcceptResult, NewEmail},
         content_guard::ContentFingerprint,
         digest::Digest,
         email::{Email, EmailChangeRefusal, EmailHead, Guard},
@@ -115,6 +115,8 @@ pub struct FirstSend {
     pub flagged_by: Option<Guard>,
     /// What it uses of its budgets. Empty for a held email, which counts when it is released.
     pub charges: Vec<Charge>,
+    /// The budgets without room for it, which hold or flag it.
+    pub overruns: Vec<Overrun>,
 }
 
 impl FirstSend {
@@ -122,6 +124,17 @@ impl FirstSend {
     pub fn of_free_key(new_email: &NewEmail) -> Self {
         let holds = new_email.guard_input.holds;
         Self { bind_number: u32::from(new_email.key.is_some()), holds, ..Self::default() }
+    }
+}
+
+impl AcceptDecision {
+    /// The answer to a simulated send: what would be stored, or why nothing would.
+    pub fn into_simulated(self, new_email: NewEmail, now: Time) -> AcceptResult {
+        match self {
+            Self::First(first) => AcceptResult::First(new_email.into_email(&first, now).0),
+            Self::KeyBound(bound) => AcceptResult::KeyBound(bound),
+            Self::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
+        }
     }
 }
 
@@ -146,7 +159,10 @@ pub fn decide<R: AcceptReader>(
     if let Some(exceeded) = usage.exceeded(facts.charges, AtLimit::Refuse) {
         return Ok(AcceptDecision::OverBudget(exceeded));
     }
-    if usage.exceeded(facts.charges, AtLimit::Hold).is_some() {
+    first.overruns = usage.overruns(facts.charges);
+    let has_overrun = |at_limit| first.overruns.iter().any(|overrun| overrun.charge.at_limit == at_limit);
+    let (is_over_holding, is_over_flagging) = (has_overrun(AtLimit::Hold), has_overrun(AtLimit::Flag));
+    if is_over_holding {
         first.holds.insert(Guard::Budget);
     }
     if take_shadow_keys(reader, facts, resend, now, &mut first.occupies)? && !mutant!("overlap-ignored") {
@@ -160,7 +176,7 @@ pub fn decide<R: AcceptReader>(
         first.holds.insert(Guard::LooksDuplicate);
     }
     if first.holds.is_empty() {
-        first.flagged_by = usage.exceeded(facts.charges, AtLimit::Flag).map(|_| Guard::Budget);
+        first.flagged_by = is_over_flagging.then_some(Guard::Budget);
         first.charges = facts.charges.to_vec();
     }
     Ok(AcceptDecision::First(first))

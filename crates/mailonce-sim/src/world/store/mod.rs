@@ -242,6 +242,10 @@ ledger! {
             self.call_with_faults("accept", true, noted).await
         }
 
+        async fn simulate_accept(&self, request: NewEmail, now: Time) -> Result<AcceptResult> {
+            self.call_with_faults("simulate_accept", false, self.inner.simulate_accept(request, now)).await
+        }
+
         async fn accept_batch(&self, mut batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
             batch.items.iter_mut().for_each(ports::alter_new_email);
             self.call_with_faults("accept_batch", true, self.inner.accept_batch(batch, now)).await

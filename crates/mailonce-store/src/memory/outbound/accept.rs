@@ -34,6 +34,12 @@ impl Tables {
         }
     }
 
+    /// Decides like `accept`, and stores nothing.
+    pub(crate) fn simulate_accept(&self, new_email: NewEmail, now: Time) -> AcceptResult {
+        let Ok(decision) = decide(self, &new_email.send_facts(), None, now);
+        decision.into_simulated(new_email, now)
+    }
+
     /// Accepts the items of a batch. A strict batch accepts every item or none.
     pub(crate) fn accept_batch(&mut self, batch: NewBatch, now: Time) -> BatchAcceptResult {
         let items: Vec<_> = batch.items.iter().map(NewEmail::send_facts).collect();

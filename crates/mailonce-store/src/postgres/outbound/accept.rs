@@ -249,6 +249,22 @@ impl SharedState {
         Ok(answers)
     }
 
+    /// Decides about an email as an accept would, and rolls back.
+    pub(crate) async fn simulate_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        Ok(call_until_final!(self.try_simulate_accept(&new_email, now))?)
+    }
+
+    async fn try_simulate_accept(&self, new_email: &NewEmail, now: Time) -> TxResult<AcceptResult> {
+        let scopes: BTreeSet<TeamKey> = keys_to_lock(new_email).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let mut work = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        budgets::lock(&tx, &mut work, std::iter::once(new_email)).await?;
+        content_guard::lock_recent_content(&tx, &mut work, std::iter::once(new_email)).await?;
+        tx.rollback().await?;
+        Ok(work.accept(new_email.clone(), now))
+    }
+
     /// Accepts every item of a batch, or none.
     pub(crate) async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         Ok(call_until_final!(self.try_accept_batch(&batch, now))?)

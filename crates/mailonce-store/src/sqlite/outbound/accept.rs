@@ -18,7 +18,7 @@ use mailonce_core::{
             AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, SendFacts, batch::check_batch, decide,
         },
         content_guard::ContentFingerprint,
-        email::{Email, Guard},
+        email::{Email, EmailHead, Guard},
         email_commands::EmailResendResult,
         holds::Holds,
         key_binding::KeyBinding,
@@ -109,9 +109,6 @@ pub(crate) struct PreparedEmail {
 
 impl PreparedEmail {
     pub(crate) fn new(mut new_email: NewEmail, now: Time) -> Result<Self> {
-        let mut head = Vec::with_capacity(HEAD_CAPACITY);
-        serde_json::to_writer(&mut head, &new_email.head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-        let head = String::from_utf8(head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         let (key, slots, digest) = (new_email.key, new_email.shadow_keys.clone(), new_email.digest.to_bytes());
         let (first_wins, holds, fingerprint) =
             (new_email.first_wins, new_email.guard_input.holds, new_email.guard_input.fingerprint.take());
@@ -120,6 +117,7 @@ impl PreparedEmail {
         let (email, body) = new_email.into_email(&first, now);
         let recipients = email.handoffs.iter().map(|handoff| addresses_to_json(&handoff.recipients)).collect();
         let event = PackedEvent::pack_accepted(&email);
+        let head = head_to_json(&email.head)?;
         Ok(Self {
             email,
             key,
@@ -135,6 +133,12 @@ impl PreparedEmail {
             event,
         })
     }
+}
+
+fn head_to_json(head: &EmailHead) -> Result<String> {
+    let mut json = Vec::with_capacity(HEAD_CAPACITY);
+    serde_json::to_writer(&mut json, head).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    String::from_utf8(json).map_err(|e| StoreError::Corrupt(e.to_string()))
 }
 
 impl PreparedEmail {
@@ -167,16 +171,22 @@ impl PreparedEmail {
     }
 
     /// Changes what differs from the usual case: how often the key was bound, and the guards of the email.
-    fn apply(&mut self, first: &FirstSend, now: Time) {
+    fn apply(&mut self, first: &FirstSend, now: Time) -> Result<()> {
         self.email.bind_number = first.bind_number;
-        if first.holds != self.holds {
-            self.email.hold(first.holds, now);
-        } else if first.flagged_by.is_some() && self.email.guard.is_none() {
-            self.email.guard = first.flagged_by;
-        } else {
-            return;
+        let is_held = first.holds != self.holds;
+        if !is_held && first.overruns.is_empty() {
+            return Ok(());
         }
+        if is_held {
+            self.email.hold(first.holds, now);
+        } else if self.email.guard.is_none() {
+            self.email.guard = first.flagged_by;
+        }
+        let flagged_by = self.email.guard.filter(|_| first.holds.is_empty());
+        Arc::make_mut(&mut self.email.head).policy.record_decision(first, flagged_by);
+        self.head = head_to_json(&self.email.head)?;
         self.event = PackedEvent::pack_accepted(&self.email);
+        Ok(())
     }
 
     /// Whether it takes no key but its own.
@@ -199,6 +209,14 @@ impl Sqlite {
         };
         let (prepared, decision) = self.writer.run(Priority::Accept, verb, tell).await?;
         Ok(prepared.into_accept(decision))
+    }
+
+    /// Decides about a send on the writer thread, as an accept would, and writes nothing.
+    pub(crate) async fn run_simulated_accept(&self, new_email: NewEmail, now: Time) -> Result<AcceptResult> {
+        let prepared = Box::new(PreparedEmail::new(new_email.clone(), now)?);
+        let verb = move |ledger: &mut WriteSession<'_>| Ok(decide_send(ledger, &prepared, None, now)?.0);
+        let decision = self.writer.run(Priority::Accept, verb, |_, _| {}).await?;
+        Ok(decision.into_simulated(new_email, now))
     }
 
     /// Accepts the items of a batch on the writer thread.
@@ -345,7 +363,7 @@ fn insert_first(
     first: &FirstSend,
     now: Time,
 ) -> Result<()> {
-    prepared.apply(first, now);
+    prepared.apply(first, now)?;
     if let Some(fingerprint) = prepared.fingerprint.take() {
         content_guard::remember(ledger, team, &fingerprint, id::ordered_bits(prepared.email.id.0), now)?;
     }

@@ -67,6 +67,15 @@ pub(crate) struct SettingsBody {
     /// Whether every entry of the audit log is also an event, `audit.recorded`.
     audit_events: bool,
     retention: RetentionBody,
+    unsubscribe: UnsubscribeSettingsBody,
+}
+
+/// Which email gets an unsubscribe link (RFC 8058).
+#[derive(Default, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UnsubscribeSettingsBody {
+    /// Names of tags, or `name=value`. Email to one recipient with one of these tags gets the link.
+    tags: Vec<String>,
 }
 
 /// How long data is kept. Only the audit log has a setting so far.
@@ -92,6 +101,7 @@ impl From<&TeamSettings> for SettingsBody {
             time_zone: settings.calendar_zone().name().to_owned(),
             audit_events: settings.audit_events,
             retention: RetentionBody { audit: settings.retention.audit_ms.map(format_span) },
+            unsubscribe: UnsubscribeSettingsBody { tags: settings.unsubscribe_tags.clone() },
         }
     }
 }
@@ -120,6 +130,8 @@ pub(crate) struct SettingsPatchBody {
     audit_events: Option<bool>,
     #[serde(default, deserialize_with = "object_or_null")]
     retention: Option<RetentionPatchBody>,
+    #[serde(default, deserialize_with = "object_or_null")]
+    unsubscribe: Option<UnsubscribeSettingsBody>,
 }
 
 /// How long data is kept. Absent fields keep their value.
@@ -179,6 +191,7 @@ impl SettingsPatchBody {
             time_zone: self.time_zone,
             reply_to: reply_to.transpose()?,
             audit_events: self.audit_events,
+            unsubscribe_tags: self.unsubscribe.map(|unsubscribe| unsubscribe.tags),
             audit_retention_ms: self.retention.unwrap_or_default().audit_ms()?,
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,

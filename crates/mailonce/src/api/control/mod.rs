@@ -3,6 +3,8 @@
 pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod lists;
+pub(crate) mod policy;
 pub(crate) mod rules;
 pub(crate) mod stops;
 pub(crate) mod suppressions;
+pub(crate) mod unsubscribe;

@@ -5,7 +5,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::rule::{
         ConditionOperator, MatchMode, RuleAction, RuleActionKind, RuleCondition, RuleDefinition, RuleDirection,
-        RuleField,
+        RuleField, RuleMode,
     },
     problem::{Code, Problem},
 };
@@ -90,7 +90,8 @@ pub(crate) struct RuleMatchBody {
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleActionBody {
-    /// `block folder label skip_agent mark_read` for inbound mail; `block approve` for outbound mail.
+    /// `block folder label skip_agent mark_read` for inbound mail; `block approve approve_new_recipients` for outbound
+    /// mail.
     #[serde(rename = "type")]
     kind: String,
     /// Name of the folder or label.
@@ -112,6 +113,9 @@ pub(crate) struct NewRuleBody {
     priority: Option<i32>,
     #[serde(default)]
     enabled: Option<bool>,
+    /// `enforce` (default) or `observe`: record what the rule would do, and do nothing.
+    #[serde(default)]
+    mode: Option<String>,
     #[serde(rename = "match", deserialize_with = "object")]
     matching: RuleMatchBody,
     #[serde(deserialize_with = "objects")]
@@ -128,6 +132,9 @@ pub(crate) struct RulePatchBody {
     priority: Option<i32>,
     #[serde(default)]
     enabled: Option<bool>,
+    /// `enforce` or `observe`.
+    #[serde(default)]
+    mode: Option<String>,
     #[serde(default, rename = "match", deserialize_with = "object_or_null")]
     matching: Option<RuleMatchBody>,
     #[serde(default, deserialize_with = "objects_or_null")]
@@ -144,6 +151,8 @@ pub(crate) struct RuleBody {
     direction: &'static str,
     priority: i32,
     enabled: bool,
+    /// `enforce`, or `observe`: what it would do is recorded, and nothing is done.
+    mode: &'static str,
     #[serde(rename = "match")]
     matching: RuleMatchBody,
     actions: Vec<RuleActionBody>,
@@ -151,7 +160,8 @@ pub(crate) struct RuleBody {
 
 impl From<RuleView> for RuleBody {
     fn from(rule: RuleView) -> Self {
-        let RuleDefinition { direction, priority, enabled, together, conditions, actions, require_auth } = rule.about;
+        let RuleDefinition { direction, priority, enabled, mode, together, conditions, actions, require_auth } =
+            rule.about;
         Self {
             id: rule.id.to_string(),
             name: rule.name,
@@ -160,6 +170,7 @@ impl From<RuleView> for RuleBody {
             direction: direction.as_str(),
             priority,
             enabled,
+            mode: mode.as_str(),
             matching: RuleMatchBody {
                 operator: Some(together.as_str().to_owned()),
                 conditions: conditions.into_iter().map(condition_body).collect(),
@@ -222,12 +233,18 @@ fn parse_match(body: RuleMatchBody) -> Result<(MatchMode, Vec<RuleCondition>, bo
 fn parse_actions(bodies: Vec<RuleActionBody>) -> Result<Vec<RuleAction>, Problem> {
     let action = |(at, body): (usize, RuleActionBody)| {
         let invalid = || {
-            let expected = "must be block, folder, label, skip_agent, mark_read or approve";
+            let expected = "must be block, folder, label, skip_agent, mark_read, approve or approve_new_recipients";
             Problem::invalid_field(format!("actions[{at}].type"), expected)
         };
         Ok(RuleAction { kind: RuleActionKind::parse(&body.kind).ok_or_else(invalid)?, value: body.value })
     };
     bodies.into_iter().enumerate().map(action).collect()
+}
+
+fn parse_mode(word: Option<&str>) -> Result<Option<RuleMode>, Problem> {
+    let parse =
+        |word| RuleMode::parse(word).ok_or_else(|| Problem::invalid_field("mode", "must be enforce or observe"));
+    word.map(parse).transpose()
 }
 
 fn rule_id(text: &str) -> Result<Uuid, Problem> {
@@ -241,7 +258,7 @@ fn rule_id(text: &str) -> Result<Uuid, Problem> {
         (status = 409, description = "The name is taken", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
-    let NewRuleBody { name, direction, priority, enabled, matching, actions } = body.parse()?;
+    let NewRuleBody { name, direction, priority, enabled, mode, matching, actions } = body.parse()?;
     let keyed_call = auth.keyed_call("rules", "", &body.canonical()?);
     check_text("name", &name)?;
     if name.trim().is_empty() {
@@ -258,6 +275,7 @@ pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: Ra
         direction,
         priority,
         enabled,
+        mode: parse_mode(mode.as_deref())?.unwrap_or(RuleMode::Enforce),
         together,
         conditions,
         actions: parse_actions(actions)?,
@@ -299,7 +317,7 @@ pub(crate) async fn change(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let mut rule = app.engine.control.rule_for_update(&auth.caller, rule_id(&id)?).await?;
-    let RulePatchBody { rev, priority, enabled, matching, actions } = body.parse()?;
+    let RulePatchBody { rev, priority, enabled, mode, matching, actions } = body.parse()?;
     if let Some(matching) = matching {
         (rule.about.together, rule.about.conditions, rule.about.require_auth) = parse_match(matching)?;
     }
@@ -307,6 +325,7 @@ pub(crate) async fn change(
         rule.about.actions = parse_actions(actions)?;
     }
     rule.about.priority = priority.unwrap_or(rule.about.priority);
+    rule.about.mode = parse_mode(mode.as_deref())?.unwrap_or(rule.about.mode);
     rule.about.enabled = enabled.unwrap_or(rule.about.enabled);
     let rule = app.engine.control.change_rule(&auth.caller, rule.id, rev, &rule.about).await?;
     Ok(Json(RuleBody::from(rule)).into_response())

@@ -36,7 +36,9 @@ pub(crate) struct NewSuppressionBody {
 pub(crate) struct SuppressionBody {
     id: String,
     address: String,
-    /// `bounced`, `complained`, `manual`, or a text entered by a person.
+    /// `all`: every send is refused. `unsubscribable`: sends with one of the team's unsubscribe tags are refused.
+    scope: &'static str,
+    /// `bounced`, `complained`, `unsubscribed`, `manual`, or a text entered by a person.
     reason: String,
     rev: u32,
     created_at: String,
@@ -54,6 +56,7 @@ impl From<&SuppressionView> for SuppressionBody {
         Self {
             id: suppression.id.to_string(),
             address: suppression.address.clone(),
+            scope: details.scope.as_str(),
             reason: details.reason.clone(),
             rev: suppression.rev,
             created_at: suppression.created_at.to_string(),

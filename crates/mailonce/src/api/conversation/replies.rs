@@ -11,7 +11,7 @@ use crate::{
         inbox::message_body::message_id,
         outbound::{
             email_bodies::SendReceiptBody,
-            emails::{PreferredWait, respond_when_settled},
+            emails::{SendPreferences, respond_when_settled},
         },
     },
     http::{
@@ -79,11 +79,11 @@ pub(crate) async fn reply(
     State(app): State<App>,
     auth: AuthedRequest,
     PathParam(id): PathParam,
-    PreferredWait(wait): PreferredWait,
+    prefer: SendPreferences,
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Reply)?;
-    let (id, max_wait) = (message_id(&id)?, wait?);
+    let (id, max_wait) = (message_id(&id)?, prefer.wait()?);
     let body: ReplyBody = body.parse()?;
     let request = ReplyRequest {
         seen: body.parse_seen()?,
@@ -97,7 +97,7 @@ pub(crate) async fn reply(
         distinct_token: body.distinct_token,
     };
     let receipt = app.engine.conversations.reply(&auth.caller, id, request).await?;
-    respond_when_settled(&app, &auth.caller, receipt, max_wait).await
+    respond_when_settled(&app, &auth.caller, receipt, max_wait, prefer.wants_policy).await
 }
 
 /// Recipients and text of a forwarded message.
@@ -136,5 +136,5 @@ pub(crate) async fn forward(
     let ForwardBody { to, cc, text, lease, distinct_token } = body.parse()?;
     let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: auth.key.clone(), distinct_token };
     let receipt = app.engine.conversations.forward(&auth.caller, id, request).await?;
-    respond_when_settled(&app, &auth.caller, receipt, None).await
+    respond_when_settled(&app, &auth.caller, receipt, None, false).await
 }

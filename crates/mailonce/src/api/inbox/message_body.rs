@@ -155,6 +155,8 @@ pub(crate) struct MessageBody {
     read: bool,
     /// Rules that matched, in the order of evaluation.
     rules: Vec<RuleHitBody>,
+    /// Rules in the mode `observe` that matched. Their actions were not carried out.
+    observed_rules: Vec<RuleHitBody>,
     size: u64,
     attachments: Vec<AttachmentInfoBody>,
     /// Types of the artifacts in the message: `code`, `link`.
@@ -192,6 +194,7 @@ impl MessageBody {
             folder: message.annotations.folder.clone(),
             read: message.annotations.read,
             rules: head.rules.iter().flat_map(|rules| &rules.matched).map(RuleHitBody::from).collect(),
+            observed_rules: head.rules.iter().flat_map(|rules| &rules.observed).map(RuleHitBody::from).collect(),
             size: head.size,
             attachments: head.attachments.iter().enumerate().map(attachment_body).collect(),
             has: head.artifacts.iter().map(|(kind, _)| kind.as_str()).collect(),

@@ -1,6 +1,9 @@
 //! JSON bodies that several handlers share. The OpenAPI document is generated from these types.
 
-use crate::http::json::{OneOrMany, OrderedMap, ScalarSchema, StrictObject, parse_choice};
+use crate::{
+    api::control::policy::PolicyStepBody,
+    http::json::{OneOrMany, OrderedMap, ScalarSchema, StrictObject, parse_choice},
+};
 use mailonce_core::{
     call_trace::CallTrace,
     handoff::HandoffState,
@@ -340,7 +343,16 @@ pub(crate) struct SendReceiptBody {
     /// Of the budgets that the email counts against, the one with the least room. Absent for a repeated call.
     #[serde(skip_serializing_if = "Option::is_none")]
     tightest_budget: Option<BudgetRoomBody>,
+    /// With `Prefer: policy-trace`: what each check decided about the email when it was accepted, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Vec<PolicyStepBody>>,
     dedupe: DedupeBody,
+}
+
+impl SendReceiptBody {
+    pub(crate) fn with_policy(self, policy: Option<Vec<PolicyStepBody>>) -> Self {
+        Self { policy, ..self }
+    }
 }
 
 /// How much room a budget has.
@@ -378,6 +390,7 @@ impl From<SendReceipt> for SendReceiptBody {
             fence: receipt.fence,
             resent_as: receipt.resent_as.map(|id| id.to_string()),
             tightest_budget: receipt.tightest_budget.map(BudgetRoomBody::from),
+            policy: None,
             dedupe: DedupeBody {
                 outcome: if receipt.first { "first" } else { "replayed" },
                 key: receipt.key,

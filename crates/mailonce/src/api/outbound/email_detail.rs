@@ -3,8 +3,10 @@
 use mailonce_core::{
     address::NamedAddress,
     call_trace::CallTrace,
+    control::policy::{PolicyStep, PolicyVerdict},
     handoff::{Attempt, Evidence, EvidenceFinding, EvidenceSource, Handoff, Outcome, reply::AttemptPhase},
     id::StopId,
+    outbound::email::Email,
     time::Time,
 };
 use mailonce_engine::outbound::queries::EmailView;
@@ -12,7 +14,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::api::outbound::email_bodies::{EmailBody, SuppressedCallBody};
+use crate::api::{
+    control::policy::{PolicyStepBody, policy_body},
+    outbound::email_bodies::{EmailBody, SuppressedCallBody},
+};
 
 /// One attempt to send a handoff.
 #[derive(Serialize, ToSchema)]
@@ -140,6 +145,8 @@ pub(crate) struct EmailDetailBody {
     /// Oldest first.
     evidence: Vec<EvidenceBody>,
     timeline: Vec<TimelineEntryBody>,
+    /// What each check decided when the email was accepted, in order.
+    policy: Vec<PolicyStepBody>,
     /// The latest 20 suppressed duplicate calls, newest first.
     suppressed_calls: Vec<SuppressedCallBody>,
 }
@@ -169,6 +176,7 @@ impl EmailDetailBody {
             handoffs: handoffs(view),
             evidence: view.detail.evidence.iter().map(EvidenceBody::of).collect(),
             timeline: timeline(view),
+            policy: policy_body(email.head.policy.complete()),
             suppressed_calls: view.detail.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
         }
     }
@@ -208,7 +216,8 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     let mut facts = vec![(email.head.created_at, format!("accepted{}", call_suffix(email.head.call.as_ref())))];
     if let Some(guard) = email.guard {
         let holds = email.holds.to_column().map_or_else(|| guard.as_str().to_owned(), |holds| holds.replace(',', ", "));
-        facts.push((email.head.created_at, format!("held for a decision (guard {holds})")));
+        let verb = if was_held(email) { "held for a decision" } else { "flagged" };
+        facts.push((email.head.created_at, format!("{verb} (guard {holds})")));
     }
     view.detail.attempts.iter().for_each(|attempt| push_attempt_entries(attempt, &mut facts));
     for fact in &view.detail.evidence {
@@ -223,6 +232,13 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     }
     facts.sort_by_key(|(at, _)| *at);
     facts.into_iter().map(|(at, description)| TimelineEntryBody { at: at.to_string(), description }).collect()
+}
+
+/// Whether a guard held the email, and did not only flag it.
+fn was_held(email: &Email) -> bool {
+    let is_held = |step: PolicyStep| step.verdict == PolicyVerdict::Hold;
+    // Emails of older versions have no trace.
+    !email.holds.is_empty() || email.head.policy.is_empty() || email.head.policy.complete().into_iter().any(is_held)
 }
 
 /// `, call ID` for a call with a caller's id; empty without one.

@@ -27,9 +27,12 @@ use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    api::outbound::{
-        email_bodies::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody},
-        email_detail::EmailDetailBody,
+    api::{
+        control::policy::{PolicyStepBody, policy_body},
+        outbound::{
+            email_bodies::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody},
+            email_detail::EmailDetailBody,
+        },
     },
     http::{
         app::{ApiResult, App},
@@ -53,10 +56,10 @@ pub(crate) fn email_id(text: &str) -> Result<EmailId, Problem> {
 }
 
 /// `202` for a new email; `200` with `Idempotent-Replayed: true` for a replay.
-fn send_response(receipt: SendReceipt) -> Response {
+fn send_response(receipt: SendReceipt, policy: Option<Vec<PolicyStepBody>>) -> Response {
     let replayed = !receipt.first;
     let mut body = Vec::with_capacity(RESPONSE_CAPACITY);
-    if let Err(error) = serde_json::to_writer(&mut body, &SendReceiptBody::from(receipt)) {
+    if let Err(error) = serde_json::to_writer(&mut body, &SendReceiptBody::from(receipt).with_policy(policy)) {
         return ApiError::from(Problem::new(Code::Internal, error.to_string())).into_response();
     }
     let mut response = Response::new(Body::from(body));
@@ -81,23 +84,24 @@ fn with_replay_header(replayed: bool, first_status: StatusCode, body: impl IntoR
 #[utoipa::path(post, path = "/v1/emails", operation_id = "send_email", tag = "emails", request_body = SendBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: identifies this email; use the same value for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
-        ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60)")),
+        ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60). `policy-trace`: show in `policy` what each check decided")),
     responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Replayed: the email was accepted before", body = SendReceiptBody)))]
 pub(crate) async fn send(
     State(app): State<App>,
     auth: AuthedRequest,
-    PreferredWait(wait): PreferredWait,
+    prefer: SendPreferences,
     body: RawBody,
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Send)?;
-    let max_wait = wait?;
-    let request = body.parse::<SendBody>()?.into_request(auth.key)?;
+    let wait = prefer.wait()?;
+    let mut request = body.parse::<SendBody>()?.into_request(auth.key)?;
+    request.wants_policy = prefer.wants_policy;
     // The body borrows the connection's read buffer. Dropping it early frees the buffer for the next read.
     drop(body);
     mailonce_core::failpoint!("api-before-send");
     let receipt = app.engine.outbound.send(&auth.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
-    respond_when_settled(&app, &auth.caller, receipt, max_wait).await
+    respond_when_settled(&app, &auth.caller, receipt, wait, prefer.wants_policy).await
 }
 
 /// Responds to a send: at once, or with `max_wait` when the email reaches a final state or the time is over.
@@ -106,36 +110,56 @@ pub(crate) async fn respond_when_settled(
     caller: &Caller,
     mut receipt: SendReceipt,
     max_wait: Option<Duration>,
+    wants_policy: bool,
 ) -> ApiResult {
     if let Some(max_wait) = max_wait
         && let Some(email) = app.engine.handoffs.wait_until_settled(caller, receipt.id, max_wait).await?
     {
         receipt.refresh(&email);
     }
-    Ok(send_response(receipt))
+    let policy = if wants_policy {
+        // The email is accepted already, so a store that does not answer now is no error of the send.
+        app.engine.outbound.email(caller, receipt.id).await.ok().map(|email| policy_body(email.head.policy.complete()))
+    } else {
+        None
+    };
+    Ok(send_response(receipt, policy))
 }
 
-/// The `wait` preference of a request. An invalid one is kept as a `Problem`, because the handler checks the scope
-/// first.
-pub(crate) struct PreferredWait(pub(crate) Result<Option<Duration>, Problem>);
+/// The preferences of a send (`Prefer`, RFC 7240). Others are ignored.
+#[derive(Default)]
+pub(crate) struct SendPreferences {
+    /// The text after `wait=`: how many seconds the caller waits for the final state.
+    wait: Option<String>,
+    /// Whether the answer shows what each check decided.
+    pub(crate) wants_policy: bool,
+}
 
-impl FromRequestParts<App> for PreferredWait {
+impl FromRequestParts<App> for SendPreferences {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
-        Ok(Self(preferred_wait(&parts.headers)))
+        let mut preferences = Self::default();
+        let values = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        for preference in values.flat_map(|value| value.split(',')).map(str::trim) {
+            if let Some(text) = preference.strip_prefix("wait=") {
+                preferences.wait.get_or_insert_with(|| text.trim_matches('"').to_owned());
+            }
+            preferences.wants_policy |= preference.eq_ignore_ascii_case("policy-trace");
+        }
+        Ok(preferences)
     }
 }
 
-/// `Prefer: wait=N` (RFC 7240): how long the caller waits for the final state. Other preferences are ignored.
-fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut waits =
-        values.flat_map(|value| value.split(',')).filter_map(|preference| preference.trim().strip_prefix("wait="));
-    let Some(text) = waits.next() else { return Ok(None) };
-    let seconds = text.trim_matches('"').parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT_S);
-    let fault = || Problem::for_field(Code::InvalidField, "Prefer", format!("wait must be 0 to {MAX_WAIT_S} seconds"));
-    seconds.map(Duration::from_secs).map(Some).ok_or_else(fault)
+impl SendPreferences {
+    /// How long the caller waits. Checked by the handler, after the scope.
+    pub(crate) fn wait(&self) -> Result<Option<Duration>, Problem> {
+        let Some(text) = &self.wait else { return Ok(None) };
+        let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT_S);
+        let fault =
+            || Problem::for_field(Code::InvalidField, "Prefer", format!("wait must be 0 to {MAX_WAIT_S} seconds"));
+        seconds.map(Duration::from_secs).map(Some).ok_or_else(fault)
+    }
 }
 
 /// Send up to 1,000 emails with one idempotency key.
@@ -364,5 +388,5 @@ pub(crate) async fn resend(
     mailonce_core::failpoint!("api-before-change");
     let receipt = app.engine.outbound.resend(&auth.caller, id, reason, keyed_call).await?;
     mailonce_core::failpoint!("api-after-change");
-    Ok(send_response(receipt))
+    Ok(send_response(receipt, None))
 }

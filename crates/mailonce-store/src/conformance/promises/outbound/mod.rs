@@ -9,6 +9,7 @@ mod keys;
 mod look_alikes;
 mod operations;
 mod overlaps;
+mod simulated;
 
 promises! {
     /// Each store method is one transaction, and a retry gets the first answer.
@@ -44,6 +45,14 @@ promises! {
         an_email_id_that_differs_only_in_its_random_bits_is_not_found,
         /// The store remembers the highest email id, so that ids keep growing after a restart.
         the_highest_email_id_is_remembered,
+    }
+
+    /// A simulated send is answered as a real one would be.
+    simulated "Simulated sends" {
+        /// A simulated send writes nothing: no email, no event, no key, no budget.
+        a_simulated_send_writes_nothing,
+        /// A simulated send gets the answer of the real one: its holds, the email of its key, or the full budget.
+        a_simulated_send_is_answered_as_the_real_one,
     }
 
     /// Of overlapping emails with the same intent, only one is sent. The others are held.

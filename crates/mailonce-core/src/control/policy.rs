@@ -1,0 +1,241 @@
+//! The policy trace of an email: what each check, list, rule, budget and guard decided when the email was accepted.
+//!
+//! Most emails pass the checks that every email goes through, and nothing else looks at them. Those passes are not
+//! stored: [`PolicyTrace::complete`] adds them.
+
+use crate::{
+    control::budget::{AtLimit, Overrun},
+    outbound::{accept_decision::FirstSend, email::Guard},
+    string_enum::string_enum,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// How many rules that did not match are listed by name. A team may have many more.
+const LISTED_RULES: usize = 20;
+
+string_enum! {
+    /// What made a step of a trace, in the order in which they decide.
+    PolicyKind {
+        /// The team's requirements for a request, such as an idempotency key.
+        Request = "request",
+        /// Whether the team and the API key may use the sender.
+        Sender = "sender",
+        /// The stops.
+        Stop = "stop",
+        /// The suppressed addresses.
+        Suppression = "suppression",
+        /// The allow and block lists.
+        List = "list",
+        /// A rule.
+        Rule = "rule",
+        /// A budget.
+        Budget = "budget",
+        /// A guard against a second email or too many replies.
+        Guard = "guard",
+    }
+}
+
+string_enum! {
+    /// What a step decided.
+    PolicyVerdict {
+        /// Nothing against the email.
+        Pass = "pass",
+        /// The email is held.
+        Hold = "hold",
+        /// The email is refused.
+        Refuse = "refuse",
+        /// The email is sent and flagged.
+        Flag = "flag",
+        /// A rule in the mode `observe` matched, and nothing happened.
+        Observe = "observe",
+    }
+}
+
+/// One step of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyStep {
+    /// The name of the rule or budget, or of the check.
+    pub name: String,
+    /// What made the decision.
+    pub kind: PolicyKind,
+    /// The decision.
+    pub verdict: PolicyVerdict,
+    /// The reason, in words.
+    pub why: String,
+    /// The rule or budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Uuid>,
+}
+
+impl PolicyStep {
+    /// A step of a check or guard that every email goes through.
+    pub fn new(kind: PolicyKind, name: &str, verdict: PolicyVerdict, why: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), kind, verdict, why: why.into(), id: None }
+    }
+}
+
+/// The checks that every email goes through, with what a pass means.
+const CHECKS: &[(PolicyKind, &str, &str)] = &[
+    (PolicyKind::Sender, "sender", "the team and the API key may send from this address"),
+    (PolicyKind::Stop, "stops", "no stop refuses it"),
+    (PolicyKind::Suppression, "suppressions", "no recipient is suppressed"),
+    (PolicyKind::List, "lists", "no list refuses a recipient"),
+    (PolicyKind::Guard, "overlaps", "the same intent goes to none of these recipients yet"),
+    (PolicyKind::Guard, "looks_duplicate", "no recent email between the same people is alike"),
+];
+
+/// What was decided about an email, except for passes of the checks that every email goes through.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PolicyTrace(Vec<PolicyStep>);
+
+impl PolicyTrace {
+    /// Whether nothing but the checks for every email looked at it, and they passed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a step. Another step of the same kind, name and id is replaced.
+    pub fn record(&mut self, step: PolicyStep) {
+        let is_same = |other: &&mut PolicyStep| (other.kind, &other.name, other.id) == (step.kind, &step.name, step.id);
+        match self.0.iter_mut().find(is_same) {
+            Some(other) => *other = step,
+            None => self.0.push(step),
+        }
+    }
+
+    /// Adds the rules that were asked, in order. Of those that passed only the first are listed by name.
+    pub fn record_rules(&mut self, steps: Vec<PolicyStep>) {
+        let (mut listed, mut others) = (0, 0);
+        for step in steps {
+            let passed = step.verdict == PolicyVerdict::Pass;
+            if passed && listed == LISTED_RULES {
+                others += 1;
+                continue;
+            }
+            listed += usize::from(passed);
+            self.0.push(step);
+        }
+        if others > 0 {
+            let why = format!("{others} more rules did not match");
+            self.0.push(PolicyStep::new(PolicyKind::Rule, "other rules", PolicyVerdict::Pass, why));
+        }
+    }
+
+    /// Adds what the accepting transaction decided. `flagged_by` is the guard that flags the email, if one does.
+    pub fn record_decision(&mut self, first: &FirstSend, flagged_by: Option<Guard>) {
+        for overrun in &first.overruns {
+            self.record_overrun(overrun);
+        }
+        let has_approval_rule =
+            self.0.iter().any(|step| step.kind == PolicyKind::Rule && step.verdict == PolicyVerdict::Hold);
+        // A rule and a budget have steps of their own.
+        let is_recorded = |guard: &Guard| *guard == Guard::Budget || (*guard == Guard::Approval && has_approval_rule);
+        let held = first.holds.iter().filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Hold));
+        let flagged = flagged_by.filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Flag));
+        for (guard, verdict) in held.chain(flagged) {
+            self.record(PolicyStep::new(PolicyKind::Guard, guard.as_str(), verdict, guard_reason(guard)));
+        }
+    }
+
+    /// Records that a budget has no room.
+    pub fn record_overrun(&mut self, Overrun { charge, used }: &Overrun) {
+        let Some(step) = self.0.iter_mut().find(|step| step.id == Some(charge.budget)) else { return };
+        step.verdict = match charge.at_limit {
+            AtLimit::Hold => PolicyVerdict::Hold,
+            AtLimit::Refuse => PolicyVerdict::Refuse,
+            AtLimit::Flag => PolicyVerdict::Flag,
+        };
+        step.why = format!("{used} of {} are used, and this email counts {}", charge.limit, charge.amount);
+    }
+
+    /// All steps in order, with the checks that passed. Nothing is asked after a refusal.
+    pub fn complete(&self) -> Vec<PolicyStep> {
+        let mut steps = Vec::with_capacity(self.0.len() + CHECKS.len());
+        for kind in PolicyKind::ALL {
+            let has_step = |name: &str| self.0.iter().any(|step| step.kind == *kind && step.name == name);
+            let passed = CHECKS.iter().filter(|(of, name, _)| of == kind && !has_step(name));
+            steps.extend(passed.map(|(kind, name, why)| PolicyStep::new(*kind, name, PolicyVerdict::Pass, *why)));
+            steps.extend(self.0.iter().filter(|step| step.kind == *kind).cloned());
+            if steps.iter().any(|step| step.verdict == PolicyVerdict::Refuse) {
+                break;
+            }
+        }
+        steps
+    }
+}
+
+fn guard_reason(guard: Guard) -> &'static str {
+    match guard {
+        Guard::Approval => "a person stopped an earlier version, so a person must approve this one",
+        Guard::Cap => "the limit of replies is reached",
+        Guard::Overlaps => "the same intent already goes to some of these recipients",
+        Guard::LooksDuplicate => "it looks like a recent email between the same people",
+        Guard::ReplyTo => "the message asks for answers to another address",
+        _ => "the guard decided so",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{control::budget::Charge, time::Time};
+
+    fn names(trace: &PolicyTrace) -> Vec<(String, PolicyVerdict)> {
+        trace.complete().into_iter().map(|step| (step.name, step.verdict)).collect()
+    }
+
+    #[test]
+    fn an_empty_trace_shows_that_every_check_passed() {
+        let names = names(&PolicyTrace::default());
+        assert_eq!(names.len(), CHECKS.len());
+        assert!(names.iter().all(|(_, verdict)| *verdict == PolicyVerdict::Pass));
+    }
+
+    #[test]
+    fn nothing_is_shown_after_a_refusal() {
+        let mut trace = PolicyTrace::default();
+        trace.record(PolicyStep::new(PolicyKind::Suppression, "suppressions", PolicyVerdict::Refuse, "bounced"));
+        let names: Vec<_> = names(&trace).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["sender", "stops", "suppressions"]);
+    }
+
+    #[test]
+    fn rules_that_passed_are_counted_beyond_the_first_twenty() {
+        let rule = |n: u128, verdict| PolicyStep {
+            id: Some(Uuid::from_u128(n)),
+            ..PolicyStep::new(PolicyKind::Rule, &format!("rule {n}"), verdict, "")
+        };
+        let mut trace = PolicyTrace::default();
+        let mut rules: Vec<_> = (0..30).map(|n| rule(n, PolicyVerdict::Pass)).collect();
+        rules.push(rule(30, PolicyVerdict::Hold));
+        trace.record_rules(rules);
+        let shown: Vec<_> = trace.complete().into_iter().filter(|step| step.kind == PolicyKind::Rule).collect();
+        assert_eq!(shown.len(), LISTED_RULES + 2);
+        assert_eq!(shown[LISTED_RULES].name, "rule 30");
+        assert_eq!(shown[LISTED_RULES + 1].why, "10 more rules did not match");
+    }
+
+    #[test]
+    fn the_decision_names_budgets_without_room_and_guards() {
+        let budget = Uuid::from_u128(7);
+        let mut trace = PolicyTrace::default();
+        trace.record(PolicyStep {
+            id: Some(budget),
+            ..PolicyStep::new(PolicyKind::Budget, "daily", PolicyVerdict::Pass, "there is room")
+        });
+        let (period_start, ends_at, at_limit) = (Time(0), Time(1), AtLimit::Hold);
+        let charge = Charge { budget, counter: budget, period_start, ends_at, amount: 1, limit: 20, at_limit };
+        let holds = [Guard::Budget, Guard::Overlaps].into_iter().collect();
+        let first = FirstSend { holds, overruns: vec![Overrun { charge, used: 20 }], ..FirstSend::default() };
+        trace.record_decision(&first, Some(Guard::LooksDuplicate));
+        let shown: Vec<_> = names(&trace).into_iter().filter(|(_, verdict)| *verdict != PolicyVerdict::Pass).collect();
+        let expected = [
+            ("daily", PolicyVerdict::Hold),
+            ("overlaps", PolicyVerdict::Hold),
+            ("looks_duplicate", PolicyVerdict::Flag),
+        ];
+        assert_eq!(shown, expected.map(|(name, verdict)| (name.to_owned(), verdict)));
+    }
+}

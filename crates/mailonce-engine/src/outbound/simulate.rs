@@ -1,0 +1,109 @@
+//! Simulated sends: what would happen to an email, without sending or writing anything.
+
+use crate::{
+    access::caller::Caller,
+    outbound::{
+        Outbound,
+        keyed_send::{KeyedSend, SendRequest, differences, identify_send},
+        replay_cache::CachedEmail,
+        send::{email_of_binding, payload_mismatch},
+    },
+    runtime::problems::unavailable,
+};
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    control::policy::{PolicyStep, PolicyTrace},
+    id::EmailId,
+    outbound::{accept::AcceptResult, email::Email},
+    problem::{Code, Problem},
+};
+
+/// What would happen to a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimulatedOutcome {
+    /// It would be accepted and leave.
+    Accept,
+    /// It would be answered with the email that its key has.
+    Replay,
+    /// It would be accepted and held.
+    Hold,
+    /// It would be refused.
+    Refuse,
+}
+
+/// The answer to a simulated send.
+#[derive(Debug)]
+pub struct Simulation {
+    /// What would happen.
+    pub outcome: SimulatedOutcome,
+    /// What each check decided, in order. For a replay: what was decided about the first email.
+    pub policy: Vec<PolicyStep>,
+    /// The email that a replay would be answered with.
+    pub email: Option<EmailId>,
+    /// Why it would be refused.
+    pub problem: Option<Problem>,
+}
+
+impl Simulation {
+    fn refused(problem: Problem, trace: &PolicyTrace) -> Self {
+        Self { outcome: SimulatedOutcome::Refuse, policy: trace.complete(), email: None, problem: Some(problem) }
+    }
+}
+
+impl Outbound {
+    /// Says what a send would do. The key is looked up and never bound, and nothing is written.
+    pub async fn simulate_send(&self, caller: &Caller, request: SendRequest) -> Result<Simulation, Problem> {
+        caller.require_scope(ApiKeyScope::Send)?;
+        if request.distinct_token.is_some() {
+            return Err(Problem::invalid_field("distinct_token", "releases a held email, which cannot be simulated"));
+        }
+        let now = self.ctx.now();
+        let keyed = identify_send(caller, request, None);
+        let bound = match self.bound_email_of_key(caller, &keyed, now).await {
+            Err(problem) if problem.code == Code::KeyMismatch => {
+                return Ok(Simulation::refused(problem, &PolicyTrace::default()));
+            }
+            bound => bound?,
+        };
+        if let Some(email) = bound {
+            return Ok(simulated_replay(caller, &keyed, &email));
+        }
+        let mut trace = PolicyTrace::default();
+        let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
+            Ok(new_email) => new_email,
+            Err(problem) if problem.code.status() >= 500 => return Err(problem),
+            Err(problem) => return Ok(Simulation::refused(problem, &trace)),
+        };
+        match self.ctx.store.simulate_accept(*new_email, now).await.map_err(unavailable)? {
+            AcceptResult::First(email) => {
+                let outcome = if email.holds.is_empty() { SimulatedOutcome::Accept } else { SimulatedOutcome::Hold };
+                Ok(Simulation { outcome, policy: email.head.policy.complete(), email: None, problem: None })
+            }
+            // Another call bound the key in the meantime.
+            AcceptResult::KeyBound(bound) => Ok(match email_of_binding(&keyed, bound) {
+                Ok(email) => simulated_replay(caller, &keyed, &email),
+                Err(problem) => Simulation::refused(problem, &trace),
+            }),
+            AcceptResult::OverBudget(exceeded) => {
+                trace.record_overrun(&exceeded);
+                Ok(Simulation::refused(self.control.quota_exceeded(caller.team.id, &exceeded).await, &trace))
+            }
+        }
+    }
+}
+
+/// What a send with a bound key would be answered with.
+fn simulated_replay(caller: &Caller, keyed: &KeyedSend, email: &Email) -> Simulation {
+    if !caller.may_see_sender(&email.head.from) {
+        let detail = "this idempotency key belongs to an email of an inbox that the API key may not use";
+        return Simulation::refused(Problem::new(Code::SenderNotAllowed, detail), &PolicyTrace::default());
+    }
+    let cached = CachedEmail::from(email);
+    let fields = differences(keyed, &cached);
+    if !fields.is_empty() && !keyed.may_differ_in(&fields) {
+        let problem = payload_mismatch(keyed.email_key.as_ref(), &cached, &fields);
+        return Simulation::refused(problem, &PolicyTrace::default());
+    }
+    let (outcome, policy) = (SimulatedOutcome::Replay, email.head.policy.complete());
+    Simulation { outcome, policy, email: Some(email.id), problem: None }
+}
