@@ -208,7 +208,7 @@ impl Config {
             http: listen
                 .parse()
                 .with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
-            public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url.take()),
+            public_url: parse_public_url(env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url.take()))?,
             http_options: HttpOptions::load(http, &env)?,
             handoff: parse_handoff(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
             clock_trusted: parse_clock_trusted(env("MAILONCE_CLOCK_TRUSTED"))?
@@ -242,6 +242,18 @@ impl Config {
         let scheme = if self.http_options.tls_files.is_some() { "https" } else { "http" };
         self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"))
     }
+}
+
+/// The URL under which others reach the server. Links in mail begin with it.
+fn parse_public_url(text: Option<String>) -> anyhow::Result<Option<String>> {
+    let Some(text) = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let url = url::Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let is_plain = |url: &url::Url| url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    anyhow::ensure!(
+        url.as_ref().is_some_and(is_plain),
+        "http.public_url `{text}` is not a URL such as https://mail.example.com"
+    );
+    Ok(Some(text))
 }
 
 /// Overrides the section `[defaults]` with environment variables.

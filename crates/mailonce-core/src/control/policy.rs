@@ -91,11 +91,6 @@ const CHECKS: &[(PolicyKind, &str, &str)] = &[
 pub struct PolicyTrace(Vec<PolicyStep>);
 
 impl PolicyTrace {
-    /// Whether nothing but the checks for every email looked at it, and they passed.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Adds a step. Another step of the same kind, name and id is replaced.
     pub fn record(&mut self, step: PolicyStep) {
         let is_same = |other: &&mut PolicyStep| (other.kind, &other.name, other.id) == (step.kind, &step.name, step.id);
@@ -134,30 +129,42 @@ impl PolicyTrace {
         let is_recorded = |guard: &Guard| *guard == Guard::Budget || (*guard == Guard::Approval && has_approval_rule);
         let held = first.holds.iter().filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Hold));
         let flagged = flagged_by.filter(|guard| !is_recorded(guard)).map(|guard| (guard, PolicyVerdict::Flag));
-        for (guard, verdict) in held.chain(flagged) {
+        // A guard that flagged the email before the transaction may hold it inside.
+        for (guard, verdict) in flagged.into_iter().chain(held) {
             self.record(PolicyStep::new(PolicyKind::Guard, guard.as_str(), verdict, guard_reason(guard)));
         }
     }
 
     /// Records that a budget has no room.
     pub fn record_overrun(&mut self, Overrun { charge, used }: &Overrun) {
-        let Some(step) = self.0.iter_mut().find(|step| step.id == Some(charge.budget)) else { return };
-        step.verdict = match charge.at_limit {
+        let verdict = match charge.at_limit {
             AtLimit::Hold => PolicyVerdict::Hold,
             AtLimit::Refuse => PolicyVerdict::Refuse,
             AtLimit::Flag => PolicyVerdict::Flag,
         };
-        step.why = format!("{used} of {} are used, and this email counts {}", charge.limit, charge.amount);
+        let why = format!("{used} of {} are used, and this email counts {}", charge.limit, charge.amount);
+        match self.0.iter_mut().find(|step| step.id == Some(charge.budget)) {
+            Some(step) => (step.verdict, step.why) = (verdict, why),
+            None => {
+                let step = PolicyStep::new(PolicyKind::Budget, &charge.budget.to_string(), verdict, why);
+                self.0.push(PolicyStep { id: Some(charge.budget), ..step });
+            }
+        }
     }
 
-    /// All steps in order, with the checks that passed. Nothing is asked after a refusal.
-    pub fn complete(&self) -> Vec<PolicyStep> {
+    /// All steps in order, with the checks that passed. Nothing is asked after a refusal. `shows_rules`: whether the
+    /// reader may see the rules of the team; others see only those that decided something.
+    pub fn complete(&self, shows_rules: bool) -> Vec<PolicyStep> {
         let mut steps = Vec::with_capacity(self.0.len() + CHECKS.len());
         for kind in PolicyKind::ALL {
             let has_step = |name: &str| self.0.iter().any(|step| step.kind == *kind && step.name == name);
             let passed = CHECKS.iter().filter(|(of, name, _)| of == kind && !has_step(name));
             steps.extend(passed.map(|(kind, name, why)| PolicyStep::new(*kind, name, PolicyVerdict::Pass, *why)));
-            steps.extend(self.0.iter().filter(|step| step.kind == *kind).cloned());
+            let is_shown = |step: &&PolicyStep| {
+                let is_silent = matches!(step.verdict, PolicyVerdict::Pass | PolicyVerdict::Observe);
+                step.kind == *kind && (shows_rules || step.kind != PolicyKind::Rule || !is_silent)
+            };
+            steps.extend(self.0.iter().filter(is_shown).cloned());
             if steps.iter().any(|step| step.verdict == PolicyVerdict::Refuse) {
                 break;
             }
@@ -168,7 +175,7 @@ impl PolicyTrace {
 
 fn guard_reason(guard: Guard) -> &'static str {
     match guard {
-        Guard::Approval => "a person stopped an earlier version, so a person must approve this one",
+        Guard::Approval => "a person must approve it",
         Guard::Cap => "the limit of replies is reached",
         Guard::Overlaps => "the same intent already goes to some of these recipients",
         Guard::LooksDuplicate => "it looks like a recent email between the same people",
@@ -183,7 +190,7 @@ mod tests {
     use crate::{control::budget::Charge, time::Time};
 
     fn names(trace: &PolicyTrace) -> Vec<(String, PolicyVerdict)> {
-        trace.complete().into_iter().map(|step| (step.name, step.verdict)).collect()
+        trace.complete(true).into_iter().map(|step| (step.name, step.verdict)).collect()
     }
 
     #[test]
@@ -211,10 +218,33 @@ mod tests {
         let mut rules: Vec<_> = (0..30).map(|n| rule(n, PolicyVerdict::Pass)).collect();
         rules.push(rule(30, PolicyVerdict::Hold));
         trace.record_rules(rules);
-        let shown: Vec<_> = trace.complete().into_iter().filter(|step| step.kind == PolicyKind::Rule).collect();
+        let shown: Vec<_> = trace.complete(true).into_iter().filter(|step| step.kind == PolicyKind::Rule).collect();
         assert_eq!(shown.len(), LISTED_RULES + 2);
         assert_eq!(shown[LISTED_RULES].name, "rule 30");
         assert_eq!(shown[LISTED_RULES + 1].why, "10 more rules did not match");
+    }
+
+    #[test]
+    fn a_reader_without_access_to_rules_sees_those_that_decided() {
+        let mut trace = PolicyTrace::default();
+        for verdict in [PolicyVerdict::Pass, PolicyVerdict::Observe, PolicyVerdict::Hold] {
+            trace.record(PolicyStep::new(PolicyKind::Rule, verdict.as_str(), verdict, ""));
+        }
+        let rules = |shows_rules| {
+            let steps = trace.complete(shows_rules).into_iter().filter(|step| step.kind == PolicyKind::Rule);
+            steps.map(|step| step.name).collect::<Vec<_>>()
+        };
+        assert_eq!(rules(true), ["pass", "observe", "hold"]);
+        assert_eq!(rules(false), ["hold"]);
+    }
+
+    #[test]
+    fn a_guard_that_flags_and_holds_holds() {
+        let mut trace = PolicyTrace::default();
+        let first = FirstSend { holds: Guard::LooksDuplicate.into(), ..FirstSend::default() };
+        trace.record_decision(&first, Some(Guard::LooksDuplicate));
+        let found = trace.complete(true).into_iter().find(|step| step.name == "looks_duplicate").unwrap();
+        assert_eq!(found.verdict, PolicyVerdict::Hold);
     }
 
     #[test]
@@ -228,11 +258,14 @@ mod tests {
         let (period_start, ends_at, at_limit) = (Time(0), Time(1), AtLimit::Hold);
         let charge = Charge { budget, counter: budget, period_start, ends_at, amount: 1, limit: 20, at_limit };
         let holds = [Guard::Budget, Guard::Overlaps].into_iter().collect();
-        let first = FirstSend { holds, overruns: vec![Overrun { charge, used: 20 }], ..FirstSend::default() };
+        let unlisted = Charge { budget: Uuid::nil(), at_limit: AtLimit::Flag, ..charge.clone() };
+        let overruns = vec![Overrun { charge, used: 20 }, Overrun { charge: unlisted, used: 21 }];
+        let first = FirstSend { holds, overruns, ..FirstSend::default() };
         trace.record_decision(&first, Some(Guard::LooksDuplicate));
         let shown: Vec<_> = names(&trace).into_iter().filter(|(_, verdict)| *verdict != PolicyVerdict::Pass).collect();
         let expected = [
             ("daily", PolicyVerdict::Hold),
+            ("00000000-0000-0000-0000-000000000000", PolicyVerdict::Flag),
             ("overlaps", PolicyVerdict::Hold),
             ("looks_duplicate", PolicyVerdict::Flag),
         ];

@@ -71,8 +71,10 @@ impl NewEmail {
         let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };
         let due = self.due_at.or(Some(now));
         let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due);
-        let flagged_by = self.guard_input.flagged_by.or(first.flagged_by).filter(|_| first.holds.is_empty());
-        self.head.policy.record_decision(first, flagged_by);
+        let flagged_by = self.guard_input.flagged_by.or(first.flagged_by);
+        if let Some(trace) = &mut self.head.policy {
+            trace.record_decision(first, flagged_by);
+        }
         let mut email = Email {
             id: self.id,
             team: self.team,
@@ -88,8 +90,9 @@ impl NewEmail {
             handoffs: self.envelopes.into_iter().enumerate().map(handoff).collect(),
             suppressed: 0,
         };
-        email.guard = flagged_by;
-        if !first.holds.is_empty() {
+        if first.holds.is_empty() {
+            email.guard = flagged_by;
+        } else {
             email.hold(first.holds, now);
         }
         #[cfg(feature = "failpoints")]

@@ -201,9 +201,10 @@ pub struct EmailHead {
     /// The inbox whose address the sender had at acceptance. The address of an inbox may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxId>,
-    /// What was decided about it when it was accepted.
-    #[serde(default, skip_serializing_if = "PolicyTrace::is_empty")]
-    pub policy: PolicyTrace,
+    /// What was decided about it when it was accepted. `None` for an email that went through no checks, such as a copy
+    /// that mailonce sends by itself, and for one of an older release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyTrace>,
 }
 
 impl EmailHead {

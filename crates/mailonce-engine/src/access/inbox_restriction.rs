@@ -11,7 +11,7 @@ use crate::{
     runtime::problems::{self, unavailable},
 };
 use mailonce_core::{
-    access::team::ApiKey,
+    access::team::{ApiKey, ApiKeyScope},
     events::event::{Event, NewEvent},
     id::{EmailId, InboxId, TeamId},
     outbound::email::Email,
@@ -21,6 +21,11 @@ use mailonce_core::{
 use std::sync::Arc;
 
 impl Caller {
+    /// Whether the caller may list the rules of the team.
+    pub fn may_see_rules(&self) -> bool {
+        self.require_scope(ApiKeyScope::Read).is_ok() && self.inbox_restriction.is_none()
+    }
+
     /// Refuses an API key that is restricted to inboxes, because the call concerns the whole team.
     pub fn require_unrestricted_key(&self) -> Result<(), Problem> {
         if self.inbox_restriction.is_none() {

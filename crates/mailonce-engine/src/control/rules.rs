@@ -19,7 +19,8 @@ use mailonce_core::{
     control::{
         policy::{PolicyKind, PolicyTrace},
         rule::{
-            self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleRef, SenderProof,
+            self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleMatch, RuleRef,
+            SenderProof,
         },
     },
     id::TeamId,
@@ -240,11 +241,7 @@ impl Control {
             sender: None,
         };
         let evaluated = rule::evaluate(&rules, RuleDirection::Outbound, &facts);
-        let matches = evaluated.matched.iter().chain(&evaluated.observed);
-        let asks_about_contacts =
-            matches.flat_map(|hit| &hit.actions).any(|action| action.kind == RuleActionKind::ApproveNewRecipients);
-        let has_new_recipient =
-            asks_about_contacts && Box::pin(self.has_new_recipient(team, content)).await.map_err(unavailable)?;
+        let has_new_recipient = Box::pin(self.is_new_recipient_asked(team, content, &evaluated)).await?;
         trace.record_rules(rule_steps(&rules, &evaluated, has_new_recipient));
         match evaluated.blocking_rule() {
             None => {
@@ -255,6 +252,28 @@ impl Control {
                 let detail = format!("the rule {} does not let this mail out", hit.name);
                 Err(Problem::new(Code::BlockedByRule, detail).with_extension("rule", hit.id.to_string()))
             }
+        }
+    }
+
+    /// Whether a rule asks about new recipients, and one is new. A rule that only observes changes no answer, so the
+    /// email does not depend on this look-up for it.
+    async fn is_new_recipient_asked(
+        &self,
+        team: TeamId,
+        content: &EmailContent,
+        evaluated: &RuleEvaluation,
+    ) -> Result<bool, Problem> {
+        let asks = |hits: &[RuleMatch]| {
+            let mut actions = hits.iter().flat_map(|hit| &hit.actions);
+            actions.any(|action| action.kind == RuleActionKind::ApproveNewRecipients)
+        };
+        let is_enforced = asks(&evaluated.matched) && evaluated.blocking_rule().is_none();
+        if !is_enforced && !asks(&evaluated.observed) {
+            return Ok(false);
+        }
+        match self.has_new_recipient(team, content).await {
+            Err(error) if is_enforced => Err(unavailable(error)),
+            found => Ok(found.unwrap_or(false)),
         }
     }
 }

@@ -19,11 +19,11 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
     id::TeamId,
-    operation::IdempotentResult,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::content::EmailContent,
     ports::store::StoreError,
     problem::{Code, Problem},
-    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ use uuid::Uuid;
 
 /// How long a list is used without a new read when other nodes may add to it, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 3_000;
+/// How often an addition is tried again after a conflict.
+const MAX_CONFLICT_RETRIES: usize = 4;
 /// How many addresses are read per query.
 const PAGE_SIZE: usize = 1_000;
 /// How far a read goes back before the newest known id, in milliseconds. The clocks of other nodes may be behind, so
@@ -180,13 +182,9 @@ impl Control {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let now = self.ctx.now();
-        let record = self.new_suppression_record(caller.team.id, address, &details, now)?;
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
-        match self.ctx.store.create_record(record, operation).await.map_err(unavailable)? {
-            IdempotentResult::Done(created) => {
-                let created = self.widen_existing(created, &details).await?;
-                self.index_created(&created)
-            }
+        match self.create_or_widen(caller.team.id, address, &details, operation).await? {
+            IdempotentResult::Done(created) => self.index_created(&created),
             IdempotentResult::Replayed(_) => {
                 Ok(CreateOutcome { value: view(&self.find_suppression(caller, address).await?)?, is_new: false })
             }
@@ -202,34 +200,42 @@ impl Control {
         address: &Address,
         details: SuppressionDetails,
     ) -> Result<bool, Problem> {
-        let record = self.new_suppression_record(team, address, &details, self.ctx.now())?;
-        match self.ctx.store.create_record(record, None).await.map_err(unavailable)? {
-            IdempotentResult::Done(created) => {
-                let created = self.widen_existing(created, &details).await?;
-                Ok(self.index_created(&created)?.is_new)
-            }
+        match self.create_or_widen(team, address, &details, None).await? {
+            IdempotentResult::Done(created) => Ok(self.index_created(&created)?.is_new),
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Ok(false),
         }
     }
 
-    /// Replaces the details of an address that only unsubscribed, when all email to it is to be refused.
-    async fn widen_existing(
+    /// Adds an address. An entry that only refuses email with unsubscribe tags is replaced when all email is to be
+    /// refused.
+    async fn create_or_widen(
         &self,
-        created: CreateRecordResult,
+        team: TeamId,
+        address: &Address,
         details: &SuppressionDetails,
-    ) -> Result<CreateRecordResult, Problem> {
-        let CreateRecordResult::NameTaken(existing) = created else { return Ok(created) };
-        let known = records::decode::<SuppressionDetails>(&existing)?.scope;
-        if known == SuppressionScope::All || details.scope == SuppressionScope::Unsubscribable {
-            return Ok(CreateRecordResult::NameTaken(existing));
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateRecordResult>, Problem> {
+        // Another call may change or remove the entry in between, so that it must be looked at again.
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let now = self.ctx.now();
+            let record = self.new_suppression_record(team, address, details, now)?;
+            let created = self.ctx.store.create_record(record, operation.clone()).await.map_err(unavailable)?;
+            let IdempotentResult::Done(CreateRecordResult::NameTaken(existing)) = created else { return Ok(created) };
+            let known = records::decode::<SuppressionDetails>(&existing)?.scope;
+            if known == SuppressionScope::All || details.scope == SuppressionScope::Unsubscribable {
+                return Ok(IdempotentResult::Done(CreateRecordResult::NameTaken(existing)));
+            }
+            let edit = existing.edit(records::encode(details)?);
+            match self.ctx.store.change_record(edit, operation.clone(), now).await.map_err(unavailable)? {
+                IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
+                    return Ok(IdempotentResult::Done(CreateRecordResult::Created(record)));
+                }
+                IdempotentResult::Done(RecordChangeResult::Stale(_) | RecordChangeResult::Missing) => {}
+                IdempotentResult::Replayed(answer) => return Ok(IdempotentResult::Replayed(answer)),
+                IdempotentResult::KeyMismatch(bound) => return Ok(IdempotentResult::KeyMismatch(bound)),
+            }
         }
-        let Record { team, kind, id, rev, .. } = existing;
-        let edit = RecordEdit { team, kind, id, rev, json: records::encode(details)? };
-        match self.ctx.store.change_record(edit, None, self.ctx.now()).await.map_err(unavailable)? {
-            IdempotentResult::Done(RecordChangeResult::Changed(record)) => Ok(CreateRecordResult::Created(record)),
-            // Another call changed or removed it at the same moment, and its decision is as good.
-            _ => Ok(CreateRecordResult::NameTaken(existing)),
-        }
+        Err(Problem::new(Code::Unavailable, "the suppression changed several times while it was added; try again"))
     }
 
     fn new_suppression_record(

@@ -41,26 +41,28 @@ pub(crate) fn has_unsubscribe_tag(entries: &[String], tags: &BTreeMap<String, Op
 
 impl Control {
     /// Adds the unsubscribe headers to an email that needs them: one with a tag that the team names and with a single
-    /// recipient, because the link names the recipient. Headers of the caller are kept.
+    /// recipient, because the link names the recipient. A link of the caller is kept. Returns whether they were added.
     pub(crate) async fn add_unsubscribe_headers(
         &self,
         team: TeamId,
         content: &mut EmailContent,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let Some(base) = self.ctx.deps.public_url.as_deref().filter(|_| !content.tags.is_empty()) else {
-            return Ok(());
+            return Ok(false);
         };
         let settings = self.access.settings_of(team).await?;
         let recipients = content.to.len() + content.cc.len() + content.bcc.len();
         let has_own = content.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(LINK_HEADER));
         if recipients != 1 || has_own || !has_unsubscribe_tag(&settings.unsubscribe_tags, &content.tags) {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(recipient) = content.to.iter().chain(&content.cc).chain(&content.bcc).next() else { return Ok(()) };
+        let Some(recipient) = content.to.iter().chain(&content.cc).chain(&content.bcc).next() else { return Ok(false) };
         let token = self.unsubscribe_token(team, recipient.to_address().as_str());
+        // A caller's own header about another link would contradict ours.
+        content.headers.retain(|(name, _)| !name.eq_ignore_ascii_case(ONE_CLICK_HEADER));
         content.headers.push((LINK_HEADER.to_owned(), format!("<{}/u/{token}>", base.trim_end_matches('/'))));
         content.headers.push((ONE_CLICK_HEADER.to_owned(), "List-Unsubscribe=One-Click".to_owned()));
-        Ok(())
+        Ok(true)
     }
 
     fn unsubscribe_token(&self, team: TeamId, address: &str) -> String {

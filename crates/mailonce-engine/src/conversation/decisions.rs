@@ -2,7 +2,10 @@
 
 use crate::conversation::Escalations;
 use mailonce_core::{
-    control::budget::{AtLimit, Charge},
+    control::{
+        budget::{AtLimit, Charge},
+        policy::PolicyTrace,
+    },
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
     handoff::{
         action::{HandoffAction, HandoffActionStatus, Resolution},
@@ -128,6 +131,9 @@ impl Escalations {
         new_email.guard_input.holds =
             reason.hold().map_or(email.holds, |hold| email.holds.without(hold)).without(Guard::Budget);
         new_email.guard_input.charges = self.charges_of_edited(&email, reason, now).await?;
+        let mut trace = PolicyTrace::default();
+        self.control.trace_budgets(team, &new_email.guard_input.charges, &mut trace).await;
+        new_email.head.policy = Some(trace);
         // The edited email keeps the send time that the caller requested.
         new_email.due_at = email.requested_due_at(now);
         new_email.digest = Digest::of_content(&content);

@@ -8,6 +8,7 @@ use crate::{
         keyed_send::{KeyedSend, ReplayComparison, SendRequest, differences, identify_send},
         replay_cache::CachedEmail,
         reply_terms::{ReplyTerms, guard_problem, lease_token_hash},
+        send::with_policy,
         send_receipt::SendReceipt,
     },
     runtime::problems::unavailable,
@@ -72,6 +73,8 @@ pub struct ReplyRequest {
     pub key: Option<Key>,
     /// The one-use token of a held look-alike.
     pub distinct_token: Option<String>,
+    /// Whether a refusal shows what each check decided.
+    pub wants_policy: bool,
 }
 
 /// A forward as the caller requests it.
@@ -239,6 +242,7 @@ impl Conversations {
         } else {
             ReplyRecipients { to: overrides.to, cc: Vec::new(), requested: Vec::new(), is_to_self: false }
         };
+        let wants_policy = request.wants_policy;
         let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
         if quote && let Some(original) = self.load_quoted_message(caller, &message).await? {
             text = text.map(|text| original.quote_below(&text));
@@ -268,8 +272,13 @@ impl Conversations {
         let (refused, flag) = if is_derived { self.check_reply_target(&message).await? } else { (None, None) };
         let terms = ReplyTerms { slot: ReplySlot::Reply(follow_up), lease, seen, is_to_self, person_hash, flag };
         let plain = SendRequest::new(content, key);
-        let request =
-            SendRequest { ttl: overrides.ttl, distinct_token, refusal: overrides.refusal.or(refused), ..plain };
+        let request = SendRequest {
+            ttl: overrides.ttl,
+            distinct_token,
+            refusal: overrides.refusal.or(refused),
+            wants_policy,
+            ..plain
+        };
         let answered = self.accept_reply(caller, (&message, &inbox), request, terms).await;
         answered.map_err(|problem| if is_derived { with_reply_hint(problem, &requested, all) } else { problem })
     }
@@ -412,10 +421,11 @@ impl Conversations {
         if let Some(cached) = keyed.key_hash.and_then(|hash| self.outbound.cached_email(hash, now)) {
             return self.outbound.replay(caller, &keyed, &cached, now);
         }
-        let checked = self.outbound.guarded_email(caller, &keyed, now, &mut PolicyTrace::default()).await;
-        let mut new_email = match checked {
+        let mut trace = PolicyTrace::default();
+        let mut new_email = match self.outbound.guarded_email(caller, &keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
             Err(problem) => {
+                let problem = with_policy(caller, &keyed, problem, &trace);
                 return Box::pin(self.replay_reply_or(caller, &keyed, (message, &terms.slot), problem)).await;
             }
         };
@@ -455,7 +465,9 @@ impl Conversations {
                 Err(guard_problem(guard, newer, &message, &thread, now))
             }
             ReplyResult::OverBudget(exceeded) => {
-                Err(self.control.quota_exceeded(caller.team.id, &exceeded).await.with_extension("guard", "budget"))
+                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
+                trace.record_overrun(&exceeded);
+                Err(with_policy(caller, &keyed, problem.with_extension("guard", "budget"), &trace))
             }
             ReplyResult::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
         }

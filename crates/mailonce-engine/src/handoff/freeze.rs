@@ -49,6 +49,7 @@ impl Handoffs {
         leased: &LeasedHandoff,
     ) -> Result<(Arc<[u8]>, bool), FreezeError> {
         let permanent = |why: &str| FreezeError::Permanent(why.to_owned());
+        self.check_suppressions(leased).await?;
         if let Some(frozen_bytes) = &leased.frozen_bytes {
             let bytes = self
                 .ctx
@@ -61,13 +62,9 @@ impl Handoffs {
         let mut content =
             self.ctx.packer.unpack(packed).ok_or_else(|| permanent("the stored body cannot be decoded"))?;
         let email = &leased.email;
-        // The email may have waited for days, and a recipient may have bounced or unsubscribed since.
-        match self.control.check_recipients(email.team, &content).await {
-            Err(problem) if problem.code == Code::RecipientSuppressed => return Err(permanent(&problem.detail)),
-            checked => checked.map_err(|problem| FreezeError::Temporary(problem.detail))?,
-        }
+        let plain_headers = content.headers.clone();
         let headers_added = self.control.add_unsubscribe_headers(email.team, &mut content).await;
-        headers_added.map_err(|error| FreezeError::Temporary(error.to_string()))?;
+        let has_link = headers_added.map_err(|error| FreezeError::Temporary(error.to_string()))?;
         let message_id = self.ctx.message_id(email);
         let date = email.head.created_at;
         let mime = match route.capability().payload_format {
@@ -82,16 +79,41 @@ impl Handoffs {
                 Some(self.access.sign_email(email, plain).await?)
             }
         };
-        let mail = OutboundMail {
-            id: email.id,
-            content: &content,
-            message_id: &message_id,
-            created_at: date,
-            key: self.ctx.downstream_key(email, leased.handoff),
-            mime: mime.as_deref(),
+        let freeze = |content: &EmailContent| {
+            route.transport.freeze(&OutboundMail {
+                id: email.id,
+                content,
+                message_id: &message_id,
+                created_at: date,
+                key: self.ctx.downstream_key(email, leased.handoff),
+                mime: mime.as_deref(),
+            })
         };
-        let bytes = route.transport.freeze(&mail).map_err(|unfit| permanent(&unfit.to_string()))?;
-        Ok((bytes.into(), true))
+        let frozen = freeze(&content).or_else(|unfit| {
+            if !has_link {
+                return Err(unfit);
+            }
+            // Some transports carry no headers. Without a link the email is better than none.
+            content.headers = plain_headers;
+            freeze(&content)
+        });
+        Ok((frozen.map_err(|unfit| permanent(&unfit.to_string()))?.into(), true))
+    }
+
+    /// Refuses a handoff to an address that was suppressed while the email waited. A handoff that may have arrived is
+    /// not checked: it repeats the same bytes, so that the provider recognizes them.
+    async fn check_suppressions(&self, leased: &LeasedHandoff) -> Result<(), FreezeError> {
+        let email = &leased.email;
+        let Some(handoff) = email.handoffs.get(usize::from(leased.handoff)) else { return Ok(()) };
+        if handoff.is_in_doubt() {
+            return Ok(());
+        }
+        let content = leased.body.as_deref().and_then(|body| self.ctx.packer.unpack(body));
+        let tags = content.map(|content| content.tags).unwrap_or_default();
+        match self.control.check_recipient_addresses(email.team, "recipient", &handoff.recipients, &tags).await {
+            Err(problem) if problem.code == Code::RecipientSuppressed => Err(FreezeError::Permanent(problem.detail)),
+            checked => checked.map_err(|problem| FreezeError::Temporary(problem.detail)),
+        }
     }
 
     /// Composes the unsigned MIME message. Headers that the composer writes itself are removed from `content`.

@@ -197,7 +197,8 @@ impl Handoffs {
             Err(FreezeError::Temporary(why)) => return self.requeue(&context, &why).await,
             Err(FreezeError::Permanent(why)) => {
                 let reply = TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Connect, None, &why);
-                return self.record_outcome(&route, &context, None, context.started_at, reply).await;
+                // The transport was not asked, so this says nothing about it.
+                return self.settle_attempt(&route, &context, None, context.started_at, reply).await;
             }
         };
         let envelope = self.frozen_envelope(&context, &bytes);
@@ -301,6 +302,24 @@ impl Handoffs {
             self.ctx.metrics.record_resolved("idempotent_retry");
             self.ctx.metrics.record_provider_deduplicated();
         }
+        self.settle_attempt(route, context, attempt, started_at, reply).await;
+        if accepted && route.transport.name() == SANDBOX_FAULTS {
+            self.simulate_sandbox_event(context).await;
+        }
+        if breaker_changed {
+            self.publish_breaker_state(route).await;
+        }
+    }
+
+    /// Records the outcome of an attempt in the ledger, and fails over if the email needs it.
+    async fn settle_attempt(
+        &self,
+        route: &OutboundRoute,
+        context: &AttemptContext,
+        attempt: Option<u32>,
+        started_at: Time,
+        reply: TransportReply,
+    ) {
         let action = HandoffAction::RecordOutcome {
             lease: context.lease_ref.clone(),
             attempt,
@@ -310,16 +329,10 @@ impl Handoffs {
         };
         let recorded = self.call_until_final(context.email.team, context.email.id, action).await;
         crate::failpoint!("after-settle");
-        if accepted && route.transport.name() == SANDBOX_FAULTS {
-            self.simulate_sandbox_event(context).await;
-        }
         if let Some(email) = recorded {
             self.fail_over(route, &email, context.handoff.number).await;
         }
         self.ctx.unknown_wakeup.notify_one();
-        if breaker_changed {
-            self.publish_breaker_state(route).await;
-        }
     }
 
     async fn requeue(&self, context: &AttemptContext, why: &str) {

@@ -12,6 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     address::NamedAddress,
+    control::policy::{PolicyKind, PolicyStep, PolicyTrace, PolicyVerdict},
     id::{EmailId, TeamId},
     outbound::{
         accept::GuardInput,
@@ -235,6 +236,7 @@ impl Outbound {
         keyed: &KeyedSend,
         (mut holds, compared): (Holds, &ComparisonSet),
         now: Time,
+        trace: &mut PolicyTrace,
     ) -> Result<GuardInput, Problem> {
         let (team, content) = (caller.team.id, &keyed.request.content);
         let settings = self.access.settings_of(team).await.map_err(unavailable)?;
@@ -247,7 +249,12 @@ impl Outbound {
             _ => settings.keyless,
         };
         match mode {
-            ContentGuardMode::Off => Ok(GuardInput { holds, ..GuardInput::default() }),
+            ContentGuardMode::Off => {
+                let (name, why) =
+                    (Guard::LooksDuplicate.as_str(), "not compared: the content guard is off for this send");
+                trace.record(PolicyStep::new(PolicyKind::Guard, name, PolicyVerdict::Pass, why));
+                Ok(GuardInput { holds, ..GuardInput::default() })
+            }
             ContentGuardMode::Flag => {
                 let mut windows = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
                 let look_alike = windows.any(|window| window.has_look_alike(team, content, &keyed.digest, now));

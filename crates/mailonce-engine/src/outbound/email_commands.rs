@@ -126,7 +126,7 @@ impl Outbound {
         new_email.head.call = caller.call.clone();
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
         self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
-        new_email.head.policy = trace;
+        new_email.head.policy = Some(trace);
         match self.ctx.store.resend(new_email, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(EmailResendResult::First(email)) => {
                 self.ctx.transports.wake_all();
@@ -233,7 +233,7 @@ impl Outbound {
         head.channel = channel;
         // The call trace and the policy trace belong to the previous version.
         head.call = None;
-        head.policy = PolicyTrace::default();
+        head.policy = None;
         let derived_key = head.intent.as_mut().and_then(|intent| {
             intent.version += 1;
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();

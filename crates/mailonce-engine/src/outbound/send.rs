@@ -79,7 +79,7 @@ impl Outbound {
         let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
             Err(problem) => {
-                let problem = if keyed.request.wants_policy { with_policy(problem, &trace) } else { problem };
+                let problem = with_policy(caller, &keyed, problem, &trace);
                 return self.replay_or(caller, &keyed, problem, now).await;
             }
         };
@@ -95,7 +95,7 @@ impl Outbound {
             AcceptResult::OverBudget(exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
                 trace.record_overrun(&exceeded);
-                Err(if keyed.request.wants_policy { with_policy(problem, &trace) } else { problem })
+                Err(with_policy(caller, &keyed, problem, &trace))
             }
         }
     }
@@ -116,10 +116,10 @@ impl Outbound {
             self.control.inbox_of_sender(caller.team.id, &new_email.head.from).await.map_err(unavailable)?;
         new_email.head.held_by = rule;
         new_email.guard_input =
-            self.evaluate_content_guard(caller, keyed, (holds, &ComparisonSet::default()), now).await?;
+            self.evaluate_content_guard(caller, keyed, (holds, &ComparisonSet::default()), now, trace).await?;
         new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
         self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, trace).await;
-        new_email.head.policy = trace.clone();
+        new_email.head.policy = Some(trace.clone());
         Ok(new_email)
     }
 
@@ -314,7 +314,7 @@ impl Outbound {
             thread: None,
             call: caller.call.clone(),
             held_by: None,
-            policy: PolicyTrace::default(),
+            policy: None,
             inbox: None,
         };
         let routed = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
@@ -485,10 +485,11 @@ impl Outbound {
             let (rule, mut trace) = checks.remove(index).unwrap_or_default();
             new_email.head.held_by = rule;
             let holds = new_email.head.held_by.as_ref().map(|_| Guard::Approval).into();
-            new_email.guard_input = self.evaluate_content_guard(caller, item, (holds, &compared), now).await?;
+            new_email.guard_input =
+                self.evaluate_content_guard(caller, item, (holds, &compared), now, &mut trace).await?;
             new_email.guard_input.charges = self.control.charges(caller, &new_email).await?;
             self.control.trace_budgets(caller.team.id, &new_email.guard_input.charges, &mut trace).await;
-            new_email.head.policy = trace;
+            new_email.head.policy = Some(trace);
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);
         }
@@ -569,9 +570,13 @@ struct CheckedItem {
     trace: PolicyTrace,
 }
 
-/// Adds to a refusal what each check decided.
-pub(crate) fn with_policy(problem: Problem, trace: &PolicyTrace) -> Problem {
-    problem.with_extension("policy", json!(trace.complete()))
+/// Adds to a refusal what each check decided, if the caller asked for it. A check that could not be made decided
+/// nothing.
+pub(crate) fn with_policy(caller: &Caller, keyed: &KeyedSend, problem: Problem, trace: &PolicyTrace) -> Problem {
+    if !keyed.request.wants_policy || problem.code.status() >= 500 {
+        return problem;
+    }
+    problem.with_extension("policy", json!(trace.complete(caller.may_see_rules())))
 }
 
 /// The first item that has the same key as an earlier item but differs from it.

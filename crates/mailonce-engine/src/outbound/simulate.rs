@@ -45,8 +45,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    fn refused(problem: Problem, trace: &PolicyTrace) -> Self {
-        Self { outcome: SimulatedOutcome::Refuse, policy: trace.complete(), email: None, problem: Some(problem) }
+    fn refused(problem: Problem, policy: Vec<PolicyStep>) -> Self {
+        Self { outcome: SimulatedOutcome::Refuse, policy, email: None, problem: Some(problem) }
     }
 }
 
@@ -61,49 +61,55 @@ impl Outbound {
         let keyed = identify_send(caller, request, None);
         let bound = match self.bound_email_of_key(caller, &keyed, now).await {
             Err(problem) if problem.code == Code::KeyMismatch => {
-                return Ok(Simulation::refused(problem, &PolicyTrace::default()));
+                return Ok(Simulation::refused(problem, Vec::new()));
             }
             bound => bound?,
         };
         if let Some(email) = bound {
             return Ok(simulated_replay(caller, &keyed, &email));
         }
-        let mut trace = PolicyTrace::default();
+        let (mut trace, shows_rules) = (PolicyTrace::default(), caller.may_see_rules());
         let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
             Ok(new_email) => new_email,
             Err(problem) if problem.code.status() >= 500 => return Err(problem),
-            Err(problem) => return Ok(Simulation::refused(problem, &trace)),
+            Err(problem) => return Ok(Simulation::refused(problem, trace.complete(shows_rules))),
         };
         match self.ctx.store.simulate_accept(*new_email, now).await.map_err(unavailable)? {
             AcceptResult::First(email) => {
                 let outcome = if email.holds.is_empty() { SimulatedOutcome::Accept } else { SimulatedOutcome::Hold };
-                Ok(Simulation { outcome, policy: email.head.policy.complete(), email: None, problem: None })
+                Ok(Simulation { outcome, policy: decided_steps(caller, &email), email: None, problem: None })
             }
             // Another call bound the key in the meantime.
             AcceptResult::KeyBound(bound) => Ok(match email_of_binding(&keyed, bound) {
                 Ok(email) => simulated_replay(caller, &keyed, &email),
-                Err(problem) => Simulation::refused(problem, &trace),
+                Err(problem) => Simulation::refused(problem, Vec::new()),
             }),
             AcceptResult::OverBudget(exceeded) => {
                 trace.record_overrun(&exceeded);
-                Ok(Simulation::refused(self.control.quota_exceeded(caller.team.id, &exceeded).await, &trace))
+                let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
+                Ok(Simulation::refused(problem, trace.complete(shows_rules)))
             }
         }
     }
+}
+
+/// What each check decided about an email, as far as the caller may see it. Empty if it went through no checks.
+pub fn decided_steps(caller: &Caller, email: &Email) -> Vec<PolicyStep> {
+    email.head.policy.as_ref().map(|trace| trace.complete(caller.may_see_rules())).unwrap_or_default()
 }
 
 /// What a send with a bound key would be answered with.
 fn simulated_replay(caller: &Caller, keyed: &KeyedSend, email: &Email) -> Simulation {
     if !caller.may_see_sender(&email.head.from) {
         let detail = "this idempotency key belongs to an email of an inbox that the API key may not use";
-        return Simulation::refused(Problem::new(Code::SenderNotAllowed, detail), &PolicyTrace::default());
+        return Simulation::refused(Problem::new(Code::SenderNotAllowed, detail), Vec::new());
     }
     let cached = CachedEmail::from(email);
     let fields = differences(keyed, &cached);
     if !fields.is_empty() && !keyed.may_differ_in(&fields) {
         let problem = payload_mismatch(keyed.email_key.as_ref(), &cached, &fields);
-        return Simulation::refused(problem, &PolicyTrace::default());
+        return Simulation::refused(problem, Vec::new());
     }
-    let (outcome, policy) = (SimulatedOutcome::Replay, email.head.policy.complete());
+    let (outcome, policy) = (SimulatedOutcome::Replay, decided_steps(caller, email));
     Simulation { outcome, policy, email: Some(email.id), problem: None }
 }

@@ -177,7 +177,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         thread: None,
         call: None,
         held_by: None,
-        policy: mailonce_core::control::policy::PolicyTrace::default(),
+        policy: None,
         inbox: None,
     };
     let new_email = NewEmail {

@@ -100,7 +100,7 @@ fn email_with_two_unknowns() -> Email {
             thread: None,
             call: None,
             held_by: None,
-            policy: mailonce_core::control::policy::PolicyTrace::default(),
+            policy: None,
             inbox: None,
         }),
         digest: Digest::of_content(&content.unwrap()),

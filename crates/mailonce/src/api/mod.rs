@@ -8,6 +8,7 @@ pub(crate) mod events;
 mod handoff;
 pub(crate) mod inbound;
 pub(crate) mod inbox;
+mod openapi;
 pub(crate) mod outbound;
 mod pagination;
 mod search;
@@ -33,11 +34,7 @@ use mailonce_core::{
     problem::{Code, Problem, nearest_name, shorten},
 };
 use mailonce_engine::{Engine, outbound::keyed_send::SendRequest};
-use std::sync::{Arc, LazyLock};
-use utoipa::openapi::{
-    ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
-    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
-};
+use std::sync::Arc;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use crate::api::conversation::{escalations::MAX_QUESTION_CHARS, replies::MAX_SEEN};
@@ -222,7 +219,8 @@ async fn bench_echo(body: Bytes) -> ApiResult {
 
 async fn path_not_found(request: Request) -> ApiError {
     let path = request.uri().path().to_owned();
-    let nearest = nearest_name(&path, openapi().paths.paths.keys().map(String::as_str));
+    let nearest =
+        nearest_name(&path, openapi()["paths"].as_object().into_iter().flatten().map(|(path, _)| path.as_str()));
     let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
     ApiError(Problem::new(Code::NotFound, format!("there is no path {}{hint}", shorten(&path))))
 }
@@ -233,72 +231,12 @@ async fn method_not_allowed(request: Request) -> ApiError {
     ApiError(Problem::new(Code::MethodNotAllowed, detail))
 }
 
-/// The OpenAPI document of the routes, built once.
-pub fn openapi() -> &'static OpenApi {
-    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(build_openapi);
-    &DOCUMENT
+/// The OpenAPI document.
+pub fn openapi() -> &'static serde_json::Value {
+    openapi::document()
 }
 
-fn build_openapi() -> OpenApi {
-    let (_, mut document) = routes().split_for_parts();
-    document.info.title = "mailonce".into();
-    document.info.version = env!("CARGO_PKG_VERSION").into();
-    document.info.description =
-        Some("Send each email once: idempotent sends, inboxes for agents, and webhooks.".into());
-    document.info.license = None;
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("mo_…")).build();
-    let components = document.components.get_or_insert_default();
-    components.add_security_scheme("api_key", SecurityScheme::Http(bearer));
-    document.security = Some(vec![SecurityRequirement::new("api_key", Vec::<String>::new())]);
-    for path in document.paths.paths.values_mut() {
-        let all = [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete];
-        for operation in all.into_iter().flatten() {
-            let public = operation.security.is_some();
-            for (status, description) in common_problems(public) {
-                operation
-                    .responses
-                    .responses
-                    .entry((*status).to_owned())
-                    .or_insert_with(|| problem_response(description));
-            }
-        }
-    }
-    document
-}
-
-/// Error responses that every public or authenticated call may return, as status and description.
-fn common_problems(public: bool) -> &'static [(&'static str, &'static str)] {
-    const PUBLIC: [(&str, &str); 4] = [
-        ("404", "There is no such object or path"),
-        ("421", "The server does not serve this host"),
-        ("500", "Internal error"),
-        ("503", "The ledger is not available"),
-    ];
-    const AUTHENTICATED: [(&str, &str); 12] = [
-        ("400", "The request is malformed"),
-        ("401", "The API key is missing or not valid"),
-        ("403", "The API key does not allow this"),
-        ("404", "This team has no such object"),
-        ("408", "The body did not arrive in time"),
-        ("413", "The request is too large"),
-        ("415", "The body is not declared as JSON"),
-        ("421", "The server does not serve this host"),
-        ("422", "A value is not valid, or a rule refuses the request"),
-        ("429", "A rate limit or budget is exceeded"),
-        ("500", "Internal error"),
-        ("503", "The ledger is not available"),
-    ];
-    if public { &PUBLIC } else { &AUTHENTICATED }
-}
-
-fn problem_response(description: &str) -> RefOr<utoipa::openapi::Response> {
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemBody"))).build();
-    RefOr::T(ResponseBuilder::new().description(description).content("application/problem+json", content).build())
-}
-
-/// The OpenAPI document as JSON, as it is committed and served.
+/// The OpenAPI document as it is committed.
 pub fn openapi_json() -> String {
-    let mut text = serde_json::to_string_pretty(openapi()).unwrap_or_default();
-    text.push('\n');
-    text
+    openapi::pretty()
 }

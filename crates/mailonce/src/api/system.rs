@@ -2,8 +2,9 @@
 
 use axum::{
     Json,
+    body::Bytes,
     extract::State,
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Redirect, Response},
 };
 use mailonce_core::problem::{Code, Problem};
@@ -94,8 +95,29 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
 
 /// Read this OpenAPI document.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "read_openapi", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
-pub(super) async fn openapi() -> Response {
-    text_response("application/json", super::openapi_json())
+pub(super) async fn openapi(headers: HeaderMap) -> Response {
+    let document = super::openapi::served();
+    let is_known = headers.get(header::IF_NONE_MATCH).and_then(|tag| tag.to_str().ok());
+    let is_known = is_known.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == document.etag));
+    let encodings = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let takes_gzip = encodings.split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && weight.replace(' ', "") != "q=0"
+    });
+    let mut response = match (is_known, takes_gzip) {
+        (true, _) => StatusCode::NOT_MODIFIED.into_response(),
+        (false, true) => Bytes::from_static(&document.gzip).into_response(),
+        (false, false) => Bytes::from_static(&document.plain).into_response(),
+    };
+    let answer = response.headers_mut();
+    answer.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    answer.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer.extend(HeaderValue::from_str(&document.etag).ok().map(|tag| (header::ETAG, tag)));
+    if takes_gzip && !is_known {
+        answer.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
 }
 
 /// Read a short description of this service for language models.

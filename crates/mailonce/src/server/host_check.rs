@@ -12,6 +12,8 @@ use std::net::IpAddr;
 const EXEMPT_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Provider webhooks are exempt: they are signed, and browsers do not call them.
 const EXEMPT_PREFIX: &str = "/hooks/";
+/// Unsubscribe links.
+const SIGNED_LINK_PREFIX: &str = "/u/";
 
 /// The hosts and origins that this server accepts.
 #[derive(Clone, Debug)]
@@ -85,7 +87,10 @@ impl HostCheck {
         let host = Host::of(&authority)
             .filter(|host| self.allows(host, connection))
             .ok_or_else(|| misdirected_host(&authority))?;
-        if is_guarded(method, uri, headers) {
+        // A signed link is its own permission. Mail programs post to it from pages of their own, and browsers from a page
+        // without a referrer.
+        let is_signed_link = uri.path().starts_with(SIGNED_LINK_PREFIX);
+        if is_guarded(method, uri, headers) && !is_signed_link {
             self.check_origin(headers, &authority, &host, connection)
         } else {
             Ok(())
@@ -291,6 +296,14 @@ mod tests {
             let headers = [("host", host), ("origin", origin)];
             let status = checked(check, &Method::POST, "/v1/emails", &headers, arrived("192.168.1.7", false));
             assert_eq!(status, expected, "{host} {origin}");
+        }
+        // A signed link is its own permission, wherever it is clicked.
+        for origin in ["null", "https://webmail.example.com"] {
+            let headers = [("host", "mail.example.com"), ("origin", origin)];
+            let arrived = arrived("192.168.1.7", false);
+            assert_eq!(checked(&with_public_url, &Method::POST, "/u/token", &headers, arrived), 200, "{origin}");
+            let foreign = [("host", "evil.example.com"), ("origin", origin)];
+            assert_eq!(checked(&with_public_url, &Method::POST, "/u/token", &foreign, arrived), 421, "{origin}");
         }
         let plain = [("host", "mailonce"), ("origin", "http://mailonce")];
         assert_eq!(

@@ -87,6 +87,40 @@ over_every_engine! {
         assert_eq!(why, "1 of 0 are used, and this email counts 1");
     }
 
+    async fn a_key_that_may_not_list_rules_sees_only_those_that_decided(world) {
+        world.post("/v1/rules", &rule("no gifts", "gift", "block", "enforce")).await.expect_status(201);
+        world.post("/v1/rules", &rule("secret plan", "offer", "approve", "observe")).await.expect_status(201);
+        let key = world.create_api_key(&json!({ "name": "agent", "scopes": ["send"] })).await;
+        let simulate = |subject: &str| post("/v1/policy/simulate").bearer(&key).json(&mail_with(json!({ "subject": subject })));
+        let offer = world.call(simulate("an offer")).await.expect_status(200);
+        assert!(!offer.text.contains("secret plan") && !offer.text.contains("no gifts"), "{}", offer.text);
+        let gift = world.call(simulate("a gift")).await.expect_status(200);
+        assert_eq!(findings(&gift["policy"]), ["rule no gifts refuse"]);
+    }
+
+    async fn an_edited_email_shows_the_budget_that_holds_it(world) {
+        world.post("/v1/rules", &rule("offers", "offer", "approve", "enforce")).await.expect_status(201);
+        world.post("/v1/budgets", &budget("daily", 0, "hold")).await.expect_status(201);
+        let held = world.send("1", &mail_with(json!({ "subject": "an offer" }))).await.expect_status(202).string_field("id");
+        let open = world.escalations("state=open").await;
+        let approval = open.iter().find(|escalation| escalation["reason"] == "approval").unwrap();
+        let edit = json!({ "as": "edit", "rev": 1, "edit": { "text": "Other words" } });
+        world.post(&format!("/v1/escalations/{}/resolve", approval["id"].as_str().unwrap()), &edit).await.expect_status(200);
+        let edited = world.email(&held).await["resent_as"].as_str().unwrap().to_owned();
+        assert_eq!(findings(&detail_policy(&world, &edited).await), ["budget daily hold"]);
+    }
+
+    async fn a_refused_reply_shows_its_trace_when_asked(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.post("/v1/rules", &rule("no gifts", "gift", "block", "enforce")).await.expect_status(201);
+        world.receive_mail(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <1@x>\nSubject: a gift\n\nhello\n").await;
+        let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).ids().remove(0);
+        let reply = post(&format!("/v1/messages/{message}/reply")).header("prefer", "policy-trace").json(&json!({ "text": "x" }));
+        let refused = world.call(reply).await.expect_problem(422, "blocked_by_rule");
+        assert_eq!(findings(&refused["policy"]), ["rule no gifts refuse"]);
+    }
+
     async fn a_simulated_send_says_what_would_happen_and_writes_nothing(world) {
         world.post("/v1/rules", &rule("no gifts", "gift", "block", "enforce")).await.expect_status(201);
         world.post("/v1/rules", &rule("offers", "offer", "approve", "enforce")).await.expect_status(201);

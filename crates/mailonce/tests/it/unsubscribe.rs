@@ -125,6 +125,19 @@ over_every_engine! {
         assert!(email["handoffs"][0]["reason"].as_str().unwrap().contains("unsubscribed"), "{email}");
     }
 
+    async fn a_suppressed_recipient_does_not_cost_the_others_their_copy(world) {
+        let world = with_reader(world, &json!([])).await;
+        world.create_inbox("other").await;
+        let later = news(json!({ "to": [READER, "other@agents.test"], "scheduled_at": world.timestamp_in(DAY) }));
+        let id = world.send("1", &later).await.expect_status(202).string_field("id");
+        world.post("/v1/suppressions", &json!({ "address": READER, "reason": "complained" })).await.expect_status(201);
+        world.advance_clock(DAY + 1_000);
+        hand_off(&world, &[&id]).await;
+        let email = world.email(&id).await;
+        let states: Vec<_> = email["handoffs"].as_array().unwrap().iter().map(|handoff| handoff["state"].clone()).collect();
+        assert_eq!(states, ["failed", "sent"], "{email}");
+    }
+
     async fn a_forged_or_cut_link_changes_nothing(world) {
         let world = with_reader(world, &json!(["news"])).await;
         let path = link_of(&world, "1", &news(json!({}))).await;

@@ -46,7 +46,7 @@ fn head(version: u32) -> EmailHead {
         thread: None,
         call: None,
         held_by: None,
-        policy: crate::control::policy::PolicyTrace::default(),
+        policy: None,
         inbox: None,
     }
 }

@@ -143,7 +143,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         thread: None,
         call: None,
         held_by: None,
-        policy: mailonce_core::control::policy::PolicyTrace::default(),
+        policy: None,
         inbox: None,
     };
     NewEmail {

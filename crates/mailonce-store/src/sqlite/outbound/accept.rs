@@ -182,8 +182,9 @@ impl PreparedEmail {
         } else if self.email.guard.is_none() {
             self.email.guard = first.flagged_by;
         }
-        let flagged_by = self.email.guard.filter(|_| first.holds.is_empty());
-        Arc::make_mut(&mut self.email.head).policy.record_decision(first, flagged_by);
+        if let Some(trace) = &mut Arc::make_mut(&mut self.email.head).policy {
+            trace.record_decision(first, first.flagged_by);
+        }
         self.head = head_to_json(&self.email.head)?;
         self.event = PackedEvent::pack_accepted(&self.email);
         Ok(())

@@ -72,7 +72,7 @@ impl ReplyBody {
 #[utoipa::path(post, path = "/v1/messages/{id}/reply", operation_id = "reply_to_message", tag = "conversations", request_body = ReplyBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "Your own id of this call, percent-encoded; stored for correlation"),
-        ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60)")),
+        ("Prefer" = Option<String>, Header, description = "`wait=10`: wait up to 10 seconds for the final state before responding (at most 60). `policy-trace`: show in `policy` what each check decided")),
     responses((status = 202, description = "Accepted; a guard may hold it", body = SendReceiptBody), (status = 200, description = "Replayed: the message was answered before", body = SendReceiptBody),
         (status = 409, description = "Another agent holds the thread, or the thread has a newer message", body = crate::http::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(crate) async fn reply(
@@ -95,6 +95,7 @@ pub(crate) async fn reply(
         quote: body.quote,
         key: auth.key.clone(),
         distinct_token: body.distinct_token,
+        wants_policy: prefer.wants_policy,
     };
     let receipt = app.engine.conversations.reply(&auth.caller, id, request).await?;
     respond_when_settled(&app, &auth.caller, receipt, max_wait, prefer.wants_policy).await

@@ -9,7 +9,10 @@ use mailonce_core::{
     outbound::email::Email,
     time::Time,
 };
-use mailonce_engine::outbound::queries::EmailView;
+use mailonce_engine::{
+    Caller,
+    outbound::{queries::EmailView, simulate::decided_steps},
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -152,7 +155,7 @@ pub(crate) struct EmailDetailBody {
 }
 
 impl EmailDetailBody {
-    pub(crate) fn of(view: &EmailView, message_id: String, stop: Option<StopId>) -> Self {
+    pub(crate) fn of(caller: &Caller, view: &EmailView, message_id: String, stop: Option<StopId>) -> Self {
         let email = &view.detail.email;
         let content = view.content.as_ref();
         let display = |mailbox: &NamedAddress| match &mailbox.name {
@@ -176,7 +179,7 @@ impl EmailDetailBody {
             handoffs: handoffs(view),
             evidence: view.detail.evidence.iter().map(EvidenceBody::of).collect(),
             timeline: timeline(view),
-            policy: policy_body(email.head.policy.complete()),
+            policy: policy_body(decided_steps(caller, email)),
             suppressed_calls: view.detail.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
         }
     }
@@ -237,8 +240,9 @@ fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
 /// Whether a guard held the email, and did not only flag it.
 fn was_held(email: &Email) -> bool {
     let is_held = |step: PolicyStep| step.verdict == PolicyVerdict::Hold;
-    // Emails of older versions have no trace.
-    !email.holds.is_empty() || email.head.policy.is_empty() || email.head.policy.complete().into_iter().any(is_held)
+    // Emails of older releases have no trace.
+    let Some(trace) = &email.head.policy else { return true };
+    !email.holds.is_empty() || trace.complete(true).into_iter().any(is_held)
 }
 
 /// `, call ID` for a call with a caller's id; empty without one.

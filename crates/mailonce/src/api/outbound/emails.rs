@@ -21,7 +21,10 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::{Caller, outbound::send_receipt::SendReceipt};
+use mailonce_engine::{
+    Caller,
+    outbound::{send_receipt::SendReceipt, simulate::decided_steps},
+};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
@@ -119,7 +122,7 @@ pub(crate) async fn respond_when_settled(
     }
     let policy = if wants_policy {
         // The email is accepted already, so a store that does not answer now is no error of the send.
-        app.engine.outbound.email(caller, receipt.id).await.ok().map(|email| policy_body(email.head.policy.complete()))
+        app.engine.outbound.email(caller, receipt.id).await.ok().map(|email| policy_body(decided_steps(caller, &email)))
     } else {
         None
     };
@@ -301,7 +304,7 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
     let message_id = app.engine.ctx.message_id(&view.detail.email);
     let stops = app.engine.control.stops.stops_affecting(auth.caller.team.id).await?;
     let stop = stops.stopping(&view.detail.email);
-    Ok(Json(EmailDetailBody::of(&view, message_id, stop)).into_response())
+    Ok(Json(EmailDetailBody::of(&auth.caller, &view, message_id, stop)).into_response())
 }
 
 /// New time of a scheduled email.

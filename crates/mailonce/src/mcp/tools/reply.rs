@@ -46,6 +46,7 @@ pub(super) async fn reply_email(ctx: &ToolContext<'_>, arguments: &Value) -> Too
         quote: false,
         key: None,
         distinct_token: args.distinct_token,
+        wants_policy: false,
     };
     let to_all = request.reply_all;
     match ctx.app.engine.conversations.reply(ctx.caller, message, request).await {

@@ -52,7 +52,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         thread: None,
         call: None,
         held_by: None,
-        policy: crate::control::policy::PolicyTrace::default(),
+        policy: None,
         inbox: None,
     };
     let email = NewEmail {

@@ -1,9 +1,12 @@
 //! Promises about simulated sends.
 
 use mailonce_core::{
-    control::budget::{AtLimit, Charge},
+    control::{
+        budget::{AtLimit, Charge},
+        policy::PolicyTrace,
+    },
     outbound::{
-        accept::AcceptResult,
+        accept::{AcceptResult, NewEmail},
         email::{EmailState, Guard},
         key_binding::KeyBinding,
     },
@@ -11,23 +14,30 @@ use mailonce_core::{
 };
 
 use crate::conformance::{
-    EmailFixture, HOUR, T0, TEAM, TestStore, accept_email, accept_first, all_events, fixtures::emails::charge_at,
-    intent_email, keyed_email, keyless_email, list_all,
+    EmailFixture, HOUR, T0, TEAM, TestStore, accept_first, all_events, fixtures::emails::charge_at, intent_email,
+    keyed_email, keyless_email, list_all,
 };
 
 fn charge(limit: u64, at_limit: AtLimit) -> Charge {
     Charge { at_limit, ..charge_at(7, 1, limit, HOUR, T0) }
 }
 
+/// The email with an empty trace, to which the store adds what it decides.
+fn traced(fixture: &EmailFixture, now: Time) -> NewEmail {
+    let mut new_email = fixture.to_new_email(now);
+    new_email.head.policy = Some(PolicyTrace::default());
+    new_email
+}
+
 async fn simulate(store: &TestStore, fixture: &EmailFixture, now: Time) -> AcceptResult {
-    store.simulate_accept(fixture.to_new_email(now), now).await.unwrap()
+    store.simulate_accept(traced(fixture, now), now).await.unwrap()
 }
 
 /// What matters of an answer: ids and times of new emails differ from call to call.
 fn shape(answer: AcceptResult) -> String {
     match answer {
         AcceptResult::First(email) => {
-            format!("first {:?} {:?} {:?}", email.state(), email.holds, email.bind_number)
+            format!("first {:?} {:?} {:?} {:?}", email.state(), email.holds, email.bind_number, email.head.policy)
         }
         AcceptResult::KeyBound(KeyBinding::Email(email)) => format!("bound to {}", email.id),
         other => format!("{other:?}"),
@@ -64,12 +74,14 @@ pub(super) async fn a_simulated_send_is_answered_as_the_real_one(store: TestStor
         keyed_email("full").with_charge(charge(1, AtLimit::Refuse)),
         keyed_email("held").with_charge(charge(1, AtLimit::Hold)),
         keyed_email("flagged").with_charge(charge(1, AtLimit::Flag)),
+        keyed_email("alike").flagged(Guard::LooksDuplicate),
+        keyed_email("alike and held").flagged(Guard::LooksDuplicate).with_charge(charge(1, AtLimit::Hold)),
         keyed_email("approval").held(Guard::Approval),
         intent_email("o", &["a@example.com", "b@example.com"]),
         keyless_email().text("hello there").compared(),
     ] {
         let simulated = shape(simulate(&store, &fixture, T0).await);
-        let real = shape(accept_email(&store, &fixture, T0).await);
+        let real = shape(store.accept(traced(&fixture, T0), T0).await.unwrap());
         assert_eq!(simulated, real, "{fixture:?}");
     }
 }
