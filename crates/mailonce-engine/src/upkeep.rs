@@ -16,6 +16,9 @@ const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
 /// How often expired entries of the audit log are removed.
 const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
+/// How often the erasures that this node knows of are worked on, and how often it looks for others.
+const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
+const ERASURE_SCAN_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Engine {
     /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.
@@ -49,6 +52,23 @@ impl Engine {
                 _ = stop.changed() => {}
                 _ = budget_rounds.tick() => self.release_held_by_budget().await,
                 _ = audit_prunes.tick() => self.prune_audit().await,
+            }
+        }
+    }
+
+    /// Works on erasures until `stop` changes. A loop of its own, because one erasure may read all mail of a team.
+    pub async fn run_erasure_loop(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut rounds = tokio::time::interval(ERASURE_INTERVAL);
+        let mut scans = tokio::time::interval(ERASURE_SCAN_INTERVAL);
+        while !*stop.borrow() {
+            let (action, result) = tokio::select! {
+                biased;
+                _ = stop.changed() => continue,
+                _ = scans.tick() => ("find", self.control.find_erasures().await),
+                _ = rounds.tick() => ("run", self.control.run_erasures().await),
+            };
+            if let Err(error) = result {
+                tracing::warn!(%error, "cannot {action} erasures; the next round tries again");
             }
         }
     }

@@ -144,6 +144,7 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "poll_sources", &ended, &engine.inbound, Inbound::poll_sources));
     loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
+    loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
     loops.push(spawn_loop(&engine, "search", &ended, &engine.search, Search::run_indexer));
     loops.push(spawn_loop(&engine, "revoked_keys", &ended, &engine.access, Access::run_revocation_checks));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));

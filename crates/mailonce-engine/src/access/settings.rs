@@ -187,6 +187,11 @@ impl SettingsCache {
 }
 
 impl Access {
+    /// Reads a team's settings again at their next use.
+    pub(crate) fn forget_cached_settings(&self, team: TeamId) {
+        self.settings_cache.invalidate(team);
+    }
+
     /// A team's settings.
     pub(crate) async fn settings_of(&self, team: TeamId) -> Result<Arc<TeamSettings>, StoreError> {
         let boot_ms = self.ctx.time.boot_clock_ms();

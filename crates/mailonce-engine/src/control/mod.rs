@@ -6,12 +6,15 @@
 //! | `lists` | allow and block lists |
 //! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
+//! | [`erasures`], `erasure_steps` | erasing a person |
 //! | [`stops`] | switches that keep email from leaving |
 //! | `suppressions` | addresses that a team doesn't send to |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
 pub mod audit;
 pub mod budgets;
+mod erasure_steps;
+pub mod erasures;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
 pub(crate) mod record_cache;
@@ -35,11 +38,20 @@ pub struct Control {
     pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
+    active_erasures: erasures::ActiveErasures,
     /// Where the next round that releases email held by budgets goes on.
     budget_release_position: tokio::sync::Mutex<Option<(TeamId, EmailId)>>,
 }
 
 impl Control {
+    /// Reads a team's rules, lists, budgets and settings again at their next use.
+    fn forget_cached_records(&self, team: TeamId) {
+        self.record_caches.rules.invalidate(team);
+        self.record_caches.lists.invalidate(team);
+        self.record_caches.budgets.invalidate(team);
+        self.access.forget_cached_settings(team);
+    }
+
     pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
         Self {
             audit: audit::AuditLog::new(Arc::clone(&ctx)),
@@ -48,6 +60,7 @@ impl Control {
             access,
             record_caches: record_cache::RecordCaches::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
+            active_erasures: erasures::ActiveErasures::default(),
             budget_release_position: tokio::sync::Mutex::default(),
         }
     }

@@ -178,6 +178,7 @@ pub fn empty_email(size: ModelConfig) -> Option<Email> {
         call: None,
         held_by: None,
         inbox: None,
+        erased: None,
     };
     let new_email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),

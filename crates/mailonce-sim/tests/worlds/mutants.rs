@@ -101,6 +101,7 @@ fn email_with_two_unknowns() -> Email {
             call: None,
             held_by: None,
             inbox: None,
+            erased: None,
         }),
         digest: Digest::of_content(&content.unwrap()),
         bind_number: 0,

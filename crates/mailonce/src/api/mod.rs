@@ -161,6 +161,8 @@ fn admin_routes() -> OpenApiRouter<App> {
         ))
         .routes(routes!(crate::api::control::stops::create, crate::api::control::stops::list))
         .routes(routes!(crate::api::control::stops::end))
+        .routes(routes!(crate::api::control::erasures::create, crate::api::control::erasures::list))
+        .routes(routes!(crate::api::control::erasures::read))
         .routes(routes!(crate::api::control::audit::list))
         .routes(routes!(crate::api::control::lists::add, crate::api::control::lists::list))
         .routes(routes!(crate::api::control::lists::remove))

@@ -14,6 +14,7 @@ mod emails;
 pub(crate) mod error;
 pub(crate) mod http_client;
 mod idempotency_keys;
+mod erasures;
 mod inbox;
 mod kek_status;
 mod listing;
@@ -149,6 +150,11 @@ enum CliVerb {
     /// List, export and verify the audit log: who changed what
     #[command(subcommand)]
     Audit(audit::AuditVerb),
+    /// Erase a person: remove the address, names and mail
+    Erase(erasures::EraseArgs),
+    /// List and show erasures
+    #[command(subcommand)]
+    Erasures(erasures::ErasuresVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -301,6 +307,8 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
         CliVerb::Audit(verb) => audit::audit(&out, verb).await,
+        CliVerb::Erase(args) => erasures::erase(&out, args).await,
+        CliVerb::Erasures(verb) => erasures::erasures(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

@@ -47,6 +47,7 @@ fn head(version: u32) -> EmailHead {
         call: None,
         held_by: None,
         inbox: None,
+        erased: None,
     }
 }
 

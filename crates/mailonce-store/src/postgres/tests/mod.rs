@@ -144,6 +144,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
         call: None,
         held_by: None,
         inbox: None,
+        erased: None,
     };
     NewEmail {
         id: EmailId(id),

@@ -53,6 +53,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         call: None,
         held_by: None,
         inbox: None,
+        erased: None,
     };
     let email = NewEmail {
         id: EmailId(Uuid::from_u128(1)),

@@ -1,0 +1,226 @@
+//! Erasures: requests, their records, and the loop that works on them in small steps.
+//!
+//! Each step saves where the next one continues, with what was done so far. So an erasure goes on after a kill, on
+//! any node, and two nodes that work on the same one do not disturb each other: every step can be repeated.
+
+use crate::{
+    access::caller::Caller,
+    control::Control,
+    runtime::{
+        keyed_call::{KeyedCall, operation},
+        problems::{key_mismatch, unavailable},
+        records::{self, CursorPage},
+    },
+};
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    address::Address,
+    control::erasure::{AddressEraser, Erasure, MAX_REASON_CHARS, is_alias},
+    id::TeamId,
+    inbox,
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::StoreError,
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+use uuid::Uuid;
+
+/// How many records one query reads.
+const PAGE_SIZE: usize = 100;
+
+/// An erasure as callers see it.
+#[derive(Clone, Debug)]
+pub struct ErasureView {
+    /// Its id.
+    pub id: Uuid,
+    /// What it is doing, and what it did.
+    pub erasure: Erasure,
+}
+
+/// The teams that have an erasure to work on, as far as this node knows.
+#[derive(Default)]
+pub(crate) struct ActiveErasures(Mutex<BTreeSet<TeamId>>);
+
+impl ActiveErasures {
+    fn add(&self, team: TeamId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(team);
+    }
+
+    fn remove(&self, team: TeamId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
+    }
+
+    fn teams(&self) -> Vec<TeamId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+}
+
+fn view(record: &Record) -> Result<ErasureView, Problem> {
+    Ok(ErasureView { id: record.id, erasure: records::decode(record)? })
+}
+
+impl Control {
+    /// Requests the erasure of a person. A request for the same person while one is running returns that one; a later
+    /// request erases what came in since.
+    pub async fn request_erasure(
+        &self,
+        caller: &Caller,
+        address: &Address,
+        reason: Option<String>,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<ErasureView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        self.check_erasure(caller.team.id, address, reason.as_deref()).await?;
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let eraser = AddressEraser::new(&self.ctx.secret, team, address.as_str());
+        let reason = reason.map(|reason| eraser.redact(&reason).unwrap_or(reason));
+        let erasure = Erasure::new(&eraser, reason, Some(caller.key.id), now);
+        let record = Record {
+            team,
+            kind: RecordKind::Erasure,
+            id: self.ctx.new_id(now),
+            name: erasure.alias.clone(),
+            rev: 1,
+            created_at: now,
+            json: records::encode(&erasure)?,
+        };
+        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
+        let created = self.ctx.store.create_record(record, operation.clone()).await.map_err(unavailable)?;
+        self.active_erasures.add(team);
+        match created {
+            IdempotentResult::Done(CreateRecordResult::Created(record)) => view(&record),
+            IdempotentResult::Done(CreateRecordResult::NameTaken(earlier)) => {
+                self.request_again(earlier, erasure, operation).await
+            }
+            IdempotentResult::Replayed(_) => {
+                let found = self.ctx.store.record_by_name(team, RecordKind::Erasure, &erasure.alias).await;
+                let found = found.map_err(unavailable)?;
+                view(&found.ok_or_else(|| records::not_found(RecordKind::Erasure, &erasure.alias))?)
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    async fn request_again(
+        &self,
+        earlier: Record,
+        mut erasure: Erasure,
+        operation: Option<KeyedOperation>,
+    ) -> Result<ErasureView, Problem> {
+        let before: Erasure = records::decode(&earlier)?;
+        if before.is_running() {
+            return view(&earlier);
+        }
+        erasure.counts = before.counts;
+        let edit = earlier.edit(records::encode(&erasure)?);
+        match self.ctx.store.change_record(edit, operation, self.ctx.now()).await.map_err(unavailable)? {
+            IdempotentResult::Done(RecordChangeResult::Changed(record) | RecordChangeResult::Stale(record)) => {
+                view(&record)
+            }
+            IdempotentResult::Done(RecordChangeResult::Missing) | IdempotentResult::Replayed(_) => view(&earlier),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    async fn check_erasure(&self, team: TeamId, address: &Address, reason: Option<&str>) -> Result<(), Problem> {
+        if reason.is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARS) {
+            let detail = format!("must have at most {MAX_REASON_CHARS} characters");
+            return Err(Problem::invalid_field("reason", detail));
+        }
+        if is_alias(address.as_str()) {
+            return Err(Problem::invalid_field("address", "is the alias of a person who was erased before"));
+        }
+        let places = inbox::candidate_addresses(address.as_str());
+        let inbox = self.ctx.store.inbox_by_address(&places).await.map_err(unavailable)?;
+        if inbox.is_some_and(|inbox| inbox.team == team && inbox.address == address.as_str()) {
+            let detail = format!("{} is an inbox of this team. Delete the inbox to remove its mail", address.as_str());
+            return Err(Problem::for_field(Code::InvalidField, "address", detail));
+        }
+        Ok(())
+    }
+
+    /// The erasures of the team, newest first.
+    pub async fn erasures(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<ErasureView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        self.ctx.team_records(caller, RecordKind::Erasure, before, limit, view).await
+    }
+
+    /// One erasure.
+    pub async fn erasure(&self, caller: &Caller, id: Uuid) -> Result<ErasureView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        view(&self.ctx.team_record(caller, RecordKind::Erasure, id).await?)
+    }
+
+    /// Looks for erasures of all teams that are not done, such as those of a process that was killed.
+    pub async fn find_erasures(&self) -> Result<(), StoreError> {
+        for team in self.ctx.store.teams().await? {
+            if !self.running_erasures(team.id).await?.is_empty() {
+                self.active_erasures.add(team.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Works on the erasures that this node knows of.
+    pub async fn run_erasures(&self) -> Result<(), StoreError> {
+        for team in self.active_erasures.teams() {
+            let mut is_done = true;
+            for record in self.running_erasures(team).await? {
+                is_done &= self.run_erasure(record).await?;
+            }
+            if is_done {
+                self.active_erasures.remove(team);
+            }
+        }
+        Ok(())
+    }
+
+    async fn running_erasures(&self, team: TeamId) -> Result<Vec<Record>, StoreError> {
+        let (mut running, mut before) = (Vec::new(), None);
+        loop {
+            let page = self.ctx.store.records(team, RecordKind::Erasure, before, PAGE_SIZE).await?;
+            let is_running =
+                |record: &Record| serde_json::from_str::<Erasure>(&record.json).is_ok_and(|is| is.is_running());
+            running.extend(page.rows.into_iter().filter(is_running));
+            before = page.next;
+            if before.is_none() {
+                return Ok(running);
+            }
+        }
+    }
+
+    /// Runs an erasure until it is done or has to wait. Returns whether it is done.
+    async fn run_erasure(&self, mut record: Record) -> Result<bool, StoreError> {
+        loop {
+            let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("erasure {}: {error}", record.id));
+            let mut erasure: Erasure = serde_json::from_str(&record.json).map_err(corrupt)?;
+            if !erasure.is_running() {
+                return Ok(true);
+            }
+            let goes_on = self.erasure_step(record.team, &mut erasure).await?;
+            crate::failpoint!("erasure-step");
+            let json = serde_json::to_string(&erasure).map_err(corrupt)?;
+            if json != record.json {
+                match self.ctx.store.change_record(record.edit(json), None, self.ctx.now()).await? {
+                    IdempotentResult::Done(RecordChangeResult::Changed(changed)) => record = changed,
+                    // Another node made this step, or a caller asked again.
+                    _ => return Ok(false),
+                }
+            }
+            crate::failpoint!("erasure-step-saved");
+            if !goes_on {
+                return Ok(false);
+            }
+        }
+    }
+}
