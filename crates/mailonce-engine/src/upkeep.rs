@@ -18,6 +18,8 @@ const SWEEP_BATCH: usize = 500;
 const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 /// How often the erasures that this node knows of are worked on, and how often it looks for others.
 const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
+/// How many steps an erasure makes before others get their turn.
+const ERASURE_STEPS: usize = 100;
 const ERASURE_SCAN_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Engine {
@@ -65,7 +67,7 @@ impl Engine {
                 biased;
                 _ = stop.changed() => continue,
                 _ = scans.tick() => ("find", self.control.find_erasures().await),
-                _ = rounds.tick() => ("run", self.control.run_erasures().await),
+                _ = rounds.tick() => ("run", self.control.run_erasures(ERASURE_STEPS).await),
             };
             if let Err(error) = result {
                 tracing::warn!(%error, "cannot {action} erasures; the next round tries again");

@@ -86,7 +86,7 @@ fn inbox_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::inbox::watches::read))
         .routes(routes!(crate::api::inbox::watches::spend))
         .routes(routes!(crate::api::inbox::messages::list))
-        .routes(routes!(crate::api::inbox::messages::read))
+        .routes(routes!(crate::api::inbox::messages::read, crate::api::inbox::messages::remove))
         .routes(routes!(crate::api::inbox::messages::raw))
         .routes(routes!(crate::api::inbox::messages::attachment))
         .routes(routes!(crate::api::inbound::deliveries::list))
@@ -109,7 +109,11 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::work_queue::nack))
         .routes(routes!(crate::api::conversation::work_queue::extend))
         .routes(routes!(crate::api::conversation::threads::list))
-        .routes(routes!(crate::api::conversation::threads::read, crate::api::conversation::threads::change))
+        .routes(routes!(
+            crate::api::conversation::threads::read,
+            crate::api::conversation::threads::change,
+            crate::api::conversation::threads::remove
+        ))
         .routes(routes!(crate::api::conversation::threads::lease, crate::api::conversation::threads::release))
         .routes(routes!(crate::api::conversation::escalations::list, crate::api::conversation::escalations::ask))
         .routes(routes!(crate::api::conversation::escalations::read))
