@@ -73,8 +73,7 @@ impl AddressEraser {
     /// Whether a text names the address. Unlike [`Self::redact`] this counts no address that merely ends like it, such
     /// as `mary-ann@example.com`.
     pub fn is_in(&self, text: &str) -> bool {
-        let lower = text.to_ascii_lowercase();
-        self.forms.iter().any(|form| find_whole(&lower, form, 0, true).is_some())
+        self.find(&text.to_ascii_lowercase(), 0, true).is_some()
     }
 
     /// Whether a value names the address.
@@ -97,13 +96,11 @@ impl AddressEraser {
         if self.is_person(text) {
             return Some(self.alias.clone());
         }
-        // Another address may end like this one.
-        if Address::parse(text).is_ok() {
-            return None;
-        }
         let lower = text.to_ascii_lowercase();
+        // Another address may end like this one.
+        let is_strict = Address::parse(text).is_ok();
         let (mut redacted, mut from) = (String::new(), 0);
-        while let Some((start, end)) = self.find(&lower, from) {
+        while let Some((start, end)) = self.find(&lower, from, is_strict) {
             redacted.push_str(&text[from..start]);
             redacted.push_str(&self.alias);
             from = end;
@@ -144,8 +141,8 @@ impl AddressEraser {
     }
 
     /// The first place of the address at or after `from`, in lower-case text.
-    fn find(&self, lower: &str, from: usize) -> Option<(usize, usize)> {
-        self.forms.iter().filter_map(|form| find_whole(lower, form, from, false)).min()
+    fn find(&self, lower: &str, from: usize, is_strict: bool) -> Option<(usize, usize)> {
+        self.forms.iter().filter_map(|form| find_whole(lower, form, from, is_strict)).min()
     }
 }
 
@@ -281,10 +278,23 @@ impl Erasure {
         }
     }
 
-    /// The same erasure for a ledger that was restored from an older backup.
-    pub fn again(self) -> Self {
-        let stage = if self.address.is_some() { ErasureStage::Emails } else { ErasureStage::Find };
-        Self { stage, cursor: None, open: Vec::new(), has_more_open: false, done_at: None, ..self }
+    /// An erasure that a ledger from an older backup does not know, or knows only from an earlier request. Its first stage
+    /// finds the address.
+    pub fn from_journal(alias: String, requested_at: Time, before: Option<Self>) -> Self {
+        let counts = before.map(|before| before.counts).unwrap_or_default();
+        Self {
+            alias,
+            address: None,
+            reason: None,
+            requested_at,
+            by: None,
+            stage: ErasureStage::Find,
+            cursor: None,
+            open: Vec::new(),
+            has_more_open: false,
+            counts,
+            done_at: None,
+        }
     }
 
     /// Whether it is not done yet.
@@ -337,6 +347,7 @@ mod tests {
             ("welcome-ann@example.com today", Some(format!("welcome-{alias} today"))),
             ("see https://x.test/u?to=ann%40example.com&n=1", Some(format!("see https://x.test/u?to={alias}&n=1"))),
             ("a ann@example.com b ann@example.com", Some(format!("a {alias} b {alias}"))),
+            ("team/send/block/ann@example.com", Some(format!("team/send/block/{alias}"))),
             ("joann@example.com", None),
             ("mary-ann@example.com", None),
             ("hi jo.ann@example.com", None),
@@ -352,7 +363,8 @@ mod tests {
     #[test]
     fn every_string_of_a_value_is_redacted() {
         let eraser = eraser();
-        let mut value = json!({ "to": ["ann@example.com", "bob@example.com"], "ann@example.com": { "n": 1 }, "x": null });
+        let mut value =
+            json!({ "to": ["ann@example.com", "bob@example.com"], "ann@example.com": { "n": 1 }, "x": null });
         assert!(eraser.redact_value(&mut value));
         assert_eq!(value, json!({ "to": [eraser.alias(), "bob@example.com"], eraser.alias(): { "n": 1 }, "x": null }));
         assert!(!eraser.redact_value(&mut value), "a second time there is nothing left");
@@ -377,6 +389,7 @@ mod tests {
             erasure.next_stage(Time(2));
         }
         assert_eq!(erasure.done_at, Some(Time(2)));
-        assert_eq!(erasure.again().stage, ErasureStage::Find, "after a restore only the alias is known");
+        let restored = Erasure::from_journal(erasure.alias.clone(), Time(1), Some(erasure));
+        assert_eq!((restored.stage, restored.address), (ErasureStage::Find, None), "only the alias is known");
     }
 }

@@ -217,7 +217,8 @@ impl EmailHead {
         let redact = |address: &String| eraser.redact(address).unwrap_or_else(|| address.clone());
         let all = |addresses: &[String]| addresses.iter().map(redact).collect();
         // Further erasures of the same email keep what the first one left.
-        let erased = self.erased.clone().unwrap_or_else(|| ErasedEmail { shadow_keys: self.all_shadow_keys(team).collect() });
+        let erased =
+            self.erased.clone().unwrap_or_else(|| ErasedEmail { shadow_keys: self.all_shadow_keys(team).collect() });
         Self {
             from: redact(&self.from),
             to: all(&self.to),

@@ -10,11 +10,7 @@ use mailonce_core::{
     inbound::delivery::{Delivery, DeliveryQuery, DeliveryState},
     inbox::message::{Message, MessagePosition, MessageQuery},
     operation::IdempotentResult,
-    outbound::{
-        email::Email,
-        email_commands::EmailChangeResult,
-        email_query::EmailQuery,
-    },
+    outbound::{email::Email, email_commands::EmailChangeResult, email_query::EmailQuery},
     ports::{erasure_store::EraseEmailResult, store::StoreError},
     record::{Record, RecordKind},
 };
@@ -118,11 +114,7 @@ impl Control {
     }
 
     /// Erases the emails that have settled by now. Waits while there are others.
-    async fn erase_settled_emails(
-        &self,
-        eraser: &AddressEraser,
-        erasure: &mut Erasure,
-    ) -> Result<GoesOn, StoreError> {
+    async fn erase_settled_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
         for id in std::mem::take(&mut erasure.open) {
             if let Some(email) = self.ctx.store.email(eraser.team, id).await? {
                 self.erase_email(eraser, &email, erasure).await?;
@@ -287,13 +279,12 @@ impl Control {
     async fn is_record_about_erased_mail(&self, record: &Record) -> Result<bool, StoreError> {
         let json = match record.kind {
             RecordKind::Labels => json!({ "email": record.name, "message": record.name }),
-            RecordKind::Escalation => {
-                serde_json::from_str::<Value>(&record.json).unwrap_or_default()["about"].clone()
-            }
+            RecordKind::Escalation => serde_json::from_str::<Value>(&record.json).unwrap_or_default()["about"].clone(),
             RecordKind::Draft => {
                 let json = self.ctx.packer.unpack_text(&record.json).unwrap_or_default();
                 let draft = serde_json::from_str::<Value>(&json).unwrap_or_default();
-                let answered = if draft["in_reply_to"].is_null() { &draft["forward_of"] } else { &draft["in_reply_to"] };
+                let answered =
+                    if draft["in_reply_to"].is_null() { &draft["forward_of"] } else { &draft["in_reply_to"] };
                 json!({ "email": draft["email"], "message": answered })
             }
             _ => return Ok(false),

@@ -22,10 +22,15 @@ use mailonce_core::{
     ports::store::StoreError,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    time::Time,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use uuid::Uuid;
 
@@ -41,21 +46,36 @@ pub struct ErasureView {
     pub erasure: Erasure,
 }
 
+/// An erasure in the journal, which outlives the ledger. It names the person by the alias alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalEntry {
+    /// The team.
+    pub team: TeamId,
+    /// The alias of the address.
+    pub alias: String,
+    /// When it was requested last.
+    pub requested_at: Time,
+}
+
 /// The teams that have an erasure to work on, as far as this node knows.
 #[derive(Default)]
-pub(crate) struct ActiveErasures(Mutex<BTreeSet<TeamId>>);
+pub(crate) struct ActiveErasures {
+    teams: Mutex<BTreeSet<TeamId>>,
+    /// How many requests this process got.
+    requests: AtomicU64,
+}
 
 impl ActiveErasures {
     fn add(&self, team: TeamId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(team);
+        self.teams.lock().unwrap_or_else(PoisonError::into_inner).insert(team);
     }
 
     fn remove(&self, team: TeamId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
+        self.teams.lock().unwrap_or_else(PoisonError::into_inner).remove(&team);
     }
 
     fn teams(&self) -> Vec<TeamId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        self.teams.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 }
 
@@ -92,6 +112,7 @@ impl Control {
         let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
         let created = self.ctx.store.create_record(record, operation.clone()).await.map_err(unavailable)?;
         self.active_erasures.add(team);
+        self.active_erasures.requests.fetch_add(1, Ordering::Relaxed);
         match created {
             IdempotentResult::Done(CreateRecordResult::Created(record)) => view(&record),
             IdempotentResult::Done(CreateRecordResult::NameTaken(earlier)) => {
@@ -171,6 +192,54 @@ impl Control {
         Ok(())
     }
 
+    /// How many erasures were requested in this process.
+    pub fn erasure_requests(&self) -> u64 {
+        self.active_erasures.requests.load(Ordering::Relaxed)
+    }
+
+    /// All erasures, for the journal.
+    pub async fn erasure_journal(&self) -> Result<Vec<JournalEntry>, StoreError> {
+        let mut journal = Vec::new();
+        for team in self.ctx.store.teams().await? {
+            for record in self.erasure_records(team.id).await? {
+                if let Ok(Erasure { alias, requested_at, .. }) = serde_json::from_str(&record.json) {
+                    journal.push(JournalEntry { team: team.id, alias, requested_at });
+                }
+            }
+        }
+        Ok(journal)
+    }
+
+    /// Requests the erasures of a journal that this ledger does not know, because it was restored from an older backup.
+    /// Returns how many.
+    pub async fn apply_erasure_journal(&self, journal: Vec<JournalEntry>) -> Result<usize, StoreError> {
+        let teams: BTreeSet<TeamId> = self.ctx.store.teams().await?.into_iter().map(|team| team.id).collect();
+        let mut applied = 0;
+        for JournalEntry { team, alias, requested_at } in journal {
+            if !teams.contains(&team) {
+                continue;
+            }
+            let known = self.ctx.store.record_by_name(team, RecordKind::Erasure, &alias).await?;
+            let before = known.as_ref().and_then(|record| serde_json::from_str::<Erasure>(&record.json).ok());
+            if before.as_ref().is_some_and(|before| before.requested_at >= requested_at) {
+                continue;
+            }
+            let erasure = Erasure::from_journal(alias.clone(), requested_at, before);
+            let json = serde_json::to_string(&erasure).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            let now = self.ctx.now();
+            if let Some(record) = known {
+                let _changed = self.ctx.store.change_record(record.edit(json), None, now).await?;
+            } else {
+                let (kind, id) = (RecordKind::Erasure, self.ctx.new_id(now));
+                let record = Record { team, kind, id, name: alias, rev: 1, created_at: now, json };
+                let _created = self.ctx.store.create_record(record, None).await?;
+            }
+            self.active_erasures.add(team);
+            applied += 1;
+        }
+        Ok(applied)
+    }
+
     /// Works on the erasures that this node knows of, with at most this many steps for each. The next call goes on.
     pub async fn run_erasures(&self, max_steps: usize) -> Result<(), StoreError> {
         for team in self.active_erasures.teams() {
@@ -186,15 +255,19 @@ impl Control {
     }
 
     async fn running_erasures(&self, team: TeamId) -> Result<Vec<Record>, StoreError> {
-        let (mut running, mut before) = (Vec::new(), None);
+        let mut records = self.erasure_records(team).await?;
+        records.retain(|record| serde_json::from_str::<Erasure>(&record.json).is_ok_and(|is| is.is_running()));
+        Ok(records)
+    }
+
+    async fn erasure_records(&self, team: TeamId) -> Result<Vec<Record>, StoreError> {
+        let (mut records, mut before) = (Vec::new(), None);
         loop {
             let page = self.ctx.store.records(team, RecordKind::Erasure, before, PAGE_SIZE).await?;
-            let is_running =
-                |record: &Record| serde_json::from_str::<Erasure>(&record.json).is_ok_and(|is| is.is_running());
-            running.extend(page.rows.into_iter().filter(is_running));
+            records.extend(page.rows);
             before = page.next;
             if before.is_none() {
-                return Ok(running);
+                return Ok(records);
             }
         }
     }

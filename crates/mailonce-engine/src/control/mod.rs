@@ -22,8 +22,11 @@ pub mod rules;
 pub mod stops;
 pub mod suppressions;
 
-use mailonce_core::id::{EmailId, TeamId};
-use std::sync::Arc;
+use mailonce_core::{
+    control::erasure::alias_of,
+    id::{EmailId, TeamId},
+};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{access::Access, runtime::context::Context};
 
@@ -50,6 +53,15 @@ impl Control {
         self.record_caches.lists.invalidate(team);
         self.record_caches.budgets.invalidate(team);
         self.access.forget_cached_settings(team);
+    }
+
+    /// These addresses by their aliases. Lists, rules and budgets name an erased person by the alias, and still apply.
+    fn addresses_by_alias<'a>(
+        &self,
+        team: TeamId,
+        addresses: impl IntoIterator<Item = &'a str>,
+    ) -> HashMap<String, &'a str> {
+        addresses.into_iter().map(|address| (alias_of(&self.ctx.secret, team, address), address)).collect()
     }
 
     pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {

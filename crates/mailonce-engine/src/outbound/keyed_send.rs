@@ -95,8 +95,7 @@ impl KeyedSend {
 pub(crate) fn differences(keyed: &KeyedSend, cached: &CachedEmail, secret: &InstallSecret) -> Vec<DigestField> {
     let full_comparison = || cached.digest.differences(&cached.digest.of_same_form(&keyed.request.content, secret));
     let is_same_version = cached.digest.version() == keyed.digest.version();
-    let mut fields =
-        if is_same_version { cached.digest.differences(&keyed.digest) } else { full_comparison() };
+    let mut fields = if is_same_version { cached.digest.differences(&keyed.digest) } else { full_comparison() };
     if let Some(compared) = keyed.compared_fields {
         fields.retain(|field| compared.contains(field));
     }

@@ -427,7 +427,9 @@ impl Outbound {
                 Ok(self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await)
             }
             BatchAcceptResult::BatchKeyMismatch(bound) => Err(batch_mismatch(&bound)),
-            BatchAcceptResult::ItemKeyMismatch(position, bound) => Err(batch_conflict(&keyed_items, position, &bound, &self.ctx.secret)),
+            BatchAcceptResult::ItemKeyMismatch(position, bound) => {
+                Err(batch_conflict(&keyed_items, position, &bound, &self.ctx.secret))
+            }
             BatchAcceptResult::OverBudget(position, exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
                 Err(with_item_index(keyed_items.keys().nth(position).copied().unwrap_or(position), problem))

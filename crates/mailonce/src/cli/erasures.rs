@@ -38,8 +38,7 @@ pub(crate) struct ShowErasureArgs {
     id: String,
 }
 
-const FIELDS: &[&str] =
-    &["id", "state", "stage", "alias", "reason", "requested_at", "done_at", "in_doubt", "counts"];
+const FIELDS: &[&str] = &["id", "state", "stage", "alias", "reason", "requested_at", "done_at", "in_doubt", "counts"];
 
 /// Requests an erasure.
 pub(super) async fn erase(out: &Printer, args: EraseArgs) -> anyhow::Result<ExitCode> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 use crate::{
+    binary::CliFixture,
     call::{delete, get, patch, post},
     database::connect_client,
     receiver::{ScriptedReceiver, respond_with},
@@ -126,12 +127,17 @@ async fn plant(world: &World) -> String {
     world.send(KEY, &mail_to_zoe(json!({}))).await.expect_status(200);
     world.engine.outbound.flush_suppressed_calls().await;
     let intent = json!({ "type": "order", "entity": format!("customer {ADDRESS}") });
-    let several = json!({ "to": [ADDRESS, "bob@example.com"], "cc": [format!("{NAME} <zoe2@example.com>")], "intent": intent });
+    let several =
+        json!({ "to": [ADDRESS, "bob@example.com"], "cc": [format!("{NAME} <zoe2@example.com>")], "intent": intent });
     world.send_without_key(&mail_to_zoe(several)).await.expect_status(202);
     world.send("later", &mail_to_zoe(json!({ "scheduled_at": "in 1 hour" }))).await.expect_status(202);
-    let batch = json!([mail_to_zoe(json!({ "text": format!("{TEXT}, first") })), mail_to_zoe(json!({ "text": format!("other {TEXT}") }))]);
+    let batch = json!([
+        mail_to_zoe(json!({ "text": format!("{TEXT}, first") })),
+        mail_to_zoe(json!({ "text": format!("other {TEXT}") }))
+    ]);
     world.call(post("/v1/emails/batch").key(&format!("batch {ADDRESS}")).json(&batch)).await.expect_status(202);
-    let mention = mail_with(json!({ "subject": "A new customer", "text": format!("{NAME} is at {ADDRESS}. {SUBJECT}: {TEXT}") }));
+    let mention =
+        mail_with(json!({ "subject": "A new customer", "text": format!("{NAME} is at {ADDRESS}. {SUBJECT}: {TEXT}") }));
     world.send("mention", &mention).await.expect_status(202);
     world.hand_off_due().await;
     plant_held(world).await;
@@ -179,10 +185,14 @@ async fn plant_received(world: &World) {
     let ask = json!({ "question": format!("May I call {NAME}?"), "message": question["id"] });
     world.post("/v1/escalations", &ask).await.expect_status(201);
     // A mail of somebody else with the person in copy, and one that quotes the person.
-    let copied = format!("From: Bob <bob@shop.test>\nTo: a@agents.test\nCc: {NAME} <{ADDRESS}>\nMessage-ID: <m3@shop.test>\nSubject: {SUBJECT}\n\n{TEXT}\n");
+    let copied = format!(
+        "From: Bob <bob@shop.test>\nTo: a@agents.test\nCc: {NAME} <{ADDRESS}>\nMessage-ID: <m3@shop.test>\nSubject: {SUBJECT}\n\n{TEXT}\n"
+    );
     world.receive_raw_message(&copied).await;
     let body = base64::engine::general_purpose::STANDARD.encode(format!("On Monday {NAME} <{ADDRESS}> wrote: {TEXT}"));
-    let quoting = format!("From: Bob <bob@shop.test>\nTo: a@agents.test\nMessage-ID: <m4@shop.test>\nSubject: Fwd\nContent-Transfer-Encoding: base64\nContent-Type: text/plain\n\n{body}\n");
+    let quoting = format!(
+        "From: Bob <bob@shop.test>\nTo: a@agents.test\nMessage-ID: <m4@shop.test>\nSubject: Fwd\nContent-Transfer-Encoding: base64\nContent-Type: text/plain\n\n{body}\n"
+    );
     world.receive_raw_message(&quoting).await;
     world.hand_off_due().await;
 }
@@ -198,7 +208,8 @@ async fn plant_records(world: &World) {
     });
     world.post("/v1/rules", &rule).await.expect_status(201);
     let scope = json!({ "recipient": ADDRESS });
-    let budget = json!({ "name": format!("for {ADDRESS}"), "scope": scope, "measure": "mails", "per": "day", "limit": 9 });
+    let budget =
+        json!({ "name": format!("for {ADDRESS}"), "scope": scope, "measure": "mails", "per": "day", "limit": 9 });
     world.post("/v1/budgets", &budget).await.expect_status(201);
     let draft = json!({ "to": [format!("{NAME} <{ADDRESS}>")], "subject": SUBJECT, "text": TEXT });
     let path = "/compat/agentmail/v0/inboxes/a@agents.test/drafts";
@@ -268,6 +279,27 @@ over_every_engine! {
         world.get(&path).await.expect_status(200);
         world.call(delete(&path)).await.expect_status(200);
         world.send("1", &mail_to_zoe(json!({}))).await.expect_status(202);
+    }
+
+    async fn lists_rules_and_budgets_still_apply_to_an_erased_person(world) {
+        let world = with_everything(world).await;
+        world.post("/v1/lists/send/block", &json!({ "entry": ADDRESS })).await.expect_status(201);
+        let condition = json!({ "field": "recipient.address", "operator": "is", "value": "bob@person.test" });
+        let rule = json!({ "name": "bob", "direction": "outbound", "actions": [{ "type": "block" }], "match": { "conditions": [condition] } });
+        world.post("/v1/rules", &rule).await.expect_status(201);
+        let scope = json!({ "recipient": "eve@person.test" });
+        let budget = json!({ "name": "eve", "scope": scope, "measure": "mails", "per": "day", "limit": 0, "at_limit": "refuse" });
+        world.post("/v1/budgets", &budget).await.expect_status(201);
+        for address in [ADDRESS, "bob@person.test", "eve@person.test"] {
+            let erasure = erase(&world, address).await;
+            assert_eq!(run(&world, &erasure).await["state"], "done");
+        }
+        let stored = dump(&world).await;
+        assert!(stored.iter().all(|(_, bytes)| !String::from_utf8_lossy(bytes).contains("@person.test")));
+        for (address, status, code) in [(ADDRESS, 422, "blocked_by_rule"), ("bob@person.test", 422, "blocked_by_rule"), ("eve@person.test", 429, "quota_exceeded")] {
+            world.send(address, &mail_with(json!({ "to": [address] }))).await.expect_problem(status, code);
+        }
+        world.send("other", &mail_with(json!({ "to": ["joe@person.test"] }))).await.expect_status(202);
     }
 
     async fn waiting_mail_is_cancelled_and_mail_of_others_stays(world) {
@@ -367,4 +399,80 @@ over_every_engine! {
         world.receive_message(later).await;
         assert_eq!(world.get("/v1/threads").await.expect_status(200).rows().len(), 1);
     }
+}
+
+async fn wait_until_done(cli: &CliFixture, data: &[&str]) -> Value {
+    for _ in 0..300 {
+        let listed = cli.run(&[&["erasures", "list"], data].concat()).await.expect_exit(0).json();
+        if listed["data"][0]["state"] == "done" {
+            return listed["data"][0].clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the erasure is not done");
+}
+
+fn assert_ledger_without_canary(folder: &Path) {
+    for (place, bytes) in dump_files(folder) {
+        assert_no_canary(&bytes, &place);
+    }
+}
+
+#[tokio::test]
+async fn a_restored_backup_is_erased_again() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    cli.run(&[
+        "send",
+        "--from",
+        "agent@mailonce.test",
+        "--to",
+        ADDRESS,
+        "--subject",
+        SUBJECT,
+        "--text",
+        TEXT,
+        "--key",
+        "1",
+    ])
+    .await
+    .expect_exit(0);
+    cli.run(&["backup", "copy.db"]).await.expect_exit(0);
+    let asked = cli.run(&["erase", ADDRESS, "--reason", "asked by mail"]).await.expect_exit(0).json();
+    let erased = wait_until_done(&cli, &[]).await;
+    assert_eq!((&erased["id"], &erased["counts"]["emails"]), (&asked["id"], &json!(1)), "{erased}");
+    assert_ledger_without_canary(&cli.data_dir());
+    let shown = cli.run(&["erasures", "show", str_field(&erased, "id")]).await.expect_exit(0).json();
+    assert_eq!(shown["reason"], "asked by mail");
+    server.terminate().await;
+
+    let journal = cli.data_dir().join("erasures.json");
+    assert!(!std::fs::read_to_string(&journal).unwrap().contains("person.test"), "the journal has aliases only");
+    let journal = journal.to_str().unwrap();
+    cli.run(&["restore", "copy.db", "--data", "restored", "--erasures", "nothing.json"]).await.expect_exit(5);
+    cli.run(&["restore", "copy.db", "--data", "restored", "--run", "--erasures", journal]).await.expect_exit(0);
+    let restored = cli.path().join("restored");
+    assert!(dump_files(&restored).iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(ADDRESS)));
+    let _server = cli.start_dev(&[("MAILONCE_DATA", "restored")]).await;
+    let again = wait_until_done(&cli, &["--data", "restored"]).await;
+    assert_eq!((&again["alias"], &again["counts"]["emails"]), (&erased["alias"], &json!(1)), "{again}");
+    assert_ledger_without_canary(&restored);
+    let retried = cli
+        .run(&[
+            "send",
+            "--from",
+            "agent@mailonce.test",
+            "--to",
+            ADDRESS,
+            "--subject",
+            SUBJECT,
+            "--text",
+            TEXT,
+            "--key",
+            "1",
+            "--data",
+            "restored",
+        ])
+        .await;
+    assert_eq!(retried.expect_exit(0).json()["outcome"], "replayed");
 }

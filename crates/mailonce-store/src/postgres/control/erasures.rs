@@ -36,8 +36,7 @@ use crate::postgres::{
     write::{execute, query_rows},
 };
 
-const SAVE_EMAIL: &str =
-    "UPDATE emails SET rev = $3, digest = $4, head = $5, body = NULL WHERE team = $1 AND id = $2";
+const SAVE_EMAIL: &str = "UPDATE emails SET rev = $3, digest = $4, head = $5, body = NULL WHERE team = $1 AND id = $2";
 const SAVE_HANDOFF: &str =
     "UPDATE handoffs SET recipients = $4, work = $5 WHERE team = $1 AND email = $2 AND number = $3";
 const EVIDENCE: &str = "SELECT n, fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
@@ -72,8 +71,7 @@ const DELIVERY_BYTES: &str =
     "SELECT r.bytes FROM deliveries d JOIN raws r ON r.id = d.raw WHERE d.team = $1 AND d.id = $2";
 const DROP_DELIVERY: &str = "DELETE FROM deliveries WHERE team = $1 AND id = $2";
 const SAVE_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
-const REPLACE_RECORD: &str =
-    "UPDATE records SET rev = rev + 1, name = $3, about = $4 WHERE id = $1 AND rev = $2";
+const REPLACE_RECORD: &str = "UPDATE records SET rev = rev + 1, name = $3, about = $4 WHERE id = $1 AND rev = $2";
 /// The block of an event is the first that ends at or after it.
 const REPLACE_EVENT: &str = "
     UPDATE events e SET data[($2 - e.seq + cardinality(e.about))::int] = $3
@@ -234,8 +232,7 @@ async fn replace_event_data(shared: &SharedState, team: TeamId, events: &[(u64, 
 }
 
 async fn name_page(shared: &SharedState, team: TeamId, after: &str, limit: usize) -> TxResult<Vec<Alias>> {
-    let rows =
-        query_rows(&shared.connections.client().await?, NAME_PAGE, &[&team.0, &after, &(limit as i64)]).await?;
+    let rows = query_rows(&shared.connections.client().await?, NAME_PAGE, &[&team.0, &after, &(limit as i64)]).await?;
     rows.iter().map(|row| Ok(Alias { id: row.try_get(0)?, name: row.try_get(1)? })).collect()
 }
 

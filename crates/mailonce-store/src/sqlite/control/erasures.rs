@@ -133,10 +133,10 @@ fn erase_message(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId, now
         ledger.execute(SAVE_DELIVERY, params![number, ordered_bits(message.delivery.0), rev, about])?;
         kept.raw.map(|raw| deliveries::release_raw(ledger, raw)).transpose()?;
     }
-    ledger.execute("DELETE FROM artifacts WHERE inbox = ?1 AND message = ?2", params![
-        ordered_bits(message.inbox.0),
-        id.0.as_bytes()
-    ])?;
+    ledger.execute(
+        "DELETE FROM artifacts WHERE inbox = ?1 AND message = ?2",
+        params![ordered_bits(message.inbox.0), id.0.as_bytes()],
+    )?;
     ledger.execute("DELETE FROM search_documents WHERE kind = 1 AND source = ?1", [bits])?;
     erase_subject_of_thread(ledger, (team, number), Some(message.thread))?;
     audit::record_act(ledger, Some(Act::of_deletion(team, "message", id.0)), now)?;

@@ -114,8 +114,8 @@ pub(crate) struct ErasurePage {
 pub(crate) async fn create(State(app): State<App>, auth: AuthedRequest, body: RawBody) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let body: NewErasureBody = body.parse()?;
-    let address = Address::parse(&body.address)
-        .map_err(|error| Problem::invalid_field("address", error.to_string()))?;
+    let address =
+        Address::parse(&body.address).map_err(|error| Problem::invalid_field("address", error.to_string()))?;
     check_text("reason", body.reason.as_deref().unwrap_or_default())?;
     let reason = body.reason.filter(|reason| !reason.trim().is_empty());
     let digested = format!("{}\n{}", address.as_str(), reason.as_deref().unwrap_or_default());

@@ -22,8 +22,8 @@ use crate::conformance::{
         emails::next_id,
         handoffs::{accept_and_mark, apply_action, new_evidence},
         inbound::{
-            all_messages, file_duplicate, file_new, finish_delivery, load_delivery, new_delivery, new_message, open_inbox,
-            receive_one, with_artifacts,
+            all_messages, file_duplicate, file_new, finish_delivery, load_delivery, new_delivery, new_message,
+            open_inbox, receive_one, with_artifacts,
         },
         search::{found, index_all},
     },
@@ -175,7 +175,10 @@ pub(super) async fn only_the_data_of_an_event_is_replaced(store: TestStore) {
         accept_first(&store, &keyed_email(&format!("key {number}")), T0.plus(number)).await;
     }
     let before = all_events(&store, TEAM).await;
-    store.replace_event_data(TEAM, vec![(2, json!({ "n": 2 })), (5, json!({ "n": 5 })), (900, json!(9))]).await.unwrap();
+    store
+        .replace_event_data(TEAM, vec![(2, json!({ "n": 2 })), (5, json!({ "n": 5 })), (900, json!(9))])
+        .await
+        .unwrap();
     let after = all_events(&store, TEAM).await;
     assert_eq!(before.len(), after.len());
     for (was, is) in before.iter().zip(&after) {
