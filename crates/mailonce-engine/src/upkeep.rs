@@ -14,7 +14,7 @@ const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
-/// How often expired entries of the audit log are removed.
+/// How often entries of the audit log, bodies and received mail are removed whose retention is over.
 const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 /// How often the erasures that this node knows of are worked on, and how often it looks for others.
 const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
@@ -53,7 +53,10 @@ impl Engine {
                 biased;
                 _ = stop.changed() => {}
                 _ = budget_rounds.tick() => self.release_held_by_budget().await,
-                _ = audit_prunes.tick() => self.prune_audit().await,
+                _ = audit_prunes.tick() => {
+                    self.prune_audit().await;
+                    self.apply_retention().await;
+                }
             }
         }
     }
@@ -78,6 +81,13 @@ impl Engine {
     async fn release_held_by_budget(&self) {
         if let Err(error) = self.control.release_held_by_budget().await {
             tracing::warn!(%error, "cannot release email that waits for room in a budget");
+        }
+    }
+
+    /// Deletes bodies and received mail that teams do not want to keep any longer.
+    pub async fn apply_retention(&self) {
+        if let Err(error) = self.control.apply_retention().await {
+            tracing::warn!(%error, "cannot delete bodies and received mail whose retention is over");
         }
     }
 

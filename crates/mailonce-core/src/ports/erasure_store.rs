@@ -41,6 +41,10 @@ pub trait ErasureStore: Send + Sync + 'static {
     /// Removes a thread whose messages were erased. Later mail starts a new one. Returns false when the team has no such
     /// thread, or when it has messages left. Recorded in the audit log.
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool>;
+    /// Deletes the body and the frozen bytes of a settled email before their time. Returns whether it had a body.
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool>;
+    /// Deletes the bytes of a received message, and its searchable text. Returns whether there were bytes.
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool>;
     /// The packed bytes of a delivery, while they are kept.
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>>;
     /// Removes a delivery that made no message, with its bytes. The same delivery is still recognized. Returns false

@@ -60,10 +60,16 @@ pub struct TeamSettings {
     pub retention: Retention,
 }
 
-/// How long data is kept, in milliseconds. `None`: for ever.
+/// How long data is kept, in milliseconds. `None`: as long as without the setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Retention {
+    /// Bodies of emails, counted from when the email settled. They are never kept longer than 30 days.
+    #[serde(rename = "bodies", skip_serializing_if = "Option::is_none")]
+    pub bodies_ms: Option<i64>,
+    /// The bytes of received mail, with its text and attachments.
+    #[serde(rename = "raw", skip_serializing_if = "Option::is_none")]
+    pub raw_ms: Option<i64>,
     /// Entries of the audit log.
     #[serde(rename = "audit", skip_serializing_if = "Option::is_none")]
     pub audit_ms: Option<i64>,
@@ -129,6 +135,10 @@ pub struct SettingsPatch {
     pub audit_events: Option<bool>,
     /// How long entries of the audit log are kept.
     pub audit_retention_ms: Option<Option<i64>>,
+    /// How long bodies of emails are kept.
+    pub body_retention_ms: Option<Option<i64>>,
+    /// How long the bytes of received mail are kept.
+    pub raw_retention_ms: Option<Option<i64>>,
 }
 
 impl SettingsPatch {
@@ -142,7 +152,11 @@ impl SettingsPatch {
             reply_to: self.reply_to.unwrap_or(old.reply_to),
             time_zone: self.time_zone.or(old.time_zone),
             audit_events: self.audit_events.unwrap_or(old.audit_events),
-            retention: Retention { audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms) },
+            retention: Retention {
+                bodies_ms: self.body_retention_ms.unwrap_or(old.retention.bodies_ms),
+                raw_ms: self.raw_retention_ms.unwrap_or(old.retention.raw_ms),
+                audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms),
+            },
         }
     }
 

@@ -7,6 +7,7 @@
 //! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
 //! | [`erasures`], `erasure_steps` | erasing a person |
+//! | `retention` | deletes bodies and received mail early |
 //! | [`stops`] | switches that keep email from leaving |
 //! | `suppressions` | addresses that a team doesn't send to |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
@@ -18,6 +19,7 @@ pub mod erasures;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
 pub(crate) mod record_cache;
+mod retention;
 pub mod rules;
 pub mod stops;
 pub mod suppressions;
@@ -42,6 +44,7 @@ pub struct Control {
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
     active_erasures: erasures::ActiveErasures,
+    retention_progress: tokio::sync::Mutex<retention::RetentionProgress>,
     /// Where the next round that releases email held by budgets goes on.
     budget_release_position: tokio::sync::Mutex<Option<(TeamId, EmailId)>>,
 }
@@ -73,6 +76,7 @@ impl Control {
             record_caches: record_cache::RecordCaches::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
             active_erasures: erasures::ActiveErasures::default(),
+            retention_progress: tokio::sync::Mutex::default(),
             budget_release_position: tokio::sync::Mutex::default(),
         }
     }

@@ -115,9 +115,18 @@ impl Act {
             RecordKind::Suppression => &["email", "source"],
             RecordKind::Source => &["kind", "transport", "accepts.events", "accepts.inbound", "live"],
             RecordKind::Rule => &["direction", "priority", "enabled", "together", "require_auth", "mode"],
-            RecordKind::Settings => {
-                &["keyed", "keyless", "mcp", "expire_ms", "reply_to", "time_zone", "audit_events", "retention.audit"]
-            }
+            RecordKind::Settings => &[
+                "keyed",
+                "keyless",
+                "mcp",
+                "expire_ms",
+                "reply_to",
+                "time_zone",
+                "audit_events",
+                "retention.audit",
+                "retention.bodies",
+                "retention.raw",
+            ],
             RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
             RecordKind::Budget => {
                 &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]

@@ -30,6 +30,14 @@ impl ErasureStore for FaultyStore {
         self.call_with_faults("remove_thread", true, self.inner.remove_thread(team, id, now)).await
     }
 
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
+        self.call_with_faults("drop_body", true, self.inner.drop_body(team, id)).await
+    }
+
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
+        self.call_with_faults("drop_message_bytes", true, self.inner.drop_message_bytes(team, id)).await
+    }
+
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
         self.call_with_faults("delivery_bytes", false, self.inner.delivery_bytes(team, id)).await
     }

@@ -66,6 +66,24 @@ impl Tables {
         true
     }
 
+    fn drop_body(&mut self, team: TeamId, id: EmailId) -> bool {
+        let is_settled = self.outbound.email_of_team(team, id).is_some_and(|email| email.state().is_terminal());
+        let had_body = is_settled && self.outbound.bodies.remove(&id).is_some();
+        if had_body {
+            self.handoffs.wires.retain(|(wired, _), _| *wired != id);
+            self.erase_from_search();
+        }
+        had_body
+    }
+
+    fn drop_message_bytes(&mut self, team: TeamId, id: MessageId) -> bool {
+        let Some(message) = self.inbound.message(team, id) else { return false };
+        let raw = self.inbound.deliveries.get_mut(&message.delivery).and_then(|kept| kept.raw.take());
+        self.inbound.drop_unused_raw(raw);
+        self.erase_from_search();
+        raw.is_some()
+    }
+
     fn remove_thread(&mut self, team: TeamId, id: ThreadId, now: Time) -> bool {
         let is_ours = self.conversations.threads.get(&id).is_some_and(|thread| thread.team == team);
         let has_messages = self.inbound.messages.values().any(|message| message.thread == id && message.is_visible());
@@ -104,6 +122,14 @@ impl ErasureStore for Memory {
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         Ok(self.lock_tables().remove_thread(team, id, now))
+    }
+
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
+        Ok(self.lock_tables().drop_body(team, id))
+    }
+
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
+        Ok(self.lock_tables().drop_message_bytes(team, id))
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {

@@ -64,6 +64,10 @@ const DELETE_OF_MESSAGE: [&str; 2] = [
     "DELETE FROM artifacts WHERE team = $1 AND message = $2",
     "DELETE FROM search_documents WHERE team = $1 AND kind = 1 AND id = $2",
 ];
+const DROP_BODY: &str = "UPDATE emails SET body = NULL WHERE team = $1 AND id = $2 AND body IS NOT NULL";
+const DROP_TEXT: &str = "
+    UPDATE search_documents SET text = '', words = ts_filter(words, '{a,b,c}')
+     WHERE team = $1 AND kind = 1 AND id = $2 AND text <> ''";
 const HAS_MESSAGES: &str = "
     SELECT FROM messages m JOIN threads t ON t.team = m.team AND t.inbox = m.inbox
      WHERE t.team = $1 AND t.id = $2 AND m.thread = $2 AND m.head NOT LIKE '%\"erased_at\":%' LIMIT 1";
@@ -164,6 +168,36 @@ async fn erase_message(shared: &SharedState, team: TeamId, id: MessageId, now: T
     Ok(true)
 }
 
+async fn drop_body(shared: &SharedState, team: TeamId, id: EmailId) -> TxResult<bool> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+    let work = load_unit_of_work(&tx, &shared.time, &BTreeSet::new(), &[(team, id)]).await?;
+    if !work.email_of_team(team, id).is_some_and(|email| email.state().is_terminal()) {
+        return Ok(false);
+    }
+    let dropped = execute(&tx, DROP_BODY, &[&team.0, &id.0]).await?;
+    execute(&tx, "DELETE FROM wires WHERE team = $1 AND email = $2", &[&team.0, &id.0]).await?;
+    shared.commit(tx, 1).await?;
+    Ok(dropped > 0)
+}
+
+async fn drop_message_bytes(shared: &SharedState, team: TeamId, id: MessageId) -> TxResult<bool> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let Some((message, _)) = lock_message_and_thread(&tx, team, id).await? else { return Ok(false) };
+    let rows = query_rows(&tx, LOCK_DELIVERY, &[&team.0, &message.delivery.0]).await?;
+    let raw: Option<Uuid> = rows.first().map(|row| row.try_get(DELIVERY_COLUMNS)).transpose()?.flatten();
+    let Some(raw) = raw else { return Ok(false) };
+    execute(&tx, "UPDATE deliveries SET raw = NULL WHERE team = $1 AND id = $2", &[&team.0, &message.delivery.0])
+        .await?;
+    release_raws(&tx, std::iter::once(raw)).await?;
+    query_rows(&tx, LOCK_SEARCH, &[&team.0]).await?;
+    execute(&tx, DROP_TEXT, &[&team.0, &id.0]).await?;
+    shared.commit(tx, 1).await?;
+    Ok(true)
+}
+
 async fn remove_thread(shared: &SharedState, team: TeamId, id: ThreadId, now: Time) -> TxResult<bool> {
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
@@ -255,6 +289,14 @@ impl ErasureStore for Postgres {
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         into_store_result(call_until_final!(remove_thread(&self.shared, team, id, now)))
+    }
+
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
+        into_store_result(call_until_final!(drop_body(&self.shared, team, id)))
+    }
+
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
+        into_store_result(call_until_final!(drop_message_bytes(&self.shared, team, id)))
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {

@@ -49,6 +49,7 @@ const DELETE_OF_EMAIL: [&str; 5] = [
 const SAVE_MESSAGE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4, head = ?5 WHERE message = ?1";
 const SAVE_DELIVERY: &str =
     "UPDATE deliveries SET rev = ?3, about = ?4, trouble = NULL, raw = NULL WHERE team = ?1 AND delivery = ?2";
+const DROP_TEXT: &str = "UPDATE search_documents SET text = '' WHERE kind = 1 AND source = ?1 AND text <> ''";
 const HAS_MESSAGES: &str =
     "SELECT 1 FROM messages WHERE team = ?1 AND thread = ?2 AND head ->> '$.erased_at' IS NULL LIMIT 1";
 const REPLACE_RECORD: &str = "UPDATE records SET rev = rev + 1, name = ?3, about = ?4 WHERE id = ?1 AND rev = ?2";
@@ -143,6 +144,31 @@ fn erase_message(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId, now
     Ok(true)
 }
 
+fn drop_body(ledger: &mut WriteSession<'_>, team: TeamId, id: EmailId) -> Result<bool> {
+    let Some(number) = ledger.team_number(team) else { return Ok(false) };
+    let email = rows::email_by_id(ledger.conn, team, number, id)?;
+    if !email.is_some_and(|email| email.state().is_terminal()) {
+        return Ok(false);
+    }
+    let bits = ordered_bits(id.0);
+    let inline = ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
+    let apart = ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
+    ledger.execute("DELETE FROM wires WHERE email = ?1", [bits])?;
+    Ok(inline + apart > 0)
+}
+
+fn drop_message_bytes(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId) -> Result<bool> {
+    let Some(number) = ledger.team_number(team) else { return Ok(false) };
+    let Some(message) = messages::by_id(ledger.conn, team, number, id)? else { return Ok(false) };
+    let kept = deliveries::by_id(ledger.conn, team, number, message.delivery)?;
+    let Some(raw) = kept.and_then(|kept| kept.raw) else { return Ok(false) };
+    let row = params![number, ordered_bits(message.delivery.0)];
+    ledger.execute("UPDATE deliveries SET raw = NULL WHERE team = ?1 AND delivery = ?2", row)?;
+    deliveries::release_raw(ledger, raw)?;
+    ledger.execute(DROP_TEXT, [ordered_bits(id.0)])?;
+    Ok(true)
+}
+
 fn remove_thread(ledger: &mut WriteSession<'_>, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
     let Some(number) = ledger.team_number(team) else { return Ok(false) };
     let has_messages = ledger.conn.prepare_cached(HAS_MESSAGES);
@@ -214,6 +240,14 @@ impl ErasureStore for Sqlite {
 
     async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
         self.run_erasing(move |ledger| remove_thread(ledger, team, id, now)).await
+    }
+
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
+        self.run_erasing(move |ledger| drop_body(ledger, team, id)).await
+    }
+
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
+        self.run_erasing(move |ledger| drop_message_bytes(ledger, team, id)).await
     }
 
     async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {

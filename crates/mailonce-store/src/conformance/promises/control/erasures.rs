@@ -45,7 +45,7 @@ pub(super) async fn an_erased_email_keeps_its_key_and_nothing_else(store: TestSt
     let fixture = keyed_email("for zoe").to(&[ZOE, "bob@example.com"]).text("a secret word").with_call_id("zoe-1");
     let email = accept_and_send(&store, &fixture, T0).await;
     let fact = new_evidence(EvidenceFinding::Delivered, Some("zoe@person.test 1"), T0);
-    apply_action(&store, email.id, HandoffAction::Evidence(fact), T0).await;
+    apply_action(&store, email.id, HandoffAction::AddEvidence(fact), T0).await;
     index_all(&store).await;
     assert_eq!(found(&store, "secret").await.len(), 1);
 
@@ -74,8 +74,8 @@ pub(super) async fn an_email_in_doubt_is_not_erased(store: TestStore) {
     let queued = accept_first(&store, &keyless_email().to(&[ZOE]), T0).await;
     assert_eq!(erase(&store, queued.id).await, EraseEmailResult::NotSettled);
     let job = accept_and_mark(&store, &keyless_email().to(&[ZOE]).via_transport("relay")).await;
-    assert_eq!(erase(&store, job.email).await, EraseEmailResult::NotSettled);
-    assert_eq!(load_email(&store, job.email).await.head.to, [ZOE]);
+    assert_eq!(erase(&store, job.id).await, EraseEmailResult::NotSettled);
+    assert_eq!(load_email(&store, job.id).await.head.to, [ZOE]);
     cancel_email(&store, queued.id, T0).await;
     assert_eq!(erase(&store, queued.id).await, EraseEmailResult::Erased);
 }
@@ -118,6 +118,26 @@ pub(super) async fn an_erased_message_is_gone_and_stays_known(store: TestStore) 
     assert_eq!((known, why), (first.id, DeliverySuppression::SameMessage), "the same mail makes no second message");
     assert!(!store.erase_message(TEAM, first.id, T0.plus(3)).await.unwrap());
     assert!(!store.erase_message(OTHER_TEAM, other.id, T0.plus(3)).await.unwrap());
+}
+
+pub(super) async fn bodies_and_bytes_are_dropped_before_their_time(store: TestStore) {
+    let fixture = keyed_email("k").text("a secret word");
+    let email = accept_first(&store, &fixture, T0).await;
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (message, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
+    index_all(&store).await;
+    assert!(!store.drop_body(TEAM, email.id).await.unwrap(), "it has not settled");
+    cancel_email(&store, email.id, T0).await;
+    for (team, dropped) in [(OTHER_TEAM, false), (TEAM, true), (TEAM, false)] {
+        assert_eq!(store.drop_body(team, email.id).await.unwrap(), dropped);
+        assert_eq!(store.drop_message_bytes(team, message.id).await.unwrap(), dropped);
+    }
+    assert_eq!(load_detail(&store, email.id).await.body, None);
+    assert_eq!(store.raw_message(TEAM, message.id).await.unwrap(), None);
+    assert_eq!(store.message(TEAM, message.id).await.unwrap().unwrap().head, message.head);
+    assert_eq!(found(&store, "secret").await, []);
+    assert_eq!(found(&store, "täg").await.len(), 1, "the subject is still found");
+    assert_eq!(accept_replay(&store, &fixture, T0.plus(SECOND)).await.id, email.id);
 }
 
 pub(super) async fn a_thread_is_removed_when_its_messages_are(store: TestStore) {

@@ -46,6 +46,8 @@ promises! {
         keys_of_an_erased_email_are_released_in_time,
         /// An erased message is not found any more, and the same mail makes no second message.
         an_erased_message_is_gone_and_stays_known,
+        /// Bodies of settled emails and bytes of messages can be dropped early. The rest stays.
+        bodies_and_bytes_are_dropped_before_their_time,
         /// A thread is removed only when it has no messages left.
         a_thread_is_removed_when_its_messages_are,
         /// A delivery without a message is removed with its bytes, unless it waits.
