@@ -114,6 +114,7 @@ impl EmailKey {
     }
 
     /// The key without its text. It has the same hash.
+    #[must_use]
     pub fn erased(&self, team: TeamId) -> Self {
         Self::Erased { hash: self.hash(team) }
     }

@@ -25,8 +25,8 @@ pub const MAX_OPEN_EMAILS: usize = 1_000;
 /// The alias of an address in a team.
 pub fn alias_of(secret: &InstallSecret, team: TeamId, address: &str) -> String {
     let mac = secret.mac("erased-address", &[team.0.as_bytes(), address.to_ascii_lowercase().as_bytes()]);
-    let hex: String = mac.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("erased-{hex}@{ALIAS_DOMAIN}")
+    let half = mac.iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
+    format!("erased-{half:032x}@{ALIAS_DOMAIN}")
 }
 
 /// Whether an address is an alias.
@@ -118,7 +118,9 @@ impl AddressEraser {
                 }
                 None => false,
             },
-            Value::Array(items) => items.iter_mut().fold(false, |any, item| self.redact_value(item) || any),
+            Value::Array(items) => {
+                items.iter_mut().filter_map(|item| self.redact_value(item).then_some(())).count() > 0
+            }
             Value::Object(fields) => {
                 let names: Vec<String> = fields.keys().filter(|name| self.redact(name).is_some()).cloned().collect();
                 for name in &names {
@@ -126,7 +128,8 @@ impl AddressEraser {
                         fields.insert(redacted, inner);
                     }
                 }
-                fields.values_mut().fold(!names.is_empty(), |any, inner| self.redact_value(inner) || any)
+                let inner = fields.values_mut().filter_map(|inner| self.redact_value(inner).then_some(())).count();
+                inner + names.len() > 0
             }
             _ => false,
         }
@@ -196,6 +199,7 @@ string_enum! {
 
 impl ErasureStage {
     /// The next stage.
+    #[must_use]
     pub fn next(self) -> Self {
         let place = Self::ALL.iter().position(|stage| *stage == self).unwrap_or_default();
         Self::ALL.get(place + 1).copied().unwrap_or(Self::Done)

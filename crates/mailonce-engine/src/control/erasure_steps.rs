@@ -195,12 +195,11 @@ impl Control {
                 erasure.counts.messages += 1;
             }
         }
-        let cursor = match page.next {
-            Some(seq) => Some(format!("{inbox} {seq}")),
-            None => {
-                let older = self.ctx.store.inboxes(eraser.team, Some(inbox), 1).await?;
-                older.first().map(|inbox| format!("{} {}", inbox.id, u64::MAX))
-            }
+        let cursor = if let Some(seq) = page.next {
+            Some(format!("{inbox} {seq}"))
+        } else {
+            let older = self.ctx.store.inboxes(eraser.team, Some(inbox), 1).await?;
+            older.first().map(|inbox| format!("{} {}", inbox.id, u64::MAX))
         };
         Ok(self.continue_after(erasure, cursor))
     }

@@ -55,7 +55,7 @@ async fn run(world: &World, erasure: &Value) -> Value {
 
 /// Every form in which a database or a dump may have a text.
 fn forms(canary: &str) -> Vec<Vec<u8>> {
-    let hex: String = canary.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = canary.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     // The first and last characters of base64 depend on the neighbours.
     let base64 = (0..3).map(|shift| {
         let encoded = STANDARD_NO_PAD.encode([vec![b'x'; shift], canary.as_bytes().to_vec()].concat());

@@ -7,6 +7,7 @@ use mailonce_core::{
     handoff::Attempt,
     id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
     inbound::delivery::DeliveryState,
+    inbox::message::Message,
     outbound::email::Email,
     ports::{
         erasure_store::{EraseEmailResult, ErasureStore},
@@ -49,7 +50,7 @@ impl Tables {
     }
 
     fn erase_message(&mut self, team: TeamId, id: MessageId, now: Time) -> bool {
-        let Some(mut message) = self.inbound.message(team, id).filter(|message| message.is_visible()) else {
+        let Some(mut message) = self.inbound.message(team, id).filter(Message::is_visible) else {
             return false;
         };
         message.erase(now);

@@ -7,6 +7,7 @@ use mailonce_core::{
     handoff::{Attempt, Evidence},
     id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId, ordered_bits},
     inbound::delivery::DeliveryState,
+    inbox::message::Message,
     outbound::email::Email,
     ports::{
         erasure_store::{EraseEmailResult, ErasureStore},
@@ -123,7 +124,7 @@ fn erase_subject_of_thread(
 fn erase_message(ledger: &mut WriteSession<'_>, team: TeamId, id: MessageId, now: Time) -> Result<bool> {
     let Some(number) = ledger.team_number(team) else { return Ok(false) };
     let found = messages::by_id(ledger.conn, team, number, id)?;
-    let Some(mut message) = found.filter(|message| message.is_visible()) else { return Ok(false) };
+    let Some(mut message) = found.filter(Message::is_visible) else { return Ok(false) };
     message.erase(now);
     let bits = ordered_bits(id.0);
     let (marks, head) = (to_json(&message.annotations)?, to_json(&message.head)?);

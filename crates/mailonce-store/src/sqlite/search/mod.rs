@@ -11,6 +11,7 @@ mod tests;
 use async_trait::async_trait;
 use mailonce_core::{
     id::{EmailId, MessageId, TeamId, from_bits, ordered_bits, random_bits},
+    inbox::message::Message,
     limits,
     ports::{search_store::SearchStore, store::Result},
     search::{
@@ -78,7 +79,7 @@ fn source(conn: &Connection, (team, number): (TeamId, i64), mail: SearchRef) -> 
         SearchKind::Message => {
             let id = MessageId(mail.id);
             let found = messages::by_id(conn, team, number, id)?;
-            let Some(message) = found.filter(|message| message.is_visible()) else { return Ok(None) };
+            let Some(message) = found.filter(Message::is_visible) else { return Ok(None) };
             let raw = messages::raw(conn, team, number, id)?;
             Ok(Some(SearchSource::Message { message: Box::new(message), raw }))
         }
