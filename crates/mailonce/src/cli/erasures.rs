@@ -75,7 +75,7 @@ fn show_erasure(out: &Printer, mut erasure: Value) {
         let counts = erasure["counts"].as_object().cloned().unwrap_or_default();
         let done = counts.iter().filter(|(_, count)| count.as_u64() != Some(0));
         let words: Vec<String> = done.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
-        erasure["counts"] = words.join(", ").into();
+        erasure["counts"] = if words.is_empty() { Value::Null } else { words.join(", ").into() };
     }
     show(out, &erasure, FIELDS);
 }
