@@ -82,6 +82,11 @@ pub enum EmailKey {
         /// The email that is resent.
         of: EmailId,
     },
+    /// A key of which only the hash is left, because its email was erased. It is still found by its text.
+    Erased {
+        /// The hash.
+        hash: KeyHash,
+    },
 }
 
 impl EmailKey {
@@ -96,6 +101,7 @@ impl EmailKey {
             Self::Given(key) => Cow::Borrowed(&key.0),
             Self::Item { batch, index } => Cow::Owned(format!("{batch}[{index}]")),
             Self::Version { of } => Cow::Owned(format!("resend of {of}")),
+            Self::Erased { hash } => Cow::Owned(format!("erased {:032x}", u128::from_be_bytes(hash.0))),
         }
     }
 
@@ -103,8 +109,14 @@ impl EmailKey {
     pub fn caller_key(&self) -> Option<&Key> {
         match self {
             Self::Given(key) => Some(key),
-            Self::Item { .. } | Self::Version { .. } => None,
+            Self::Item { .. } | Self::Version { .. } | Self::Erased { .. } => None,
         }
+    }
+
+    /// The key without its text. It has the same hash.
+    #[must_use]
+    pub fn erased(&self, team: TeamId) -> Self {
+        Self::Erased { hash: self.hash(team) }
     }
 
     /// The hash under which the ledger stores it. Each kind has its own hash domain.
@@ -113,6 +125,7 @@ impl EmailKey {
             Self::Given(key) => KeyHash::of(team, b"given", &[key.0.as_bytes()]),
             Self::Item { batch, index } => KeyHash::of(team, b"item", &[batch.0.as_bytes(), &index.to_be_bytes()]),
             Self::Version { of } => KeyHash::of(team, b"version", &[of.0.as_bytes()]),
+            Self::Erased { hash } => *hash,
         }
     }
 }
@@ -134,6 +147,20 @@ impl KeyHash {
         let mut short = [0; 16];
         short.copy_from_slice(&hash.finalize()[..16]);
         Self(short)
+    }
+}
+
+impl Serialize for KeyHash {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:032x}", u128::from_be_bytes(self.0)))
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyHash {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let hex = Cow::<'de, str>::deserialize(deserializer)?;
+        let bits = u128::from_str_radix(&hex, 16).map_err(serde::de::Error::custom)?;
+        Ok(Self(bits.to_be_bytes()))
     }
 }
 

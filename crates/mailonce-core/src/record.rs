@@ -41,6 +41,8 @@ string_enum! {
         ListEntry = "list_entry",
         /// A budget: a limit on what is sent in a period.
         Budget = "budget",
+        /// The erasure of a person. These records are also the journal that a restore applies again.
+        Erasure = "erasure",
     }
 }
 

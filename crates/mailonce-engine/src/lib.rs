@@ -60,6 +60,7 @@
 //! | [`wait`](inbox::wait) | long polling for a message |
 //! | [`artifacts`](inbox::artifacts) | codes and links found in messages, and watches for them |
 //! | [`labels`](inbox::labels) | labels that callers add to messages and emails |
+//! | `deletion` | deletes messages and threads on request |
 //!
 //! ## [`conversation`]: threads, replies and questions for people
 //!
@@ -93,6 +94,7 @@
 //! | [`rules`](control::rules), `outbound_rule_facts` | rules for inbound and outbound mail |
 //! | [`lists`](control::lists) | allow and block lists |
 //! | [`budgets`](control::budgets) | limits on emails or recipients per period |
+//! | [`erasures`](control::erasures), `erasure_steps` | removes a person's address, names and mail |
 //! | [`suppressions`](control::suppressions) | addresses that a team doesn't send to |
 //! | `record_cache` | rules, lists and budgets in memory |
 //!

@@ -14,8 +14,13 @@ const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const BUDGET_INTERVAL: Duration = Duration::from_secs(2);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 const SWEEP_BATCH: usize = 500;
-/// How often expired entries of the audit log are removed.
+/// How often entries of the audit log, bodies and received mail are removed whose retention is over.
 const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
+/// How often the erasures that this node knows of are worked on, and how often it looks for others.
+const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
+/// How many steps an erasure makes before others get their turn.
+const ERASURE_STEPS: usize = 100;
+const ERASURE_SCAN_INTERVAL: Duration = Duration::from_mins(1);
 
 impl Engine {
     /// Flushes counters, reviews escalations and sweeps expired data until `stop` changes, then flushes once more.
@@ -48,7 +53,27 @@ impl Engine {
                 biased;
                 _ = stop.changed() => {}
                 _ = budget_rounds.tick() => self.release_held_by_budget().await,
-                _ = audit_prunes.tick() => self.prune_audit().await,
+                _ = audit_prunes.tick() => {
+                    self.prune_audit().await;
+                    self.apply_retention().await;
+                }
+            }
+        }
+    }
+
+    /// Works on erasures until `stop` changes. A loop of its own, because one erasure may read all mail of a team.
+    pub async fn run_erasure_loop(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut rounds = tokio::time::interval(ERASURE_INTERVAL);
+        let mut scans = tokio::time::interval(ERASURE_SCAN_INTERVAL);
+        while !*stop.borrow() {
+            let (action, result) = tokio::select! {
+                biased;
+                _ = stop.changed() => continue,
+                _ = scans.tick() => ("find", self.control.find_erasures().await),
+                _ = rounds.tick() => ("run", self.control.run_erasures(ERASURE_STEPS).await),
+            };
+            if let Err(error) = result {
+                tracing::warn!(%error, "cannot {action} erasures; the next round tries again");
             }
         }
     }
@@ -56,6 +81,13 @@ impl Engine {
     async fn release_held_by_budget(&self) {
         if let Err(error) = self.control.release_held_by_budget().await {
             tracing::warn!(%error, "cannot release email that waits for room in a budget");
+        }
+    }
+
+    /// Deletes bodies and received mail that teams do not want to keep any longer.
+    pub async fn apply_retention(&self) {
+        if let Err(error) = self.control.apply_retention().await {
+            tracing::warn!(%error, "cannot delete bodies and received mail whose retention is over");
         }
     }
 

@@ -15,6 +15,7 @@ mod connection_threads;
 mod dialects;
 pub mod engine_deps;
 mod entropy;
+mod erasure_journal;
 pub mod http;
 pub mod intake;
 pub mod mcp;

@@ -26,6 +26,7 @@ use crate::{
     config::{Config, StoreLocation},
     connection_threads::ConnectionThreads,
     entropy::{OsEntropy, wall_time},
+    erasure_journal,
     intake::{EngineReceiver, smtp},
     private_file,
     server::{FailureLimit, HttpListener, read_certificate},
@@ -134,6 +135,7 @@ pub async fn serve(
     let mut loops = vec![spawn_loop(&engine, "upkeep", &ended, &engine, Engine::run_maintenance)];
     engine.inboxes.load_inbox_domains().await?;
     apply_start_marks(&engine, config).await?;
+    erasure_journal::apply(&engine, &config.data).await?;
     let recovered = engine.handoffs.heartbeat_and_recover().await?;
     if recovered != RecoveryCounts::default() {
         let RecoveryCounts { queued, unknown, deliveries, notices } = recovered;
@@ -144,9 +146,11 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "poll_sources", &ended, &engine.inbound, Inbound::poll_sources));
     loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
+    loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
     loops.push(spawn_loop(&engine, "search", &ended, &engine.search, Search::run_indexer));
     loops.push(spawn_loop(&engine, "revoked_keys", &ended, &engine.access, Access::run_revocation_checks));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));
+    loops.push(tokio::spawn(erasure_journal::keep(Arc::clone(&engine), config.data.clone(), ended.clone())));
     let BoundListeners { http, tls, smtp } = listeners;
     let (closing, closed) = watch::channel(false);
     let smtp_task = smtp.map(|listener| start_smtp(&engine, listener, config, closed)).transpose()?;

@@ -6,6 +6,7 @@
 //! | [`budget`] | how many emails and recipients may be sent in a period |
 //! | [`budget_period`] | minutes, hours, days and months in a team's time zone |
 //! | [`contact`] | whom a team mailed before |
+//! | [`erasure`] | removing a person's address, names and mail |
 //! | [`list`] | allow and block lists of addresses and domains |
 //! | [`policy`] | what every check decided about an email, in order |
 //! | [`rule`] | rules that block, file, label or hold mail |
@@ -15,6 +16,7 @@ pub mod audit;
 pub mod budget;
 pub mod budget_period;
 pub mod contact;
+pub mod erasure;
 pub mod list;
 pub mod policy;
 pub mod rule;

@@ -118,6 +118,9 @@ pub fn reassess_message(
 ) -> Option<NewEvent> {
     let unsent = |answer: &Option<Email>| answer.as_ref().is_some_and(is_surely_unsent);
     let left = |answer: &Option<Email>| answer.as_ref().is_some_and(|email| !is_surely_unsent(email));
+    if !message.is_visible() {
+        return None;
+    }
     let kind = match message.state {
         MessageState::Answered if !answers.is_empty() && answers.iter().all(unsent) => EventKind::MessageReopened,
         MessageState::Unanswered if answers.iter().any(left) => EventKind::MessageAnswered,

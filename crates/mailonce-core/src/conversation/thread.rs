@@ -120,6 +120,12 @@ pub struct ThreadEdit {
 }
 
 impl Thread {
+    /// Erases the subject, because a mail of the thread was erased.
+    pub fn erase_subject(&mut self) {
+        self.details.subject = String::new();
+        self.rev += 1;
+    }
+
     /// The thread that a message starts.
     pub fn started_by(message: &Message, now: Time) -> Self {
         let about =

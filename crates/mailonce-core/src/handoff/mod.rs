@@ -12,6 +12,7 @@ pub mod unknown;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    control::erasure::AddressEraser,
     handoff::{
         envelope::Envelope,
         reply::{AttemptPhase, ReplyMeaning, TransportReply},
@@ -303,6 +304,11 @@ pub struct AttemptDetails {
 }
 
 impl Attempt {
+    /// Erases what the next hop replied. Its id for the mail stays, for late reports.
+    pub fn erase(&mut self) {
+        self.reply = String::new();
+    }
+
     /// Records its reply.
     pub fn record_outcome(&mut self, reply: &TransportReply, now: Time) {
         self.ended_at = Some(now);
@@ -383,6 +389,14 @@ pub struct Evidence {
     /// A deduplication key: evidence with the same one is recorded once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
+}
+
+impl Evidence {
+    /// Erases the text that a next hop or a person gave.
+    pub fn erase(&mut self, eraser: &AddressEraser) {
+        self.detail = String::new();
+        self.once = self.once.take().map(|once| eraser.redact(&once).unwrap_or(once));
+    }
 }
 
 impl Handoff {

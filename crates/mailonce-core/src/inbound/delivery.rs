@@ -135,6 +135,15 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Erases who sent it and from where. The caller deletes its bytes.
+    pub fn erase(&mut self) {
+        let DeliveryDetails { intake, source, form, .. } = *self.details;
+        let (recipient, sender, ip, helo, size) = (String::new(), None, None, None, 0);
+        self.details = Arc::new(DeliveryDetails { intake, source, recipient, sender, ip, helo, form, size });
+        self.last_error = None;
+        self.rev += 1;
+    }
+
     /// A new delivery. `reader`: whether this process leases it at once.
     pub fn new(new: NewDelivery, reader: bool, now: Time) -> Self {
         let due = if reader { Self::lease_end(now) } else { Some(now) };

@@ -89,6 +89,22 @@ pub struct Message {
 }
 
 impl Message {
+    /// Erases the message. The caller deletes its bytes and its artifacts.
+    pub fn erase(&mut self, now: Time) {
+        self.head = Arc::new(MessageHead { erased_at: Some(now), ..MessageHead::default() });
+        self.annotations.labels = Vec::new();
+        self.annotations.folder = None;
+        if matches!(self.state, MessageState::Unanswered | MessageState::Leased) {
+            self.state = MessageState::Skipped;
+        }
+        self.rev += 1;
+    }
+
+    /// Whether readers see it.
+    pub fn is_visible(&self) -> bool {
+        self.head.erased_at.is_none()
+    }
+
     /// The event of its arrival.
     pub fn received_event(&self, now: Time) -> NewEvent {
         let head = &self.head;
@@ -196,6 +212,10 @@ pub struct MessageHead {
     /// Further candidates for artifacts, as JSON, best first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<serde_json::Value>,
+    /// When the message was erased or deleted. Nothing else of it is left, and readers do not see it. The row stays, so
+    /// that the same mail makes no second message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erased_at: Option<Time>,
 }
 
 /// An attachment without its bytes.
@@ -341,7 +361,8 @@ impl MessageQuery {
             })
         };
         let lower = |text: &str| text.to_lowercase();
-        self.thread.is_none_or(|thread| message.thread == thread)
+        message.is_visible()
+            && self.thread.is_none_or(|thread| message.thread == thread)
             && self.state.is_none_or(|state| message.state == state)
             && self.from.as_ref().is_none_or(is_from)
             && self.subject.as_ref().is_none_or(|wanted| lower(&head.subject).contains(&lower(wanted)))

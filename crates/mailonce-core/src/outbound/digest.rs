@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc};
 
 use crate::{
+    key::InstallSecret,
     mutant,
     outbound::{
         content::{EmailContent, MetadataValue, sorted_lowercased},
@@ -18,6 +19,8 @@ use crate::{
 
 /// The version of new digests.
 pub const CURRENT_VERSION: u8 = 1;
+/// The bit of the version byte that marks a keyed digest.
+const KEYED: u8 = 0x80;
 
 /// A part of an email's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,6 +127,35 @@ impl Digest {
             }
         }
         Self { version, whole: whole.finalize().into(), parts: parts[..count].into() }
+    }
+
+    /// The digest as a keyed hash, so that nobody without the secret can test a guess of the content. Keying it twice
+    /// changes nothing.
+    #[must_use]
+    pub fn keyed(&self, secret: &InstallSecret) -> Self {
+        if self.is_keyed() {
+            return self.clone();
+        }
+        let part = |(field, sum): &(u8, [u8; 8])| {
+            let mac = secret.mac("digest-part", &[&[*field], sum]);
+            let mut short = [0; 8];
+            short.copy_from_slice(&mac[..8]);
+            (*field, short)
+        };
+        let parts = self.parts.iter().map(part).collect();
+        Self { version: self.version | KEYED, whole: secret.mac("digest", &[&self.whole]), parts }
+    }
+
+    /// Whether it is a keyed hash.
+    pub fn is_keyed(&self) -> bool {
+        self.version & KEYED != 0
+    }
+
+    /// The digest of `content` in the form of this one, to compare the two.
+    #[must_use]
+    pub fn of_same_form(&self, content: &EmailContent, secret: &InstallSecret) -> Self {
+        let plain = Self::in_version(self.version & !KEYED, content);
+        if self.is_keyed() { plain.keyed(secret) } else { plain }
     }
 
     /// Its version.

@@ -9,7 +9,11 @@ use std::{borrow::Cow, sync::Arc};
 use crate::{
     address::Address,
     call_trace::CallTrace,
-    control::{policy::PolicyTrace, rule::RuleRef},
+    control::{
+        erasure::{AddressEraser, ErasedEmail},
+        policy::PolicyTrace,
+        rule::RuleRef,
+    },
     events::event::{EventKind, NewEvent},
     handoff::{Attempt, AttemptDetails, Handoff, HandoffState, Outcome, Transition},
     id::{ApiKeyId, EmailId, InboxId, MessageId, TeamId, ThreadId},
@@ -205,9 +209,36 @@ pub struct EmailHead {
     /// that mailonce sends by itself, and for one of an older release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyTrace>,
+    /// What is left of an email that was erased. The rest of its head has no personal data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erased: Option<ErasedEmail>,
 }
 
 impl EmailHead {
+    /// The head without subject, texts and names of callers, and with the alias in the place of an address. Its keys
+    /// have the same hashes.
+    fn erase(&self, eraser: &AddressEraser) -> Self {
+        let team = eraser.team;
+        let redact = |address: &String| eraser.redact(address).unwrap_or_else(|| address.clone());
+        let all = |addresses: &[String]| addresses.iter().map(redact).collect();
+        // Further erasures of the same email keep what the first one left.
+        let erased =
+            self.erased.clone().unwrap_or_else(|| ErasedEmail { shadow_keys: self.all_shadow_keys(team).collect() });
+        Self {
+            from: redact(&self.from),
+            to: all(&self.to),
+            cc: all(&self.cc),
+            bcc: all(&self.bcc),
+            subject: String::new(),
+            key: self.key.as_ref().map(|key| key.erased(team)),
+            intent: None,
+            reason: None,
+            call: None,
+            erased: Some(erased),
+            ..self.clone()
+        }
+    }
+
     /// Whether its key is the one derived from its intent.
     pub fn has_intent_key(&self) -> bool {
         let (Some(intent), Some(EmailKey::Given(key))) = (&self.intent, &self.key) else { return false };
@@ -249,7 +280,9 @@ impl EmailHead {
 
     /// All recipient keys that it may have bound.
     pub fn all_shadow_keys(&self, team: TeamId) -> impl Iterator<Item = KeyHash> {
-        self.shadow_keys(team).into_iter().chain(self.earlier_shadow_keys(team))
+        let erased = self.erased.iter().flat_map(|erased| erased.shadow_keys.iter().copied());
+        let derived = self.shadow_keys(team).into_iter().chain(self.earlier_shadow_keys(team));
+        derived.chain(erased.collect::<Vec<_>>())
     }
 
     /// The key that each recipient would have alone.
@@ -332,6 +365,32 @@ pub enum EmailChangeRefusal {
 pub const MIN_RESEND_INTERVAL_MS: i64 = 86_400_000;
 
 impl Email {
+    /// Whether the person is among its recipients.
+    pub fn is_to(&self, eraser: &AddressEraser) -> bool {
+        let envelopes = self.handoffs.iter().flat_map(|handoff| &handoff.recipients);
+        let head = self.head.to.iter().chain(&self.head.cc).chain(&self.head.bcc);
+        head.chain(envelopes).any(|address| eraser.is_person(address))
+    }
+
+    /// Erases an email that has settled: its addresses, subject, texts and key text. The caller deletes its body and
+    /// frozen bytes. What decides about retries stays: the hash of its key, and its digest as a keyed hash. Returns
+    /// false when it has not settled, because its frozen bytes may still be needed.
+    pub fn erase(&mut self, eraser: &AddressEraser) -> bool {
+        if !self.state().is_terminal() {
+            return false;
+        }
+        self.head = Arc::new(self.head.erase(eraser));
+        self.digest = self.digest.keyed(&eraser.secret);
+        for handoff in &mut self.handoffs {
+            for address in &mut handoff.recipients {
+                *address = eraser.redact(address).unwrap_or_else(|| std::mem::take(address));
+            }
+            handoff.progress.reason = None;
+        }
+        self.rev += 1;
+        true
+    }
+
     /// Its state.
     pub fn state(&self) -> EmailState {
         // A fast path without allocation: most emails have one envelope, and every accept calls this.

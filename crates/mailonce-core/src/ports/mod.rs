@@ -4,6 +4,7 @@ pub mod audit_store;
 pub mod authenticator;
 pub mod control_store;
 pub mod conversation_store;
+pub mod erasure_store;
 pub mod event_formatter;
 pub mod inbound_store;
 pub mod mail_fetcher;

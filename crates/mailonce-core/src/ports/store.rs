@@ -123,6 +123,7 @@ pub trait Store:
     + crate::ports::conversation_store::ConversationStore
     + crate::ports::control_store::ControlStore
     + crate::ports::audit_store::AuditStore
+    + crate::ports::erasure_store::ErasureStore
     + crate::ports::notice_store::NoticeStore
     + crate::ports::search_store::SearchStore
 {

@@ -64,10 +64,16 @@ pub struct TeamSettings {
     pub unsubscribe_tags: Vec<String>,
 }
 
-/// How long data is kept, in milliseconds. `None`: for ever.
+/// How long data is kept, in milliseconds. `None`: as long as without the setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Retention {
+    /// Bodies of emails, counted from when the email settled. They are never kept longer than 30 days.
+    #[serde(rename = "bodies", skip_serializing_if = "Option::is_none")]
+    pub bodies_ms: Option<i64>,
+    /// The bytes of received mail, with its text and attachments.
+    #[serde(rename = "raw", skip_serializing_if = "Option::is_none")]
+    pub raw_ms: Option<i64>,
     /// Entries of the audit log.
     #[serde(rename = "audit", skip_serializing_if = "Option::is_none")]
     pub audit_ms: Option<i64>,
@@ -136,6 +142,10 @@ pub struct SettingsPatch {
     pub audit_retention_ms: Option<Option<i64>>,
     /// The tags whose email gets an unsubscribe link.
     pub unsubscribe_tags: Option<Vec<String>>,
+    /// How long bodies of emails are kept.
+    pub body_retention_ms: Option<Option<i64>>,
+    /// How long the bytes of received mail are kept.
+    pub raw_retention_ms: Option<Option<i64>>,
 }
 
 impl SettingsPatch {
@@ -149,7 +159,11 @@ impl SettingsPatch {
             reply_to: self.reply_to.unwrap_or(old.reply_to),
             time_zone: self.time_zone.or(old.time_zone),
             audit_events: self.audit_events.unwrap_or(old.audit_events),
-            retention: Retention { audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms) },
+            retention: Retention {
+                bodies_ms: self.body_retention_ms.unwrap_or(old.retention.bodies_ms),
+                raw_ms: self.raw_retention_ms.unwrap_or(old.retention.raw_ms),
+                audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms),
+            },
             unsubscribe_tags: self.unsubscribe_tags.unwrap_or(old.unsubscribe_tags),
         }
     }
@@ -212,6 +226,11 @@ impl SettingsCache {
 }
 
 impl Access {
+    /// Reads a team's settings again at their next use.
+    pub(crate) fn forget_cached_settings(&self, team: TeamId) {
+        self.settings_cache.invalidate(team);
+    }
+
     /// A team's settings.
     pub(crate) async fn settings_of(&self, team: TeamId) -> Result<Arc<TeamSettings>, StoreError> {
         let boot_ms = self.ctx.time.boot_clock_ms();

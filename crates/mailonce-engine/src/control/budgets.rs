@@ -15,9 +15,12 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::budget::{
-        Budget, BudgetCounter, BudgetMeasure, BudgetRecipient, BudgetScope, BudgetUsage, Charge, MAX_BUDGETS,
-        MAX_LIMIT, Overrun,
+    control::{
+        budget::{
+            Budget, BudgetCounter, BudgetMeasure, BudgetRecipient, BudgetScope, BudgetUsage, Charge, MAX_BUDGETS,
+            MAX_LIMIT, Overrun,
+        },
+        erasure::is_alias,
     },
     handoff::{
         action::{HandoffAction, HoldRelease},
@@ -38,6 +41,7 @@ use mailonce_core::{
 };
 use serde_json::json;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -359,9 +363,34 @@ impl Control {
         let leaves_at = due.map_or(now, |due| due.max(now));
         let charges = |cached: &CachedBudget| {
             let counter_of = |counted: &str| self.counter_of(cached.id, counted);
-            cached.budget.charges(cached.id, &recipients, cached.budget.per.bounds(leaves_at, &zone), counter_of)
+            self.budget_of_erased(team, &cached.budget, &recipients).charges(
+                cached.id,
+                &recipients,
+                cached.budget.per.bounds(leaves_at, &zone),
+                counter_of,
+            )
         };
         Ok(enabled.into_iter().filter(applies).flat_map(charges).collect())
+    }
+
+    /// The budget with the address of a recipient in the place of its alias.
+    fn budget_of_erased<'a>(
+        &self,
+        team: TeamId,
+        budget: &'a Budget,
+        recipients: &[BudgetRecipient],
+    ) -> Cow<'a, Budget> {
+        let BudgetScope::Recipient(Some(name)) = &budget.scope else { return Cow::Borrowed(budget) };
+        if !is_alias(name) {
+            return Cow::Borrowed(budget);
+        }
+        let addresses = self.addresses_by_alias(team, recipients.iter().map(|recipient| recipient.address.as_str()));
+        match addresses.get(name) {
+            Some(address) => {
+                Cow::Owned(Budget { scope: BudgetScope::Recipient(Some((*address).to_owned())), ..budget.clone() })
+            }
+            None => Cow::Borrowed(budget),
+        }
     }
 
     /// The recipients of an email, each once. Whether one is new is looked up only if a budget counts that.

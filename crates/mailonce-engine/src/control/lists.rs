@@ -10,7 +10,11 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    control::list::{ListDirection, ListEntry, ListName, ListType, list_refusal, normalize_entry},
+    address::{Address, NamedAddress},
+    control::{
+        erasure::is_alias,
+        list::{ListDirection, ListEntry, ListName, ListType, list_refusal, normalize_entry},
+    },
     id::{InboxId, TeamId},
     inbound::sender_auth::SenderAuth,
     inbox::Inbox,
@@ -130,6 +134,24 @@ impl Control {
         self.cached_records(&self.record_caches.lists, team, read, |_| {}).await
     }
 
+    /// All entries of a team's lists, with these addresses in the place of their aliases.
+    async fn list_entries_for(
+        &self,
+        team: TeamId,
+        addresses: impl IntoIterator<Item = &str>,
+    ) -> Result<Arc<[ListEntry]>, StoreError> {
+        let entries = self.list_entries_of_team(team).await?;
+        if !entries.iter().any(|entry| is_alias(&entry.entry)) {
+            return Ok(entries);
+        }
+        let addresses = self.addresses_by_alias(team, addresses);
+        let with_address = |entry: &ListEntry| {
+            let known = addresses.get(&entry.entry).map(ToString::to_string);
+            ListEntry { entry: known.unwrap_or_else(|| entry.entry.clone()), ..entry.clone() }
+        };
+        Ok(entries.iter().map(with_address).collect())
+    }
+
     /// Whether a list refuses a received mail.
     pub(crate) async fn is_arrival_blocked(
         &self,
@@ -137,7 +159,7 @@ impl Control {
         (from, auth): (Option<&str>, &SenderAuth),
         is_reply: bool,
     ) -> Result<bool, StoreError> {
-        let entries = self.list_entries_of_team(inbox.team).await?;
+        let entries = self.list_entries_for(inbox.team, from).await?;
         let direction = if is_reply { ListDirection::Reply } else { ListDirection::Receive };
         let is_inbox = |(id, _): &(InboxId, String)| *id == inbox.id;
         let is_refused = |sender: &str| list_refusal(&entries, direction, is_inbox, (sender, auth.is_pass())).is_some();
@@ -147,7 +169,9 @@ impl Control {
 
     /// Refuses an email to a recipient that a list blocks.
     pub(crate) async fn check_lists(&self, team: TeamId, content: &EmailContent) -> Result<(), Problem> {
-        let entries = self.list_entries_of_team(team).await.map_err(unavailable)?;
+        let recipients: Vec<Address> =
+            [&content.to, &content.cc, &content.bcc].into_iter().flatten().map(NamedAddress::to_address).collect();
+        let entries = self.list_entries_for(team, recipients.iter().map(Address::as_str)).await.map_err(unavailable)?;
         if entries.is_empty() {
             return Ok(());
         }

@@ -6,6 +6,8 @@
 //! | `lists` | allow and block lists |
 //! | [`audit`] | who changed what: reading the log, and its retention |
 //! | [`budgets`] | budgets, and what an email counts for in them |
+//! | [`erasures`], `erasure_steps` | erasing a person |
+//! | `retention` | deletes bodies and received mail early |
 //! | [`stops`] | switches that keep email from leaving |
 //! | `policy_trace` | collects what each check decides about an email |
 //! | `suppressions` | addresses that a team doesn't send to |
@@ -14,17 +16,23 @@
 
 pub mod audit;
 pub mod budgets;
+mod erasure_steps;
+pub mod erasures;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
 pub(crate) mod policy_trace;
 pub(crate) mod record_cache;
+mod retention;
 pub mod rules;
 pub mod stops;
 pub mod suppressions;
 pub mod unsubscribe;
 
-use mailonce_core::id::{EmailId, TeamId};
-use std::sync::Arc;
+use mailonce_core::{
+    control::erasure::alias_of,
+    id::{EmailId, TeamId},
+};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{access::Access, runtime::context::Context};
 
@@ -39,11 +47,30 @@ pub struct Control {
     pub stops: stops::StopControl,
     /// Suppressed addresses, in memory.
     suppression_index: suppressions::SuppressionIndex,
+    active_erasures: erasures::ActiveErasures,
+    retention_progress: tokio::sync::Mutex<retention::RetentionProgress>,
     /// Where the next round that releases email held by budgets goes on.
     budget_release_position: tokio::sync::Mutex<Option<(TeamId, EmailId)>>,
 }
 
 impl Control {
+    /// Reads a team's rules, lists, budgets and settings again at their next use.
+    fn forget_cached_records(&self, team: TeamId) {
+        self.record_caches.rules.invalidate(team);
+        self.record_caches.lists.invalidate(team);
+        self.record_caches.budgets.invalidate(team);
+        self.access.forget_cached_settings(team);
+    }
+
+    /// These addresses by their aliases. Lists, rules and budgets name an erased person by the alias, and still apply.
+    fn addresses_by_alias<'a>(
+        &self,
+        team: TeamId,
+        addresses: impl IntoIterator<Item = &'a str>,
+    ) -> HashMap<String, &'a str> {
+        addresses.into_iter().map(|address| (alias_of(&self.ctx.secret, team, address), address)).collect()
+    }
+
     pub(crate) fn new(ctx: Arc<Context>, access: Arc<Access>) -> Self {
         Self {
             audit: audit::AuditLog::new(Arc::clone(&ctx)),
@@ -52,6 +79,8 @@ impl Control {
             access,
             record_caches: record_cache::RecordCaches::default(),
             suppression_index: suppressions::SuppressionIndex::default(),
+            active_erasures: erasures::ActiveErasures::default(),
+            retention_progress: tokio::sync::Mutex::default(),
             budget_release_position: tokio::sync::Mutex::default(),
         }
     }

@@ -17,6 +17,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
     control::{
+        erasure::is_alias,
         policy::{PolicyKind, PolicyTrace},
         rule::{
             self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleMatch, RuleRef,
@@ -165,6 +166,30 @@ impl Control {
         self.cached_records(&self.record_caches.rules, team, read, |rules| rule::sort_by_priority(rules)).await
     }
 
+    /// The rules of a team, with these addresses in the place of their aliases.
+    async fn rules_for(
+        &self,
+        team: TeamId,
+        addresses: impl IntoIterator<Item = &str>,
+    ) -> Result<Arc<[Rule]>, StoreError> {
+        let rules = self.rules_of(team).await?;
+        let mut conditions = rules.iter().flat_map(|rule| &rule.definition.conditions);
+        if !conditions.any(|condition| condition.values.iter().any(|value| is_alias(value))) {
+            return Ok(rules);
+        }
+        let addresses = self.addresses_by_alias(team, addresses);
+        let with_address = |rule: &Rule| {
+            let mut rule = rule.clone();
+            for value in rule.definition.conditions.iter_mut().flat_map(|condition| &mut condition.values) {
+                if let Some(address) = addresses.get(value) {
+                    (*address).clone_into(value);
+                }
+            }
+            rule
+        };
+        Ok(rules.iter().map(with_address).collect())
+    }
+
     /// Whether a rule refuses mail from this envelope sender before it is received.
     pub(crate) async fn is_sender_blocked(
         &self,
@@ -172,8 +197,8 @@ impl Control {
         sender: Option<&str>,
         recipient: &str,
     ) -> Result<bool, StoreError> {
-        let rules = self.rules_of(inbox.team).await?;
         let sender = sender.map(str::to_ascii_lowercase).filter(|sender| !sender.is_empty());
+        let rules = self.rules_for(inbox.team, sender.as_deref()).await?;
         let facts = MailFacts { from: sender.as_deref(), recipients: vec![recipient], ..MailFacts::default() };
         Ok(rule::evaluate(&rules, RuleDirection::Inbound, &facts).blocking_rule().is_some())
     }
@@ -190,7 +215,7 @@ impl Control {
         if self.is_arrival_blocked(inbox, sender, message.answers_email.is_some()).await? {
             return Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::Blocked)));
         }
-        let rules = self.rules_of(inbox.team).await?;
+        let rules = self.rules_for(inbox.team, from).await?;
         if rules.is_empty() {
             return Ok(None);
         }
@@ -231,6 +256,10 @@ impl Control {
         let from = content.from.to_address();
         let recipients: Vec<_> =
             [&content.to, &content.cc, &content.bcc].into_iter().flatten().map(NamedAddress::to_address).collect();
+        let rules = self.rules_for(team, recipients.iter().map(Address::as_str)).await.map_err(unavailable)?;
+        if !rules.iter().any(|rule| rule.definition.direction == RuleDirection::Outbound) {
+            return Ok(None);
+        }
         let facts = MailFacts {
             from: Some(from.as_str()),
             recipients: recipients.iter().map(Address::as_str).collect(),

@@ -18,6 +18,7 @@ use crate::{
 use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
+    control::erasure::alias_of,
     id::TeamId,
     operation::{IdempotentResult, KeyedOperation},
     outbound::content::EmailContent,
@@ -256,6 +257,11 @@ impl Control {
         })
     }
 
+    /// Adds an address or an alias to the set in memory.
+    pub(super) fn index_suppression(&self, team: TeamId, name: &str) {
+        self.suppression_index.add(&self.suppression_index.team(team), std::iter::once(name));
+    }
+
     fn index_created(&self, created: &CreateRecordResult) -> Result<CreateOutcome<SuppressionView>, Problem> {
         let (CreateRecordResult::Created(record) | CreateRecordResult::NameTaken(record)) = created;
         let list = self.suppression_index.team(record.team);
@@ -283,9 +289,18 @@ impl Control {
     }
 
     async fn find_suppression(&self, caller: &Caller, address: &Address) -> Result<Record, Problem> {
+        let found = self.suppression_of(caller.team.id, address.as_str()).await.map_err(unavailable)?;
+        found.ok_or_else(|| records::not_found(RecordKind::Suppression, address.as_str()))
+    }
+
+    /// The suppression of an address, or of its alias if the person was erased.
+    async fn suppression_of(&self, team: TeamId, address: &str) -> Result<Option<Record>, StoreError> {
         let kind = RecordKind::Suppression;
-        let found = self.ctx.store.record_by_name(caller.team.id, kind, address.as_str()).await.map_err(unavailable)?;
-        found.ok_or_else(|| records::not_found(kind, address.as_str()))
+        let found = self.ctx.store.record_by_name(team, kind, address).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        self.ctx.store.record_by_name(team, kind, &alias_of(&self.ctx.secret, team, address)).await
     }
 
     /// Removes an address from the team's list.
@@ -336,10 +351,11 @@ impl Control {
         field: &str,
         tags: &EmailTags,
     ) -> Result<(), Problem> {
-        if !self.suppression_index.may_contain(list, address) {
+        let alias = alias_of(&self.ctx.secret, team, address);
+        if ![address, &alias].iter().any(|name| self.suppression_index.may_contain(list, name)) {
             return Ok(());
         }
-        let found = self.ctx.store.record_by_name(team, RecordKind::Suppression, address).await.map_err(unavailable)?;
+        let found = self.suppression_of(team, address).await.map_err(unavailable)?;
         let Some(record) = found else { return Ok(()) };
         let SuppressionDetails { reason, scope, .. } = records::decode(&record)?;
         if scope == SuppressionScope::Unsubscribable {

@@ -529,7 +529,7 @@ impl Conversations {
         self.ctx.metrics.record_deduplicated(caller.channel, reason);
         let waiting = self.outbound.record_suppressed_call(caller, email.id, reason, now);
         let cached = CachedEmail::from(&email);
-        let differs = !differences(keyed, &cached).is_empty();
+        let differs = !differences(keyed, &cached, &self.ctx.secret).is_empty();
         let mut sent = self.outbound.receipt(caller, &cached, false, differs, waiting);
         // A caller that repeats its own reply, held as a look-alike, still gets the token to release it.
         let own = !differs && email.head.caller == Some(caller.key.id) && sent.distinct_token.is_some();

@@ -123,7 +123,7 @@ pub fn strip_quoted(text: &str) -> String {
     split_quotes(text).own_text
 }
 
-fn message_not_found(id: MessageId) -> Problem {
+pub(crate) fn message_not_found(id: MessageId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no message {id}"))
 }
 

@@ -1,6 +1,7 @@
 //! Inboxes and what agents read from them.
 
 pub mod artifacts;
+mod deletion;
 pub mod inboxes;
 pub mod labels;
 pub mod messages;

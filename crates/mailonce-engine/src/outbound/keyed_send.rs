@@ -4,7 +4,7 @@ use crate::{access::caller::Caller, outbound::replay_cache::CachedEmail};
 use mailonce_core::{
     id::MessageId,
     intent::Intent,
-    key::{EmailKey, Key, KeyHash},
+    key::{EmailKey, InstallSecret, Key, KeyHash},
     outbound::{
         content::EmailContent,
         digest::{Digest, DigestField},
@@ -95,13 +95,10 @@ impl KeyedSend {
 }
 
 /// The fields that differ from the first email, compared in the digest version of the first.
-pub(crate) fn differences(keyed: &KeyedSend, cached: &CachedEmail) -> Vec<DigestField> {
-    let version = cached.digest.version();
-    let full_comparison = || cached.digest.differences(&Digest::in_version(version, &keyed.request.content));
-    if version != keyed.digest.version() {
-        return full_comparison();
-    }
-    let mut fields = cached.digest.differences(&keyed.digest);
+pub(crate) fn differences(keyed: &KeyedSend, cached: &CachedEmail, secret: &InstallSecret) -> Vec<DigestField> {
+    let full_comparison = || cached.digest.differences(&cached.digest.of_same_form(&keyed.request.content, secret));
+    let is_same_version = cached.digest.version() == keyed.digest.version();
+    let mut fields = if is_same_version { cached.digest.differences(&keyed.digest) } else { full_comparison() };
     if let Some(compared) = keyed.compared_fields {
         fields.retain(|field| compared.contains(field));
     }

@@ -22,7 +22,7 @@ use mailonce_core::{
     },
     id::EmailId,
     inbox::message::Message,
-    key::{EmailKey, Key, KeyHash},
+    key::{EmailKey, InstallSecret, Key, KeyHash},
     limits,
     operation::KeyedOperation,
     outbound::{
@@ -173,7 +173,7 @@ impl Outbound {
         let Some(email) = own.filter(Email::may_sender_confirm) else { return Ok(None) };
         Self::check_may_send_from(caller, keyed.request.content.from.to_address().as_str())?;
         let cached = CachedEmail::from(&email);
-        let fields = differences(keyed, &cached);
+        let fields = differences(keyed, &cached, &self.ctx.secret);
         let own = email.head.key.as_ref().map(|name| name.hash(team));
         if keyed.key_hash.is_some() && keyed.key_hash != own {
             let detail = format!("the token belongs to email {id}, which has a different key or none");
@@ -247,7 +247,7 @@ impl Outbound {
             let detail = "this idempotency key belongs to an email of an inbox that the API key may not use";
             return Err(Problem::new(Code::SenderNotAllowed, detail));
         }
-        let fields = differences(keyed, cached);
+        let fields = differences(keyed, cached, &self.ctx.secret);
         let reason = match (fields.is_empty(), keyed.may_differ_in(&fields)) {
             (true, _) => SuppressedReason::KeyReplay,
             (false, true) => SuppressedReason::PayloadDiffers,
@@ -316,6 +316,7 @@ impl Outbound {
             held_by: None,
             policy: None,
             inbox: None,
+            erased: None,
         };
         let routed = || self.ctx.transports.select(content, self.ctx.entropy.next_u64());
         let transport = keyed.request.transport.as_deref().unwrap_or_else(routed);
@@ -459,7 +460,9 @@ impl Outbound {
                 Ok(self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await)
             }
             BatchAcceptResult::BatchKeyMismatch(bound) => Err(batch_mismatch(&bound)),
-            BatchAcceptResult::ItemKeyMismatch(position, bound) => Err(batch_conflict(&keyed_items, position, &bound)),
+            BatchAcceptResult::ItemKeyMismatch(position, bound) => {
+                Err(batch_conflict(&keyed_items, position, &bound, &self.ctx.secret))
+            }
             BatchAcceptResult::OverBudget(position, exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
                 Err(with_item_index(keyed_items.keys().nth(position).copied().unwrap_or(position), problem))
@@ -513,7 +516,7 @@ impl Outbound {
         }
         match self.bound_email(caller, &keyed, now).await? {
             Some(cached) => {
-                let fields = differences(&keyed, &cached);
+                let fields = differences(&keyed, &cached, &self.ctx.secret);
                 if fields.is_empty() || keyed.may_differ_in(&fields) {
                     Ok(CheckedItem { keyed, rule: None, trace: PolicyTrace::default() })
                 } else {
@@ -635,12 +638,17 @@ fn key_used_elsewhere(name: Option<&EmailKey>) -> Problem {
 
 /// The problem for a batch item whose key was bound to another email in the meantime. `position` counts only valid
 /// items.
-fn batch_conflict(keyed_items: &BTreeMap<usize, KeyedSend>, position: usize, bound: &KeyBinding) -> Problem {
+fn batch_conflict(
+    keyed_items: &BTreeMap<usize, KeyedSend>,
+    position: usize,
+    bound: &KeyBinding,
+    secret: &InstallSecret,
+) -> Problem {
     let Some((index, item)) = keyed_items.iter().nth(position) else { return batch_mismatch(bound) };
     let problem = match bound {
         KeyBinding::Email(email) => {
             let cached = CachedEmail::from(email);
-            payload_mismatch(item.email_key.as_ref(), &cached, &differences(item, &cached))
+            payload_mismatch(item.email_key.as_ref(), &cached, &differences(item, &cached, secret))
         }
         KeyBinding::Operation { .. } => key_used_elsewhere(item.email_key.as_ref()),
     };

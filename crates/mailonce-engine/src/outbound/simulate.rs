@@ -14,6 +14,7 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::policy::{PolicyStep, PolicyTrace},
     id::EmailId,
+    key::InstallSecret,
     outbound::{accept::AcceptResult, email::Email},
     problem::{Code, Problem},
 };
@@ -66,7 +67,7 @@ impl Outbound {
             bound => bound?,
         };
         if let Some(email) = bound {
-            return Ok(simulated_replay(caller, &keyed, &email));
+            return Ok(simulated_replay(caller, &keyed, &email, &self.ctx.secret));
         }
         let (mut trace, shows_rules) = (PolicyTrace::default(), caller.may_see_rules());
         let new_email = match self.guarded_email(caller, &keyed, now, &mut trace).await {
@@ -81,7 +82,7 @@ impl Outbound {
             }
             // Another call bound the key in the meantime.
             AcceptResult::KeyBound(bound) => Ok(match email_of_binding(&keyed, bound) {
-                Ok(email) => simulated_replay(caller, &keyed, &email),
+                Ok(email) => simulated_replay(caller, &keyed, &email, &self.ctx.secret),
                 Err(problem) => Simulation::refused(problem, Vec::new()),
             }),
             AcceptResult::OverBudget(exceeded) => {
@@ -99,13 +100,13 @@ pub fn decided_steps(caller: &Caller, email: &Email) -> Vec<PolicyStep> {
 }
 
 /// What a send with a bound key would be answered with.
-fn simulated_replay(caller: &Caller, keyed: &KeyedSend, email: &Email) -> Simulation {
+fn simulated_replay(caller: &Caller, keyed: &KeyedSend, email: &Email, secret: &InstallSecret) -> Simulation {
     if !caller.may_see_sender(&email.head.from) {
         let detail = "this idempotency key belongs to an email of an inbox that the API key may not use";
         return Simulation::refused(Problem::new(Code::SenderNotAllowed, detail), Vec::new());
     }
     let cached = CachedEmail::from(email);
-    let fields = differences(keyed, &cached);
+    let fields = differences(keyed, &cached, secret);
     if !fields.is_empty() && !keyed.may_differ_in(&fields) {
         let problem = payload_mismatch(keyed.email_key.as_ref(), &cached, &fields);
         return Simulation::refused(problem, Vec::new());

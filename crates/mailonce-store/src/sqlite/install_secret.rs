@@ -109,8 +109,8 @@ fn write_secret(conn: &Connection, secret: &StoredSecret) -> Result<()> {
 }
 
 /// Checkpoints the WAL and truncates it to zero bytes.
-#[expect(clippy::disallowed_methods, reason = "a ledger is opened before anything else runs, and blocks its caller")]
-fn truncate_wal(conn: &Connection) -> Result<()> {
+#[expect(clippy::disallowed_methods, reason = "it runs before anything else, or on the writer's own thread")]
+pub(crate) fn truncate_wal(conn: &Connection) -> Result<()> {
     let began = Instant::now();
     loop {
         let busy =

@@ -27,6 +27,7 @@ use super::schema::store_error;
 use crate::sqlite::{
     events::event_log::{self, PackedEvent},
     fresh_keys::{FreshKeyWriter, FreshKeys},
+    install_secret,
     outbound::accept,
 };
 
@@ -275,6 +276,12 @@ impl<'c> WriteSession<'c> {
         let answer = verb(self);
         self.conn.execute_batch("PRAGMA secure_delete = OFF").map_err(store_error)?;
         answer
+    }
+
+    /// Rewrites the file and empties the log. Must not run in a transaction.
+    pub(crate) fn rewrite_file(&self) -> Result<()> {
+        self.conn.execute_batch("VACUUM").map_err(store_error)?;
+        install_secret::truncate_wal(self.conn)
     }
 
     /// Runs a job in a savepoint, so that its failure undoes only its own changes.

@@ -61,6 +61,8 @@ struct QueuedJob {
 struct Queues {
     accepts: VecDeque<QueuedJob>,
     others: VecDeque<QueuedJob>,
+    /// Callers who wait until the file was rewritten.
+    rewrites: Vec<oneshot::Sender<Result<()>>>,
     /// Whether the writer thread sleeps. Callers wake it only then, because waking costs a system call.
     is_asleep: bool,
     is_closed: bool,
@@ -140,6 +142,24 @@ impl Writer {
         }
     }
 
+    /// Rewrites the whole file, so that it holds nothing but the current rows, and empties the log. Pages that were
+    /// split or moved before have copies of old rows, which nothing else finds. Other jobs wait meanwhile.
+    pub(crate) async fn rewrite_file(&self) -> Result<()> {
+        let (tell, told) = oneshot::channel();
+        {
+            let mut queues = self.lock();
+            if let Some(broken) = &queues.failure {
+                return Err(broken.clone());
+            }
+            if queues.is_closed {
+                return Err(closing_error());
+            }
+            queues.rewrites.push(tell);
+        }
+        self.ready.notify_one();
+        told.await.unwrap_or_else(|_dropped| Err(closing_error()))
+    }
+
     pub(crate) fn gauges(&self) -> Gauges {
         self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -166,12 +186,17 @@ impl Writer {
         queues.failure = Some(error);
         queues.accepts.clear();
         queues.others.clear();
+        queues.rewrites.clear();
     }
 
     /// The loop of the writer thread: take a group, run it, commit, reply.
     pub(crate) fn run_loop(&self, mut ledger: WriteSession<'_>) {
         while let Some(group) = self.next_group() {
+            self.run_rewrites(&ledger);
             let size = group.len();
+            if size == 0 {
+                continue;
+            }
             let began = Instant::now();
             let (replies, fate) = commit_group(&mut ledger, group);
             self.record_commit(size, began.elapsed().as_micros() as u64);
@@ -195,9 +220,18 @@ impl Writer {
         }
     }
 
+    fn run_rewrites(&self, ledger: &WriteSession<'_>) {
+        let waiting = std::mem::take(&mut self.lock().rewrites);
+        if waiting.is_empty() {
+            return;
+        }
+        let rewritten = ledger.rewrite_file();
+        waiting.into_iter().for_each(|tell| drop(tell.send(rewritten.clone())));
+    }
+
     fn next_group(&self) -> Option<Vec<QueuedJob>> {
         let mut queues = self.lock();
-        while queues.accepts.is_empty() && queues.others.is_empty() {
+        while queues.accepts.is_empty() && queues.others.is_empty() && queues.rewrites.is_empty() {
             if queues.is_closed {
                 return None;
             }

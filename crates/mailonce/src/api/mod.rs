@@ -83,7 +83,7 @@ fn inbox_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::inbox::watches::read))
         .routes(routes!(crate::api::inbox::watches::spend))
         .routes(routes!(crate::api::inbox::messages::list))
-        .routes(routes!(crate::api::inbox::messages::read))
+        .routes(routes!(crate::api::inbox::messages::read, crate::api::inbox::messages::remove))
         .routes(routes!(crate::api::inbox::messages::raw))
         .routes(routes!(crate::api::inbox::messages::attachment))
         .routes(routes!(crate::api::inbound::deliveries::list))
@@ -106,7 +106,11 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::work_queue::nack))
         .routes(routes!(crate::api::conversation::work_queue::extend))
         .routes(routes!(crate::api::conversation::threads::list))
-        .routes(routes!(crate::api::conversation::threads::read, crate::api::conversation::threads::change))
+        .routes(routes!(
+            crate::api::conversation::threads::read,
+            crate::api::conversation::threads::change,
+            crate::api::conversation::threads::remove
+        ))
         .routes(routes!(crate::api::conversation::threads::lease, crate::api::conversation::threads::release))
         .routes(routes!(crate::api::conversation::escalations::list, crate::api::conversation::escalations::ask))
         .routes(routes!(crate::api::conversation::escalations::read))
@@ -159,6 +163,8 @@ fn admin_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::control::policy::simulate))
         .routes(routes!(crate::api::control::stops::create, crate::api::control::stops::list))
         .routes(routes!(crate::api::control::stops::end))
+        .routes(routes!(crate::api::control::erasures::create, crate::api::control::erasures::list))
+        .routes(routes!(crate::api::control::erasures::read))
         .routes(routes!(crate::api::control::audit::list))
         .routes(routes!(crate::api::control::lists::add, crate::api::control::lists::list))
         .routes(routes!(crate::api::control::lists::remove))

@@ -6,6 +6,7 @@
 use anyhow::Context as _;
 use clap::Args;
 use mailonce_core::{access::install_secret::StoredSecret, time::Time};
+use mailonce_engine::control::erasures::JournalEntry;
 use mailonce_store::sqlite::{BackupContents, Sqlite};
 use serde_json::json;
 use std::{
@@ -22,7 +23,7 @@ use crate::{
     },
     config::{Config, Flags, StoreLocation},
     entropy::wall_time,
-    wiring,
+    erasure_journal, wiring,
 };
 
 /// The ledger and the file to write.
@@ -47,6 +48,9 @@ pub(crate) struct RestoreArgs {
     /// Send the queued mail of the backup, because nothing was sent since it was taken
     #[arg(long)]
     run: bool,
+    /// Journal of erasures of the lost ledger, `erasures.json`, if it is in another directory: these people are erased again
+    #[arg(long, value_name = "FILE")]
+    erasures: Option<PathBuf>,
 }
 
 /// Takes a consistent copy of the ledger, also while a server uses it.
@@ -90,9 +94,13 @@ pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<
         let detail = format!("{} already contains a ledger", config.data.display());
         return Err(CliError::new("ledger_exists", detail, "choose another --data, or move that ledger away").into());
     }
+    let journal = args.erasures.as_deref().map(read_journal).transpose()?;
     let (file, data) = (args.file.clone(), config.data.clone());
     // Before the restore, so that the ledger is never in place without the marks.
     wiring::mark_restored(&data).with_context(|| format!("writing into {}", data.display()))?;
+    if let Some(journal) = journal {
+        erasure_journal::add(&data, journal)?;
+    }
     if hold {
         wiring::write_hold_mark(&data).with_context(|| format!("writing into {}", data.display()))?;
     }
@@ -111,6 +119,15 @@ pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<
         print_stderr(&restore_consequences(hold));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a journal that the user named, so it must exist.
+fn read_journal(path: &Path) -> anyhow::Result<Vec<JournalEntry>> {
+    if path.exists() {
+        return erasure_journal::read(path);
+    }
+    let detail = format!("there is no {}", path.display());
+    Err(CliError::new("no_journal", detail, "name the erasures.json in the data directory of the lost ledger").into())
 }
 
 /// What a restore means for idempotency keys, events and queued mail.

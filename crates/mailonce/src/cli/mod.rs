@@ -11,6 +11,7 @@ mod conversation;
 mod demo;
 mod doctor;
 mod emails;
+mod erasures;
 pub(crate) mod error;
 pub(crate) mod http_client;
 mod idempotency_keys;
@@ -153,6 +154,11 @@ enum CliVerb {
     /// Try what the rules, budgets and guards would do
     #[command(subcommand)]
     Policy(policy::PolicyVerb),
+    /// Erase a person: remove the address, names and mail
+    Erase(erasures::EraseArgs),
+    /// List and show erasures
+    #[command(subcommand)]
+    Erasures(erasures::ErasuresVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -306,6 +312,8 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
         CliVerb::Audit(verb) => audit::audit(&out, verb).await,
         CliVerb::Policy(verb) => policy::run(&out, verb).await,
+        CliVerb::Erase(args) => erasures::erase(&out, args).await,
+        CliVerb::Erasures(verb) => erasures::erasures(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

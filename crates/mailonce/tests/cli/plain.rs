@@ -41,6 +41,7 @@ impl Redactor {
         });
         let text = replace_matches(&text, match_audit_hash, |found| format!("{}HASH", &found[..found.len() - 64]));
         let text = replace_matches(&text, match_ip_alias, |_| "ip/ALIAS".into());
+        let text = replace_matches(&text, match_erased_alias, |_| "erased-ALIAS".into());
         let text = replace_matches(&text, match_nonce, |_| "mail NONCE".into());
         let text = replace_matches(&text, match_random_address, |_| "RANDOM@".into());
         if numbers { replace_matches(&text, match_digits, |_| "N".into()) } else { text }
@@ -61,6 +62,12 @@ fn replace_matches(text: &str, find: impl Fn(&str) -> Option<usize>, mut with: i
         }
     }
     out
+}
+
+/// What replaces the address of an erased person.
+fn match_erased_alias(rest: &str) -> Option<usize> {
+    let hex = rest.strip_prefix("erased-")?.bytes().take_while(u8::is_ascii_hexdigit).count();
+    (hex == 32).then_some("erased-".len() + hex)
 }
 
 /// `d` is a digit, everything else itself.

@@ -42,6 +42,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_webhook_commands(&mut recorder, &cli, &server).await;
     snapshot_operator_commands(&mut recorder, &cli).await;
     snapshot_audit_commands(&mut recorder, &cli).await;
+    snapshot_erasures(&mut recorder, &cli).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -149,6 +150,23 @@ async fn snapshot_audit_commands(recorder: &mut SnapshotRecorder, cli: &CliFixtu
     recorder.record(cli, "audit verify", &["audit", "verify"], usual).await.expect_exit(0);
     let other = "0f".repeat(32);
     recorder.record(cli, "audit verify", &["audit", "verify", "--head", &other], usual).await.expect_exit(1);
+}
+
+/// Erases somebody who is nowhere in the ledger, so that the counts are always the same.
+async fn snapshot_erasures(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    let usual = SnapshotOptions::default();
+    let erase = ["erase", "zoe@elsewhere.example", "--reason", "request of 18 November"];
+    let asked = recorder.record(cli, "erase", &erase, usual).await.expect_exit(0).json();
+    let id = string_value(&asked["id"]);
+    for _ in 0..200 {
+        if cli.run(&["erasures", "show", &id]).await.expect_exit(0).json()["state"] == "done" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let wide = SnapshotOptions { env: &[("COLUMNS", "160")], ..usual };
+    recorder.record(cli, "erasures list", &["erasures", "list"], wide).await.expect_exit(0);
+    recorder.record(cli, "erasures show", &["erasures", "show", &id], usual).await.expect_exit(0);
 }
 
 /// Stops the installation, and an inbox for a moment.

@@ -64,6 +64,7 @@ mod document;
 mod domains;
 mod dropped;
 mod endpoints;
+mod erasure;
 mod escalations;
 mod events;
 mod figures;

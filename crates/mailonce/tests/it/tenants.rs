@@ -120,6 +120,11 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("post", "/v1/stops", RouteAccess::CallerScoped),
     ("get", "/v1/stops", RouteAccess::CallerScoped),
     ("delete", "/v1/stops/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/erasures", RouteAccess::CallerScoped),
+    ("get", "/v1/erasures", RouteAccess::CallerScoped),
+    ("get", "/v1/erasures/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/messages/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/threads/{id}", RouteAccess::ByResourceId),
     ("get", "/v1/audit", RouteAccess::CallerScoped),
     ("post", "/v1/rules", RouteAccess::CallerScoped),
     ("get", "/v1/rules", RouteAccess::CallerScoped),
@@ -170,6 +175,7 @@ pub(crate) struct TeamResources {
     notice: String,
     pub(crate) thread: String,
     pub(crate) escalation: String,
+    erasure: String,
 }
 
 /// A mail for the first team's inbox.
@@ -232,6 +238,8 @@ impl TeamResources {
         let thread = first("/v1/threads".into()).await;
         let question = json!({ "question": "Shall I?", "thread": thread });
         let escalation = world.post("/v1/escalations", &question).await.expect_status(201).string_field("id");
+        let person = json!({ "address": "gone@example.com" });
+        let erasure = world.post("/v1/erasures", &person).await.expect_status(202).string_field("id");
         Self {
             email,
             key: "k".into(),
@@ -251,10 +259,11 @@ impl TeamResources {
             escalation,
             endpoint,
             notice,
+            erasure,
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 17] {
+    pub(crate) fn ids(&self) -> [&String; 18] {
         [
             &self.email,
             &self.api_key,
@@ -273,6 +282,7 @@ impl TeamResources {
             &self.notice,
             &self.thread,
             &self.escalation,
+            &self.erasure,
         ]
     }
 
@@ -296,6 +306,7 @@ impl TeamResources {
             Some("notices") => &self.notice,
             Some("threads") => &self.thread,
             Some("escalations") => &self.escalation,
+            Some("erasures") => &self.erasure,
             _ => "",
         };
         let path = path.replace("{source_id}", &self.source).replace("{address}", SUPPRESSED_ADDRESS);
@@ -320,6 +331,7 @@ impl TeamResources {
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/budgets") => call.json(&budget_body("own")),
+            ("post", "/v1/erasures") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/stops") => call.json(&json!({ "scope": { "team": true } })),
             ("patch", "/v1/budgets/{id}") => call.json(&json!({ "rev": 1, "limit": 5 })),
             ("post", "/v1/rules") => call.json(&rule_body("own")),

@@ -11,9 +11,12 @@ use mailonce_core::{
 use mailonce_engine::{Engine, EngineDeps, SANDBOX, inbound::receive::IntakeMail};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -69,7 +72,6 @@ impl Entropy for SplitMixEntropy {
 enum StoreBacking {
     InMemory,
     Directory(TempDir),
-    #[expect(dead_code, reason = "held so that it is dropped together with its world")]
     Database(TempDatabase),
 }
 
@@ -207,6 +209,22 @@ impl World {
     /// The time in `ms` milliseconds from now, in the wire format.
     pub(crate) fn timestamp_in(&self, ms: i64) -> String {
         self.engine.ctx.now().plus(ms).to_string()
+    }
+
+    /// The directory of the ledger. SQLite only.
+    pub(crate) fn data_directory(&self) -> Option<&Path> {
+        match &self.backing {
+            StoreBacking::Directory(folder) => Some(folder.path()),
+            StoreBacking::InMemory | StoreBacking::Database(_) => None,
+        }
+    }
+
+    /// The URL of the database. PostgreSQL only.
+    pub(crate) fn database_url(&self) -> Option<&str> {
+        match &self.backing {
+            StoreBacking::Database(database) => Some(&database.url),
+            StoreBacking::InMemory | StoreBacking::Directory(_) => None,
+        }
     }
 
     pub(crate) fn router(&self) -> Router {

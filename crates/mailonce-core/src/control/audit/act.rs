@@ -11,7 +11,10 @@ use crate::{
         call_origin::{Alias, CallOrigin},
         team::{ApiKey, Team},
     },
-    control::stop::{Stop, StopScope},
+    control::{
+        erasure::Erasure,
+        stop::{Stop, StopScope},
+    },
     conversation::escalation::{Escalation, EscalationState},
     events::endpoint::Endpoint,
     handoff::action::HandoffAction,
@@ -104,6 +107,9 @@ impl Act {
         if record.kind == RecordKind::Escalation {
             return Self::of_decision(before?, after?);
         }
+        if record.kind == RecordKind::Erasure {
+            return Self::of_erasure(before, after?);
+        }
         let allowed: &[&str] = match record.kind {
             RecordKind::Domain => &[],
             RecordKind::Suppression => &["email", "source", "scope"],
@@ -119,13 +125,19 @@ impl Act {
                 "audit_events",
                 "retention.audit",
                 "unsubscribe_tags",
+                "retention.bodies",
+                "retention.raw",
             ],
             RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
             RecordKind::Budget => {
                 &["scope", "scope.inbox", "scope.api_key", "measure", "per", "limit", "at_limit", "enabled"]
             }
             RecordKind::Transport => &["rerouted_at"],
-            RecordKind::Poll | RecordKind::Escalation | RecordKind::Draft | RecordKind::Labels => return None,
+            RecordKind::Poll
+            | RecordKind::Escalation
+            | RecordKind::Draft
+            | RecordKind::Labels
+            | RecordKind::Erasure => return None,
         };
         let json = |record: &Record| serde_json::from_str(&record.json).unwrap_or(Value::Null);
         let values = (before.map(json), after.map(json));
@@ -157,6 +169,28 @@ impl Act {
         let about = format!("escalation/{}", after.id);
         let decided = json!({ "as": decision.decision, "reason": is.reason, "email": is.about.email });
         Some(Self::new(Some(after.team), "escalation.decided", about).with_after(decided))
+    }
+
+    /// Requesting an erasure, and its end. `None` for its progress. The entry names the person by the alias alone.
+    fn of_erasure(before: Option<&Record>, after: &Record) -> Option<Self> {
+        let parse = |record: &Record| serde_json::from_str::<Erasure>(&record.json).ok();
+        let is = parse(after)?;
+        let was_running = before.and_then(parse).is_some_and(|was| was.is_running());
+        let about = format!("erasure/{}", after.id);
+        match (was_running, is.is_running()) {
+            (false, true) => Some(Self::new(Some(after.team), "erasure.requested", about)),
+            (true, false) => {
+                Some(Self::new(Some(after.team), "erasure.done", about).with_after(json!({ "counts": is.counts })))
+            }
+            _ => None,
+        }
+    }
+
+    /// Deleting a message or a thread.
+    pub fn of_deletion(team: TeamId, kind: &str, id: uuid::Uuid) -> Self {
+        let act = Self::new(Some(team), format!("{kind}.deleted"), format!("{kind}/{id}"));
+        // An erasure has entries of its own.
+        Self { is_routine: true, ..act }
     }
 
     /// Creating a team.

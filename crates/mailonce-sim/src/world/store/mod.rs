@@ -3,6 +3,7 @@
 mod audit;
 mod control;
 pub(crate) mod conversation;
+mod erasure;
 pub(crate) mod events;
 pub(crate) mod inbound;
 mod search;

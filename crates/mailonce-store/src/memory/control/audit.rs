@@ -57,6 +57,12 @@ impl AuditTables {
         AuditPage { ends: chain.ends, rows }
     }
 
+    /// Names ordered by id, after the given one.
+    pub(crate) fn name_page(&self, team: TeamId, after: &str, limit: usize) -> Vec<Alias> {
+        let ours = self.names.iter().filter(|((of, id), _)| *of == team && id.as_str() > after);
+        ours.take(limit).map(|((_, id), name)| Alias { id: id.clone(), name: name.clone() }).collect()
+    }
+
     fn prune(&mut self, team: TeamId, cutoff: Time, max: usize) -> usize {
         let Some(chain) = self.chains.get_mut(&team) else { return 0 };
         let is_old = |row: &&AuditRow| row.at().is_some_and(|at| at < cutoff);

@@ -1,8 +1,9 @@
-//! Control: the audit log, budgets, contacts, records and stops.
+//! Control: the audit log, budgets, contacts, erasures, records and stops.
 
 pub(crate) mod audit;
 pub(crate) mod budgets;
 mod contacts;
+mod erasures;
 pub(crate) mod records;
 mod stops;
 

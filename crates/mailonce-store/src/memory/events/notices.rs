@@ -36,6 +36,12 @@ pub(crate) struct WebhookTables {
 }
 
 impl WebhookTables {
+    /// Deletes what the endpoints of a team answered to the notices of an event.
+    pub(crate) fn forget_responses(&mut self, team: TeamId, seq: u64) {
+        let about_event = self.notices.values_mut().filter(|notice| notice.team == team && notice.seq == seq);
+        about_event.for_each(|notice| notice.attempt_log.clear());
+    }
+
     /// The endpoint, if it belongs to this team.
     pub(crate) fn endpoint(&self, team: TeamId, id: EndpointId) -> Option<&Endpoint> {
         self.endpoints.get(&id).filter(|endpoint| endpoint.team == team)

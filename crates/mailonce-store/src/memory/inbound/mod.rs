@@ -140,7 +140,7 @@ impl InboundStore for Memory {
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        Ok(self.lock_tables().inbound.message(team, id))
+        Ok(self.lock_tables().inbound.message(team, id).filter(Message::is_visible))
     }
 
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {

@@ -24,6 +24,13 @@ pub(crate) struct SearchTables {
     cursors: BTreeMap<TeamId, u64>,
 }
 
+impl SearchTables {
+    /// Deletes the document of a mail.
+    pub(crate) fn forget(&mut self, mail: uuid::Uuid) {
+        self.documents.retain(|_, document| document.mail.id != mail);
+    }
+}
+
 impl Tables {
     fn search_source(&self, team: TeamId, mail: SearchRef) -> Option<SearchSource> {
         match mail.kind {
@@ -44,8 +51,13 @@ impl Tables {
 
     /// The document without what is gone by now; `None` when its mail is.
     fn without_erased(&self, team: TeamId, document: &SearchDocument) -> Option<SearchDocument> {
-        let (SearchSource::Email { body, .. } | SearchSource::Message { raw: body, .. }) =
-            self.search_source(team, document.mail)?;
+        let (body, is_erased) = match self.search_source(team, document.mail)? {
+            SearchSource::Email { email, body } => (body, email.head.erased.is_some()),
+            SearchSource::Message { message, raw } => (raw, !message.is_visible()),
+        };
+        if is_erased {
+            return None;
+        }
         let text = body.map(|_| document.text.clone()).unwrap_or_default();
         Some(SearchDocument { text, ..document.clone() })
     }

@@ -142,7 +142,8 @@ impl InboundStore for Postgres {
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        when_durable!(self, messages::message(&self.shared, team, id).await)
+        let found = when_durable!(self, messages::message(&self.shared, team, id).await)?;
+        Ok(found.filter(Message::is_visible))
     }
 
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {

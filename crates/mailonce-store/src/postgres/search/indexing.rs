@@ -23,14 +23,16 @@ use crate::postgres::{
 const BACKLOG: &str = "
     SELECT e.team, coalesce(c.seq, 0) FROM event_counters e LEFT JOIN search_cursors c ON c.team = e.team
      WHERE e.seq > coalesce(c.seq, 0) LIMIT $1";
-/// The sizes of bodies, which are known without reading them.
+/// The sizes of bodies, which are known without reading them. Erased mail is left out: a document that was made of it
+/// before must not be added.
 const EMAIL_SIZES: &str =
-    "SELECT id, coalesce(octet_length(body), 0)::bigint FROM emails WHERE team = $1 AND id = ANY($2)";
+    "SELECT id, coalesce(octet_length(body), 0)::bigint FROM emails WHERE team = $1 AND id = ANY($2)
+        AND NOT (body IS NULL AND head LIKE '%\"erased\":%')";
 const MESSAGE_SIZES: &str = "
     SELECT m.id, coalesce(octet_length(r.bytes), 0)::bigint
       FROM messages m JOIN inboxes i ON i.team = m.team AND i.id = m.inbox AND i.removed_at IS NULL
       LEFT JOIN deliveries d ON d.team = m.team AND d.id = m.delivery LEFT JOIN raws r ON r.id = d.raw
-     WHERE m.team = $1 AND m.id = ANY($2)";
+     WHERE m.team = $1 AND m.id = ANY($2) AND NOT (r.bytes IS NULL AND m.head LIKE '%\"erased_at\":%')";
 const EMAIL_BODIES: &str = "SELECT id, body FROM emails WHERE team = $1 AND id = ANY($2)";
 const MESSAGES: &str = concat!(
     "SELECT ",

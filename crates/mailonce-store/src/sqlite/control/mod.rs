@@ -1,8 +1,9 @@
-//! Control: the audit log, budgets, contacts, records and stops. Implements `ControlStore` for [`Sqlite`].
+//! Control: the audit log, budgets, contacts, erasures, records and stops. Implements `ControlStore` for [`Sqlite`].
 
 pub(crate) mod audit;
 pub(crate) mod budgets;
 pub(crate) mod contacts;
+mod erasures;
 pub(crate) mod records;
 pub(crate) mod stops;
 

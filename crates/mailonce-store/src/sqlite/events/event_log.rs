@@ -14,10 +14,14 @@ use mailonce_core::{
 };
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
-use std::{collections::HashMap, sync::Arc};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 use uuid::Uuid;
 
-use crate::sqlite::schema::store_error;
+use crate::sqlite::{schema::store_error, write_session::WriteSession};
 
 /// Maximum number of events in one row, so that reading a page does not unpack much more than it needs.
 pub(crate) const PER_BLOCK: usize = 128;
@@ -27,6 +31,7 @@ const BLOCKS_AFTER: &str = "SELECT last, events FROM event_blocks WHERE team = ?
 const BLOCKS_BACKWARDS: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 ORDER BY last DESC";
 /// How far the times of events may be out of order, in milliseconds.
 const MAX_TIME_DISORDER_MS: i64 = 3_600_000;
+const UPDATE_BLOCK: &str = "UPDATE event_blocks SET events = ?3 WHERE team = ?1 AND last = ?2";
 const LAST_SEQS: &str = "SELECT number, (SELECT MAX(last) FROM event_blocks WHERE team = number) FROM teams";
 
 /// The sequence number of each team's last event.
@@ -123,6 +128,30 @@ pub(crate) fn events_after(conn: &Connection, team: i64, after: u64, limit: usiz
         }
     }
     Ok(found)
+}
+
+/// Replaces the data of events, by number. A number in no block is passed over.
+pub(crate) fn replace_data(ledger: &WriteSession<'_>, team: i64, events: &[(u64, Value)]) -> Result<()> {
+    let new_data: BTreeMap<u64, &Value> = events.iter().map(|(seq, data)| (*seq, data)).collect();
+    let mut next = new_data.keys().next().copied();
+    while let Some(seq) = next {
+        let block = {
+            let mut statement = ledger.conn.prepare_cached(BLOCKS_AFTER).map_err(store_error)?;
+            let mut rows = statement.query(params![team, seq as i64 - 1]).map_err(store_error)?;
+            rows.next().map_err(store_error)?.map(read_block).transpose()?
+        };
+        let Some(last) = block.as_ref().and_then(|block| block.last()).map(|event| event.seq) else { break };
+        let packed = block.into_iter().flatten().map(|mut event| {
+            if let Some(data) = new_data.get(&event.seq) {
+                event.event.data = (*data).clone();
+            }
+            PackedEvent::pack(&event.event)
+        });
+        let packed = pack_block(&packed.collect::<Vec<_>>());
+        ledger.execute(UPDATE_BLOCK, params![team, last as i64, packed])?;
+        next = new_data.range(last + 1..).next().map(|(seq, _)| *seq);
+    }
+    Ok(())
 }
 
 /// Adds the event to each notice. Consecutive notices often share a block, so the last block is kept.

@@ -151,7 +151,8 @@ impl InboundStore for Sqlite {
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| messages::by_id(conn, team, number, id)).await
+        let found = self.run_query(move |conn| messages::by_id(conn, team, number, id)).await?;
+        Ok(found.filter(Message::is_visible))
     }
 
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {

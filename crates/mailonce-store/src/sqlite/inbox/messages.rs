@@ -81,9 +81,10 @@ pub(crate) fn raw(conn: &Connection, team: TeamId, number: i64, id: MessageId) -
     Ok(kept.and_then(|kept| kept.raw).map(|raw| deliveries::raw_bytes(conn, raw)).transpose()?.flatten())
 }
 
-/// Whether the raw bytes of a message are kept. `None` when there is no such message.
+/// Whether the raw bytes of a message are kept. `None` when there is no such message, or when it was erased.
 pub(crate) fn has_raw(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<bool>> {
-    let Some(message) = by_id(conn, team, number, id)? else { return Ok(None) };
+    let found = by_id(conn, team, number, id)?;
+    let Some(message) = found.filter(Message::is_visible) else { return Ok(None) };
     let kept = deliveries::by_id(conn, team, number, message.delivery)?;
     Ok(Some(kept.is_some_and(|kept| kept.raw.is_some())))
 }

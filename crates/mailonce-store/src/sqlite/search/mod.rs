@@ -11,6 +11,7 @@ mod tests;
 use async_trait::async_trait;
 use mailonce_core::{
     id::{EmailId, MessageId, TeamId, from_bits, ordered_bits, random_bits},
+    inbox::message::Message,
     limits,
     ports::{search_store::SearchStore, store::Result},
     search::{
@@ -46,7 +47,7 @@ const INSERT: &str = "INSERT OR IGNORE INTO search_documents \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 /// Whether an email has its body. No row when the email is gone.
 const HAS_BODY: &str = "SELECT body IS NOT NULL OR EXISTS (SELECT 1 FROM bodies b WHERE b.email = e.email) \
-     FROM emails e WHERE email = ?1 AND tail = ?2 AND team = ?3";
+     FROM emails e WHERE email = ?1 AND tail = ?2 AND team = ?3 AND (body IS NOT NULL OR head ->> '$.erased' IS NULL)";
 /// The cross join keeps the order of the index, which is that of the results.
 const SEARCH: &str = "SELECT d.position, d.kind, d.source, d.tail, d.subject, d.text \
      FROM search_words w CROSS JOIN search_documents d ON d.position = w.rowid \
@@ -77,7 +78,8 @@ fn source(conn: &Connection, (team, number): (TeamId, i64), mail: SearchRef) -> 
         }
         SearchKind::Message => {
             let id = MessageId(mail.id);
-            let Some(message) = messages::by_id(conn, team, number, id)? else { return Ok(None) };
+            let found = messages::by_id(conn, team, number, id)?;
+            let Some(message) = found.filter(Message::is_visible) else { return Ok(None) };
             let raw = messages::raw(conn, team, number, id)?;
             Ok(Some(SearchSource::Message { message: Box::new(message), raw }))
         }

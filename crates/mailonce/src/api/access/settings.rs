@@ -3,7 +3,7 @@
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope, control::budget_period::CalendarZone, inbox::message::ReplyToPolicy,
-    outbound::content_guard::ContentGuardMode, problem::Problem, time::format_span,
+    limits::BODY_RETENTION_MS, outbound::content_guard::ContentGuardMode, problem::Problem, time::format_span,
 };
 use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, TeamSettings};
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,10 @@ use crate::{
 /// Maximum of `held_expires_after`.
 const MAX_HELD_EXPIRY_MS: i64 = 30 * 86_400_000;
 const MINUTE_MS: i64 = 60_000;
+const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 86_400_000;
-/// Maximum of `retention.audit`.
-const MAX_AUDIT_RETENTION_MS: i64 = 3_650 * DAY_MS;
+/// Maximum of `retention.audit` and `retention.raw`.
+const MAX_RETENTION_MS: i64 = 3_650 * DAY_MS;
 
 /// Content guard: what to do with an email that looks like one that was just sent.
 ///
@@ -78,9 +79,13 @@ pub(crate) struct UnsubscribeSettingsBody {
     tags: Vec<String>,
 }
 
-/// How long data is kept. Only the audit log has a setting so far.
+/// How long data is kept.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RetentionBody {
+    /// Bodies of emails, counted from the final state, such as `7d`; null means 30 days.
+    bodies: Option<String>,
+    /// Received mail, with its text and attachments, such as `90d`; null means for ever.
+    raw: Option<String>,
     /// Entries of the audit log, such as `365d`; null means for ever.
     audit: Option<String>,
 }
@@ -100,7 +105,11 @@ impl From<&TeamSettings> for SettingsBody {
             reply_to: settings.reply_to.as_str(),
             time_zone: settings.calendar_zone().name().to_owned(),
             audit_events: settings.audit_events,
-            retention: RetentionBody { audit: settings.retention.audit_ms.map(format_span) },
+            retention: RetentionBody {
+                bodies: settings.retention.bodies_ms.map(format_span),
+                raw: settings.retention.raw_ms.map(format_span),
+                audit: settings.retention.audit_ms.map(format_span),
+            },
             unsubscribe: UnsubscribeSettingsBody { tags: settings.unsubscribe_tags.clone() },
         }
     }
@@ -138,21 +147,33 @@ pub(crate) struct SettingsPatchBody {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RetentionPatchBody {
+    /// Bodies of emails, counted from the final state: a duration from 1 hour to 30 days; null means 30 days.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    bodies: Option<Option<String>>,
+    /// Received mail, with its text and attachments: a duration from 1 hour to 3,650 days; null means for ever.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    raw: Option<Option<String>>,
     /// Entries of the audit log: a duration such as `365d`, from 1 to 3,650 days; null means for ever.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     audit: Option<Option<String>>,
 }
 
-impl RetentionPatchBody {
-    fn audit_ms(self) -> Result<Option<Option<i64>>, Problem> {
-        let Some(Some(text)) = self.audit else { return Ok(self.audit.map(|_null| None)) };
-        let ms = parse_duration_ms("retention.audit", &text, MAX_AUDIT_RETENTION_MS)?;
-        if ms < DAY_MS {
-            return Err(Problem::invalid_field("retention.audit", "must be at least 1 day, or null for no limit"));
-        }
-        Ok(Some(Some(ms)))
+/// Reads a period of retention. `None` keeps the value, an inner `None` removes it.
+fn retention_ms(
+    field: &str,
+    given: Option<Option<String>>,
+    (min, min_text): (i64, &str),
+    max: i64,
+) -> Result<Option<Option<i64>>, Problem> {
+    let Some(Some(text)) = given else { return Ok(given.map(|_null| None)) };
+    let ms = parse_duration_ms(field, &text, max)?;
+    if ms < min {
+        return Err(Problem::invalid_field(field, format!("must be at least {min_text}, or null for no limit")));
     }
+    Ok(Some(Some(ms)))
 }
 
 impl SettingsPatchBody {
@@ -164,6 +185,7 @@ impl SettingsPatchBody {
             word.map(read).transpose()
         };
         let guard = self.content_guard.unwrap_or_default();
+        let retention = self.retention.unwrap_or_default();
         let expire_ms = match self.held_expires_after {
             None => None,
             Some(None) => Some(None),
@@ -191,8 +213,15 @@ impl SettingsPatchBody {
             time_zone: self.time_zone,
             reply_to: reply_to.transpose()?,
             audit_events: self.audit_events,
+            audit_retention_ms: retention_ms("retention.audit", retention.audit, (DAY_MS, "1 day"), MAX_RETENTION_MS)?,
+            body_retention_ms: retention_ms(
+                "retention.bodies",
+                retention.bodies,
+                (HOUR_MS, "1 hour"),
+                BODY_RETENTION_MS,
+            )?,
+            raw_retention_ms: retention_ms("retention.raw", retention.raw, (HOUR_MS, "1 hour"), MAX_RETENTION_MS)?,
             unsubscribe_tags: self.unsubscribe.map(|unsubscribe| unsubscribe.tags),
-            audit_retention_ms: self.retention.unwrap_or_default().audit_ms()?,
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,
             mcp: mode("content_guard.mcp", guard.mcp)?,

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod budgets;
+pub(crate) mod erasures;
 pub(crate) mod lists;
 pub(crate) mod policy;
 pub(crate) mod rules;

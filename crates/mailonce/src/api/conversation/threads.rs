@@ -249,6 +249,17 @@ pub(crate) async fn change(
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
 }
 
+/// Delete a thread with its messages.
+///
+/// The emails in it stay. A later mail of the conversation starts a new thread.
+#[utoipa::path(delete, path = "/v1/threads/{id}", operation_id = "delete_thread", tag = "conversations", params(("id" = String, Path)),
+    responses((status = 204, description = "Deleted")))]
+pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    app.engine.inboxes.delete_thread(&auth.caller, thread_id(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
 /// A request for the lease of a thread.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use axum::{
     Json,
     extract::State,
-    http::{HeaderValue, header},
+    http::{HeaderValue, StatusCode, header},
     response::IntoResponse,
 };
 use mailonce_core::{
@@ -234,6 +234,17 @@ impl RenderedMessageBody {
         }
         body
     }
+}
+
+/// Delete a message.
+///
+/// Its bytes, codes and links are deleted with it. The same mail, received again, still makes no second message.
+#[utoipa::path(delete, path = "/v1/messages/{id}", operation_id = "delete_message", tag = "messages", params(("id" = String, Path)),
+    responses((status = 204, description = "Deleted")))]
+pub(crate) async fn remove(State(app): State<App>, auth: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    auth.caller.require_scope(ApiKeyScope::Admin)?;
+    app.engine.inboxes.delete_message(&auth.caller, message_id(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Read a message.

@@ -1,7 +1,8 @@
-//! Promises about the audit log, budgets, records and stops.
+//! Promises about the audit log, budgets, erasing, records and stops.
 
 mod audit;
 mod budgets;
+mod erasures;
 mod records;
 mod stops;
 
@@ -33,6 +34,30 @@ promises! {
         an_entry_has_an_event_if_the_team_asks_for_it,
         /// The log of a new team begins with its creation, once.
         a_new_team_begins_its_log,
+    }
+
+    /// Erasing removes one row with everything that belongs to it, and leaves what "once" needs.
+    erasures "Erasing" {
+        /// An erased email has no content, addresses or texts of the person, and still answers its retries.
+        an_erased_email_keeps_its_key_and_nothing_else,
+        /// An email that has not settled is not erased.
+        an_email_in_doubt_is_not_erased,
+        /// The keys of an erased email are released like those of any other.
+        keys_of_an_erased_email_are_released_in_time,
+        /// An erased message is not found any more, and the same mail makes no second message.
+        an_erased_message_is_gone_and_stays_known,
+        /// Bodies of settled emails and bytes of messages can be dropped early. The rest stays.
+        bodies_and_bytes_are_dropped_before_their_time,
+        /// A thread is removed only when it has no messages left.
+        a_thread_is_removed_when_its_messages_are,
+        /// A delivery without a message is removed with its bytes, unless it waits.
+        a_delivery_without_a_message_is_removed,
+        /// A record is replaced at its revision, without event and entry.
+        a_replaced_record_has_another_name_and_no_entry,
+        /// Replacing the data of an event leaves its number, id and neighbours.
+        only_the_data_of_an_event_is_replaced,
+        /// Names of the audit log are read page by page.
+        names_of_the_log_are_paged,
     }
 
     /// Budgets are counted in the accept transaction. A refused send leaves nothing behind, and a retry is never

@@ -1,0 +1,64 @@
+//! The part of the store that erases. It follows the rules of the store: every method is one transaction and idempotent,
+//! and time and ids are arguments.
+//!
+//! The engine finds what names a person, with the queries of the other parts. These methods remove it, one row and what
+//! belongs to the row at a time, so that an erasure runs in small steps and can go on after a kill.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::store::Result;
+use crate::{
+    access::call_origin::Alias,
+    control::erasure::AddressEraser,
+    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
+    record::Record,
+    time::Time,
+};
+
+/// The result of erasing an email.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum EraseEmailResult {
+    /// Nothing of the person is left in it.
+    Erased,
+    /// It has not settled: its body and frozen bytes may still be needed.
+    NotSettled,
+    /// No such email in this team.
+    Missing,
+}
+
+/// Erasing. The module documentation states the rules that every method follows.
+#[async_trait]
+pub trait ErasureStore: Send + Sync + 'static {
+    /// Erases a settled email: its head, body, frozen bytes, attempts, evidence, suppressed calls, fingerprints and
+    /// search document, and the subject of its thread. Its keys stay bound.
+    async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult>;
+    /// Erases a message: its head, bytes, delivery, artifacts and search document, and the subject of its thread. The
+    /// same mail still makes no second message. Returns false when the team has no such message. Recorded in the audit
+    /// log when a caller asked for it.
+    async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool>;
+    /// Removes a thread whose messages were erased. Later mail starts a new one. Returns false when the team has no such
+    /// thread, or when it has messages left. Recorded in the audit log.
+    async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool>;
+    /// Deletes the body and the frozen bytes of a settled email before their time. Returns whether it had a body.
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool>;
+    /// Deletes the bytes of a received message, and its searchable text. Returns whether there were bytes.
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool>;
+    /// The packed bytes of a delivery, while they are kept.
+    async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>>;
+    /// Removes a delivery that made no message, with its bytes. The same delivery is still recognized. Returns false
+    /// when it waits or is gone.
+    async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool>;
+    /// Replaces name and JSON of a record, if it still has the revision of `record`. Writes neither an event nor an
+    /// entry of the audit log. Returns whether it was replaced.
+    async fn replace_record(&self, record: &Record) -> Result<bool>;
+    /// Replaces the data of events by number, and deletes what endpoints answered to their notices.
+    async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()>;
+    /// Names in the audit log, ordered by id, after the given one.
+    async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>>;
+    /// Deletes the count of replies to a person, which is kept under an unkeyed hash of the address.
+    async fn forget_reply_tally(&self, team: TeamId, person: [u8; 16]) -> Result<()>;
+    /// Overwrites the bytes that deleted rows left in files of this process. Does nothing where a server owns the files.
+    async fn overwrite_freed_storage(&self) -> Result<()>;
+}

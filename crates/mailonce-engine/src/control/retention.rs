@@ -1,0 +1,116 @@
+//! Retention: deletes the bodies of emails and the bytes of received mail earlier than they would be, if a team asks for
+//! it.
+
+use crate::{access::settings::Retention, control::Control};
+use mailonce_core::{
+    id::{InboxId, TeamId},
+    inbox::message::{MessagePosition, MessageQuery},
+    outbound::email_query::EmailQuery,
+    ports::store::StoreError,
+    time::Time,
+};
+use std::collections::HashMap;
+
+/// How many rows one query reads.
+const PAGE_SIZE: usize = 100;
+/// How far back a round looks beyond what earlier rounds have seen, in milliseconds: an email may settle long after it
+/// was accepted.
+const OVERLAP_MS: i64 = 35 * 86_400_000;
+
+/// What earlier rounds of this process have gone through.
+#[derive(Default)]
+pub(crate) struct RetentionProgress {
+    /// Until when the emails of a team were looked at.
+    emails: HashMap<TeamId, Time>,
+    /// The number up to which the messages of an inbox have no bytes.
+    messages: HashMap<InboxId, u64>,
+}
+
+impl Control {
+    /// Deletes what teams do not want to keep any longer.
+    pub async fn apply_retention(&self) -> Result<(), StoreError> {
+        let mut progress = self.retention_progress.lock().await;
+        for team in self.ctx.store.teams().await? {
+            let Retention { bodies_ms, raw_ms, .. } = self.access.settings_of(team.id).await?.retention;
+            // Nothing expires while the clock is not confirmed.
+            let Some(now) = self.ctx.time.expiry_cutoff() else { return Ok(()) };
+            if let Some(kept) = bodies_ms {
+                self.drop_old_bodies(team.id, now.plus(-kept), &mut progress).await?;
+            }
+            if let Some(kept) = raw_ms {
+                self.drop_old_raw_mail(team.id, now.plus(-kept), &mut progress).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the bodies of emails that settled by a time.
+    async fn drop_old_bodies(
+        &self,
+        team: TeamId,
+        until: Time,
+        progress: &mut RetentionProgress,
+    ) -> Result<(), StoreError> {
+        let since = progress.emails.get(&team).map(|seen| seen.plus(-OVERLAP_MS));
+        let mut query = EmailQuery { since, until: Some(until), limit: PAGE_SIZE, ..EmailQuery::default() };
+        loop {
+            let page = self.ctx.store.emails(team, query.clone()).await?;
+            for email in page.rows.iter().filter(|email| email.settled_at.is_some_and(|at| at <= until)) {
+                self.ctx.store.drop_body(team, email.id).await?;
+            }
+            query.before = page.next;
+            if page.next.is_none() {
+                progress.emails.insert(team, until);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes the bytes of mail that was received by a time.
+    async fn drop_old_raw_mail(
+        &self,
+        team: TeamId,
+        until: Time,
+        progress: &mut RetentionProgress,
+    ) -> Result<(), StoreError> {
+        let mut before = None;
+        loop {
+            let inboxes = self.ctx.store.inboxes(team, before, PAGE_SIZE).await?;
+            for inbox in &inboxes {
+                let seen = progress.messages.get(&inbox.id).copied().unwrap_or(0);
+                let last = self.drop_raw_mail_of_inbox(team, inbox.id, seen, until).await?;
+                progress.messages.insert(inbox.id, last);
+            }
+            before = inboxes.last().map(|inbox| inbox.id).filter(|_| inboxes.len() == PAGE_SIZE);
+            if before.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes through the messages of an inbox after a number. Returns the number up to which there are no bytes.
+    async fn drop_raw_mail_of_inbox(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        mut seen: u64,
+        until: Time,
+    ) -> Result<u64, StoreError> {
+        loop {
+            let position = MessagePosition::After(seen);
+            let query = MessageQuery { position, limit: PAGE_SIZE, ..MessageQuery::default() };
+            let page = self.ctx.store.messages(team, inbox, query).await?;
+            for message in &page.rows {
+                if message.received_at > until {
+                    return Ok(seen);
+                }
+                self.ctx.store.drop_message_bytes(team, message.id).await?;
+                seen = message.seq;
+            }
+            match page.next {
+                Some(next) => seen = seen.max(next),
+                None => return Ok(seen),
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The part of the store that erases, as one process of a node sees it.
+
+use crate::world::store::FaultyStore;
+use async_trait::async_trait;
+use mailonce_core::{
+    access::call_origin::Alias,
+    control::erasure::AddressEraser,
+    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
+    ports::{
+        erasure_store::{EraseEmailResult, ErasureStore},
+        store::Result,
+    },
+    record::Record,
+    time::Time,
+};
+use serde_json::Value;
+
+/// Each method goes through the faulty network.
+#[async_trait]
+impl ErasureStore for FaultyStore {
+    async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult> {
+        self.call_with_faults("erase_email", true, self.inner.erase_email(eraser, id)).await
+    }
+
+    async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool> {
+        self.call_with_faults("erase_message", true, self.inner.erase_message(team, id, now)).await
+    }
+
+    async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
+        self.call_with_faults("remove_thread", true, self.inner.remove_thread(team, id, now)).await
+    }
+
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
+        self.call_with_faults("drop_body", true, self.inner.drop_body(team, id)).await
+    }
+
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
+        self.call_with_faults("drop_message_bytes", true, self.inner.drop_message_bytes(team, id)).await
+    }
+
+    async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
+        self.call_with_faults("delivery_bytes", false, self.inner.delivery_bytes(team, id)).await
+    }
+
+    async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool> {
+        self.call_with_faults("remove_delivery", true, self.inner.remove_delivery(team, id)).await
+    }
+
+    async fn replace_record(&self, record: &Record) -> Result<bool> {
+        self.call_with_faults("replace_record", true, self.inner.replace_record(record)).await
+    }
+
+    async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()> {
+        self.call_with_faults("replace_event_data", true, self.inner.replace_event_data(team, events)).await
+    }
+
+    async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {
+        self.call_with_faults("audit_name_page", false, self.inner.audit_name_page(team, after, limit)).await
+    }
+
+    async fn forget_reply_tally(&self, team: TeamId, person: [u8; 16]) -> Result<()> {
+        self.call_with_faults("forget_reply_tally", true, self.inner.forget_reply_tally(team, person)).await
+    }
+
+    async fn overwrite_freed_storage(&self) -> Result<()> {
+        self.call_with_faults("overwrite_freed_storage", false, self.inner.overwrite_freed_storage()).await
+    }
+}

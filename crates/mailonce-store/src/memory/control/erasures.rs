@@ -1,0 +1,181 @@
+//! Erasing: removes what names a person, one row at a time.
+
+use async_trait::async_trait;
+use mailonce_core::{
+    access::call_origin::Alias,
+    control::{audit::act::Act, erasure::AddressEraser},
+    handoff::Attempt,
+    id::{DeliveryId, EmailId, MessageId, TeamId, ThreadId},
+    inbound::delivery::DeliveryState,
+    inbox::message::Message,
+    outbound::email::Email,
+    ports::{
+        erasure_store::{EraseEmailResult, ErasureStore},
+        store::Result,
+    },
+    record::Record,
+    time::Time,
+};
+use serde_json::Value;
+
+use crate::memory::{Memory, Tables};
+
+impl Tables {
+    /// Erases a settled email. Returns the email as it is now.
+    fn erase_email(&mut self, eraser: &AddressEraser, id: EmailId) -> (EraseEmailResult, Option<Email>) {
+        let Some(mut email) = self.outbound.email_of_team(eraser.team, id) else {
+            return (EraseEmailResult::Missing, None);
+        };
+        if !email.erase(eraser) {
+            return (EraseEmailResult::NotSettled, None);
+        }
+        self.outbound.bodies.remove(&id);
+        self.outbound.suppressed.entry(id).and_modify(Vec::clear);
+        self.handoffs.wires.retain(|(wired, _), _| *wired != id);
+        self.handoffs.attempts.entry(id).or_default().iter_mut().for_each(Attempt::erase);
+        self.handoffs.evidence.entry(id).or_default().iter_mut().for_each(|fact| fact.erase(eraser));
+        for latest in self.conversations.recent_fingerprints.values_mut() {
+            latest.retain(|(_, email, _)| *email != id);
+        }
+        self.erase_subject_of_thread(email.head.thread);
+        self.search.forget(id.0);
+        self.outbound.emails.insert(id, email.clone());
+        (EraseEmailResult::Erased, Some(email))
+    }
+
+    fn erase_subject_of_thread(&mut self, thread: Option<ThreadId>) {
+        if let Some(thread) = thread.and_then(|id| self.conversations.threads.get_mut(&id)) {
+            thread.erase_subject();
+        }
+    }
+
+    fn erase_message(&mut self, team: TeamId, id: MessageId, now: Time) -> bool {
+        let Some(mut message) = self.inbound.message(team, id).filter(Message::is_visible) else {
+            return false;
+        };
+        message.erase(now);
+        if let Some(kept) = self.inbound.deliveries.get_mut(&message.delivery) {
+            kept.delivery.erase();
+            let raw = kept.raw.take();
+            self.inbound.drop_unused_raw(raw);
+        }
+        self.inbound.artifacts.retain(|_, (_, artifact)| artifact.message != id);
+        self.erase_subject_of_thread(Some(message.thread));
+        self.search.forget(id.0);
+        self.inbound.messages.insert(id, message);
+        self.record_act(Some(Act::of_deletion(team, "message", id.0)), now);
+        true
+    }
+
+    fn drop_body(&mut self, team: TeamId, id: EmailId) -> bool {
+        let is_settled = self.outbound.email_of_team(team, id).is_some_and(|email| email.state().is_terminal());
+        let had_body = is_settled && self.outbound.bodies.remove(&id).is_some();
+        if had_body {
+            self.handoffs.wires.retain(|(wired, _), _| *wired != id);
+            self.erase_from_search();
+        }
+        had_body
+    }
+
+    fn drop_message_bytes(&mut self, team: TeamId, id: MessageId) -> bool {
+        let Some(message) = self.inbound.message(team, id) else { return false };
+        let raw = self.inbound.deliveries.get_mut(&message.delivery).and_then(|kept| kept.raw.take());
+        self.inbound.drop_unused_raw(raw);
+        self.erase_from_search();
+        raw.is_some()
+    }
+
+    fn remove_thread(&mut self, team: TeamId, id: ThreadId, now: Time) -> bool {
+        let is_ours = self.conversations.threads.get(&id).is_some_and(|thread| thread.team == team);
+        let has_messages = self.inbound.messages.values().any(|message| message.thread == id && message.is_visible());
+        if !is_ours || has_messages {
+            return false;
+        }
+        self.conversations.threads.remove(&id);
+        self.conversations.emails.remove(&id);
+        self.record_act(Some(Act::of_deletion(team, "thread", id.0)), now);
+        true
+    }
+
+    fn remove_delivery(&mut self, team: TeamId, id: DeliveryId) -> bool {
+        let removable = self.inbound.delivery(team, id).is_some_and(|delivery| {
+            delivery.state != DeliveryState::Waiting
+                && (delivery.state != DeliveryState::Done || delivery.message.is_none())
+        });
+        if removable && let Some(kept) = self.inbound.deliveries.remove(&id) {
+            self.inbound.drop_unused_raw(kept.raw);
+        }
+        removable
+    }
+}
+
+#[async_trait]
+impl ErasureStore for Memory {
+    async fn erase_email(&self, eraser: &AddressEraser, id: EmailId) -> Result<EraseEmailResult> {
+        let (result, email) = self.lock_tables().erase_email(eraser, id);
+        email.iter().for_each(|email| self.notify_email_changed(email));
+        Ok(result)
+    }
+
+    async fn erase_message(&self, team: TeamId, id: MessageId, now: Time) -> Result<bool> {
+        Ok(self.lock_tables().erase_message(team, id, now))
+    }
+
+    async fn remove_thread(&self, team: TeamId, id: ThreadId, now: Time) -> Result<bool> {
+        Ok(self.lock_tables().remove_thread(team, id, now))
+    }
+
+    async fn drop_body(&self, team: TeamId, id: EmailId) -> Result<bool> {
+        Ok(self.lock_tables().drop_body(team, id))
+    }
+
+    async fn drop_message_bytes(&self, team: TeamId, id: MessageId) -> Result<bool> {
+        Ok(self.lock_tables().drop_message_bytes(team, id))
+    }
+
+    async fn delivery_bytes(&self, team: TeamId, id: DeliveryId) -> Result<Option<Vec<u8>>> {
+        let tables = self.lock_tables();
+        let kept = tables.inbound.deliveries.get(&id).filter(|kept| kept.delivery.team == team);
+        Ok(kept.and_then(|kept| kept.raw).and_then(|raw| tables.inbound.raws.get(&raw)).map(|raw| raw.to_vec()))
+    }
+
+    async fn remove_delivery(&self, team: TeamId, id: DeliveryId) -> Result<bool> {
+        Ok(self.lock_tables().remove_delivery(team, id))
+    }
+
+    async fn replace_record(&self, record: &Record) -> Result<bool> {
+        let mut tables = self.lock_tables();
+        let found = tables.control.record(record.team, record.kind, record.id);
+        let is_current = found.is_some_and(|found| found.rev == record.rev);
+        if is_current {
+            let replaced = Record { rev: record.rev + 1, ..record.clone() };
+            tables.control.records.insert(record.id, replaced);
+        }
+        Ok(is_current)
+    }
+
+    async fn replace_event_data(&self, team: TeamId, events: Vec<(u64, Value)>) -> Result<()> {
+        let mut tables = self.lock_tables();
+        for (seq, data) in events {
+            tables.events.webhooks.forget_responses(team, seq);
+            let place = usize::try_from(seq.saturating_sub(1)).unwrap_or(usize::MAX);
+            if let Some(event) = tables.events.log.entry(team).or_default().get_mut(place) {
+                event.data = data;
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_name_page(&self, team: TeamId, after: &str, limit: usize) -> Result<Vec<Alias>> {
+        Ok(self.lock_tables().control.audit.name_page(team, after, limit))
+    }
+
+    async fn forget_reply_tally(&self, team: TeamId, person: [u8; 16]) -> Result<()> {
+        self.lock_tables().conversations.person_tallies.remove(&(team, person));
+        Ok(())
+    }
+
+    async fn overwrite_freed_storage(&self) -> Result<()> {
+        Ok(())
+    }
+}

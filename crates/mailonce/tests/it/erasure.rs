@@ -1,0 +1,497 @@
+//! Erasure: after it, nothing that is stored names the person, and "once" and "do not mail" still hold.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use mailonce_engine::EngineDeps;
+use serde_json::{Value, json};
+use std::path::Path;
+
+use crate::{
+    binary::CliFixture,
+    call::{delete, get, patch, post},
+    database::connect_client,
+    receiver::{ScriptedReceiver, respond_with},
+    talk::{TestMail, str_field},
+    world::{HOUR, World, incoming_mail, mail_with},
+};
+
+const ADDRESS: &str = "zoe.quill@person.test";
+const NAME: &str = "Zoe Quillfeather";
+const SUBJECT: &str = "Xylophone matters";
+const TEXT: &str = "marzipan weather over the harbour";
+/// The idempotency key of the first email names the person too.
+const KEY: &str = "welcome zoe.quill@person.test";
+/// What must not be found anywhere, in lower case.
+const CANARIES: [&str; 5] = [ADDRESS, "zoe.quill%40person.test", "quillfeather", "xylophone", "marzipan"];
+
+fn mail_to_zoe(more: Value) -> Value {
+    let mut mail = mail_with(json!({ "to": [format!("{NAME} <{ADDRESS}>")], "subject": SUBJECT, "text": TEXT }));
+    for (name, value) in more.as_object().into_iter().flatten() {
+        mail[name] = value.clone();
+    }
+    mail
+}
+
+/// An engine with inboxes, endpoints and search.
+async fn with_everything(world: World) -> World {
+    let deps = EngineDeps {
+        local_domains: vec!["agents.test".into()],
+        bounce_domain: Some("agents.test".into()),
+        webhook_sender: ScriptedReceiver::new(|_| respond_with(200)),
+        ..EngineDeps::default()
+    };
+    world.with_engine_deps(deps).await
+}
+
+async fn erase(world: &World, address: &str) -> Value {
+    let body = json!({ "address": address, "reason": format!("{address} asked for it") });
+    world.post("/v1/erasures", &body).await.expect_status(202).body
+}
+
+/// Runs erasures until they are done or wait, and returns the one with this id.
+async fn run(world: &World, erasure: &Value) -> Value {
+    world.engine.control.run_erasures(usize::MAX).await.unwrap();
+    world.get(&format!("/v1/erasures/{}", str_field(erasure, "id"))).await.expect_status(200).body
+}
+
+/// Every form in which a database or a dump may have a text.
+fn forms(canary: &str) -> Vec<Vec<u8>> {
+    let hex = canary.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    // The first and last characters of base64 depend on the neighbours.
+    let base64 = (0..3).map(|shift| {
+        let encoded = STANDARD_NO_PAD.encode([vec![b'x'; shift], canary.as_bytes().to_vec()].concat());
+        encoded[4..encoded.len() - 4].to_ascii_lowercase().into_bytes()
+    });
+    [canary.as_bytes().to_vec(), hex.into_bytes()].into_iter().chain(base64).collect()
+}
+
+#[track_caller]
+fn assert_no_canary(bytes: &[u8], place: &str) {
+    let lower = bytes.to_ascii_lowercase();
+    for canary in CANARIES {
+        for form in forms(canary) {
+            let found = lower.windows(form.len()).position(|part| part == form);
+            let around = found.map(|at| {
+                String::from_utf8_lossy(&bytes[at.saturating_sub(80)..(at + 120).min(bytes.len())]).into_owned()
+            });
+            assert_eq!(around, None, "{canary} in {place}");
+        }
+    }
+}
+
+/// The bytes of every file of a ledger, free pages and log included.
+fn dump_files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
+}
+
+async fn dump_postgres(url: &str) -> Vec<(String, Vec<u8>)> {
+    let client = connect_client(url).await;
+    let tables = "SELECT table_schema || '.' || table_name FROM information_schema.tables \
+         WHERE table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type = 'BASE TABLE'";
+    let mut dump = Vec::new();
+    for table in client.query(tables, &[]).await.unwrap() {
+        let table: String = table.get(0);
+        for row in client.query(&format!("SELECT t::text FROM {table} t"), &[]).await.unwrap() {
+            dump.push((table.clone(), row.get::<_, String>(0).into_bytes()));
+        }
+    }
+    dump
+}
+
+/// Everything that is stored: rows by table, or files.
+async fn dump(world: &World) -> Vec<(String, Vec<u8>)> {
+    match (world.data_directory(), world.database_url()) {
+        (Some(folder), _) => dump_files(folder),
+        (_, Some(url)) => dump_postgres(url).await,
+        _ => Vec::new(),
+    }
+}
+
+fn tables_with_canaries(dump: &[(String, Vec<u8>)]) -> std::collections::BTreeSet<String> {
+    let has_canary = |bytes: &[u8]| {
+        let lower = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+        CANARIES.iter().any(|canary| forms(canary).iter().any(|form| lower.contains(&*String::from_utf8_lossy(form))))
+    };
+    let name = |table: &str| table.rsplit('.').next().unwrap_or(table).split(' ').next().unwrap_or(table).to_owned();
+    dump.iter().filter(|(_, bytes)| has_canary(bytes)).map(|(table, _)| name(table)).collect()
+}
+
+/// Puts the person into everything that can hold one. Returns the id of the first email.
+async fn plant(world: &World) -> String {
+    world.create_inbox("a").await;
+    world.create_endpoint("https://hooks.example.com/in").await;
+    let settings = json!({ "escalation_email": { "from": "a@agents.test", "to": [format!("{NAME} <{ADDRESS}>")] } });
+    world.call(patch("/v1/settings").json(&settings)).await.expect_status(200);
+    // Outbound: sent, replayed, to several with an intent, scheduled, in a batch, and mentioned to another person.
+    let first = world.send(KEY, &mail_to_zoe(json!({}))).await.expect_status(202).string_field("id");
+    world.send(KEY, &mail_to_zoe(json!({}))).await.expect_status(200);
+    world.engine.outbound.flush_suppressed_calls().await;
+    let intent = json!({ "type": "order", "entity": format!("customer {ADDRESS}") });
+    let several =
+        json!({ "to": [ADDRESS, "bob@example.com"], "cc": [format!("{NAME} <zoe2@example.com>")], "intent": intent });
+    world.send_without_key(&mail_to_zoe(several)).await.expect_status(202);
+    world.send("later", &mail_to_zoe(json!({ "scheduled_at": "in 1 hour" }))).await.expect_status(202);
+    let batch = json!([
+        mail_to_zoe(json!({ "text": format!("{TEXT}, first") })),
+        mail_to_zoe(json!({ "text": format!("other {TEXT}") }))
+    ]);
+    world.call(post("/v1/emails/batch").key(&format!("batch {ADDRESS}")).json(&batch)).await.expect_status(202);
+    let mention =
+        mail_with(json!({ "subject": "A new customer", "text": format!("{NAME} is at {ADDRESS}. {SUBJECT}: {TEXT}") }));
+    world.send("mention", &mention).await.expect_status(202);
+    world.hand_off_due().await;
+    plant_held(world).await;
+    plant_received(world).await;
+    plant_records(world).await;
+    world.engine.search.index_all().await.unwrap();
+    world.engine.events.deliver_due_notices().await;
+    first
+}
+
+/// Email that looks like a duplicate: one stays held, one is edited by a person.
+async fn plant_held(world: &World) {
+    for end in [".", "!", "?"] {
+        let text = format!("Thank you for your letter about {TEXT}{end}");
+        world.send_without_key(&mail_to_zoe(json!({ "text": text }))).await.expect_status(202);
+    }
+    let open = world.escalations("reason=looks_duplicate&state=open").await;
+    assert_eq!(open.len(), 2, "{open:?}");
+    let path = format!("/v1/escalations/{}/resolve", str_field(&open[0], "id"));
+    let edit = json!({ "subject": format!("{SUBJECT} again"), "text": format!("edited {TEXT}") });
+    let body = json!({ "as": "edit", "rev": open[0]["rev"], "edit": edit, "reason": format!("{NAME} is right") });
+    world.post(&path, &body).await.expect_status(200);
+    world.hand_off_due().await;
+}
+
+/// Messages from the person: with a code, a reply and a question, received twice, and refused.
+async fn plant_received(world: &World) {
+    let from = format!("{NAME} <{ADDRESS}>");
+    let text = format!("Your verification code is 482 913. {TEXT}");
+    let code = || TestMail { from: &from, id: "m1", subject: SUBJECT, text: &text, ..TestMail::default() };
+    let message = world.receive_message(code()).await;
+    let mut again = incoming_mail(&["a@agents.test"], &code().to_raw());
+    (again.sender, again.provider_delivery_id) = (Some(ADDRESS.into()), Some("again".into()));
+    world.engine.inbound.receive_mail(again).await.unwrap();
+    let mut unknown = incoming_mail(&["nobody@agents.test"], &code().to_raw());
+    unknown.sender = Some(ADDRESS.into());
+    world.engine.inbound.receive_mail(unknown).await.unwrap();
+    world.engine.inbound.process_waiting_deliveries().await.unwrap();
+    let artifact = world.get(&format!("/v1/messages/{}/artifacts", str_field(&message, "id"))).await.expect_status(200);
+    let path = format!("/v1/artifacts/{}/consume", artifact.ids()[0]);
+    world.post(&path, &json!({ "for": format!("sign-up of {NAME}") })).await.expect_status(200);
+    let other = TestMail { from: &from, id: "m2", subject: "A question", text: TEXT, ..TestMail::default() };
+    let question = world.receive_message(other).await;
+    world.reply(&question, &format!("Dear {NAME}, {TEXT}")).await.expect_status(202);
+    let ask = json!({ "question": format!("May I call {NAME}?"), "message": question["id"] });
+    world.post("/v1/escalations", &ask).await.expect_status(201);
+    // A mail of somebody else with the person in copy, and one that quotes the person.
+    let copied = format!(
+        "From: Bob <bob@shop.test>\nTo: a@agents.test\nCc: {NAME} <{ADDRESS}>\nMessage-ID: <m3@shop.test>\nSubject: {SUBJECT}\n\n{TEXT}\n"
+    );
+    world.receive_raw_message(&copied).await;
+    let body = base64::engine::general_purpose::STANDARD.encode(format!("On Monday {NAME} <{ADDRESS}> wrote: {TEXT}"));
+    let quoting = format!(
+        "From: Bob <bob@shop.test>\nTo: a@agents.test\nMessage-ID: <m4@shop.test>\nSubject: Fwd\nContent-Transfer-Encoding: base64\nContent-Type: text/plain\n\n{body}\n"
+    );
+    world.receive_raw_message(&quoting).await;
+    world.hand_off_due().await;
+}
+
+/// Suppressions, lists, rules, budgets and drafts.
+async fn plant_records(world: &World) {
+    let suppression = json!({ "address": ADDRESS, "reason": format!("{ADDRESS} complained") });
+    world.post("/v1/suppressions", &suppression).await.expect_status(201);
+    world.post("/v1/lists/receive/block", &json!({ "entry": ADDRESS, "reason": ADDRESS })).await.expect_status(201);
+    let rule = json!({
+        "name": format!("mail to {ADDRESS}"), "direction": "outbound", "actions": [{ "type": "approve" }],
+        "match": { "conditions": [{ "field": "recipient.address", "operator": "is", "value": ADDRESS }] },
+    });
+    world.post("/v1/rules", &rule).await.expect_status(201);
+    let scope = json!({ "recipient": ADDRESS });
+    let budget =
+        json!({ "name": format!("for {ADDRESS}"), "scope": scope, "measure": "mails", "per": "day", "limit": 9 });
+    world.post("/v1/budgets", &budget).await.expect_status(201);
+    let draft = json!({ "to": [format!("{NAME} <{ADDRESS}>")], "subject": SUBJECT, "text": TEXT });
+    let path = "/compat/agentmail/v0/inboxes/a@agents.test/drafts";
+    let created = world.post(path, &draft).await;
+    assert!(created.status < 300, "{}", created.text);
+}
+
+over_every_engine! {
+    async fn nothing_of_an_erased_person_is_left(world) {
+        let world = with_everything(world).await;
+        let first = plant(&world).await;
+        let planted = tables_with_canaries(&dump(&world).await);
+        assert_eq!(planted.is_empty(), world.data_directory().is_none() && world.database_url().is_none());
+        if world.database_url().is_some() {
+            for table in ["emails", "handoffs", "deliveries", "messages", "records", "audit_names", "search_documents", "threads", "artifacts"] {
+                assert!(planted.contains(table), "nothing was planted in {table}: {planted:?}");
+            }
+        }
+
+        let requested = erase(&world, ADDRESS).await;
+        assert_eq!(requested["state"], "running");
+        let erased = run(&world, &requested).await;
+        assert_eq!((&erased["state"], &erased["in_doubt"]), (&json!("done"), &json!(0)), "{erased}");
+        for count in ["cancelled", "emails", "messages", "deliveries", "drafts", "records", "events", "audit_names"] {
+            assert_ne!(erased["counts"][count], 0, "{count}: {erased}");
+        }
+
+        for (place, bytes) in dump(&world).await {
+            assert_no_canary(&bytes, &place);
+        }
+        for path in ["/v1/emails?limit=100", "/v1/inboxes/a@agents.test/messages", "/v1/events?limit=1000", "/v1/threads",
+            "/v1/deliveries", "/v1/escalations?limit=100", "/v1/suppressions", "/v1/lists/receive/block", "/v1/rules", "/v1/budgets", "/v1/audit?limit=1000", "/v1/settings",
+            "/v1/search?q=marzipan", "/v1/search?q=person.test"] {
+            let shown = world.get(path).await.expect_status(200).text;
+            assert_no_canary(shown.as_bytes(), path);
+        }
+        assert_no_canary(world.get(&format!("/v1/emails/{first}")).await.expect_status(200).text.as_bytes(), "the first email");
+    }
+
+    async fn an_erased_email_still_answers_its_retries(world) {
+        let world = with_everything(world).await;
+        let first = world.send(KEY, &mail_to_zoe(json!({}))).await.expect_status(202).string_field("id");
+        world.hand_off_due().await;
+        let erasure = erase(&world, ADDRESS).await;
+        assert_eq!(run(&world, &erasure).await["state"], "done");
+
+        let again = world.send(KEY, &mail_to_zoe(json!({}))).await.expect_status(200);
+        assert_eq!(again.string_field("id"), first);
+        let other = mail_to_zoe(json!({ "text": "something else" }));
+        let refused = world.send(KEY, &other).await.expect_problem(422, "key_mismatch");
+        assert_eq!(refused["differing_fields"], json!(["text"]), "{}", refused.text);
+        assert_eq!(world.get(&format!("/v1/keys/{}", KEY.replace(' ', "%20"))).await.expect_status(200)["bound_to"], json!("email"));
+        world.advance_clock(HOUR);
+        let new = world.send("new", &mail_to_zoe(json!({}))).await.expect_status(202);
+        assert_eq!(world.email(&new.string_field("id")).await["to"], json!([ADDRESS]), "mail from later is new data");
+    }
+
+    async fn a_suppressed_person_is_not_mailed_after_the_erasure(world) {
+        let world = with_everything(world).await;
+        world.post("/v1/suppressions", &json!({ "address": ADDRESS })).await.expect_status(201);
+        let erasure = erase(&world, ADDRESS).await;
+        assert_eq!(run(&world, &erasure).await["state"], "done");
+        world.send("1", &mail_to_zoe(json!({}))).await.expect_problem(422, "recipient_suppressed");
+        let world = world.restart().await;
+        world.send("1", &mail_to_zoe(json!({}))).await.expect_problem(422, "recipient_suppressed");
+        let path = format!("/v1/suppressions/{ADDRESS}");
+        world.get(&path).await.expect_status(200);
+        world.call(delete(&path)).await.expect_status(200);
+        world.send("1", &mail_to_zoe(json!({}))).await.expect_status(202);
+    }
+
+    async fn lists_rules_and_budgets_still_apply_to_an_erased_person(world) {
+        let world = with_everything(world).await;
+        world.post("/v1/lists/send/block", &json!({ "entry": ADDRESS })).await.expect_status(201);
+        let condition = json!({ "field": "recipient.address", "operator": "is", "value": "bob@person.test" });
+        let rule = json!({ "name": "bob", "direction": "outbound", "actions": [{ "type": "block" }], "match": { "conditions": [condition] } });
+        world.post("/v1/rules", &rule).await.expect_status(201);
+        let scope = json!({ "recipient": "eve@person.test" });
+        let budget = json!({ "name": "eve", "scope": scope, "measure": "mails", "per": "day", "limit": 0, "at_limit": "refuse" });
+        world.post("/v1/budgets", &budget).await.expect_status(201);
+        for address in [ADDRESS, "bob@person.test", "eve@person.test"] {
+            let erasure = erase(&world, address).await;
+            assert_eq!(run(&world, &erasure).await["state"], "done");
+        }
+        let stored = dump(&world).await;
+        assert!(stored.iter().all(|(_, bytes)| !String::from_utf8_lossy(bytes).contains("@person.test")));
+        for (address, status, code) in [(ADDRESS, 422, "blocked_by_rule"), ("bob@person.test", 422, "blocked_by_rule"), ("eve@person.test", 429, "quota_exceeded")] {
+            world.send(address, &mail_with(json!({ "to": [address] }))).await.expect_problem(status, code);
+        }
+        world.send("other", &mail_with(json!({ "to": ["joe@person.test"] }))).await.expect_status(202);
+    }
+
+    async fn waiting_mail_is_cancelled_and_mail_of_others_stays(world) {
+        let later = json!({ "scheduled_at": "in 1 hour" });
+        let waiting = world.send("1", &mail_to_zoe(later)).await.expect_status(202).string_field("id");
+        let other = world.send("2", &mail_with(json!({ "to": ["joe.zoe.quill@person.test"] }))).await.expect_status(202).string_field("id");
+        let erasure = erase(&world, "Zoe.Quill@Person.test").await;
+        let erased = run(&world, &erasure).await;
+        assert_eq!((&erased["counts"]["cancelled"], &erased["counts"]["emails"]), (&json!(1), &json!(1)));
+        assert!(!erased.to_string().contains(ADDRESS), "{erased}");
+        let email = world.email(&waiting).await;
+        assert_eq!((&email["state"], &email["subject"], &email["to"]), (&json!("cancelled"), &json!(""), &json!([erased["alias"]])));
+        assert_eq!(world.email(&other).await["to"], json!(["joe.zoe.quill@person.test"]));
+        let actions: Vec<Value> = world.get("/v1/audit?action=erasure.*").await.expect_status(200).rows();
+        let actions: Vec<&str> = actions.iter().map(|entry| str_field(entry, "action")).collect();
+        assert_eq!(actions, ["erasure.requested", "erasure.done"]);
+    }
+
+    async fn an_erasure_goes_on_after_a_kill_at_any_step(world) {
+        let mut world = with_everything(world).await;
+        plant(&world).await;
+        let erasure = erase(&world, ADDRESS).await;
+        let mut steps = 0;
+        let erased = loop {
+            world.engine.control.run_erasures(1).await.unwrap();
+            steps += 1;
+            // Another process, which knows only what was saved.
+            world = with_everything(world.restart().await).await;
+            world.engine.control.find_erasures().await.unwrap();
+            let now = world.get(&format!("/v1/erasures/{}", str_field(&erasure, "id"))).await.expect_status(200).body;
+            if now["state"] == "done" {
+                break now;
+            }
+            assert!(steps < 200, "{now}");
+        };
+        assert!(steps > 10, "{steps} steps: {erased}");
+        for (place, bytes) in dump(&world).await {
+            assert_no_canary(&bytes, &place);
+        }
+        let shown = world.get("/v1/emails?limit=100").await.expect_status(200).text;
+        assert_no_canary(shown.as_bytes(), "emails");
+    }
+
+    async fn a_request_is_checked_and_repeated_safely(world) {
+        let world = with_everything(world).await;
+        world.create_inbox("a").await;
+        for (body, field) in [
+            (json!({ "address": "nobody" }), "address"),
+            (json!({ "address": "a@agents.test" }), "address"),
+            (json!({ "address": ADDRESS, "reason": "x".repeat(1_001) }), "reason"),
+        ] {
+            world.post("/v1/erasures", &body).await.expect_problem(422, "invalid_field").expect_field(field);
+        }
+        let reader = world.create_api_key(&json!({ "name": "reader", "scopes": ["read", "send"] })).await;
+        world.call(get("/v1/erasures").bearer(&reader)).await.expect_problem(403, "wrong_scope");
+        let body = json!({ "address": ADDRESS });
+        let request = || world.call(post("/v1/erasures").key("e").json(&body));
+        let first = request().await.expect_status(202).string_field("id");
+        assert_eq!(request().await.expect_status(202).string_field("id"), first);
+        assert_eq!(erase(&world, ADDRESS).await["id"], json!(first), "one erasure per person");
+        world.engine.control.run_erasures(usize::MAX).await.unwrap();
+        world.send("1", &mail_to_zoe(json!({}))).await.expect_status(202);
+        let second = erase(&world, ADDRESS).await;
+        assert_eq!((&second["id"], &second["state"]), (&json!(first), &json!("running")));
+        assert_eq!(run(&world, &second).await["counts"]["emails"], 1);
+        assert_eq!(world.get("/v1/erasures").await.expect_status(200).rows().len(), 1);
+        world.get("/v1/erasures/nothing").await.expect_problem(404, "not_found");
+    }
+
+    async fn bodies_and_received_mail_are_kept_as_long_as_the_team_wants(world) {
+        let world = with_everything(world).await;
+        world.create_inbox("a").await;
+        for (retention, field) in [(json!({ "bodies": "31d" }), "retention.bodies"), (json!({ "bodies": "1m" }), "retention.bodies"), (json!({ "raw": "59m" }), "retention.raw")] {
+            let refused = world.call(patch("/v1/settings").json(&json!({ "retention": retention }))).await;
+            refused.expect_problem(422, "invalid_field").expect_field(field);
+        }
+        world.call(patch("/v1/settings").json(&json!({ "retention": { "bodies": "2h", "raw": "3h" } }))).await.expect_status(200);
+        let old = world.send("old", &mail_to_zoe(json!({}))).await.expect_status(202).string_field("id");
+        world.hand_off_due().await;
+        let waiting = world.send("waiting", &mail_to_zoe(json!({ "scheduled_at": "in 1 day", "text": "another" }))).await.expect_status(202).string_field("id");
+        let message = world.receive_message(TestMail::default()).await;
+        let raw = format!("/v1/messages/{}/raw", str_field(&message, "id"));
+        world.advance_clock(2 * HOUR + HOUR / 2);
+        world.engine.ctx.confirm_time();
+        let new = world.send("new", &mail_to_zoe(json!({ "text": "new" }))).await.expect_status(202).string_field("id");
+        world.hand_off_due().await;
+        world.engine.apply_retention().await;
+        for (email, kept) in [(&old, false), (&waiting, true), (&new, true)] {
+            assert_eq!(world.email(email).await["text"].is_string(), kept, "{}", world.email(email).await);
+        }
+        world.get(&raw).await.expect_status(200);
+        world.advance_clock(HOUR);
+        world.engine.ctx.confirm_time();
+        world.engine.apply_retention().await;
+        world.get(&raw).await.expect_problem(404, "not_found");
+        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows().len(), 1);
+        assert_eq!(world.send("old", &mail_to_zoe(json!({}))).await.expect_status(200).string_field("id"), old);
+    }
+
+    async fn an_email_in_doubt_keeps_its_erasure_running(world) {
+        let world = with_everything(world).await;
+        let mention = mail_with(json!({ "text": format!("Please write to {ADDRESS}"), "scheduled_at": "in 1 hour" }));
+        let waiting = world.send("1", &mention).await.expect_status(202).string_field("id");
+        let erasure = erase(&world, ADDRESS).await;
+        let running = run(&world, &erasure).await;
+        assert_eq!((&running["state"], &running["stage"], &running["in_doubt"]), (&json!("running"), &json!("waiting"), &json!(1)));
+        assert_eq!(world.email(&waiting).await["state"], "scheduled", "it is not for the person");
+        world.advance_clock(2 * HOUR);
+        world.engine.ctx.confirm_time();
+        world.hand_off_due().await;
+        assert_eq!(world.email(&waiting).await["state"], "sent");
+        let done = run(&world, &erasure).await;
+        assert_eq!((&done["state"], &done["counts"]["emails"]), (&json!("done"), &json!(1)), "{done}");
+        assert_eq!(world.email(&waiting).await["text"], Value::Null);
+    }
+
+    async fn a_deleted_message_or_thread_is_gone_for_good(world) {
+        let world = with_everything(world).await;
+        world.create_inbox("a").await;
+        let mail = || TestMail { from: "ann@shop.test", id: "m1", ..TestMail::default() };
+        let message = world.receive_message(mail()).await;
+        let (id, thread) = (str_field(&message, "id").to_owned(), str_field(&message, "thread_id").to_owned());
+        world.call(delete(&format!("/v1/messages/{id}"))).await.expect_status(204);
+        for path in [format!("/v1/messages/{id}"), format!("/v1/messages/{id}/raw")] {
+            world.get(&path).await.expect_problem(404, "not_found");
+        }
+        world.call(delete(&format!("/v1/messages/{id}"))).await.expect_problem(404, "not_found");
+        world.reply(&message, "Too late").await.expect_problem(404, "not_found");
+        world.receive_mail(&["a@agents.test"], &mail().to_raw()).await;
+        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows().len(), 0);
+        let next = world.post("/v1/inboxes/a@agents.test/next", &json!({})).await.expect_status(200);
+        assert_eq!(next.rows().len(), 0, "{}", next.text);
+
+        let reply = TestMail { id: "m2", extra_headers: "In-Reply-To: <m1@shop.test>\n".into(), ..mail() };
+        assert_eq!(str_field(&world.receive_message(reply).await, "thread_id"), thread);
+        let path = format!("/v1/threads/{thread}");
+        let reader = world.create_api_key(&json!({ "name": "reader", "scopes": ["read", "reply"] })).await;
+        world.call(delete(&path).bearer(&reader)).await.expect_problem(403, "wrong_scope");
+        world.call(delete(&path)).await.expect_status(204);
+        world.get(&path).await.expect_problem(404, "not_found");
+        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows().len(), 0);
+        assert_eq!(world.get("/v1/threads").await.expect_status(200).rows().len(), 0);
+        let later = TestMail { id: "m3", extra_headers: "In-Reply-To: <m1@shop.test>\n".into(), ..mail() };
+        world.receive_message(later).await;
+        assert_eq!(world.get("/v1/threads").await.expect_status(200).rows().len(), 1);
+    }
+}
+
+async fn wait_until_done(cli: &CliFixture, data: &[&str]) -> Value {
+    for _ in 0..300 {
+        let listed = cli.run(&[&["erasures", "list"], data].concat()).await.expect_exit(0).json();
+        if listed["data"][0]["state"] == "done" {
+            return listed["data"][0].clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the erasure is not done");
+}
+
+fn assert_ledger_without_canary(folder: &Path) {
+    for (place, bytes) in dump_files(folder) {
+        assert_no_canary(&bytes, &place);
+    }
+}
+
+#[tokio::test]
+async fn a_restored_backup_is_erased_again() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let send =
+        ["send", "--from", "agent@mailonce.test", "--to", ADDRESS, "--subject", SUBJECT, "--text", TEXT, "--key", "1"];
+    let sent = cli.run(&send).await.expect_exit(0).json();
+    cli.run(&["backup", "copy.db"]).await.expect_exit(0);
+    let asked = cli.run(&["erase", ADDRESS, "--reason", "asked by mail"]).await.expect_exit(0).json();
+    let erased = wait_until_done(&cli, &[]).await;
+    assert_eq!((&erased["id"], &erased["counts"]["emails"]), (&asked["id"], &json!(1)), "{erased}");
+    assert_ledger_without_canary(&cli.data_dir());
+    let shown = cli.run(&["erasures", "show", str_field(&erased, "id")]).await.expect_exit(0).json();
+    assert_eq!(shown["reason"], "asked by mail");
+    server.terminate().await;
+
+    let journal = cli.data_dir().join("erasures.json");
+    assert!(!std::fs::read_to_string(&journal).unwrap().contains("person.test"), "the journal has aliases only");
+    let journal = journal.to_str().unwrap();
+    cli.run(&["restore", "copy.db", "--data", "restored", "--erasures", "nothing.json"]).await.expect_exit(5);
+    cli.run(&["restore", "copy.db", "--data", "restored", "--run", "--erasures", journal]).await.expect_exit(0);
+    let restored = cli.path().join("restored");
+    assert!(dump_files(&restored).iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(ADDRESS)));
+    let _server = cli.start_dev(&[("MAILONCE_DATA", "restored")]).await;
+    let again = wait_until_done(&cli, &["--data", "restored"]).await;
+    assert_eq!((&again["alias"], &again["counts"]["emails"]), (&erased["alias"], &json!(1)), "{again}");
+    assert_ledger_without_canary(&restored);
+    let retried = cli.run(&[&send[..], &["--data", "restored"]].concat()).await;
+    assert_eq!(retried.expect_exit(0).json()["id"], sent["id"], "a retry is still a duplicate");
+}
