@@ -18,6 +18,7 @@ const SWEEP_BATCH: usize = 500;
 const AUDIT_PRUNE_INTERVAL: Duration = Duration::from_mins(10);
 /// How often the erasures that this node knows of are worked on, and how often it looks for others.
 const ERASURE_INTERVAL: Duration = Duration::from_secs(1);
+const ERASURE_RETRY_PAUSE: Duration = Duration::from_secs(30);
 /// How many steps an erasure makes before others get their turn.
 const ERASURE_STEPS: usize = 100;
 const ERASURE_SCAN_INTERVAL: Duration = Duration::from_mins(1);
@@ -73,7 +74,12 @@ impl Engine {
                 _ = rounds.tick() => ("run", self.control.run_erasures(ERASURE_STEPS).await),
             };
             if let Err(error) = result {
-                tracing::warn!(%error, "cannot {action} erasures; the next round tries again");
+                tracing::warn!(%error, "cannot {action} erasures; trying again later");
+                // The last stage rewrites the file of SQLite, which must not be repeated all the time.
+                tokio::select! {
+                    _ = stop.changed() => {}
+                    () = tokio::time::sleep(ERASURE_RETRY_PAUSE) => {}
+                }
             }
         }
     }
