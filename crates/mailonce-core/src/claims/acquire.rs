@@ -102,6 +102,7 @@ impl NewClaim {
             on_unknown: self.on_unknown,
             ttl: self.ttl,
             retry_at: None,
+            losses: 0,
             retried: false,
             may_repeat: false,
             in_doubt: false,

@@ -148,9 +148,7 @@ impl Claim {
             ClaimAction::Complete { token, result } => self.complete(token, result, clock),
             ClaimAction::Fail { token, retryable, reason } => self.fail(token, (retryable, reason), clock),
             ClaimAction::Evidence { says, result, by } => self.record_evidence(says, result, by, clock),
-            ClaimAction::Resolve { resolution, rev, result, by } => {
-                self.resolve((resolution, rev), result, by, clock)
-            }
+            ClaimAction::Resolve { resolution, rev, result, by } => self.resolve((resolution, rev), result, by, clock),
         };
         events.extend(event);
         ClaimChange { answer, new_result, is_changed: self.rev != rev, events, claim: Some(self) }
@@ -190,7 +188,11 @@ impl Claim {
         if self.state == ClaimState::Unknown {
             self.state = ClaimState::Begun;
             self.retry_at = None;
-            return (Applied, Some(self.changed(EventKind::ClaimBegun, clock.now, &json!({ "reason": "renewed" }))), None);
+            return (
+                Applied,
+                Some(self.changed(EventKind::ClaimBegun, clock.now, &json!({ "reason": "renewed" }))),
+                None,
+            );
         }
         self.rev += 1;
         (Applied, None, None)
@@ -248,6 +250,7 @@ impl Claim {
         } else if self.in_doubt {
             // A failure settles its own attempt. An earlier one may have performed the side effect.
             self.state = ClaimState::Unknown;
+            self.losses += 1;
             self.lease = None;
             self.retry_at = None;
         } else {

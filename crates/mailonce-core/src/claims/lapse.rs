@@ -17,6 +17,7 @@ impl Claim {
                 }
                 ClaimState::Begun => {
                     self.state = ClaimState::Unknown;
+                    self.losses += 1;
                     let may_retry = self.on_unknown == LostHolderPolicy::Retry && !self.retried;
                     self.retry_at = may_retry.then(|| expires_at.plus(RETRY_AFTER_MS));
                     events.push(self.changed(EventKind::ClaimUnknown, clock.now, &json!({})));

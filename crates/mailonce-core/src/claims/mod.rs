@@ -222,6 +222,9 @@ pub struct Claim {
     /// When the policy frees it. Only of an unknown claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Time>,
+    /// How often its outcome became unknown. Each time is a separate question for a person.
+    #[serde(default)]
+    pub losses: u32,
     /// Whether the policy freed it once.
     #[serde(default)]
     pub retried: bool,

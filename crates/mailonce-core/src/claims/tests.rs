@@ -234,9 +234,8 @@ fn a_stop_keeps_claims_from_beginning() {
         Stops(vec![Stop { id, scope, mode, reason: None, by, created_at: Time(0), release: None }])
     };
     let other_key = ApiKeyId(Uuid::from_u128(99));
-    let answer = |stops: &Stops, begins_now| {
-        NewClaim { begins_now, ..request("a") }.decide(None, 0, stops, clock(0)).answer
-    };
+    let answer =
+        |stops: &Stops, begins_now| NewClaim { begins_now, ..request("a") }.decide(None, 0, stops, clock(0)).answer;
     let is_stopped = |answer: &AcquireAnswer| matches!(answer, AcquireAnswer::Stopped(_));
     for (scope, covered) in [
         (StopScope::Installation, true),

@@ -63,12 +63,7 @@ impl EscalationReason {
             Self::Overlaps => Some(Guard::Overlaps),
             Self::Approval => Some(Guard::Approval),
             Self::Budget => Some(Guard::Budget),
-            Self::Unknown
-            | Self::Asked
-            | Self::Loop
-            | Self::Unanswered
-            | Self::Orphaned
-            | Self::ClaimUnknown => None,
+            Self::Unknown | Self::Asked | Self::Loop | Self::Unanswered | Self::Orphaned | Self::ClaimUnknown => None,
         }
     }
 
@@ -247,6 +242,8 @@ impl Escalation {
                 question: self.about.question.as_deref().map(normalize_question),
                 ..self.about.clone()
             },
+            // The words depend on what is still known about the holder.
+            EscalationReason::ClaimUnknown => EscalationSubject { question: None, ..self.about.clone() },
             _ => EscalationSubject { rule: None, ..self.about.clone() },
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());

@@ -5,6 +5,7 @@ mod api_keys;
 mod audit;
 mod backup;
 mod bench;
+mod claims;
 pub(crate) mod client;
 mod completions;
 mod conversation;
@@ -149,6 +150,9 @@ enum CliVerb {
     /// List, export and verify the audit log: who changed what
     #[command(subcommand)]
     Audit(audit::AuditVerb),
+    /// List and show claims, and decide about lost ones
+    #[command(subcommand)]
+    Claims(claims::ClaimsVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -301,6 +305,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
         CliVerb::Audit(verb) => audit::audit(&out, verb).await,
+        CliVerb::Claims(verb) => claims::claims(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

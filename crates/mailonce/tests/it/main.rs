@@ -52,6 +52,7 @@ mod binary;
 mod budgets;
 mod call;
 mod change;
+mod claims;
 mod cli_admin;
 mod cli_run;
 mod cli_send;

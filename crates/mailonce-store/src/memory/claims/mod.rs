@@ -85,9 +85,9 @@ impl Tables {
             self.record_act(act, clock.now);
             operation.into_iter().for_each(|operation| self.outbound.bind_operation(operation));
         }
-        let done = change.claim.map_or(ClaimActionResult::Missing, |claim| {
-            ClaimActionResult::Done(change.answer, Box::new(claim))
-        });
+        let done = change
+            .claim
+            .map_or(ClaimActionResult::Missing, |claim| ClaimActionResult::Done(change.answer, Box::new(claim)));
         IdempotentResult::Done(done)
     }
 
@@ -147,9 +147,7 @@ impl ClaimStore for Memory {
 
     async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>> {
         let tables = self.lock_tables();
-        let unknown = |claim: &&Claim| {
-            claim.state == ClaimState::Unknown && after.is_none_or(|after| claim.id > after)
-        };
+        let unknown = |claim: &&Claim| claim.state == ClaimState::Unknown && after.is_none_or(|after| claim.id > after);
         Ok(tables.claims.claims.values().filter(unknown).take(limit).cloned().collect())
     }
 

@@ -144,7 +144,8 @@ fn apply(
         }
     }
     let answer = change.answer;
-    let done = change.claim.map_or(ClaimActionResult::Missing, |claim| ClaimActionResult::Done(answer, Box::new(claim)));
+    let done =
+        change.claim.map_or(ClaimActionResult::Missing, |claim| ClaimActionResult::Done(answer, Box::new(claim)));
     Ok(IdempotentResult::Done(done))
 }
 

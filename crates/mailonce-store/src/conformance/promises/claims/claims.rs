@@ -19,8 +19,8 @@ use mailonce_core::{
 use uuid::Uuid;
 
 use crate::conformance::{
-    HOUR, MINUTE, OTHER_TEAM, SECOND, T0, TEAM, TestStore, all_at_once, event_kinds, fixtures::emails::next_id,
-    accept_first, keyed_email, new_operation,
+    HOUR, MINUTE, OTHER_TEAM, SECOND, T0, TEAM, TestStore, accept_first, all_at_once, event_kinds,
+    fixtures::emails::next_id, keyed_email, new_operation,
 };
 
 const API_KEY: ApiKeyId = ApiKeyId(Uuid::from_u128(0xa9));
