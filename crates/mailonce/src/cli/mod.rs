@@ -19,6 +19,7 @@ mod inbox;
 mod kek_status;
 mod listing;
 mod mcp;
+mod once;
 pub(crate) mod printer;
 mod progress;
 mod prove;
@@ -150,6 +151,17 @@ enum CliVerb {
     /// List, export and verify the audit log: who changed what
     #[command(subcommand)]
     Audit(audit::AuditVerb),
+    /// Run a command once, however many machines, timers and people start it
+    Once(Box<once::OnceArgs>),
+    /// Become the command of `once`
+    #[command(hide = true)]
+    OnceChild {
+        /// Process id of `once`
+        parent: u32,
+        /// Command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
     /// List and show claims, and decide about lost ones
     #[command(subcommand)]
     Claims(claims::ClaimsVerb),
@@ -245,6 +257,10 @@ pub fn main() -> ExitCode {
             return parse_failure(&error);
         }
     };
+    // Before the runtime starts threads, which the command does not need.
+    if let CliVerb::OnceChild { parent, command } = &cli.verb {
+        return once::become_command(*parent, command);
+    }
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
@@ -260,7 +276,8 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && (json || !lacks_command) {
         let usage =
             if lacks_command { CliError::missing_command() } else { CliError::usage(&error.render().to_string()) };
-        return ExitCode::from(usage.report(None, json));
+        let code = usage.report(None, json);
+        return ExitCode::from(if is_once() { once::USAGE_EXIT } else { code });
     }
     match error.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -268,6 +285,11 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
         }
         _ => ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 }),
     }
+}
+
+/// Whether the command is `once`, whose exit codes must not be those of the command that it runs.
+fn is_once() -> bool {
+    std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-")) == Some("once".into())
 }
 
 /// Disables transparent huge pages, which make memory resident that thousands of idle connections never touch: about
@@ -305,6 +327,8 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::ApiKeys(verb) => api_keys::api_keys(&out, verb).await,
         CliVerb::Team(verb) => api_keys::team(&out, verb).await,
         CliVerb::Audit(verb) => audit::audit(&out, verb).await,
+        CliVerb::Once(args) => return once::once(*args).await,
+        CliVerb::OnceChild { parent, command } => return once::become_command(parent, &command),
         CliVerb::Claims(verb) => claims::claims(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,

@@ -42,6 +42,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_webhook_commands(&mut recorder, &cli, &server).await;
     snapshot_operator_commands(&mut recorder, &cli).await;
     snapshot_audit_commands(&mut recorder, &cli).await;
+    snapshot_claim_commands(&mut recorder, &cli, &server).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -149,6 +150,30 @@ async fn snapshot_audit_commands(recorder: &mut SnapshotRecorder, cli: &CliFixtu
     recorder.record(cli, "audit verify", &["audit", "verify"], usual).await.expect_exit(0);
     let other = "0f".repeat(32);
     recorder.record(cli, "audit verify", &["audit", "verify", "--head", &other], usual).await.expect_exit(1);
+}
+
+/// Runs a command once, and decides about a claim whose holder is lost.
+async fn snapshot_claim_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture, server: &SpawnedServer) {
+    let usual = SnapshotOptions::default();
+    for _ in 0..2 {
+        let once = ["once", "--key", "report-17", "--", "/bin/echo", "report sent"];
+        recorder.record(cli, "once", &once, usual).await.expect_exit(0);
+    }
+    recorder.record(cli, "once", &["once", "--key", "report-17", "--", "/bin/echo"], usual).await.expect_exit(122);
+    let auth = format!("Bearer {}", server.api_key);
+    let headers = [("authorization", auth.as_str()), ("content-type", "application/json")];
+    let body = json!({ "key": "invoice-4821", "lease_s": 1, "label": "billing-7" }).to_string();
+    let (_, won) = server.call("POST", "/v1/claims", &headers, &body).await;
+    let id = string_value(&won["id"]);
+    for _ in 0..400 {
+        if cli.run(&["claims", "show", &id]).await.expect_exit(0).json()["state"] == "unknown" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    recorder.record(cli, "claims list", &["claims", "list"], usual).await.expect_exit(0);
+    recorder.record(cli, "claims show", &["claims", "show", &id], usual).await.expect_exit(0);
+    recorder.record(cli, "claims resolve", &["claims", "resolve", &id, "--as", "done"], usual).await.expect_exit(0);
 }
 
 /// Stops the installation, and an inbox for a moment.

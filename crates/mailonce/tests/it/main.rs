@@ -85,6 +85,7 @@ mod marks;
 mod meaning;
 mod mismatch;
 mod notices;
+mod once;
 mod operations;
 mod orphans;
 mod overlap;
