@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 use tokio::process::Child;
 
-use crate::binary::{CliFixture, CommandOutput};
+use crate::binary::{CliFixture, CommandOutput, SpawnedServer};
 
 /// How long a condition may take before the test has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -143,7 +143,8 @@ async fn the_command_gets_signals_and_its_downstream_key_and_periods_are_the_ser
     let killed = once(&cli, "killed", &[], "kill -9 $$").await;
     assert_eq!((killed.exit_code, once(&cli, "killed", &[], "kill -9 $$").await.exit_code), (137, 137));
 
-    let daily = ["once", "--type", "report", "--entity", "c17", "--period", "day", "--tz", "UTC", "--", "/bin/sh", "-c"];
+    let daily =
+        ["once", "--type", "report", "--entity", "c17", "--period", "day", "--tz", "UTC", "--", "/bin/sh", "-c"];
     let run = [&daily[..], &["echo ran >> runs; printf '\\377'"]].concat();
     for _ in 0..2 {
         let output = cli.command(&run).output().await.unwrap();
@@ -159,4 +160,42 @@ async fn the_command_gets_signals_and_its_downstream_key_and_periods_are_the_ser
     assert_eq!((long.stdout.len(), replay.stdout.len()), (1_500_000, 1_000_000));
     assert!(replay.stderr.contains("the rest was not kept"), "{}", replay.stderr);
     assert_eq!(server.terminate().await.code(), Some(0));
+}
+
+/// Starts `dev` on this address and waits until it serves.
+async fn start_at(cli: &CliFixture, address: &str) -> SpawnedServer {
+    let mut server = SpawnedServer::spawn(&mut cli.command(&["dev", "--http", address]));
+    server.read_stderr_until("Ctrl-C stops it.").await;
+    server
+}
+
+#[tokio::test]
+async fn kills_of_the_server_never_make_a_command_run_twice() {
+    let cli = CliFixture::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let mut server = start_at(&cli, &address).await;
+    let keys: Vec<String> = (0..10).map(|n| format!("job-{n}")).collect();
+    let scripts: Vec<String> =
+        keys.iter().map(|key| format!("echo {key} >> runs; sleep 0.2; echo {key} done")).collect();
+    let mut running = Vec::new();
+    for round in 0..4 {
+        for (key, script) in keys.iter().zip(&scripts) {
+            running.push((key, spawn(&cli, key, &["--wait"], script)));
+        }
+        tokio::time::sleep(Duration::from_millis(100 + 70 * round)).await;
+        server.kill().await;
+        server = start_at(&cli, &address).await;
+    }
+    for (key, child) in running {
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{key}: {output:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{key} done\n"));
+    }
+    let mut ran = lines(&cli.path().join("runs"));
+    ran.sort_unstable();
+    assert_eq!(ran, keys, "each command ran once");
+    let claims = cli.run(&["claims", "list", "--state", "completed"]).await.expect_exit(0).json();
+    assert_eq!(claims["data"].as_array().unwrap().len(), keys.len());
 }
