@@ -151,6 +151,9 @@ pub enum ClaimCommand {
     },
 }
 
+/// What to do when a claim is not unknown. The hint of the code is about emails.
+const NOT_UNKNOWN_HINT: &str = "Only claims in the state `unknown` can be resolved; read the claim to see its state.";
+
 fn not_found(id: ClaimId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no claim {id}"))
 }
@@ -419,7 +422,11 @@ fn refusal_problem(refusal: &ClaimRefusal, claim: &Claim) -> Problem {
         ClaimRefusal::NotUnknown => (Code::NotUnknown, "its outcome is not unknown"),
         ClaimRefusal::StaleRev => (Code::StaleRev, "it has changed since `rev` was read"),
     };
-    Problem::new(code, format!("claim {} is {state}: {why}", claim.id))
+    let problem = Problem::new(code, format!("claim {} is {state}: {why}", claim.id))
         .with_extension("state", state)
-        .with_extension("rev", claim.rev)
+        .with_extension("rev", claim.rev);
+    match refusal {
+        ClaimRefusal::NotUnknown => problem.with_extension("next", NOT_UNKNOWN_HINT),
+        _ => problem,
+    }
 }
