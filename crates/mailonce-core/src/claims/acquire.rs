@@ -74,15 +74,13 @@ impl NewClaim {
         let mut claim = existing;
         let mut events = claim.as_mut().map(|claim| claim.lapse(clock)).unwrap_or_default();
         let early = claim.as_ref().and_then(|claim| claim.answer_without_winning(self));
-        let answer = match early.or_else(|| self.refused_by(stops).cloned().map(AcquireAnswer::Stopped)) {
-            Some(answer) => answer,
-            None => {
-                let won = claim.get_or_insert_with(|| self.unclaimed(earlier_binds, clock));
-                let (token, event) = won.grant(self, clock);
-                events.push(event);
-                AcquireAnswer::Won(token)
-            }
-        };
+        let refusal = early.or_else(|| self.refused_by(stops).cloned().map(AcquireAnswer::Stopped));
+        let answer = refusal.unwrap_or_else(|| {
+            let won = claim.get_or_insert_with(|| self.unclaimed(earlier_binds, clock));
+            let (token, event) = won.grant(self, clock);
+            events.push(event);
+            AcquireAnswer::Won(token)
+        });
         ClaimChange { answer, claim, new_result: None, is_changed: !events.is_empty(), events }
     }
 
@@ -104,8 +102,7 @@ impl NewClaim {
             retry_at: None,
             losses: 0,
             retried: false,
-            may_repeat: false,
-            in_doubt: false,
+            repeat_cause: None,
             freed_at: None,
             ended_at: None,
             failure: None,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     Claim, ClaimChange, ClaimClock, ClaimDecision, ClaimEvidence, ClaimFailure, ClaimReport, ClaimResolution,
-    ClaimState, ClaimToken, KEPT_REPORTS, ResultPresence,
+    ClaimState, ClaimToken, KEPT_REPORTS, RepeatCause, ResultPresence,
 };
 use crate::{
     control::{
@@ -247,7 +247,7 @@ impl Claim {
         if retryable {
             self.state = ClaimState::Failed;
             self.free(clock.now);
-        } else if self.in_doubt {
+        } else if self.repeat_cause == Some(RepeatCause::Policy) {
             // A failure settles its own attempt. An earlier one may have performed the side effect.
             self.state = ClaimState::Unknown;
             self.losses += 1;
@@ -305,7 +305,7 @@ impl Claim {
             ClaimResolution::Retry => {
                 self.state = ClaimState::Claimed;
                 self.free(clock.now);
-                (self.may_repeat, self.in_doubt, self.failure) = (true, false, None);
+                (self.repeat_cause, self.failure) = (Some(RepeatCause::Person), None);
                 None
             }
             ClaimResolution::Abandon => {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS};
+use super::{Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS, RepeatCause};
 use crate::events::event::{EventKind, NewEvent};
 
 impl Claim {
@@ -30,7 +30,7 @@ impl Claim {
         {
             self.state = ClaimState::Claimed;
             self.free(clock.now);
-            (self.retried, self.may_repeat, self.in_doubt) = (true, true, true);
+            (self.retried, self.repeat_cause) = (true, Some(RepeatCause::Policy));
             events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "policy" })));
         }
         events

@@ -88,6 +88,17 @@ string_enum! {
 }
 
 string_enum! {
+    /// Who freed a claim although an earlier holder may have performed the side effect.
+    RepeatCause {
+        /// The policy. Nobody knows what happened, so a later failure does not prove that the side effect never
+        /// happened.
+        Policy = "policy",
+        /// A person, who answers for it.
+        Person = "person",
+    }
+}
+
+string_enum! {
     /// What a look-up says about a side effect.
     ClaimEvidence {
         /// It happened.
@@ -228,13 +239,9 @@ pub struct Claim {
     /// Whether the policy freed it once.
     #[serde(default)]
     pub retried: bool,
-    /// Whether an earlier holder may have performed the side effect.
-    #[serde(default)]
-    pub may_repeat: bool,
-    /// Whether nobody knows what happened in an earlier attempt that the policy repeats. A later failure then does not
-    /// prove that the side effect never happened.
-    #[serde(default)]
-    pub in_doubt: bool,
+    /// Why an earlier holder may have performed the side effect. `None`: none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat_cause: Option<RepeatCause>,
     /// When it was freed. `None` while somebody has it, and after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freed_at: Option<Time>,
@@ -292,6 +299,11 @@ impl Claim {
             ClaimState::Failed => !self.is_free(),
             ClaimState::Claimed | ClaimState::Begun | ClaimState::Unknown => false,
         }
+    }
+
+    /// Whether an earlier holder may have performed the side effect.
+    pub fn may_repeat(&self) -> bool {
+        self.repeat_cause.is_some()
     }
 
     /// Whether a person must decide: its holder is lost, and no policy frees it.
@@ -354,7 +366,7 @@ impl Claim {
     fn changed(&mut self, kind: EventKind, now: Time, extra: &Value) -> NewEvent {
         self.rev += 1;
         let mut data = json!({ "key": self.key.as_str(), "state": self.state.as_str(), "fence": self.fence });
-        for (name, flag) in [("may_repeat", self.may_repeat), ("corrected", self.corrected)] {
+        for (name, flag) in [("may_repeat", self.may_repeat()), ("corrected", self.corrected)] {
             if flag {
                 data[name] = true.into();
             }

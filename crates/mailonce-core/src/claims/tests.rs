@@ -142,7 +142,7 @@ fn the_policy_frees_a_lost_claim_once() {
     let answer = request("b").decide(claim.clone(), 0, &Stops::default(), unconfirmed).answer;
     assert_eq!(answer, AcquireAnswer::Unknown, "not while the time is unconfirmed");
     win(&mut claim, &request("b"), freed_at);
-    assert!(claim.as_ref().unwrap().may_repeat);
+    assert!(claim.as_ref().unwrap().may_repeat());
     assert_eq!(acquire(&mut claim, &request("c"), freed_at * 9), AcquireAnswer::Unknown, "once");
 }
 
@@ -207,7 +207,7 @@ fn evidence_and_people_settle_an_unknown_claim() {
     assert_eq!(resolve(&mut claim, ClaimResolution::Retry, Some(rev), LEASE_MS), APPLIED);
     assert_eq!(resolve(&mut claim, ClaimResolution::Done, None, LEASE_MS), refused(ClaimRefusal::NotUnknown));
     win(&mut claim, &request("b"), LEASE_MS);
-    assert!(claim.unwrap().may_repeat);
+    assert!(claim.unwrap().may_repeat());
 
     let mut claim = lost();
     assert_eq!(resolve(&mut claim, ClaimResolution::Abandon, Some(rev), LEASE_MS), APPLIED);
@@ -276,14 +276,12 @@ fn memory_counts_from_the_end_and_nothing_unknown_is_forgotten() {
 /// What an observer outside knows about a claim, in other words than the claim's own.
 #[derive(Clone, Debug, Default)]
 struct Observer {
-    /// The holders in the order in which they won: (token, whether it began, lease end, whether it was displaced).
+    /// The holders in the order in which they won: token, whether it began, and the end of its lease.
     holders: Vec<(ClaimToken, bool, i64)>,
     /// Whether the latest holder still counts.
     has_holder: bool,
-    /// Whether somebody reported that the side effect happened.
-    happened: bool,
-    /// Whether the claim is closed without that report.
-    closed: bool,
+    /// How it ended: `done` if somebody reported that the side effect happened, else `closed`.
+    end: Option<&'static str>,
     lost_at: Option<i64>,
     policy_used: bool,
     doubt: bool,
@@ -310,8 +308,7 @@ impl Observer {
 
     fn state(&self) -> &'static str {
         match self {
-            Self { happened: true, .. } => "done",
-            Self { closed: true, .. } => "closed",
+            Self { end: Some(end), .. } => end,
             Self { lost_at: Some(_), .. } => "unknown",
             Self { has_holder: true, .. } => "busy",
             _ => "free",
@@ -331,7 +328,7 @@ impl Observer {
 
     /// Whether a command with this token is obeyed.
     fn obeys(&self, token: ClaimToken) -> bool {
-        !self.happened && !self.closed && self.has_holder && self.holders.last().is_some_and(|last| last.0 == token)
+        self.end.is_none() && self.has_holder && self.holders.last().is_some_and(|last| last.0 == token)
     }
 }
 
@@ -394,31 +391,11 @@ fn step(claim: &mut Option<Claim>, seen: &mut Observer, random: &mut Random, now
             apply(claim, ClaimAction::Renew { token, lease_ms: LEASE_MS }, now)
         }
         5 => {
-            seen.happened = true;
+            seen.end = Some("done");
             assert_eq!(complete(claim, token, now), APPLIED, "a fact was refused");
             return;
         }
-        6 => {
-            if obeys {
-                (seen.has_holder, seen.lost_at) = (false, None);
-            }
-            let repeats = claim.as_ref().unwrap().failure.as_ref().is_some_and(|failure| failure.fence == token.fence);
-            let status = fail(claim, token, true, now);
-            assert!(status == APPLIED || !obeys);
-            assert!(obeys || repeats || status != APPLIED);
-            return;
-        }
-        7 => {
-            if obeys {
-                seen.has_holder = false;
-                seen.lost_at = seen.doubt.then_some(now);
-                seen.closed = !seen.doubt;
-            }
-            let repeats = claim.as_ref().unwrap().failure.as_ref().is_some_and(|failure| failure.fence == token.fence);
-            let status = fail(claim, token, false, now);
-            assert!(obeys || repeats || status != APPLIED);
-            return;
-        }
+        6 | 7 => return fail_step(claim, seen, (token, choice == 6), now),
         _ => {
             let is_unknown = seen.state() == "unknown";
             if is_unknown {
@@ -431,6 +408,18 @@ fn step(claim: &mut Option<Claim>, seen: &mut Observer, random: &mut Random, now
     assert_eq!(applied == APPLIED, obeys);
 }
 
+fn fail_step(claim: &mut Option<Claim>, seen: &mut Observer, (token, retryable): (ClaimToken, bool), now: i64) {
+    let obeys = seen.obeys(token);
+    if obeys {
+        seen.has_holder = false;
+        let stays_unknown = seen.doubt && !retryable;
+        seen.lost_at = stays_unknown.then_some(now);
+        seen.end = (!retryable && !stays_unknown).then_some("closed");
+    }
+    let repeats = claim.as_ref().unwrap().failure.as_ref().is_some_and(|failure| failure.fence == token.fence);
+    assert_eq!(fail(claim, token, retryable, now) == APPLIED, obeys || repeats);
+}
+
 #[test]
 fn random_histories_agree_with_an_observer() {
     for seed in 0..4_000 {
@@ -441,7 +430,7 @@ fn random_histories_agree_with_an_observer() {
             let before: Option<Claim> = claim.clone();
             step(&mut claim, &mut seen, &mut random, now);
             let claim = claim.as_ref().unwrap();
-            assert_eq!(seen.happened, claim.state == ClaimState::Completed, "seed {seed}: {claim:?}");
+            assert_eq!(seen.end == Some("done"), claim.state == ClaimState::Completed, "seed {seed}: {claim:?}");
             if let Some(before) = before.filter(|before| before.state == ClaimState::Completed) {
                 assert_eq!(claim.state, before.state, "seed {seed}: what happened cannot be undone");
             }

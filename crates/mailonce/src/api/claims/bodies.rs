@@ -299,7 +299,7 @@ impl WonClaimBody {
             lease_expires_at: claim.lease.as_ref().map(|lease| lease.expires_at.to_string()),
             key: claim.key.to_string(),
             period: claim.intent.as_ref().and_then(|intent| intent.period.clone()),
-            may_repeat: claim.may_repeat,
+            may_repeat: claim.may_repeat(),
             rev: claim.rev,
         }
     }
@@ -379,7 +379,7 @@ impl From<&Claim> for ClaimBody {
             lease_expires_at: lease.map(|lease| lease.expires_at.to_string()),
             on_unknown: claim.on_unknown.as_str(),
             retry_at: claim.retry_at.map(|at| at.to_string()),
-            may_repeat: claim.may_repeat,
+            may_repeat: claim.may_repeat(),
             corrected: claim.corrected,
             completions: claim.completed_by.len(),
             result: None,

@@ -206,7 +206,7 @@ pub(super) async fn the_policy_frees_a_lost_claim_once(store: TestStore) {
     assert_eq!(load(&store, claim.id).await.state, ClaimState::Unknown, "not while the time is unconfirmed");
     assert_eq!(store.lapse_claims(100, unconfirmed).await.unwrap(), []);
     let freed = store.lapse_claims(100, clock(due)).await.unwrap();
-    assert!(freed.len() == 1 && freed[0].is_free() && freed[0].may_repeat);
+    assert!(freed.len() == 1 && freed[0].is_free() && freed[0].may_repeat());
     win(&store, retrying("a"), due).await;
     store.lapse_claims(100, clock(due.plus(HOUR))).await.unwrap();
     assert!(load(&store, claim.id).await.needs_decision(), "once");
