@@ -1,5 +1,6 @@
 //! Claims through the API: who gets one, what survives a lost holder, and what is always recorded.
 
+use mailonce_core::control::audit::chain::format_hash;
 use serde_json::{Value, json};
 
 use crate::{
@@ -379,7 +380,7 @@ over_every_engine! {
 fn expected_digest() -> String {
     use sha2::{Digest as _, Sha256};
     let form = r#"{"entity":"order_4821","to":[],"type":"order.confirmation","v":1}"#;
-    Sha256::digest(form.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    format_hash(&Sha256::digest(form.as_bytes()).into())
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     claims::{
-        Claim, ClaimChange, ClaimClock, ClaimQuery,
+        Claim, ClaimChange, ClaimClock, ClaimQuery, ClaimState,
         acquire::{AcquireAnswer, AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
     },
@@ -185,7 +185,7 @@ async fn read(shared: &SharedState, team: TeamId, id: ClaimId) -> TxResult<Optio
 async fn read_list(shared: &SharedState, team: TeamId, query: &ClaimQuery) -> TxResult<Vec<Claim>> {
     // Greater than every UUIDv7.
     let before = query.before.map_or(Uuid::max(), |id| id.0);
-    let (state, key) = (query.state.map(|state| state.as_str()), query.key.map(hash_column));
+    let (state, key) = (query.state.map(ClaimState::as_str), query.key.map(hash_column));
     let limit = limit_column(query.limit);
     list(&shared.connections.client().await?, LIST, &[&team.0, &before, &state, &key, &limit]).await
 }

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     claims::{
-        Claim, ClaimChange, ClaimClock, ClaimQuery,
+        Claim, ClaimChange, ClaimClock, ClaimQuery, ClaimState,
         acquire::{AcquireAnswer, AcquireResult, NewClaim},
         action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
     },
@@ -211,7 +211,7 @@ impl ClaimStore for Sqlite {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
         // Greater than every UUIDv7.
         let before = query.before.map_or(Uuid::max(), |id| id.0);
-        let (state, key) = (query.state.map(|state| state.as_str()), query.key.map(|key| key.0));
+        let (state, key) = (query.state.map(ClaimState::as_str), query.key.map(|key| key.0));
         let limit = query.limit as i64;
         self.run_query(move |conn| list(conn, LIST, params![number, before.as_bytes(), state, key, limit])).await
     }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    process::Command,
+    process::{ChildStderr, ChildStdout, Command},
     signal::unix::{SignalKind, signal},
     sync::oneshot,
     task::JoinHandle,
@@ -75,8 +75,8 @@ pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> io::Res
         .spawn()?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0)));
     let forwarding = forward_signals(group);
-    let stdout = child.stdout.take().map(|from| from.into_owned_fd()).transpose()?;
-    let stderr = child.stderr.take().map(|from| from.into_owned_fd()).transpose()?;
+    let stdout = child.stdout.take().map(ChildStdout::into_owned_fd).transpose()?;
+    let stderr = child.stderr.take().map(ChildStderr::into_owned_fd).transpose()?;
     let stdout = stdout.map(|from| OutputCopy::start(from, io::stdout()));
     let stderr = stderr.map(|from| OutputCopy::start(from, io::stderr()));
     let status = child.wait().await?;

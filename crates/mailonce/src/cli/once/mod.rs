@@ -15,6 +15,7 @@ mod claim_client;
 mod recorded_run;
 
 use clap::Args;
+use mailonce_core::control::audit::chain::format_hash;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, process::ExitCode, time::Duration};
@@ -181,7 +182,7 @@ impl OnceArgs {
     /// The body of the claim. The random holder makes a retry of this very call safe.
     fn request(&self) -> Value {
         let mut body = json!({
-            "holder": hex(&fresh_secret()),
+            "holder": format_hash(&fresh_secret()),
             "label": format!("mailonce once, process {}", std::process::id()),
             "fingerprint": self.fingerprint.clone().unwrap_or_else(|| command_digest(&self.command)),
             "lease_s": self.lease,
@@ -214,11 +215,7 @@ fn command_digest(command: &[OsString]) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    hex(&hash.finalize())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format_hash(&hash.finalize().into())
 }
 
 fn text(body: &Value, name: &str) -> String {

@@ -1,11 +1,11 @@
 //! Promises about claims.
 
-mod claims;
+mod holders;
 
 promises! {
     /// A claim gives one caller at a time the right to a side effect. Commands need the latest token; facts are always
     /// recorded.
-    claims "Claims" {
+    holders "Claims" {
         /// Of 64 concurrent callers one wins a claim, and the others are told that it is busy.
         of_64_concurrent_callers_one_wins_a_claim,
         /// A claim is read back unchanged, with its result.
