@@ -249,26 +249,38 @@ fn stop_of(scope: StopScope) -> Stop {
     Stop { id: StopId(next_id(T0)), scope, mode: StopMode::Wait, reason: None, by, created_at: T0, release: None }
 }
 
-pub(super) async fn no_claim_begins_after_a_stop(store: TestStore) {
-    let (waiting, token) = win(&store, unbegun("waiting"), T0).await;
+/// The number of claims that have begun.
+async fn count_begun(store: &TestStore) -> usize {
+    store.claims(TEAM, ClaimQuery { state: Some(ClaimState::Begun), ..all() }).await.unwrap().len()
+}
+
+/// Creates a stop in the middle of calls for claims. Returns how many had begun when it was created.
+async fn stop_while_claims_begin(store: &TestStore, round: usize) -> usize {
     let racing = (0..32).map(|n| {
         let store = store.clone();
-        let new = NewClaim { api_key: None, ..new_claim(&format!("racing-{n}")) };
+        let new = NewClaim { api_key: None, ..new_claim(&format!("racing-{round}-{n}")) };
         let stop = stop_of(StopScope::Team(TEAM));
         async move {
-            if n == 7 {
-                let _created = store.create_stop(stop, None, T0).await.unwrap();
-                // What has begun by now began before the stop.
-                let begun = store.claims(TEAM, ClaimQuery { state: Some(ClaimState::Begun), ..all() }).await.unwrap();
-                return Some(begun.len());
+            if n != 7 {
+                let _answer = store.acquire_claim(new, clock(T0)).await.unwrap();
+                return None;
             }
-            let _answer = store.acquire_claim(new, clock(T0)).await.unwrap();
-            None
+            let _created = store.create_stop(stop, None, T0).await.unwrap();
+            Some(count_begun(&store).await)
         }
     });
-    let at_stop = all_at_once(racing).await.into_iter().flatten().next();
-    let begun = store.claims(TEAM, ClaimQuery { state: Some(ClaimState::Begun), ..all() }).await.unwrap();
-    assert_eq!(Some(begun.len()), at_stop, "a claim began after the stop");
+    all_at_once(racing).await.into_iter().flatten().next().unwrap()
+}
+
+pub(super) async fn no_claim_begins_after_a_stop(store: TestStore) {
+    let (waiting, token) = win(&store, unbegun("waiting"), T0).await;
+    for round in 0..12 {
+        for stop in store.stops(Some(TEAM)).await.unwrap() {
+            store.end_stop(Some(TEAM), stop.id, None, T0).await.unwrap();
+        }
+        let at_stop = stop_while_claims_begin(&store, round).await;
+        assert_eq!(count_begun(&store).await, at_stop, "a claim began after the stop");
+    }
     let (refused, _) = apply(&store, waiting.id, begin(token), T0).await;
     assert!(matches!(refused, ClaimActionStatus::Refused(ClaimRefusal::Stopped(_))), "{refused:?}");
     let stopped = acquire(&store, new_claim("new"), T0).await;
