@@ -67,6 +67,8 @@ ids! {
     EndpointId,
     /// The id of a [`crate::events::notice::Notice`].
     NoticeId,
+    /// The id of a [`crate::claims::Claim`].
+    ClaimId,
     /// The id of a [`crate::control::stop::Stop`].
     StopId,
 }

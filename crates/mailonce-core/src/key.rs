@@ -135,6 +135,11 @@ impl EmailKey {
 pub struct KeyHash(pub [u8; 16]);
 
 impl KeyHash {
+    /// The hash of the key of a claim. Claims have a key space of their own.
+    pub fn of_claim(team: TeamId, key: &Key) -> Self {
+        Self::of(team, b"claim", &[key.0.as_bytes()])
+    }
+
     fn of(team: TeamId, domain: &[u8], parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         if !mutant!("key-without-team") {

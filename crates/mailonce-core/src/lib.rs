@@ -14,6 +14,7 @@
 //! | [`inbox`] | inboxes, their messages, artifacts (codes and links) and watches |
 //! | [`conversation`] | threads and their leases, reply-once and loop guards, caps, escalations to a person |
 //! | [`events`] | events, webhook endpoints, and the notices that deliver events to endpoints |
+//! | [`claims`] | the once-only right to any other side effect |
 //! | [`control`] | what a team limits: rules, budgets, allow and block lists |
 //! | [`access`] | teams and their API keys |
 //! | [`search`] | full-text search: documents, queries, results |
@@ -37,6 +38,7 @@ pub mod access;
 pub mod address;
 pub mod call_trace;
 pub mod cidr;
+pub mod claims;
 pub mod commit_clock;
 pub mod control;
 pub mod conversation;

@@ -103,6 +103,21 @@ codes! {
     /// A stop refuses new sends.
     Stopped = "stopped", 409, Later, "Email is stopped",
         "Do not retry in a loop: a person stopped email here. `stop` names the stop; ask whether it has ended, then send the same call again. Nothing was stored.";
+    /// Another caller has the claim.
+    Busy = "busy", 409, Later, "Another caller has this claim",
+        "Do not perform the side effect: another caller is doing it. Ask again after the seconds in `retry_after`; the answer will have its result.";
+    /// The holder of the claim was lost after it began.
+    ClaimUnknown = "unknown", 409, Later, "It is unknown whether the side effect happened",
+        "Do not perform the side effect: it may have happened. Report what you find with POST /v1/claims/{id}/evidence, or ask a person to resolve the claim.";
+    /// The claim has ended.
+    ClaimEnded = "claim_ended", 409, Never, "This claim has ended",
+        "Do not perform the side effect: read the claim to see its state and result.";
+    /// The token is not that of the latest lease.
+    StaleToken = "stale_token", 409, Never, "You no longer hold this claim",
+        "Do not begin. If the side effect has happened already, report it with POST /v1/claims/{id}/complete: that is always recorded.";
+    /// The claim never issued this token.
+    WrongToken = "wrong_token", 403, Never, "This claim never issued this token",
+        "Send the `token` from the answer that gave you this claim, unchanged.";
     /// Search is turned off on this server.
     SearchDisabled = "search_disabled", 403, Never, "Search is turned off",
         "Do not retry. Use `GET /v1/emails` and the messages of an inbox, or ask the operator to set `[search] enabled = true`.";

@@ -106,6 +106,14 @@
 //! | [`indexer`](search::indexer) | the worker that makes new mail searchable |
 //! | `documents` | makes documents of emails and messages, with codes masked |
 //!
+//! ## [`claims`]: the once-only right to any other side effect
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`requests`](claims::requests) | acquiring a claim, commands and facts about it, lists |
+//! | `tokens` | tokens of holders and keys for other systems |
+//! | `worker` | the loop that notices ended leases, opens escalations and forgets old claims |
+//!
 //! ## [`access`]: teams, API keys and what a team owns
 //!
 //! | file | what it holds |
@@ -140,6 +148,7 @@
 //! Two files have no folder: `deps` holds [`EngineDeps`], and `upkeep` runs the maintenance loop.
 
 pub mod access;
+pub mod claims;
 pub mod control;
 pub mod conversation;
 pub mod events;
@@ -171,6 +180,7 @@ use tokio::sync::Notify;
 
 use crate::{
     access::Access,
+    claims::Claims,
     control::Control,
     conversation::{Conversations, Escalations},
     events::{EventWakeUps, Events},
@@ -220,6 +230,8 @@ pub struct Engine {
     pub escalations: Arc<Escalations>,
     /// Threads, replies, the work queue, mailboxes.
     pub conversations: Arc<Conversations>,
+    /// The once-only right to any other side effect.
+    pub claims: Arc<Claims>,
     /// Full-text search.
     pub search: Arc<Search>,
 }
@@ -292,6 +304,7 @@ impl Engine {
             Arc::clone(&inboxes),
             Arc::clone(&outbound),
         ));
+        let claims = Arc::new(Claims::new(Arc::clone(&ctx), Arc::clone(&access)));
         let escalations = Arc::new(Escalations::new(
             Arc::clone(&ctx),
             Arc::clone(&access),
@@ -322,6 +335,7 @@ impl Engine {
             inbound,
             escalations,
             conversations,
+            claims,
             search,
         }
     }

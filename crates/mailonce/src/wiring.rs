@@ -9,6 +9,7 @@ use mailonce_core::{
 use mailonce_engine::{
     Engine,
     access::{Access, kek::SecretUnlocker},
+    claims::Claims,
     events::Events,
     inbound::Inbound,
     search::Search,
@@ -147,6 +148,7 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "notify", &ended, &engine.events, Events::run_notifier));
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
     loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
+    loops.push(spawn_loop(&engine, "claims", &ended, &engine.claims, Claims::run_claims_loop));
     loops.push(spawn_loop(&engine, "search", &ended, &engine.search, Search::run_indexer));
     loops.push(spawn_loop(&engine, "revoked_keys", &ended, &engine.access, Access::run_revocation_checks));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));

@@ -34,6 +34,11 @@ impl CalendarZone {
         TimeZone::get(name).ok().map(Self)
     }
 
+    /// The zone for calendar computations.
+    pub(crate) fn to_jiff(&self) -> TimeZone {
+        self.0.clone()
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")

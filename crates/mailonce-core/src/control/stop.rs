@@ -274,6 +274,17 @@ impl Stops {
         self.in_force().find(|stop| stop.scope.covers(SendOrigin::of(email, transport)))
     }
 
+    /// The stop that keeps a claim of one of these API keys from beginning.
+    pub fn in_force_for_claim(&self, team: TeamId, api_keys: &[Option<ApiKeyId>]) -> Option<&Stop> {
+        let covers = |stop: &&Stop| match &stop.scope {
+            StopScope::Installation => true,
+            StopScope::Team(own) => *own == team,
+            StopScope::ApiKey { team: own, id } => *own == team && api_keys.contains(&Some(*id)),
+            StopScope::Transport(_) | StopScope::Inbox { .. } => false,
+        };
+        self.in_force().find(covers)
+    }
+
     /// The stop that parks a due handoff.
     pub fn parking(&self, email: &Email, handoff: &Handoff) -> Option<StopId> {
         self.0.iter().find(|stop| stop.parks(email, handoff)).map(|stop| stop.id)

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     control::rule::RuleRef,
-    id::{ApiKeyId, EmailId, InboxId, MessageId, ThreadId},
+    id::{ApiKeyId, ClaimId, EmailId, InboxId, MessageId, ThreadId},
     mutant,
     outbound::email::Guard,
     string_enum::string_enum,
@@ -36,6 +36,8 @@ string_enum! {
         Unanswered = "unanswered",
         /// Email is waiting for a transport that no node has.
         Orphaned = "orphaned",
+        /// The holder of a claim was lost after it began.
+        ClaimUnknown = "claim_unknown",
     }
 }
 
@@ -61,7 +63,7 @@ impl EscalationReason {
             Self::Overlaps => Some(Guard::Overlaps),
             Self::Approval => Some(Guard::Approval),
             Self::Budget => Some(Guard::Budget),
-            Self::Unknown | Self::Asked | Self::Loop | Self::Unanswered | Self::Orphaned => None,
+            Self::Unknown | Self::Asked | Self::Loop | Self::Unanswered | Self::Orphaned | Self::ClaimUnknown => None,
         }
     }
 
@@ -72,6 +74,7 @@ impl EscalationReason {
                 &[Decision::Release, Decision::Edit, Decision::Reject]
             }
             Self::Unknown => &[Decision::Sent, Decision::Resend, Decision::Abandon],
+            Self::ClaimUnknown => &[Decision::Done, Decision::Retry, Decision::Abandon],
             // There is no email to release: the agent that asked reads the reason.
             Self::Asked | Self::Loop | Self::Unanswered => &[Decision::Release, Decision::Reject],
             // It closes by itself when the transport is back or the email was rerouted.
@@ -109,6 +112,10 @@ string_enum! {
         Resend = "resend",
         /// Abandon it.
         Abandon = "abandon",
+        /// The side effect of a claim happened.
+        Done = "done",
+        /// The next caller may perform the side effect of a claim, possibly a second time.
+        Retry = "retry",
     }
 }
 
@@ -141,7 +148,7 @@ pub struct EscalationSubject {
     /// The email that is held or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<EmailId>,
-    /// The number of attempts when it became unknown. Each unknown attempt is a separate question.
+    /// The number of attempts, or the fence of the claim, when it became unknown. Each unknown attempt is a separate question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// The message that it replies to.
@@ -162,6 +169,9 @@ pub struct EscalationSubject {
     /// The rule that requires approval. It does not distinguish questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleRef>,
+    /// The claim whose holder was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimId>,
     /// The transport that no node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
@@ -232,6 +242,8 @@ impl Escalation {
                 question: self.about.question.as_deref().map(normalize_question),
                 ..self.about.clone()
             },
+            // The words depend on what is still known about the holder.
+            EscalationReason::ClaimUnknown => EscalationSubject { question: None, ..self.about.clone() },
             _ => EscalationSubject { rule: None, ..self.about.clone() },
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());

@@ -100,6 +100,22 @@ string_enum! {
         StopCreated = "stop.created",
         /// A stop of the team ended, and its email is released.
         StopEnded = "stop.ended",
+        /// A caller has a claim and may begin.
+        ClaimClaimed = "claim.claimed",
+        /// The side effect of a claim began.
+        ClaimBegun = "claim.begun",
+        /// The side effect of a claim happened.
+        ClaimCompleted = "claim.completed",
+        /// The holder of a claim reported that the side effect did not happen.
+        ClaimFailed = "claim.failed",
+        /// A claim is free for the next caller.
+        ClaimFreed = "claim.freed",
+        /// The holder of a claim was lost after it began.
+        ClaimUnknown = "claim.unknown",
+        /// A look-up did not find the side effect of a claim.
+        ClaimEvidence = "claim.evidence",
+        /// A person decided about an unknown claim.
+        ClaimResolved = "claim.resolved",
         /// An act was recorded in the audit log. Only teams that ask for these events get them.
         AuditRecorded = "audit.recorded",
     }
@@ -124,6 +140,14 @@ impl EventKind {
             Self::EndpointDisabled => "endpoint",
             Self::TransportBreakerOpened | Self::TransportBreakerClosed => "transport",
             Self::StopCreated | Self::StopEnded => "stop",
+            Self::ClaimClaimed
+            | Self::ClaimBegun
+            | Self::ClaimCompleted
+            | Self::ClaimFailed
+            | Self::ClaimFreed
+            | Self::ClaimUnknown
+            | Self::ClaimEvidence
+            | Self::ClaimResolved => "claim",
             Self::AuditRecorded => "audit",
             _ => "email",
         }

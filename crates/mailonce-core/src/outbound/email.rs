@@ -235,6 +235,8 @@ impl EmailHead {
             reason: None,
             call: None,
             erased: Some(erased),
+            // Names of rules may mention people.
+            policy: None,
             ..self.clone()
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod audit_store;
 pub mod authenticator;
+pub mod claim_store;
 pub mod control_store;
 pub mod conversation_store;
 pub mod erasure_store;

@@ -122,6 +122,7 @@ pub trait Store:
     crate::ports::inbound_store::InboundStore
     + crate::ports::conversation_store::ConversationStore
     + crate::ports::control_store::ControlStore
+    + crate::ports::claim_store::ClaimStore
     + crate::ports::audit_store::AuditStore
     + crate::ports::erasure_store::ErasureStore
     + crate::ports::notice_store::NoticeStore

@@ -296,8 +296,8 @@ impl StopControl {
     }
 }
 
-/// The problem for a send that a stop refuses.
-fn stopped_problem(stop: &Stop) -> Problem {
+/// The problem for a send or a claim that a stop refuses.
+pub(crate) fn stopped_problem(stop: &Stop) -> Problem {
     let reason = stop.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     let detail = format!("{} stopped email of {}{reason}", stop.by.name, stop.scope.name());
     Problem::new(Code::Stopped, detail).with_extension("stop", stop.id.to_string())

@@ -2,6 +2,7 @@
 
 use crate::conversation::Escalations;
 use mailonce_core::{
+    claims::ClaimResolution,
     control::{
         budget::{AtLimit, Charge},
         policy::PolicyTrace,
@@ -54,6 +55,14 @@ impl Escalations {
     }
 
     async fn apply_decision(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
+        if let (Some(decision), Some(claim)) = (&escalation.decision, escalation.about.claim) {
+            let resolution = match decision.decision {
+                Decision::Done => ClaimResolution::Done,
+                Decision::Retry => ClaimResolution::Retry,
+                _ => ClaimResolution::Abandon,
+            };
+            return self.ctx.resolve_unknown_claim(record.team, claim, resolution, decision.by).await;
+        }
         let (Some(decision), Some(email)) = (&escalation.decision, escalation.about.email) else { return Ok(()) };
         // For these reasons no email is held or unknown, so there is nothing to carry out.
         if matches!(
@@ -62,6 +71,7 @@ impl Escalations {
                 | EscalationReason::Loop
                 | EscalationReason::Unanswered
                 | EscalationReason::Orphaned
+                | EscalationReason::ClaimUnknown
         ) {
             return Ok(());
         }
@@ -73,6 +83,8 @@ impl Escalations {
             Decision::Sent => self.resolve_unknown(team, email, Resolution::Sent, decision).await?,
             Decision::Resend => self.resolve_unknown(team, email, Resolution::Resend, decision).await?,
             Decision::Abandon => self.resolve_unknown(team, email, Resolution::Abandon, decision).await?,
+            // Decisions about claims.
+            Decision::Done | Decision::Retry => {}
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::{
 use async_trait::async_trait;
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyDetails, ApiKeyScope},
+    claims::Claim,
     conversation::escalation::{
         Decision, DecisionRecord, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
@@ -280,6 +281,12 @@ impl Escalations {
         let about = &escalation.about;
         match (escalation.reason, about.email, about.message) {
             (EscalationReason::Asked | EscalationReason::Loop, _, _) => Ok(false),
+            (EscalationReason::ClaimUnknown, _, _) => {
+                let Some(id) = about.claim else { return Ok(true) };
+                let claim = self.ctx.store.claim(record.team, id).await?.map(|(claim, _)| claim);
+                let is_same = |claim: Claim| claim.needs_decision() && about.attempts == Some(claim.losses);
+                Ok(!claim.is_some_and(is_same))
+            }
             (EscalationReason::Orphaned, _, _) => {
                 Ok(self.handoffs.orphaned_since(record.team, about.transport.as_deref()).await? != about.since)
             }
@@ -411,6 +418,7 @@ fn reason_sentence(reason: EscalationReason) -> &'static str {
         }
         EscalationReason::Unanswered => "A message was offered to agents repeatedly, and none answered it.",
         EscalationReason::Asked => "An agent asks a question.",
+        EscalationReason::ClaimUnknown => "The holder of a claim was lost after it began.",
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here is durable. The other stores are compared with it, and simulations run on it.
 
 mod access;
+mod claims;
 mod control;
 mod conversation;
 mod events;
@@ -23,6 +24,7 @@ use mailonce_core::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use access::teams::AccessTables;
+use claims::ClaimTables;
 use control::ControlTables;
 use conversation::ConversationTables;
 use events::EventTables;
@@ -36,6 +38,7 @@ use search::SearchTables;
 struct Tables {
     access: AccessTables,
     control: ControlTables,
+    claims: ClaimTables,
     outbound: OutboundTables,
     handoffs: HandoffTables,
     inbound: InboundTables,

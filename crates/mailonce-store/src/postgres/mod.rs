@@ -20,6 +20,7 @@
 
 pub(crate) mod access;
 mod call_batcher;
+mod claims;
 mod control;
 mod conversation;
 mod durability;

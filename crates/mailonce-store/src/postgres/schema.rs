@@ -25,6 +25,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0014_contacts.sql"),
     include_str!("../../migrations/postgres/0015_audit.sql"),
     include_str!("../../migrations/postgres/0016_search.sql"),
+    include_str!("../../migrations/postgres/0017_claims.sql"),
 ];
 
 /// Serializes the migrations of nodes that start together.

@@ -6,6 +6,7 @@
 pub(crate) mod access;
 mod background_threads;
 mod backup;
+mod claims;
 mod control;
 mod conversation;
 mod events;

@@ -1,6 +1,7 @@
 //! The HTTP API: the routes, and handlers that translate between JSON and the engine.
 
 pub(crate) mod access;
+mod claims;
 pub(crate) mod control;
 pub(crate) mod conversation;
 mod error_pages;
@@ -46,7 +47,12 @@ pub fn parse_send(body: &[u8]) -> Result<SendRequest, Problem> {
 
 /// All routes. The OpenAPI document is built from the same list.
 fn routes() -> OpenApiRouter<App> {
-    outbound_routes().merge(inbox_routes()).merge(conversation_routes()).merge(admin_routes()).merge(system_routes())
+    outbound_routes()
+        .merge(inbox_routes())
+        .merge(conversation_routes())
+        .merge(claim_routes())
+        .merge(admin_routes())
+        .merge(system_routes())
 }
 
 /// Sending: emails, idempotency keys and events.
@@ -115,6 +121,19 @@ fn conversation_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::conversation::escalations::list, crate::api::conversation::escalations::ask))
         .routes(routes!(crate::api::conversation::escalations::read))
         .routes(routes!(crate::api::conversation::escalations::resolve))
+}
+
+/// Claims: the once-only right to any other side effect.
+fn claim_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(crate::api::claims::create, crate::api::claims::list))
+        .routes(routes!(crate::api::claims::read))
+        .routes(routes!(crate::api::claims::begin))
+        .routes(routes!(crate::api::claims::renew))
+        .routes(routes!(crate::api::claims::complete))
+        .routes(routes!(crate::api::claims::fail))
+        .routes(routes!(crate::api::claims::evidence))
+        .routes(routes!(crate::api::claims::resolve))
 }
 
 /// Administration: API keys, teams, transports, domains, endpoints, budgets, rules, stops, sources and the audit log.

@@ -283,7 +283,8 @@ pub(crate) struct ResolveEscalationArgs {
     reach: ServerArgs,
     /// Id of the escalation
     id: String,
-    /// release, edit or reject a held email; sent, resend or abandon for one whose outcome is unknown
+    /// release, edit or reject a held email; sent, resend or abandon for one whose outcome is unknown; done, retry or
+    /// abandon for a lost claim
     #[arg(long = "as", value_name = "DECISION")]
     decision: String,
     /// Revision that the decision is based on; fails if the question changed since; default: the latest
@@ -358,7 +359,7 @@ fn question(escalation: &Value) -> String {
 
 /// The kind and id of what a question is about.
 fn subject_summary(about: &Value) -> String {
-    let subject = ["email", "message", "thread", "inbox"].into_iter().find(|name| !about[*name].is_null());
+    let subject = ["email", "claim", "message", "thread", "inbox"].into_iter().find(|name| !about[*name].is_null());
     subject.map_or_else(|| "-".to_owned(), |name| format!("{name} {}", display_text(&about[name])))
 }
 
@@ -367,6 +368,7 @@ fn show_held_email(out: &Printer, view: &Value) {
     let (email, about) = (&view["email"], &view["about"]);
     let fields = [
         ("email", &about["email"]),
+        ("claim", &about["claim"]),
         ("message", &about["message"]),
         ("thread", &about["thread"]),
         ("inbox", &about["inbox"]),

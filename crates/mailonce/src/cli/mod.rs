@@ -5,6 +5,7 @@ mod api_keys;
 mod audit;
 mod backup;
 mod bench;
+mod claims;
 pub(crate) mod client;
 mod completions;
 mod conversation;
@@ -19,6 +20,7 @@ mod inbox;
 mod kek_status;
 mod listing;
 mod mcp;
+mod once;
 mod policy;
 pub(crate) mod printer;
 mod progress;
@@ -159,6 +161,20 @@ enum CliVerb {
     /// List and show erasures
     #[command(subcommand)]
     Erasures(erasures::ErasuresVerb),
+    /// Run a command once, however many machines, timers and people start it
+    Once(Box<once::OnceArgs>),
+    /// Become the command of `once`
+    #[command(hide = true)]
+    OnceChild {
+        /// Process id of `once`
+        parent: u32,
+        /// Command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// List and show claims, and decide about lost ones
+    #[command(subcommand)]
+    Claims(claims::ClaimsVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -251,6 +267,10 @@ pub fn main() -> ExitCode {
             return parse_failure(&error);
         }
     };
+    // Before the runtime starts threads, which the command does not need.
+    if let CliVerb::OnceChild { parent, command } = &cli.verb {
+        return once::become_command(*parent, command);
+    }
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
@@ -266,7 +286,8 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && (json || !lacks_command) {
         let usage =
             if lacks_command { CliError::missing_command() } else { CliError::usage(&error.render().to_string()) };
-        return ExitCode::from(usage.report(None, json));
+        let code = usage.report(None, json);
+        return ExitCode::from(if is_once() { once::USAGE_EXIT } else { code });
     }
     match error.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -274,6 +295,11 @@ fn parse_failure(error: &clap::Error) -> ExitCode {
         }
         _ => ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 }),
     }
+}
+
+/// Whether the command is `once`, whose exit codes must not be those of the command that it runs.
+fn is_once() -> bool {
+    std::env::args_os().skip(1).find(|argument| !argument.as_encoded_bytes().starts_with(b"-")) == Some("once".into())
 }
 
 /// Disables transparent huge pages, which make memory resident that thousands of idle connections never touch: about
@@ -314,6 +340,9 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Policy(verb) => policy::run(&out, verb).await,
         CliVerb::Erase(args) => erasures::erase(&out, args).await,
         CliVerb::Erasures(verb) => erasures::erasures(&out, verb).await,
+        CliVerb::Once(args) => return once::once(*args).await,
+        CliVerb::OnceChild { parent, command } => return once::become_command(parent, &command),
+        CliVerb::Claims(verb) => claims::claims(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

@@ -43,6 +43,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_operator_commands(&mut recorder, &cli).await;
     snapshot_audit_commands(&mut recorder, &cli).await;
     snapshot_erasures(&mut recorder, &cli).await;
+    snapshot_claim_commands(&mut recorder, &cli, &server).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -167,6 +168,32 @@ async fn snapshot_erasures(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let wide = SnapshotOptions { env: &[("COLUMNS", "160")], ..usual };
     recorder.record(cli, "erasures list", &["erasures", "list"], wide).await.expect_exit(0);
     recorder.record(cli, "erasures show", &["erasures", "show", &id], usual).await.expect_exit(0);
+}
+
+/// Runs a command once, and decides about a claim whose holder is lost.
+async fn snapshot_claim_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture, server: &SpawnedServer) {
+    let usual = SnapshotOptions::default();
+    let report = ["once", "--key", "report-17", "--", "/bin/echo", "report sent"];
+    // The recorder's own flags would become arguments of the command.
+    for (once, code) in [(&report[..], 0), (&report[..], 0), (&report[..5], 122)] {
+        let ran = cli.run(once).await.expect_exit(code);
+        recorder.add_snapshot(cli, "once", &once.join(" "), &ran, usual);
+    }
+    let auth = format!("Bearer {}", server.api_key);
+    let headers = [("authorization", auth.as_str()), ("content-type", "application/json")];
+    let body = json!({ "key": "invoice-4821", "lease_s": 1, "label": "billing-7" }).to_string();
+    let (_, won) = server.call("POST", "/v1/claims", &headers, &body).await;
+    let id = string_value(&won["id"]);
+    for _ in 0..400 {
+        if cli.run(&["claims", "show", &id]).await.expect_exit(0).json()["state"] == "unknown" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    recorder.record(cli, "claims list", &["claims", "list"], usual).await.expect_exit(0);
+    recorder.record(cli, "claims show", &["claims", "show", &id], usual).await.expect_exit(0);
+    // The second time there is nothing left to decide.
+    recorder.record(cli, "claims resolve", &["claims", "resolve", &id, "--as", "done"], usual).await.expect_exit(5);
 }
 
 /// Stops the installation, and an inbox for a moment.

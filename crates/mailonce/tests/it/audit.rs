@@ -37,6 +37,8 @@ const ROUTES_WITHOUT_ENTRY: &[(&str, &str)] = &[
     ("delete", "/v1/threads/{id}/lease"),
     ("post", "/v1/escalations"),
     ("post", "/v1/policy/simulate"),
+    ("post", "/v1/claims"),
+    ("post", "/v1/claims/{id}/evidence"),
     ("post", "/hooks/{source_id}"),
     ("post", "/v1/teams"),
 ];

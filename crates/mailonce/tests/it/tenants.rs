@@ -117,6 +117,15 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("delete", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("get", "/v1/search", RouteAccess::CallerScoped),
     ("post", "/v1/policy/simulate", RouteAccess::CallerScoped),
+    ("post", "/v1/claims", RouteAccess::CallerScoped),
+    ("get", "/v1/claims", RouteAccess::CallerScoped),
+    ("get", "/v1/claims/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/claims/{id}/begin", RouteAccess::ByResourceId),
+    ("post", "/v1/claims/{id}/renew", RouteAccess::ByResourceId),
+    ("post", "/v1/claims/{id}/complete", RouteAccess::ByResourceId),
+    ("post", "/v1/claims/{id}/fail", RouteAccess::ByResourceId),
+    ("post", "/v1/claims/{id}/evidence", RouteAccess::ByResourceId),
+    ("post", "/v1/claims/{id}/resolve", RouteAccess::ByResourceId),
     ("post", "/v1/stops", RouteAccess::CallerScoped),
     ("get", "/v1/stops", RouteAccess::CallerScoped),
     ("delete", "/v1/stops/{id}", RouteAccess::ByResourceId),
@@ -169,6 +178,7 @@ pub(crate) struct TeamResources {
     delivery: String,
     watch: String,
     budget: String,
+    claim: String,
     stop: String,
     rule: String,
     pub(crate) endpoint: String,
@@ -218,6 +228,8 @@ impl TeamResources {
         world.post("/v1/suppressions", &json!({ "address": SUPPRESSED_ADDRESS })).await.expect_status(201);
         world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.expect_status(201);
         let budget = world.post("/v1/budgets", &budget_body("first")).await.expect_status(201).string_field("id");
+        let claim = json!({ "key": "claimed", "lease_s": 60 });
+        let claim = world.post("/v1/claims", &claim).await.expect_status(201).string_field("id");
         let stopped_key = json!({ "scope": { "api_key": api_key } });
         let stop = world.post("/v1/stops", &stopped_key).await.expect_status(201).string_field("id");
         let rule = world.post("/v1/rules", &rule_body("first")).await.expect_status(201).string_field("id");
@@ -253,6 +265,7 @@ impl TeamResources {
             delivery,
             watch,
             budget,
+            claim,
             stop,
             rule,
             thread,
@@ -276,6 +289,7 @@ impl TeamResources {
             &self.delivery,
             &self.watch,
             &self.budget,
+            &self.claim,
             &self.stop,
             &self.rule,
             &self.endpoint,
@@ -301,6 +315,7 @@ impl TeamResources {
             Some("watches") => &self.watch,
             Some("rules") => &self.rule,
             Some("budgets") => &self.budget,
+            Some("claims") => &self.claim,
             Some("stops") => &self.stop,
             Some("endpoints") => &self.endpoint,
             Some("notices") => &self.notice,
@@ -332,6 +347,12 @@ impl TeamResources {
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
             ("post", "/v1/budgets") => call.json(&budget_body("own")),
             ("post", "/v1/erasures") => call.json(&json!({ "address": "own@example.com" })),
+            ("post", "/v1/claims") => call.json(&json!({ "key": "own", "lease_s": 60 })),
+            ("post", "/v1/claims/{id}/begin" | "/v1/claims/{id}/complete") => call.json(&json!({ "token": "ct_x" })),
+            ("post", "/v1/claims/{id}/renew") => call.json(&json!({ "token": "ct_x", "lease_s": 60 })),
+            ("post", "/v1/claims/{id}/fail") => call.json(&json!({ "token": "ct_x", "retryable": true })),
+            ("post", "/v1/claims/{id}/evidence") => call.json(&json!({ "says": "not_found" })),
+            ("post", "/v1/claims/{id}/resolve") => call.json(&json!({ "as": "done", "rev": 1 })),
             ("post", "/v1/stops") => call.json(&json!({ "scope": { "team": true } })),
             ("patch", "/v1/budgets/{id}") => call.json(&json!({ "rev": 1, "limit": 5 })),
             ("post", "/v1/rules") => call.json(&rule_body("own")),
@@ -374,6 +395,7 @@ impl TeamResources {
             format!("/v1/sources/{}", self.source),
             format!("/v1/rules/{}", self.rule),
             format!("/v1/budgets/{}", self.budget),
+            format!("/v1/claims/{}", self.claim),
             "/v1/stops".into(),
             "/v1/lists/receive/block".into(),
             format!("/v1/endpoints/{}", self.endpoint),

@@ -11,6 +11,7 @@ use crate::{
         call_origin::{Alias, CallOrigin},
         team::{ApiKey, Team},
     },
+    claims::{Claim, ClaimResolution},
     control::{
         erasure::Erasure,
         stop::{Stop, StopScope},
@@ -167,7 +168,10 @@ impl Act {
             return None;
         }
         let about = format!("escalation/{}", after.id);
-        let decided = json!({ "as": decision.decision, "reason": is.reason, "email": is.about.email });
+        let subject = is.about.claim.map(|claim| claim.to_string());
+        let decided = json!({
+            "as": decision.decision, "reason": is.reason, "email": is.about.email, "claim": subject,
+        });
         Some(Self::new(Some(after.team), "escalation.decided", about).with_after(decided))
     }
 
@@ -250,6 +254,12 @@ impl Act {
         let HandoffAction::Resolve { resolution, handoff, .. } = action else { return None };
         let act = Self::new(Some(team), "email.resolved", format!("email/{email}"));
         Some(act.with_after(json!({ "as": resolution, "handoff": handoff })))
+    }
+
+    /// A person's decision about an unknown claim.
+    pub fn of_resolved_claim(claim: &Claim, resolution: ClaimResolution) -> Self {
+        let act = Self::new(Some(claim.team), "claim.resolved", format!("claim/{}", claim.id));
+        act.with_after(json!({ "as": resolution }))
     }
 
     /// Creating, changing or removing an endpoint.

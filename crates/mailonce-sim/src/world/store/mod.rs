@@ -1,6 +1,7 @@
 //! The store as one process of a node sees it: the memory store behind errors, lost replies and crashes.
 
 mod audit;
+mod claims;
 mod control;
 pub(crate) mod conversation;
 mod erasure;

@@ -39,6 +39,7 @@ macro_rules! promises {
 }
 
 mod access;
+mod claims;
 mod control;
 mod conversation;
 mod events;
@@ -59,6 +60,7 @@ pub(super) const DOMAINS: &[Domain] = &[
     Domain { folder: "conversation", title: "Conversations", groups: conversation::GROUPS },
     Domain { folder: "events", title: "Events and webhooks", groups: events::GROUPS },
     Domain { folder: "control", title: "Budgets and records", groups: control::GROUPS },
+    Domain { folder: "claims", title: "Claims", groups: claims::GROUPS },
     Domain { folder: "search", title: "Search", groups: search::GROUPS },
     Domain { folder: "access", title: "Teams and API keys", groups: access::GROUPS },
 ];

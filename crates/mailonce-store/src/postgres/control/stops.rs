@@ -79,6 +79,12 @@ pub(crate) async fn load_for<'a>(
     answers.iter().skip(1).flatten().map(read_stop).collect::<TxResult<_>>().map(Stops)
 }
 
+/// The stops that apply to this team. To be read after [`lock_shared`].
+pub(crate) async fn load_of_team(tx: &Transaction<'_>, team: TeamId) -> TxResult<Stops> {
+    let rows = query_rows(tx, BY_TEAMS, &[&vec![team.0]]).await?;
+    rows.iter().map(read_stop).collect::<TxResult<_>>().map(Stops)
+}
+
 /// Keeps stops from being created until the transaction ends.
 pub(crate) async fn lock_shared(tx: &Transaction<'_>) -> TxResult<()> {
     execute(tx, LOCK_SHARED, &[]).await.map(drop)

@@ -51,6 +51,9 @@ pub(crate) struct EscalationSubjectBody {
     /// The rule that requires approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<RuleRefBody>,
+    /// Id of the claim whose holder was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<String>,
     /// The missing transport: emails wait for it, but no node has it configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
@@ -69,7 +72,7 @@ pub(crate) struct RuleRefBody {
 /// The decision about an escalation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DecisionRecordBody {
-    /// The decision: `release edit reject sent resend abandon`.
+    /// The decision: `release edit reject sent resend abandon done retry`.
     #[serde(rename = "as")]
     decision: &'static str,
     at: String,
@@ -220,6 +223,7 @@ impl EscalationBody {
                 question: about.question.clone(),
                 entity: about.entity.clone(),
                 rule: about.rule.as_ref().map(|rule| RuleRefBody { id: rule.id.to_string(), name: rule.name.clone() }),
+                claim: about.claim.map(|id| id.to_string()),
                 transport: about.transport.clone(),
                 missing_since: about.since.map(|at| at.to_string()),
             },
@@ -343,7 +347,8 @@ pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest, PathParam(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
-    /// `release`, `edit` or `reject` a held email; `sent`, `resend` or `abandon` an email with an unknown outcome.
+    /// `release`, `edit` or `reject` a held email; `sent`, `resend` or `abandon` an email with an unknown outcome; `done`,
+    /// `retry` or `abandon` a claim whose holder was lost.
     ///
     /// `allowed_decisions` of the escalation lists the valid values.
     #[serde(rename = "as")]
@@ -379,7 +384,8 @@ pub(crate) async fn resolve(
     let keyed_call = auth.keyed_call("escalations/resolve", &id.to_string(), &body.canonical()?);
     let DecisionBody { decision, rev, edit, reason, digest } = body.parse()?;
     check_text("reason", reason.as_deref().unwrap_or_default())?;
-    let invalid = || Problem::invalid_field("as", "must be release, edit, reject, sent, resend or abandon");
+    let invalid =
+        || Problem::invalid_field("as", "must be release, edit, reject, sent, resend, abandon, done or retry");
     let decision = Decision::parse(&decision).ok_or_else(invalid)?;
     let edit = edit.map(|EditBody { subject, text, html }| EmailEdit { subject, text, html });
     let request = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };

@@ -68,7 +68,7 @@ impl ToSchema for TtlBody {
 }
 
 /// The schema of a value that is a string or an object, with a description for each.
-fn text_or_object_schema<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> {
+pub(crate) fn text_or_object_schema<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> {
     let text = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
     let mut reference = Ref::from_schema_name(T::name());
     object.clone_into(&mut reference.description);

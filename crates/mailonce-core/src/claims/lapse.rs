@@ -1,0 +1,38 @@
+//! What happens when a lease ends. The next call about a claim notices it, and so does a background loop.
+
+use serde_json::json;
+
+use super::{Claim, ClaimClock, ClaimState, LostHolderPolicy, RETRY_AFTER_MS, RepeatCause};
+use crate::events::event::{EventKind, NewEvent};
+
+impl Claim {
+    /// Applies the end of the lease and of the policy's pause. Returns the events; none if nothing is due.
+    pub fn lapse(&mut self, clock: ClaimClock) -> Vec<NewEvent> {
+        let mut events = Vec::new();
+        if let Some(expires_at) = self.lease.as_ref().map(|lease| lease.expires_at).filter(|at| *at <= clock.now) {
+            match self.state {
+                ClaimState::Claimed => {
+                    self.free(clock.now);
+                    events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "lease_ended" })));
+                }
+                ClaimState::Begun => {
+                    self.state = ClaimState::Unknown;
+                    self.losses += 1;
+                    let may_retry = self.on_unknown == LostHolderPolicy::Retry && !self.retried;
+                    self.retry_at = may_retry.then(|| expires_at.plus(RETRY_AFTER_MS));
+                    events.push(self.changed(EventKind::ClaimUnknown, clock.now, &json!({})));
+                }
+                _ => {}
+            }
+        }
+        if self.state == ClaimState::Unknown
+            && self.retry_at.is_some_and(|at| clock.policy.is_some_and(|policy| at <= policy))
+        {
+            self.state = ClaimState::Claimed;
+            self.free(clock.now);
+            (self.retried, self.repeat_cause) = (true, Some(RepeatCause::Policy));
+            events.push(self.changed(EventKind::ClaimFreed, clock.now, &json!({ "reason": "policy" })));
+        }
+        events
+    }
+}

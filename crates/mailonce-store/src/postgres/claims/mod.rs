@@ -1,0 +1,267 @@
+//! Claims: implements `ClaimStore` for [`Postgres`].
+//!
+//! A transaction in which a claim may begin first excludes new stops, like that of a marker, then locks the row of the
+//! claim. Of two transactions that insert the same key, the second waits for the first, inserts nothing and starts over.
+
+use async_trait::async_trait;
+use deadpool_postgres::{GenericClient, Transaction};
+use mailonce_core::{
+    claims::{
+        Claim, ClaimChange, ClaimClock, ClaimQuery, ClaimState,
+        acquire::{AcquireAnswer, AcquireResult, NewClaim},
+        action::{ClaimAction, ClaimActionResult, ClaimActionStatus},
+    },
+    control::stop::Stops,
+    events::event::NewEvent,
+    id::{ClaimId, TeamId},
+    limits,
+    operation::{IdempotentResult, KeyedOperation},
+    ports::{claim_store::ClaimStore, store::Result},
+    time::Time,
+};
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use super::{Postgres, SharedState, into_store_result, when_durable};
+use crate::postgres::{
+    control::{audit, records::bind_or_replay, stops},
+    error::{TxError, TxResult, call_until_final},
+    row::{hash_column, read_json, write_json},
+    write::{execute, query_rows, write_events},
+};
+
+const BY_KEY_LOCKED: &str = "SELECT claim FROM claims WHERE team = $1 AND key = $2 FOR UPDATE";
+const BY_ID_LOCKED: &str = "SELECT claim FROM claims WHERE team = $1 AND id = $2 FOR UPDATE";
+const BY_ID: &str = "SELECT claim, result FROM claims WHERE team = $1 AND id = $2";
+const RESULT: &str = "SELECT result FROM claims WHERE id = $1";
+const LIST: &str = "
+    SELECT claim FROM claims
+     WHERE team = $1 AND id < $2 AND ($3::text IS NULL OR state = $3) AND ($4::uuid IS NULL OR key = $4)
+     ORDER BY id DESC LIMIT $5";
+const HAS_DUE: &str = "SELECT FROM claims WHERE due_at <= $1 AND (state <> 'unknown' OR due_at <= $2) LIMIT 1";
+/// Rows that a caller is changing are left to that caller, who notices the end of the lease too.
+const DUE_LOCKED: &str = "
+    SELECT claim FROM claims WHERE due_at <= $1 AND (state <> 'unknown' OR due_at <= $2)
+     ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+const UNKNOWN: &str = "SELECT claim FROM claims WHERE state = 'unknown' AND id > $1 ORDER BY id LIMIT $2";
+const EXPIRED_LOCKED: &str = "
+    SELECT claim FROM claims WHERE forget_at <= $1 ORDER BY forget_at LIMIT $2 FOR UPDATE SKIP LOCKED";
+const INSERT: &str = "
+    INSERT INTO claims (id, team, key, state, due_at, forget_at, claim) VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (team, key) DO NOTHING";
+const UPDATE: &str = "
+    UPDATE claims SET state = $2, due_at = $3, forget_at = $4, claim = $5, result = COALESCE($6, result) WHERE id = $1";
+const REMOVE: &str = "DELETE FROM claims WHERE id = $1";
+const BINDS: &str = "SELECT binds FROM claim_tombstones WHERE team = $1 AND key = $2";
+const ADD_TOMBSTONE: &str = "
+    INSERT INTO claim_tombstones (team, key, binds, forgotten_at) VALUES ($1, $2, $3, $4)
+    ON CONFLICT (team, key) DO UPDATE SET binds = $3, forgotten_at = $4";
+const REMOVE_TOMBSTONES: &str = "DELETE FROM claim_tombstones WHERE forgotten_at <= $1";
+
+fn read_claim(row: &Row) -> TxResult<Claim> {
+    read_json(row.try_get(0)?, "a claim")
+}
+
+async fn list(
+    client: &(impl GenericClient + ?Sized),
+    sql: &str,
+    params: &[&(dyn ToSql + Sync)],
+) -> TxResult<Vec<Claim>> {
+    query_rows(client, sql, params).await?.iter().map(read_claim).collect()
+}
+
+fn limit_column(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// Inserts a new claim. Another caller may have inserted one with the same key in the meantime.
+async fn insert(tx: &Transaction<'_>, claim: &Claim) -> TxResult<()> {
+    let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
+    let (key, state, json) = (hash_column(claim.key_hash()), claim.state.as_str(), write_json(claim)?);
+    match execute(tx, INSERT, &[&claim.id.0, &claim.team.0, &key, &state, &due_at, &forget_at, &json]).await? {
+        1 => Ok(()),
+        _ => Err(TxError::Conflict("another caller made the claim meanwhile".into())),
+    }
+}
+
+async fn update(tx: &Transaction<'_>, claim: &Claim, new_result: Option<&[u8]>) -> TxResult<()> {
+    let (due_at, forget_at) = (claim.due_at().map(|at| at.0), claim.forget_at().map(|at| at.0));
+    let (state, json) = (claim.state.as_str(), write_json(claim)?);
+    execute(tx, UPDATE, &[&claim.id.0, &state, &due_at, &forget_at, &json, &new_result]).await.map(drop)
+}
+
+async fn emit(tx: &Transaction<'_>, team: TeamId, events: &[NewEvent]) -> TxResult<()> {
+    let events: Vec<_> = events.iter().map(|event| (team, event.clone())).collect();
+    write_events(tx, &events).await
+}
+
+async fn forget(tx: &Transaction<'_>, claim: &Claim, now: Time) -> TxResult<()> {
+    execute(tx, REMOVE, &[&claim.id.0]).await?;
+    let (key, binds) = (hash_column(claim.key_hash()), claim.bind_number as i32);
+    execute(tx, ADD_TOMBSTONE, &[&claim.team.0, &key, &binds, &now.0]).await.map(drop)
+}
+
+async fn load_stops(tx: &Transaction<'_>, team: TeamId) -> TxResult<Stops> {
+    stops::lock_shared(tx).await?;
+    stops::load_of_team(tx, team).await
+}
+
+async fn acquire(shared: &SharedState, new: &NewClaim, clock: ClaimClock) -> TxResult<AcquireResult> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let stops = load_stops(&tx, new.team).await?;
+    let cutoff = shared.time.expiry_cutoff(clock.now);
+    let clock = ClaimClock { now: shared.time.commit_time(clock.now), ..clock };
+    let key = hash_column(new.key_hash());
+    let mut existing = list(&tx, BY_KEY_LOCKED, &[&new.team.0, &key]).await?.pop();
+    if let Some(old) = existing.take_if(|claim| claim.is_forgotten(cutoff)) {
+        forget(&tx, &old, clock.now).await?;
+    }
+    let (is_new, mut binds) = (existing.is_none(), 0);
+    if is_new && let Some(row) = query_rows(&tx, BINDS, &[&new.team.0, &key]).await?.first() {
+        binds = row.try_get::<_, i32>(0)? as u32;
+    }
+    let ClaimChange { answer, claim, is_changed, events, .. } = new.decide(existing, binds, &stops, clock);
+    let mut result = None;
+    if let Some(claim) = &claim {
+        match (is_changed, is_new) {
+            (true, true) => insert(&tx, claim).await?,
+            (true, false) => update(&tx, claim, None).await?,
+            (false, _) => {}
+        }
+        emit(&tx, claim.team, &events).await?;
+        if answer == AcquireAnswer::Ended
+            && let Some(row) = query_rows(&tx, RESULT, &[&claim.id.0]).await?.first()
+        {
+            result = row.try_get(0)?;
+        }
+    }
+    shared.commit(tx, 1).await?;
+    Ok(AcquireResult { answer, claim, result })
+}
+
+async fn apply(
+    shared: &SharedState,
+    (team, id): (TeamId, ClaimId),
+    action: &ClaimAction,
+    operation: Option<&KeyedOperation>,
+    clock: ClaimClock,
+) -> TxResult<IdempotentResult<ClaimActionResult>> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let stops = if action.is_stoppable() { load_stops(&tx, team).await? } else { Stops::default() };
+    if let Some(answer) = bind_or_replay(&tx, &shared.time, operation, clock.now).await? {
+        tx.rollback().await?;
+        return Ok(answer);
+    }
+    let Some(claim) = list(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?.pop() else {
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(ClaimActionResult::Missing));
+    };
+    let clock = ClaimClock { now: shared.time.commit_time(clock.now), ..clock };
+    let act = action.act(&claim);
+    let change = claim.apply(action.clone(), &stops, clock);
+    let Some(claim) = change.claim else { return Ok(IdempotentResult::Done(ClaimActionResult::Missing)) };
+    let is_applied = change.answer == ClaimActionStatus::Applied;
+    if operation.is_some() && !is_applied {
+        // The key must stay free. The end of a lease that this call noticed is noticed again by the next one.
+        tx.rollback().await?;
+        return Ok(IdempotentResult::Done(ClaimActionResult::Done(change.answer, Box::new(claim))));
+    }
+    if change.is_changed {
+        update(&tx, &claim, change.new_result.as_deref()).await?;
+        emit(&tx, team, &change.events).await?;
+    }
+    audit::record_act(&tx, act.as_ref().filter(|_| is_applied), clock.now).await?;
+    shared.commit(tx, 1).await?;
+    Ok(IdempotentResult::Done(ClaimActionResult::Done(change.answer, Box::new(claim))))
+}
+
+async fn read(shared: &SharedState, team: TeamId, id: ClaimId) -> TxResult<Option<(Claim, Option<Vec<u8>>)>> {
+    let rows = query_rows(&shared.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?;
+    rows.first().map(|row| Ok((read_claim(row)?, row.try_get(1)?))).transpose()
+}
+
+async fn read_list(shared: &SharedState, team: TeamId, query: &ClaimQuery) -> TxResult<Vec<Claim>> {
+    // Greater than every UUIDv7.
+    let before = query.before.map_or(Uuid::max(), |id| id.0);
+    let (state, key) = (query.state.map(ClaimState::as_str), query.key.map(hash_column));
+    let limit = limit_column(query.limit);
+    list(&shared.connections.client().await?, LIST, &[&team.0, &before, &state, &key, &limit]).await
+}
+
+async fn lapse(shared: &SharedState, max: usize, clock: ClaimClock) -> TxResult<Vec<Claim>> {
+    let mut client = shared.connections.client().await?;
+    // Policies wait while the time is not confirmed.
+    let policy = clock.policy.map_or(i64::MIN, |at| at.0);
+    if query_rows(&client, HAS_DUE, &[&clock.now.0, &policy]).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tx = client.transaction().await?;
+    let mut changed = Vec::new();
+    for mut claim in list(&tx, DUE_LOCKED, &[&clock.now.0, &policy, &limit_column(max)]).await? {
+        let events = claim.lapse(clock);
+        if !events.is_empty() {
+            update(&tx, &claim, None).await?;
+            emit(&tx, claim.team, &events).await?;
+            changed.push(claim);
+        }
+    }
+    shared.commit(tx, 1).await?;
+    Ok(changed)
+}
+
+async fn read_unknown(shared: &SharedState, after: Option<ClaimId>, limit: usize) -> TxResult<Vec<Claim>> {
+    let after = after.map_or(Uuid::nil(), |id| id.0);
+    list(&shared.connections.client().await?, UNKNOWN, &[&after, &limit_column(limit)]).await
+}
+
+async fn forget_expired(shared: &SharedState, max: usize, cutoff: Time) -> TxResult<usize> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let expired = list(&tx, EXPIRED_LOCKED, &[&cutoff.0, &limit_column(max)]).await?;
+    for claim in &expired {
+        forget(&tx, claim, cutoff).await?;
+    }
+    execute(&tx, REMOVE_TOMBSTONES, &[&cutoff.plus(-limits::TOMBSTONE_MS).0]).await?;
+    shared.commit(tx, 1).await?;
+    Ok(expired.len())
+}
+
+#[async_trait]
+impl ClaimStore for Postgres {
+    async fn acquire_claim(&self, new_claim: NewClaim, clock: ClaimClock) -> Result<AcquireResult> {
+        when_durable!(self, call_until_final!(acquire(&self.shared, &new_claim, clock)))
+    }
+
+    async fn apply_claim_action(
+        &self,
+        team: TeamId,
+        id: ClaimId,
+        action: ClaimAction,
+        operation: Option<KeyedOperation>,
+        clock: ClaimClock,
+    ) -> Result<IdempotentResult<ClaimActionResult>> {
+        when_durable!(self, call_until_final!(apply(&self.shared, (team, id), &action, operation.as_ref(), clock)))
+    }
+
+    async fn claim(&self, team: TeamId, id: ClaimId) -> Result<Option<(Claim, Option<Vec<u8>>)>> {
+        when_durable!(self, call_until_final!(read(&self.shared, team, id)))
+    }
+
+    async fn claims(&self, team: TeamId, query: ClaimQuery) -> Result<Vec<Claim>> {
+        when_durable!(self, call_until_final!(read_list(&self.shared, team, &query)))
+    }
+
+    async fn lapse_claims(&self, max: usize, clock: ClaimClock) -> Result<Vec<Claim>> {
+        into_store_result(call_until_final!(lapse(&self.shared, max, clock)))
+    }
+
+    async fn unknown_claims(&self, after: Option<ClaimId>, limit: usize) -> Result<Vec<Claim>> {
+        when_durable!(self, call_until_final!(read_unknown(&self.shared, after, limit)))
+    }
+
+    async fn forget_claims(&self, max: usize, cutoff: Time) -> Result<usize> {
+        into_store_result(call_until_final!(forget_expired(&self.shared, max, cutoff)))
+    }
+}

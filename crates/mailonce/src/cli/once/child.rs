@@ -1,0 +1,176 @@
+//! The command that `once` runs: its process group, its signals and its output.
+//!
+//! The command must not survive this process, or it would go on without anybody renewing its lease. The kernel kills it
+//! when this process dies (`PR_SET_PDEATHSIG`). Only the command itself can ask for that, so it is started through this
+//! binary: the hidden verb `once-child` asks the kernel and then becomes the command.
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read as _, Write},
+    os::fd::OwnedFd,
+    os::unix::{
+        fs::PermissionsExt as _,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
+    path::Path,
+    process::{ExitCode, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    process::{ChildStderr, ChildStdout, Command},
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+use super::recorded_run::{MAX_OUTPUT_BYTES, RecordedRun};
+use crate::cli::printer::print_stderr;
+
+/// How long output is read after the command has ended. A background process of it may keep the pipe open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
+/// The signals that are passed on to the command, and their numbers.
+const FORWARDED: [(SignalKind, Signal); 5] = [
+    (SignalKind::terminate(), Signal::TERM),
+    (SignalKind::interrupt(), Signal::INT),
+    (SignalKind::hangup(), Signal::HUP),
+    (SignalKind::quit(), Signal::QUIT),
+    (SignalKind::user_defined1(), Signal::USR1),
+];
+
+/// Says why a command cannot be started.
+pub(super) fn check_command(command: &[OsString]) -> Result<(), String> {
+    let Some(program) = command.first() else { return Err("the command is missing".to_owned()) };
+    let is_executable = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let is_found = if program.as_encoded_bytes().contains(&b'/') {
+        is_executable(Path::new(program))
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| is_executable(&folder.join(program)))
+    };
+    if is_found { Ok(()) } else { Err(format!("there is no command {}", program.to_string_lossy())) }
+}
+
+/// Runs the command to its end. Its output goes where that of this process goes, and its first part is recorded.
+pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> io::Result<RecordedRun> {
+    // The same file as this process, also when it was replaced on the disk.
+    let own = Path::new("/proc/self/exe");
+    let own = if own.exists() { own.to_owned() } else { std::env::current_exe()? };
+    let has_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
+    let mut child = Command::new(own)
+        .arg("once-child")
+        .arg(std::process::id().to_string())
+        .arg("--")
+        .args(command)
+        .envs(env.iter().map(|(name, value)| (name, value)))
+        // A process group of its own cannot read from the terminal: the kernel would suspend it.
+        .stdin(if has_terminal { Stdio::null() } else { Stdio::inherit() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0)));
+    let forwarding = forward_signals(group);
+    let stdout = child.stdout.take().map(ChildStdout::into_owned_fd).transpose()?;
+    let stderr = child.stderr.take().map(ChildStderr::into_owned_fd).transpose()?;
+    let stdout = stdout.map(|from| OutputCopy::start(from, io::stdout()));
+    let stderr = stderr.map(|from| OutputCopy::start(from, io::stderr()));
+    let status = child.wait().await?;
+    let (stdout, stderr) = (finish(stdout).await, finish(stderr).await);
+    forwarding.into_iter().for_each(|task| task.abort());
+    Ok(RecordedRun {
+        exit_code: exit_code(status),
+        is_truncated: stdout.len() > MAX_OUTPUT_BYTES || stderr.len() > MAX_OUTPUT_BYTES,
+        stdout: limited(stdout),
+        stderr: limited(stderr),
+    })
+}
+
+fn limited(mut output: Vec<u8>) -> Vec<u8> {
+    output.truncate(MAX_OUTPUT_BYTES);
+    output
+}
+
+/// The exit code as shells report it: 128 and the number of the signal that ended the command.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+fn forward_signals(group: Option<Pid>) -> Vec<JoinHandle<()>> {
+    let Some(group) = group else { return Vec::new() };
+    let forward = |(kind, number): (SignalKind, Signal)| {
+        let mut received = signal(kind).ok()?;
+        Some(tokio::spawn(async move {
+            while received.recv().await.is_some() {
+                // The group may have ended by now.
+                let _gone = kill_process_group(group, number);
+            }
+        }))
+    };
+    FORWARDED.into_iter().filter_map(forward).collect()
+}
+
+/// Output that is being copied, and its beginning so far.
+struct OutputCopy {
+    kept: Arc<Mutex<Vec<u8>>>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl OutputCopy {
+    /// Copies on a thread of its own: a reader that is slow must not delay the renewals of the lease.
+    fn start(from: OwnedFd, mut to: impl Write + Send + 'static) -> Self {
+        let (kept, (ending, ended)) = (Arc::<Mutex<Vec<u8>>>::default(), oneshot::channel());
+        let (shared, mut from) = (Arc::clone(&kept), File::from(from));
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 16 * 1024];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                let part = buffer.get(..count).unwrap_or_default();
+                // A closed output must not stop the command.
+                let _closed = to.write_all(part).and_then(|()| to.flush());
+                let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                // One byte more than is recorded, so that the end can be told.
+                let room = (MAX_OUTPUT_BYTES + 1).saturating_sub(kept.len());
+                kept.extend(part.iter().take(room));
+            }
+            let _gone = ending.send(());
+        });
+        Self { kept, ended }
+    }
+
+    /// The beginning of the output, once it has ended or the grace is over.
+    async fn finish(self) -> Vec<u8> {
+        let _late = tokio::time::timeout(OUTPUT_GRACE, self.ended).await;
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+async fn finish(copy: Option<OutputCopy>) -> Vec<u8> {
+    match copy {
+        Some(copy) => copy.finish().await,
+        None => Vec::new(),
+    }
+}
+
+/// Becomes the command of `once`, which is killed when its parent dies. Returns only if that fails.
+pub(crate) fn become_command(parent: u32, command: &[OsString]) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    {
+        let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        let current = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+        // The parent may have died before the kernel was asked.
+        if asked.is_err() || current.and_then(|pid| u32::try_from(pid).ok()) != Some(parent) {
+            return ExitCode::from(126);
+        }
+        // This process disabled them for itself, and the command would inherit that.
+        let _ignored = rustix::thread::disable_transparent_huge_pages(false);
+    }
+    let Some((program, args)) = command.split_first() else { return ExitCode::from(126) };
+    let error = std::process::Command::new(program).args(args).exec();
+    print_stderr(&format!("mailonce once: {}: {error}", program.to_string_lossy()));
+    ExitCode::from(126)
+}

@@ -1,0 +1,309 @@
+//! `once`: runs a command once, however many machines, timers and people start it.
+//!
+//! The claim has begun before the command starts, and is completed with the command's output and exit code after it.
+//! Whoever calls later gets that output and exit code. If this process is killed half-way, the command is killed with
+//! it, and the claim is `unknown` once its lease has ended.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `claim_client` | the calls to the server, with retries |
+//! | `child` | the command: its process group, its signals, its output |
+//! | `recorded_run` | output and exit code as the claim stores them |
+
+mod child;
+mod claim_client;
+mod recorded_run;
+
+use clap::Args;
+use mailonce_core::control::audit::chain::format_hash;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, process::ExitCode, time::Duration};
+
+use super::{
+    ServerArgs, UsageError,
+    client::{CliClient, MissingSetting},
+};
+use crate::{cli::printer::print_stderr, entropy::fresh_secret};
+use claim_client::{ACQUIRE_TIMEOUT, ClaimAnswer, ClaimClient, RECORD_TIMEOUT};
+use recorded_run::RecordedRun;
+
+pub(crate) use child::become_command;
+
+/// Exit codes of `once` itself. Everything else is the exit code of the command.
+mod exit {
+    /// Nobody knows whether the command ran.
+    pub(super) const UNKNOWN: u8 = 120;
+    /// Another caller is running it.
+    pub(super) const BUSY: u8 = 121;
+    /// The key was used for another command.
+    pub(super) const MISMATCH: u8 = 122;
+    /// A stop covers it.
+    pub(super) const STOPPED: u8 = 123;
+    /// Wrong usage.
+    pub(super) const USAGE: u8 = 124;
+    /// The server did not answer.
+    pub(super) const NO_SERVER: u8 = 125;
+    /// There is no such command, as in a shell.
+    pub(super) const NO_COMMAND: u8 = 127;
+    /// The claim failed for good, or a person abandoned it.
+    pub(super) const GIVEN_UP: u8 = 1;
+}
+
+/// The exit code of wrong usage. Other commands have another one.
+pub(crate) const USAGE_EXIT: u8 = exit::USAGE;
+
+/// How often a busy claim is asked for again with `--wait`, in seconds, unless the server says sooner.
+const WAIT_POLL_S: u64 = 2;
+
+/// A command to run once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: that of the command, also when it ran before, or
+ 120  nobody knows whether it ran: its caller was lost (see --verify)
+ 121  another caller is running it (see --wait)
+ 122  the key was used for another command
+ 123  a stop covers it
+ 124  wrong usage
+ 125  the server did not answer, and nothing ran")]
+pub(crate) struct OnceArgs {
+    #[command(flatten)]
+    reach: ServerArgs,
+    /// Key of the run; every caller with the same key gets the same run
+    #[arg(long, required_unless_present_all = ["kind", "entity"], conflicts_with_all = ["kind", "entity", "period"])]
+    key: Option<String>,
+    /// Type of the work, such as report.daily; with --entity instead of --key
+    #[arg(long = "type", value_name = "TYPE", requires = "entity")]
+    kind: Option<String>,
+    /// What the work is about, such as customer_17
+    #[arg(long, requires = "kind")]
+    entity: Option<String>,
+    /// Once per day, week or month, by the server's clock
+    #[arg(long, value_parser = ["day", "week", "month"])]
+    period: Option<String>,
+    /// Time zone of the period, such as Europe/Berlin; default: that of the team
+    #[arg(long, value_name = "ZONE", requires = "period")]
+    tz: Option<String>,
+    /// A call less than this many seconds before a boundary counts for the coming period; 60 by default
+    #[arg(long, value_name = "SECONDS", requires = "period")]
+    grace: Option<u32>,
+    /// How long the run is remembered: transactional, notification or a duration such as 90d; 35d by default
+    #[arg(long)]
+    ttl: Option<String>,
+    /// If this process is lost half-way: hold (ask a person) or retry (once, after 10 minutes)
+    #[arg(long, value_parser = ["hold", "retry"], default_value = "hold")]
+    on_unknown: String,
+    /// Exit codes after which the next caller may run the command again, such as 75 or 1,75
+    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    retry_exit: Vec<u8>,
+    /// Shell command that looks up whether the work was done, if that is unknown: exit code 0 says so
+    #[arg(long, value_name = "CMD")]
+    verify: Option<String>,
+    /// If another caller is running the command, wait for its end
+    #[arg(long)]
+    wait: bool,
+    /// Seconds after which this process counts as lost; the lease is renewed three times as often
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    lease: u32,
+    /// What the run contains, if that is not the command line; another one under the same key is refused
+    #[arg(long, value_name = "TEXT")]
+    fingerprint: Option<String>,
+    /// Command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Why `once` ends without having run the command.
+struct OnceError {
+    exit: u8,
+    message: String,
+}
+
+impl OnceError {
+    fn new(exit: u8, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    fn from_setting(error: &anyhow::Error) -> Self {
+        let is_usage = error.downcast_ref::<UsageError>().is_some();
+        let has_no_server = error.downcast_ref::<MissingSetting>().is_some();
+        Self::new(if is_usage && !has_no_server { exit::USAGE } else { exit::NO_SERVER }, format!("{error:#}"))
+    }
+
+    /// The end that an answer other than a claim leads to.
+    fn from_answer(answer: &Value) -> Self {
+        let part = |name: &str| answer[name].as_str().unwrap_or_default();
+        let exit = match (part("code"), answer["status"].as_u64()) {
+            ("busy", _) => exit::BUSY,
+            ("unknown", _) => exit::UNKNOWN,
+            ("key_mismatch", _) => exit::MISMATCH,
+            ("stopped", _) => exit::STOPPED,
+            (_, Some(400..500)) => exit::USAGE,
+            _ => exit::NO_SERVER,
+        };
+        Self::new(exit, format!("{}: {}\n  next: {}", part("code"), part("detail"), part("next")))
+    }
+}
+
+/// Runs a command once.
+pub(super) async fn once(args: OnceArgs) -> ExitCode {
+    match run(args).await {
+        Ok(code) => ExitCode::from(code),
+        Err(OnceError { exit, message }) => {
+            print_stderr(&format!("mailonce once: {message}"));
+            ExitCode::from(exit)
+        }
+    }
+}
+
+async fn run(args: OnceArgs) -> Result<u8, OnceError> {
+    // A typing error must not use up the key.
+    child::check_command(&args.command).map_err(|why| OnceError::new(exit::NO_COMMAND, why))?;
+    let client = CliClient::find(&args.reach).map_err(|error| OnceError::from_setting(&error))?;
+    let client = ClaimClient::new(client);
+    let request = args.request();
+    loop {
+        let answer = client.post("/v1/claims", &request, ACQUIRE_TIMEOUT).await;
+        let ClaimAnswer { status, body } = answer.map_err(|why| OnceError::new(exit::NO_SERVER, why))?;
+        match (status, body["code"].as_str()) {
+            (201, _) => return perform(&args, &client, &body).await,
+            (200, _) => return replay(&body),
+            (409, Some("busy")) if args.wait => {
+                let hint = body["retry_after"].as_u64().unwrap_or(WAIT_POLL_S);
+                tokio::time::sleep(Duration::from_secs(hint.clamp(1, WAIT_POLL_S))).await;
+            }
+            (409, Some("unknown")) => return settle(&args, &client, &body).await,
+            _ => return Err(OnceError::from_answer(&body)),
+        }
+    }
+}
+
+impl OnceArgs {
+    /// The body of the claim. The random holder makes a retry of this very call safe.
+    fn request(&self) -> Value {
+        let mut body = json!({
+            "holder": format_hash(&fresh_secret()),
+            "label": format!("mailonce once, process {}", std::process::id()),
+            "fingerprint": self.fingerprint.clone().unwrap_or_else(|| command_digest(&self.command)),
+            "lease_s": self.lease,
+            "on_unknown": self.on_unknown,
+        });
+        match (&self.key, &self.kind, &self.entity) {
+            (None, Some(kind), Some(entity)) => body["intent"] = json!({ "type": kind, "entity": entity }),
+            (key, ..) => body["key"] = json!(key),
+        }
+        if let Some(every) = &self.period {
+            body["intent"]["period"] = json!({ "every": every });
+            if let Some(zone) = &self.tz {
+                body["intent"]["period"]["time_zone"] = json!(zone);
+            }
+            if let Some(grace) = self.grace {
+                body["intent"]["period"]["grace_s"] = json!(grace);
+            }
+        }
+        if let Some(ttl) = &self.ttl {
+            body["ttl"] = json!(ttl);
+        }
+        body
+    }
+}
+
+/// A hash of the command line.
+fn command_digest(command: &[OsString]) -> String {
+    let mut hash = Sha256::new();
+    for part in command {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    format_hash(&hash.finalize().into())
+}
+
+fn text(body: &Value, name: &str) -> String {
+    body[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// Runs the command of a claim that this caller has, and reports its end.
+async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u8, OnceError> {
+    let (id, token) = (text(won, "id"), text(won, "token"));
+    let renewals = tokio::spawn(client.clone().renew_until_dropped(id.clone(), token.clone(), args.lease));
+    let may_repeat = won["may_repeat"] == true;
+    if may_repeat && was_done(args, &id).await {
+        renewals.abort();
+        return report_evidence(client, &id, true).await;
+    }
+    let env = [
+        ("MAILONCE_CLAIM_ID", id.clone()),
+        ("MAILONCE_DOWNSTREAM_KEY", text(won, "downstream_key")),
+        ("MAILONCE_MAY_REPEAT", if may_repeat { "1" } else { "0" }.to_owned()),
+    ];
+    let ran = child::run(&args.command, &env).await;
+    renewals.abort();
+    let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
+    let (verb, body, code) = match ran {
+        Ok(run) if args.retry_exit.contains(&run.exit_code) => {
+            let reason = format!("exit code {}", run.exit_code);
+            ("fail", json!({ "token": token, "retryable": true, "reason": reason }), run.exit_code)
+        }
+        Ok(run) => ("complete", json!({ "token": token, "result": run.to_result() }), run.exit_code),
+        Err(error) => {
+            let reason = format!("the command could not be started: {error}");
+            print_stderr(&format!("mailonce once: {reason}"));
+            ("fail", json!({ "token": token, "retryable": true, "reason": reason }), exit::NO_COMMAND)
+        }
+    };
+    match client.post(&path(verb), &body, RECORD_TIMEOUT).await {
+        Ok(ClaimAnswer { status: 200, .. }) => {}
+        Ok(answer) => print_stderr(&format!("mailonce once: {}", OnceError::from_answer(&answer.body).message)),
+        Err(why) => print_stderr(&format!(
+            "mailonce once: the end of the command could not be recorded: {why}\n  next: resolve claim {id} by hand"
+        )),
+    }
+    Ok(code)
+}
+
+/// Prints what an earlier run printed, and returns its exit code.
+fn replay(claim: &Value) -> Result<u8, OnceError> {
+    match claim["state"].as_str() {
+        Some("completed") => {
+            // A person or a look-up may have completed the claim: then there is no output, and the work is done.
+            let run = RecordedRun::from_result(&claim["result"]).unwrap_or_default();
+            run.print();
+            Ok(run.exit_code)
+        }
+        state => {
+            let state = state.unwrap_or("in no known state");
+            let reason = claim["reason"].as_str().map_or_else(String::new, |reason| format!(": {reason}"));
+            Err(OnceError::new(exit::GIVEN_UP, format!("claim {} is {state}{reason}", text(claim, "id"))))
+        }
+    }
+}
+
+/// Looks up whether the work of a lost caller was done, if there is a command for that.
+async fn settle(args: &OnceArgs, client: &ClaimClient, problem: &Value) -> Result<u8, OnceError> {
+    if args.verify.is_none() {
+        return Err(OnceError::from_answer(problem));
+    }
+    let id = text(problem, "id");
+    if was_done(args, &id).await {
+        return report_evidence(client, &id, true).await;
+    }
+    report_evidence(client, &id, false).await?;
+    Err(OnceError::from_answer(problem))
+}
+
+/// Whether the look-up says that the work was done. False without a look-up.
+async fn was_done(args: &OnceArgs, id: &str) -> bool {
+    let Some(verify) = &args.verify else { return false };
+    let mut look_up = tokio::process::Command::new("/bin/sh");
+    look_up.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", id).stdin(std::process::Stdio::null());
+    look_up.status().await.is_ok_and(|status| status.success())
+}
+
+async fn report_evidence(client: &ClaimClient, id: &str, done: bool) -> Result<u8, OnceError> {
+    let body = json!({ "says": if done { "done" } else { "not_found" } });
+    let answer = client.post(&format!("/v1/claims/{id}/evidence"), &body, RECORD_TIMEOUT).await;
+    match answer.map_err(|why| OnceError::new(exit::NO_SERVER, why))? {
+        ClaimAnswer { status: 200, .. } => Ok(0),
+        answer => Err(OnceError::from_answer(&answer.body)),
+    }
+}

@@ -1,0 +1,201 @@
+//! `mailonce once`: the real binary against a real server, with many shells, kills and signals.
+
+use std::{path::Path, time::Duration};
+use tokio::process::Child;
+
+use crate::binary::{CliFixture, CommandOutput, SpawnedServer};
+
+/// How long a condition may take before the test has failed.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn args<'a>(key: &'a str, flags: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    [&["once", "--key", key], flags, &["--", "/bin/sh", "-c", script]].concat()
+}
+
+async fn once(cli: &CliFixture, key: &str, flags: &[&str], script: &str) -> CommandOutput {
+    cli.run(&args(key, flags, script)).await
+}
+
+fn spawn(cli: &CliFixture, key: &str, flags: &[&str], script: &str) -> Child {
+    cli.command(&args(key, flags, script)).spawn().unwrap()
+}
+
+async fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Whether a process runs. A zombie does not.
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[tokio::test]
+async fn of_many_shells_one_runs_the_command_and_all_get_its_output() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let script = "echo ran >> runs; sleep 0.3; echo hello; echo oops >&2; exit 3";
+    let running: Vec<Child> = (0..24).map(|_| spawn(&cli, "nightly", &["--wait"], script)).collect();
+    for child in running {
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (b"hello\n".as_slice(), b"oops\n".as_slice()));
+    }
+    assert_eq!(lines(&cli.path().join("runs")), ["ran"], "the command ran more than once");
+    let later = once(&cli, "nightly", &[], script).await.expect_exit(3);
+    assert_eq!((later.stdout.as_str(), later.stderr.as_str()), ("hello\n", "oops\n"));
+    assert_eq!(lines(&cli.path().join("runs")).len(), 1);
+    drop(server);
+}
+
+#[tokio::test]
+async fn a_run_that_is_killed_half_way_is_unknown_until_a_look_up_settles_it() {
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let script = "echo $$ > pid; echo ran >> runs; exec sleep 600";
+    let lease = ["--lease", "1"];
+    let mut first = spawn(&cli, "k", &lease, script);
+    let pid_file = cli.path().join("pid");
+    wait_until("the command starts", || !lines(&pid_file).is_empty()).await;
+    let pid = lines(&pid_file)[0].clone();
+    // Longer than the lease: it is renewed.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    once(&cli, "k", &lease, script).await.expect_exit(121);
+
+    signal(&first, rustix::process::Signal::KILL);
+    first.wait().await.unwrap();
+    wait_until("the kernel kills the command with its parent", || !is_running(&pid)).await;
+    let mut code = 121;
+    for _ in 0..200 {
+        code = once(&cli, "k", &lease, script).await.exit_code;
+        if code != 121 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(code, 120, "it is unknown, and nobody runs it again");
+    once(&cli, "k", &["--lease", "1", "--verify", "exit 1"], script).await.expect_exit(120);
+    once(&cli, "k", &["--lease", "1", "--verify", "grep -q ran runs"], script).await.expect_exit(0);
+    once(&cli, "k", &lease, script).await.expect_exit(0);
+    assert_eq!(lines(&cli.path().join("runs")), ["ran"]);
+}
+
+#[tokio::test]
+async fn exit_codes_say_what_happened() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let runs = cli.path().join("runs");
+    // 75 asks for another try, everything else is final.
+    let script = "echo ran >> runs; exit 75";
+    for count in 1..=2 {
+        once(&cli, "retry", &["--retry-exit", "1,75"], script).await.expect_exit(75);
+        assert_eq!(lines(&runs).len(), count);
+    }
+    once(&cli, "retry", &[], script).await.expect_exit(75);
+    once(&cli, "retry", &[], script).await.expect_exit(75);
+    assert_eq!(lines(&runs).len(), 3, "completed with 75");
+    once(&cli, "retry", &[], "another command").await.expect_exit(122);
+    once(&cli, "retry", &["--fingerprint", "another"], script).await.expect_exit(122);
+
+    cli.run(&["once", "--key", "k"]).await.expect_exit(124);
+    cli.run(&["once", "--type", "t", "--", "/bin/true"]).await.expect_exit(124);
+    once(&cli, "k", &["--period", "day"], "true").await.expect_exit(124);
+    once(&cli, "k", &["--ttl", "forever"], "true").await.expect_exit(124);
+    cli.run(&["once", "--key", "k", "--", "/no/such/command"]).await.expect_exit(127);
+    cli.run(&["once", "--key", "k", "--", "no-such-command"]).await.expect_exit(127);
+    once(&cli, "k", &[], "exit 0").await.expect_exit(0);
+
+    let stop = cli.run(&["stop", "--team"]).await.expect_exit(0).json()["id"].as_str().unwrap().to_owned();
+    once(&cli, "stopped", &[], "echo ran >> runs").await.expect_exit(123);
+    cli.run(&["resume", &stop]).await.expect_exit(0);
+    assert_eq!(lines(&runs).len(), 3);
+    server.kill().await;
+    once(&cli, "k2", &[], "echo ran >> runs").await.expect_exit(125);
+    assert_eq!(lines(&runs).len(), 3, "nothing runs without an answer");
+}
+
+#[tokio::test]
+async fn the_command_gets_signals_and_its_downstream_key_and_periods_are_the_servers() {
+    let cli = CliFixture::new();
+    let server = cli.start_dev(&[]).await;
+    let script = "trap 'echo stopped; exit 42' TERM; echo ready > ready; while :; do sleep 0.05; done";
+    let child = spawn(&cli, "signal", &[], script);
+    wait_until("the command starts", || cli.path().join("ready").exists()).await;
+    signal(&child, rustix::process::Signal::TERM);
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(42), b"stopped\n".as_slice()));
+
+    let seen = once(&cli, "env", &[], "echo $MAILONCE_DOWNSTREAM_KEY $MAILONCE_MAY_REPEAT").await.expect_exit(0);
+    assert!(seen.stdout.starts_with("cl_") && seen.stdout.ends_with(" 0\n"), "{}", seen.stdout);
+    let killed = once(&cli, "killed", &[], "kill -9 $$").await;
+    assert_eq!((killed.exit_code, once(&cli, "killed", &[], "kill -9 $$").await.exit_code), (137, 137));
+
+    let daily =
+        ["once", "--type", "report", "--entity", "c17", "--period", "day", "--tz", "UTC", "--", "/bin/sh", "-c"];
+    let run = [&daily[..], &["echo ran >> runs; printf '\\377'"]].concat();
+    for _ in 0..2 {
+        let output = cli.command(&run).output().await.unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"\xff".as_slice()));
+    }
+    assert_eq!(lines(&cli.path().join("runs")).len(), 1);
+    let listed = cli.run(&["claims", "list", "--limit", "1"]).await.expect_exit(0).json();
+    let period = listed["data"][0]["intent"]["period"].as_str().unwrap().to_owned();
+    assert!(period.len() == 10 && period.starts_with("20"), "{period}");
+
+    let long = once(&cli, "long", &[], "head -c 1500000 /dev/zero | tr '\\0' 'x'").await.expect_exit(0);
+    let replay = once(&cli, "long", &[], "head -c 1500000 /dev/zero | tr '\\0' 'x'").await.expect_exit(0);
+    assert_eq!((long.stdout.len(), replay.stdout.len()), (1_500_000, 1_000_000));
+    assert!(replay.stderr.contains("the rest was not kept"), "{}", replay.stderr);
+    assert_eq!(server.terminate().await.code(), Some(0));
+}
+
+/// Starts `dev` on this address and waits until it serves.
+async fn start_at(cli: &CliFixture, address: &str) -> SpawnedServer {
+    let mut server = SpawnedServer::spawn(&mut cli.command(&["dev", "--http", address]));
+    server.read_stderr_until("Ctrl-C stops it.").await;
+    server
+}
+
+#[tokio::test]
+async fn kills_of_the_server_never_make_a_command_run_twice() {
+    let cli = CliFixture::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let mut server = start_at(&cli, &address).await;
+    let keys: Vec<String> = (0..10).map(|n| format!("job-{n}")).collect();
+    let scripts: Vec<String> =
+        keys.iter().map(|key| format!("echo {key} >> runs; sleep 0.2; echo {key} done")).collect();
+    let mut running = Vec::new();
+    for round in 0..4 {
+        for (key, script) in keys.iter().zip(&scripts) {
+            running.push((key, spawn(&cli, key, &["--wait"], script)));
+        }
+        tokio::time::sleep(Duration::from_millis(100 + 70 * round)).await;
+        server.kill().await;
+        server = start_at(&cli, &address).await;
+    }
+    for (key, child) in running {
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{key}: {output:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{key} done\n"));
+    }
+    let mut ran = lines(&cli.path().join("runs"));
+    ran.sort_unstable();
+    assert_eq!(ran, keys, "each command ran once");
+    let claims = cli.run(&["claims", "list", "--state", "completed"]).await.expect_exit(0).json();
+    assert_eq!(claims["data"].as_array().unwrap().len(), keys.len());
+}
