@@ -435,6 +435,9 @@ pub struct EmailDetail {
     #[serde(default)]
     pub metadata: BTreeMap<String, serde_json::Value>,
     pub on_unknown: String,
+    /// What each check decided when the email was accepted, in order.
+    #[serde(default)]
+    pub policy: Vec<PolicyStep>,
     #[serde(default)]
     pub reply_to: Vec<String>,
     /// The latest 20 suppressed duplicate calls, newest first.
@@ -888,6 +891,9 @@ pub struct Message {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
+    /// Rules in the mode `observe` that matched. Their actions were not carried out.
+    #[serde(default)]
+    pub observed_rules: Vec<RuleHit>,
     /// Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_reason: Option<String>,
@@ -1130,6 +1136,23 @@ pub struct Party {
     pub name: Option<String>,
 }
 
+/// What one check decided about an email.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PolicyStep {
+    /// Id of the rule or budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `request sender stop suppression list rule budget guard`
+    pub kind: String,
+    /// Name of the rule or budget, or of the check: `request sender stops suppressions lists overlaps looks_duplicate cap`.
+    pub name: String,
+    /// `pass hold refuse flag observe`; `observe`: the rule only records what it would have done.
+    pub verdict: String,
+    /// Reason, in words.
+    pub why: String,
+}
+
 /// An error response (RFC 9457): what went wrong and what to do next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -1219,6 +1242,9 @@ pub struct RenderedMessage {
     pub labels: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
+    /// Rules in the mode `observe` that matched. Their actions were not carried out.
+    #[serde(default)]
+    pub observed_rules: Vec<RuleHit>,
     /// Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_reason: Option<String>,
@@ -1465,6 +1491,9 @@ pub struct SendReceipt {
     pub message_id: String,
     /// What this response means and what to do next, in a sentence.
     pub next: String,
+    /// With `Prefer: policy-trace`: what each check decided about the email when it was accepted, in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Vec<PolicyStep>>,
     /// Id of the next version, if the email was resent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resent_as: Option<String>,

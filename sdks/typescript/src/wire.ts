@@ -42,7 +42,7 @@ export interface Artifact {
   sender: string;
   sender_authenticated: boolean;
   /** `code` or `link`. */
-  type: string;
+  type: "code" | "link";
   /** The code or link; null unless you consumed it or your API key has the scope `secrets`. */
   value?: string | null;
   watch?: string | null;
@@ -91,9 +91,9 @@ export interface Attempt {
   may_duplicate: boolean;
   number: number;
   /** `accepted deferred refused unknown`; null while the attempt is running. */
-  outcome?: string | null;
+  outcome?: "accepted" | "deferred" | "refused" | "unknown" | null;
   /** The last phase that was reached: `connect tls greet login mail rcpt data final`. */
-  phase?: string | null;
+  phase?: "connect" | "tls" | "greet" | "login" | "mail" | "rcpt" | "data" | "final" | null;
   /** The next hop's own id for the message. */
   remote_id?: string | null;
   /** Text of the next hop's reply. */
@@ -109,7 +109,7 @@ export interface Auth {
   domain?: string | null;
   spf: string;
   /** Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`. */
-  verdict: string;
+  verdict: "pass" | "fail" | "none" | "temperror";
 }
 
 /** Why a message counts as automatic. */
@@ -179,7 +179,7 @@ export interface ConsumeMatch {
   for: string;
   match?: MessageMatch | null;
   /** `code` or `link`. */
-  type: string;
+  type: "code" | "link";
   watch?: string | null;
 }
 
@@ -195,7 +195,7 @@ export interface Dedupe {
   /** The idempotency key, from the header or derived from the intent; null without one. */
   key?: string | null;
   /** `first` for a new email, `replayed` for a duplicate call. */
-  outcome: string;
+  outcome: "first" | "replayed";
   /** Whether the content of this call differs from that of the first call. */
   payload_differs: boolean;
   /** Number of duplicate calls that were answered with this email. */
@@ -214,7 +214,7 @@ export interface Email {
   expires_at?: string | null;
   from: string;
   /** The most important guard in `holds`, or the one that held or flagged the email. */
-  guard?: string | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
   holds: string[];
   id: string;
@@ -228,7 +228,7 @@ export interface Email {
   /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
   settled_at?: string | null;
-  state: string;
+  state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
   subject: string;
@@ -250,7 +250,7 @@ export interface EmailDetail {
   expires_at?: string | null;
   from: string;
   /** The most important guard in `holds`, or the one that held or flagged the email. */
-  guard?: string | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
   holds: string[];
   id: string;
@@ -264,7 +264,7 @@ export interface EmailDetail {
   /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
   settled_at?: string | null;
-  state: string;
+  state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
   subject: string;
@@ -280,7 +280,9 @@ export interface EmailDetail {
   html?: string | null;
   intent?: Intent | null;
   metadata: Record<string, unknown>;
-  on_unknown: string;
+  on_unknown: "hold" | "resend";
+  /** What each check decided when the email was accepted, in order. */
+  policy: PolicyStep[];
   reply_to: string[];
   /** The latest 20 suppressed duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
@@ -320,14 +322,14 @@ export interface Endpoint {
   include_text: boolean;
   rate_per_s?: number | null;
   /** Why the endpoint is not enabled: `asked` (by a call), `gone` (it answered 410) or `failing` (for 14 days). */
-  reason?: string | null;
+  reason?: "asked" | "gone" | "failing" | null;
   rev: number;
   /** Signing secret `whsec_…`; only in the response that created or rotated it. */
   secret?: string | null;
   /** Number of secrets that sign requests at the moment. */
   secret_count: number;
   /** `enabled`, `paused` or `disabled`. */
-  state: string;
+  state: "enabled" | "paused" | "disabled";
   /** When the state last changed. */
   state_since: string;
   url: string;
@@ -381,7 +383,7 @@ export interface Event {
   id: string;
   /** Sequence number in the team, from 1 without gaps. */
   seq: number;
-  type: string;
+  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "audit.recorded";
 }
 
 /** A page of events, oldest first. */
@@ -405,9 +407,9 @@ export interface Evidence {
   detail: string;
   handoff: number;
   /** `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost` */
-  says: string;
+  says: "accepted" | "not_found" | "silent" | "not_accepted" | "delivered" | "delayed" | "bounced" | "complained" | "again" | "abandoned" | "lost";
   /** `late_reply look_up provider_event bounce person policy window crash` */
-  source: string;
+  source: "late_reply" | "look_up" | "provider_event" | "bounce" | "person" | "policy" | "window" | "crash";
 }
 
 /** Recipients and text of a forwarded message. */
@@ -436,7 +438,7 @@ export interface Handoff {
   reason?: string | null;
   recipients: string[];
   /** `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled` */
-  state: string;
+  state: "scheduled" | "queued" | "leased" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   transport: string;
 }
 
@@ -514,9 +516,9 @@ export interface Key {
   /** How often the key was bound: 1, plus 1 for each time it was used again after it had expired. */
   bind_number: number;
   /** `email`, `operation` (another call) or `forgotten`. */
-  bound_to: string;
+  bound_to: "email" | "operation" | "forgotten";
   /** Where the key comes from: `intent` or `header`. */
-  derivation?: string | null;
+  derivation?: "intent" | "header" | null;
   /** Versioned hash of the canonical email; a retry with another digest is a mismatch. */
   digest?: string | null;
   /** Id of the email that the key is bound to. */
@@ -566,7 +568,7 @@ export interface Link {
   /** The URL; null without the scope `secrets`, because a link may contain a secret. */
   url?: string | null;
   /** `allowed suspicious blocked`. */
-  verdict: string;
+  verdict: "allowed" | "suspicious" | "blocked";
 }
 
 /** A message, without its body. */
@@ -579,17 +581,19 @@ export interface Message {
   cursor: string;
   date?: string | null;
   /** `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
-  flags: string[];
+  flags: ("message_id_reused" | "no_message_id" | "unreadable" | "cut" | "ambiguous" | "duplicate_header")[];
   folder?: string | null;
   from?: Party | null;
   /** Types of the artifacts in the message: `code`, `link`. */
-  has: string[];
+  has: ("code" | "link")[];
   id: string;
   inbox_id: string;
   labels: string[];
   message_id?: string | null;
+  /** Rules in the mode `observe` that matched. Their actions were not carried out. */
+  observed_rules: RuleHit[];
   /** Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not. */
-  own_reason?: string | null;
+  own_reason?: "address" | "loop_mark" | "message_id" | null;
   /** Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence. */
   preview: string;
   read: boolean;
@@ -606,7 +610,7 @@ export interface Message {
   rules: RuleHit[];
   size: number;
   /** `unanswered leased answered skipped`. */
-  state: string;
+  state: "unanswered" | "leased" | "answered" | "skipped";
   subject: string;
   thread_id: string;
   to: Party[];
@@ -634,7 +638,7 @@ export interface NewEndpoint {
   /** Description for people. */
   description?: string | null;
   /** Payload and signature format: `resend` or `usesend`; mailonce's own format when absent. Events that the dialect does not have are not sent. */
-  dialect?: string | null;
+  dialect?: "resend" | "usesend" | null;
   /** Event types to send: types such as `email.sent`, prefixes such as `email.*`, or `["*"]` for all (default). */
   events?: string[] | null;
   /** Custom headers of every webhook request. The values are not shown again. */
@@ -741,8 +745,8 @@ export interface Notice {
   rev: number;
   settled_at?: string | null;
   /** `pending delivered dead dropped`. */
-  state: string;
-  type: string;
+  state: "pending" | "delivered" | "dead" | "dropped";
+  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "audit.recorded";
 }
 
 /** A page of notices, latest events first. */
@@ -757,6 +761,20 @@ export interface Party {
   name?: string | null;
 }
 
+/** What one check decided about an email. */
+export interface PolicyStep {
+  /** Id of the rule or budget. */
+  id?: string | null;
+  /** `request sender stop suppression list rule budget guard` */
+  kind: "request" | "sender" | "stop" | "suppression" | "list" | "rule" | "budget" | "guard";
+  /** Name of the rule or budget, or of the check: `request sender stops suppressions lists overlaps looks_duplicate cap`. */
+  name: string;
+  /** `pass hold refuse flag observe`; `observe`: the rule only records what it would have done. */
+  verdict: "pass" | "hold" | "refuse" | "flag" | "observe";
+  /** Reason, in words. */
+  why: string;
+}
+
 /** An error response (RFC 9457): what went wrong and what to do next. */
 export interface Problem {
   /** Error code. Branch on this value. */
@@ -768,7 +786,7 @@ export interface Problem {
   /** What to do next, in a sentence that a model can act on. */
   next: string;
   /** Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause). */
-  retry: string;
+  retry: "never" | "same" | "later";
   /** The HTTP status. */
   status: number;
   /** Short title for people. */
@@ -782,7 +800,7 @@ export interface Recover {
   /** Events after this cursor; `0` for all. */
   after?: string | null;
   /** `failed` (default): dead notices, and notices that wait for a retry. `all`: also those that were delivered. */
-  include?: string | null;
+  include?: "failed" | "all" | null;
   /** Events at or after this time. */
   since?: string | null;
 }
@@ -811,17 +829,19 @@ export interface RenderedMessage {
   cursor: string;
   date?: string | null;
   /** `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`. */
-  flags: string[];
+  flags: ("message_id_reused" | "no_message_id" | "unreadable" | "cut" | "ambiguous" | "duplicate_header")[];
   folder?: string | null;
   from?: Party | null;
   /** Types of the artifacts in the message: `code`, `link`. */
-  has: string[];
+  has: ("code" | "link")[];
   id: string;
   inbox_id: string;
   labels: string[];
   message_id?: string | null;
+  /** Rules in the mode `observe` that matched. Their actions were not carried out. */
+  observed_rules: RuleHit[];
   /** Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not. */
-  own_reason?: string | null;
+  own_reason?: "address" | "loop_mark" | "message_id" | null;
   /** Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence. */
   preview: string;
   read: boolean;
@@ -838,7 +858,7 @@ export interface RenderedMessage {
   rules: RuleHit[];
   size: number;
   /** `unanswered leased answered skipped`. */
-  state: string;
+  state: "unanswered" | "leased" | "answered" | "skipped";
   subject: string;
   thread_id: string;
   to: Party[];
@@ -892,7 +912,7 @@ export interface ReplyCounts {
 /** Where a reply to the message goes. */
 export interface ReplyTarget {
   /** Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed). */
-  flags: string[];
+  flags: ("other_domain" | "auth_failed")[];
   /** The Reply-To addresses, or the sender without any. */
   to: string[];
 }
@@ -912,7 +932,7 @@ export interface Resend {
 /** A person's decision about an email whose outcome is unknown. */
 export interface ResolveEmail {
   /** `sent` (the email arrived), `resend` (send the same bytes again) or `abandon` (give up). */
-  as: string;
+  as: "sent" | "resend" | "abandon";
   /** Number of the handoff to resolve; every unknown handoff when absent. */
   handoff?: number | null;
   /** Reason, for people who read the timeline later. */
@@ -932,7 +952,7 @@ export interface RotateEndpoint {
 /** A rule that matched the message. */
 export interface RuleHit {
   /** Actions of the rule, such as `folder` and `label`. */
-  actions: string[];
+  actions: ("block" | "folder" | "label" | "skip_agent" | "mark_read" | "approve" | "approve_new_recipients")[];
   id: string;
   /** Name of the rule at that time. */
   name: string;
@@ -957,9 +977,9 @@ export interface Send {
   /** Your own data: strings, numbers up to 2^53-1 and booleans, by name. */
   metadata?: Record<string, Scalar> | null;
   /** What to do when the key was used for a different email. `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and `first_wins` for intents. */
-  on_mismatch?: string | null;
+  on_mismatch?: "reject" | "first_wins" | null;
   /** What to do when the outcome is unknown. `hold` (default) waits for evidence or a person; `resend` sends once more, so the recipient may get it twice. */
-  on_unknown?: string | null;
+  on_unknown?: "hold" | "resend" | null;
   reply_to?: Addresses;
   /** When to send: RFC 3339 time with an offset, or a relative time such as `in 5 minutes`. At once when absent. */
   scheduled_at?: string | null;
@@ -982,7 +1002,7 @@ export interface SendReceipt {
   /** The fence of that thread's latest lease. */
   fence?: number | null;
   /** The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate. */
-  guard?: string | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
   holds?: string[];
   id: string;
@@ -990,11 +1010,13 @@ export interface SendReceipt {
   message_id: string;
   /** What this response means and what to do next, in a sentence. */
   next: string;
+  /** With `Prefer: policy-trace`: what each check decided about the email when it was accepted, in order. */
+  policy?: PolicyStep[] | null;
   /** Id of the next version, if the email was resent. */
   resent_as?: string | null;
   rev: number;
   /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
-  state: string;
+  state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** The thread of a reply. */
   thread_id?: string | null;
   tightest_budget?: BudgetRoom | null;
@@ -1014,9 +1036,9 @@ export interface SuppressedCall {
   call?: CallTrace | null;
   /** Id of the API key of the call. */
   caller?: string | null;
-  channel: string;
+  channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail";
   /** `key_replay payload_differs mismatch already_answered` */
-  reason: string;
+  reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered";
 }
 
 /** A tag: a name, or a name with a value. */

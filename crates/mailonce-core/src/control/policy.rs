@@ -143,12 +143,11 @@ impl PolicyTrace {
             AtLimit::Flag => PolicyVerdict::Flag,
         };
         let why = format!("{used} of {} are used, and this email counts {}", charge.limit, charge.amount);
-        match self.0.iter_mut().find(|step| step.id == Some(charge.budget)) {
-            Some(step) => (step.verdict, step.why) = (verdict, why),
-            None => {
-                let step = PolicyStep::new(PolicyKind::Budget, &charge.budget.to_string(), verdict, why);
-                self.0.push(PolicyStep { id: Some(charge.budget), ..step });
-            }
+        if let Some(step) = self.0.iter_mut().find(|step| step.id == Some(charge.budget)) {
+            (step.verdict, step.why) = (verdict, why);
+        } else {
+            let step = PolicyStep::new(PolicyKind::Budget, &charge.budget.to_string(), verdict, why);
+            self.0.push(PolicyStep { id: Some(charge.budget), ..step });
         }
     }
 

@@ -276,7 +276,7 @@ impl TeamResources {
         }
     }
 
-    pub(crate) fn ids(&self) -> [&String; 18] {
+    pub(crate) fn ids(&self) -> [&String; 19] {
         [
             &self.email,
             &self.api_key,

@@ -74,7 +74,7 @@ class Artifact:
     rev: int
     sender: str
     sender_authenticated: bool
-    type: str
+    type: Literal["code", "link"]
     """`code` or `link`."""
     applied_at: str | None = None
     consumed_at: str | None = None
@@ -138,9 +138,9 @@ class Attempt:
     """SMTP or HTTP status code of the reply."""
     ended_at: str | None = None
     """When the outcome was recorded; null while the attempt is running."""
-    outcome: str | None = None
+    outcome: Literal["accepted", "deferred", "refused", "unknown"] | None = None
     """`accepted deferred refused unknown`; null while the attempt is running."""
-    phase: str | None = None
+    phase: Literal["connect", "tls", "greet", "login", "mail", "rcpt", "data", "final"] | None = None
     """The last phase that was reached: `connect tls greet login mail rcpt data final`."""
     remote_id: str | None = None
     """The next hop's own id for the message."""
@@ -155,7 +155,7 @@ class Auth:
     dkim: str
     dmarc: str
     spf: str
-    verdict: str
+    verdict: Literal["pass", "fail", "none", "temperror"]
     """Overall verdict of mailonce: `pass`, `fail`, `none` or `temperror`."""
     domain: str | None = None
 
@@ -240,7 +240,7 @@ class Consume(_ConsumeNeeds, total=False):
 
 class _ConsumeMatchNeeds(TypedDict):
     for_: str
-    type: str
+    type: Literal["code", "link"]
     """`code` or `link`."""
 
 
@@ -262,7 +262,7 @@ class ConsumedArtifact:
 class Dedupe:
     """What the idempotency key of a send did."""
 
-    outcome: str
+    outcome: Literal["first", "replayed"]
     """`first` for a new email, `replayed` for a duplicate call."""
     payload_differs: bool
     """Whether the content of this call differs from that of the first call."""
@@ -287,7 +287,7 @@ class Email:
     id: str
     message_id: str
     rev: int
-    state: str
+    state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
     subject: str
     suppressed: int
     to: list[str]
@@ -297,7 +297,7 @@ class Email:
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
-    guard: str | None = None
+    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
     """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
     reply_to_message: str | None = None
@@ -325,7 +325,7 @@ class EmailDetail:
     id: str
     message_id: str
     rev: int
-    state: str
+    state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
     subject: str
     suppressed: int
     to: list[str]
@@ -336,7 +336,9 @@ class EmailDetail:
     handoffs: list[Handoff]
     headers: dict[str, str]
     metadata: dict[str, Any]
-    on_unknown: str
+    on_unknown: Literal["hold", "resend"]
+    policy: list[PolicyStep]
+    """What each check decided when the email was accepted, in order."""
     reply_to: list[str]
     suppressed_calls: list[SuppressedCall]
     """The latest 20 suppressed duplicate calls, newest first."""
@@ -347,7 +349,7 @@ class EmailDetail:
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the idempotency key expires; null until the email reaches a final state."""
-    guard: str | None = None
+    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
     """The most important guard in `holds`, or the one that held or flagged the email."""
     key: str | None = None
     reply_to_message: str | None = None
@@ -398,7 +400,7 @@ class Endpoint:
     rev: int
     secret_count: int
     """Number of secrets that sign requests at the moment."""
-    state: str
+    state: Literal["enabled", "paused", "disabled"]
     """`enabled`, `paused` or `disabled`."""
     state_since: str
     """When the state last changed."""
@@ -410,7 +412,7 @@ class Endpoint:
     failing_since: str | None = None
     """When the first failure since the last success happened; null while requests succeed."""
     rate_per_s: int | None = None
-    reason: str | None = None
+    reason: Literal["asked", "gone", "failing"] | None = None
     """Why the endpoint is not enabled: `asked` (by a call), `gone` (it answered 410) or `failing` (for 14 days)."""
     secret: str | None = None
     """Signing secret `whsec_…`; only in the response that created or rotated it."""
@@ -469,7 +471,7 @@ class Event:
     id: str
     seq: int
     """Sequence number in the team, from 1 without gaps."""
-    type: str
+    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "audit.recorded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -497,9 +499,9 @@ class Evidence:
     at: str
     detail: str
     handoff: int
-    says: str
+    says: Literal["accepted", "not_found", "silent", "not_accepted", "delivered", "delayed", "bounced", "complained", "again", "abandoned", "lost"]
     """`accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`"""
-    source: str
+    source: Literal["late_reply", "look_up", "provider_event", "bounce", "person", "policy", "window", "crash"]
     """`late_reply look_up provider_event bounce person policy window crash`"""
     attempt: int | None = None
 
@@ -531,7 +533,7 @@ class Handoff:
     """Whether the recipient may get the email twice."""
     number: int
     recipients: list[str]
-    state: str
+    state: Literal["scheduled", "queued", "leased", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
     """`scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     transport: str
     due_at: str | None = None
@@ -612,14 +614,14 @@ class Key:
 
     bind_number: int
     """How often the key was bound: 1, plus 1 for each time it was used again after it had expired."""
-    bound_to: str
+    bound_to: Literal["email", "operation", "forgotten"]
     """`email`, `operation` (another call) or `forgotten`."""
     hits: int
     """Number of duplicate calls that were answered with the same email."""
     key: str
     suppressed_calls: list[SuppressedCall]
     """The latest 20 duplicate calls, newest first."""
-    derivation: str | None = None
+    derivation: Literal["intent", "header"] | None = None
     """Where the key comes from: `intent` or `header`."""
     digest: str | None = None
     """Versioned hash of the canonical email; a retry with another digest is a mismatch."""
@@ -669,7 +671,7 @@ class Link:
     """A link in a message, with a safety verdict. mailonce never opens links."""
 
     reasons: list[str]
-    verdict: str
+    verdict: Literal["allowed", "suspicious", "blocked"]
     """`allowed suspicious blocked`."""
     host: str | None = None
     purpose: str | None = None
@@ -687,13 +689,15 @@ class Message:
     cc: list[Party]
     cursor: str
     """Position in the inbox; pass it as `after`."""
-    flags: list[str]
+    flags: list[Literal["message_id_reused", "no_message_id", "unreadable", "cut", "ambiguous", "duplicate_header"]]
     """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
-    has: list[str]
+    has: list[Literal["code", "link"]]
     """Types of the artifacts in the message: `code`, `link`."""
     id: str
     inbox_id: str
     labels: list[str]
+    observed_rules: list[RuleHit]
+    """Rules in the mode `observe` that matched. Their actions were not carried out."""
     preview: str
     """Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence."""
     read: bool
@@ -709,7 +713,7 @@ class Message:
     rules: list[RuleHit]
     """Rules that matched, in the order of evaluation."""
     size: int
-    state: str
+    state: Literal["unanswered", "leased", "answered", "skipped"]
     """`unanswered leased answered skipped`."""
     subject: str
     thread_id: str
@@ -719,7 +723,7 @@ class Message:
     folder: str | None = None
     from_: Party | None = None
     message_id: str | None = None
-    own_reason: str | None = None
+    own_reason: Literal["address", "loop_mark", "message_id"] | None = None
     """Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not."""
 
 
@@ -753,7 +757,7 @@ class NewEndpoint(_NewEndpointNeeds, total=False):
     """Where to start: an event cursor, or `0` for all stored events. When absent, with the next event."""
     description: str | None
     """Description for people."""
-    dialect: str | None
+    dialect: Literal["resend", "usesend"] | None
     """Payload and signature format: `resend` or `usesend`; mailonce's own format when absent. Events that the dialect does not have are not sent."""
     events: Sequence[str] | None
     """Event types to send: types such as `email.sent`, prefixes such as `email.*`, or `["*"]` for all (default)."""
@@ -863,9 +867,9 @@ class Notice:
     id: str
     """Id of the notice; the `webhook-id` header of every attempt."""
     rev: int
-    state: str
+    state: Literal["pending", "delivered", "dead", "dropped"]
     """`pending delivered dead dropped`."""
-    type: str
+    type: Literal["email.accepted", "email.held", "email.duplicate", "email.rescheduled", "email.sent", "email.delivered", "email.bounced", "email.complained", "email.failed", "email.deferred", "email.unknown", "email.resolved", "email.cancelled", "email.resent", "handoff.orphaned", "handoff.rerouted", "message.received", "delivery.duplicate", "delivery.refused", "delivery.failed", "artifact.found", "artifact.consumed", "artifact.applied", "email.hold_removed", "email.released", "message.answered", "message.forwarded", "message.reopened", "message.skipped", "reply.refused", "thread.leased", "thread.cap_reached", "escalation.opened", "escalation.resolved", "domain.verified", "domain.failed", "endpoint.disabled", "key.extended", "key.forgotten", "transport.breaker_opened", "transport.breaker_closed", "stop.created", "stop.ended", "claim.claimed", "claim.begun", "claim.completed", "claim.failed", "claim.freed", "claim.unknown", "claim.evidence", "claim.resolved", "audit.recorded"]
     next_attempt_at: str | None = None
     """When the next attempt is due; null while an earlier notice about the same object is pending."""
     settled_at: str | None = None
@@ -888,6 +892,22 @@ class Party:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PolicyStep:
+    """What one check decided about an email."""
+
+    kind: Literal["request", "sender", "stop", "suppression", "list", "rule", "budget", "guard"]
+    """`request sender stop suppression list rule budget guard`"""
+    name: str
+    """Name of the rule or budget, or of the check: `request sender stops suppressions lists overlaps looks_duplicate cap`."""
+    verdict: Literal["pass", "hold", "refuse", "flag", "observe"]
+    """`pass hold refuse flag observe`; `observe`: the rule only records what it would have done."""
+    why: str
+    """Reason, in words."""
+    id: str | None = None
+    """Id of the rule or budget."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """An error response (RFC 9457): what went wrong and what to do next."""
 
@@ -897,7 +917,7 @@ class Problem:
     """What went wrong in this call."""
     next: str
     """What to do next, in a sentence that a model can act on."""
-    retry: str
+    retry: Literal["never", "same", "later"]
     """Whether to retry: `never`, `same` (the same call with the same idempotency key) or `later` (after a pause)."""
     status: int
     """The HTTP status."""
@@ -914,7 +934,7 @@ class Recover(TypedDict, total=False):
 
     after: str | None
     """Events after this cursor; `0` for all."""
-    include: str | None
+    include: Literal["failed", "all"] | None
     """`failed` (default): dead notices, and notices that wait for a retry. `all`: also those that were delivered."""
     since: str | None
     """Events at or after this time."""
@@ -949,13 +969,15 @@ class RenderedMessage:
     cc: list[Party]
     cursor: str
     """Position in the inbox; pass it as `after`."""
-    flags: list[str]
+    flags: list[Literal["message_id_reused", "no_message_id", "unreadable", "cut", "ambiguous", "duplicate_header"]]
     """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
-    has: list[str]
+    has: list[Literal["code", "link"]]
     """Types of the artifacts in the message: `code`, `link`."""
     id: str
     inbox_id: str
     labels: list[str]
+    observed_rules: list[RuleHit]
+    """Rules in the mode `observe` that matched. Their actions were not carried out."""
     preview: str
     """Start of the text, with codes and links masked. Empty in the view `min`, where all text is inside the fence."""
     read: bool
@@ -971,7 +993,7 @@ class RenderedMessage:
     rules: list[RuleHit]
     """Rules that matched, in the order of evaluation."""
     size: int
-    state: str
+    state: Literal["unanswered", "leased", "answered", "skipped"]
     """`unanswered leased answered skipped`."""
     subject: str
     thread_id: str
@@ -988,7 +1010,7 @@ class RenderedMessage:
     folder: str | None = None
     from_: Party | None = None
     message_id: str | None = None
-    own_reason: str | None = None
+    own_reason: Literal["address", "loop_mark", "message_id"] | None = None
     """Why the message counts as sent by the team itself: `address loop_mark message_id`; null if it does not."""
     complete: bool | None = None
     """Whether the whole message was processed; false when it exceeded a limit."""
@@ -1037,7 +1059,7 @@ class ReplyCounts:
 class ReplyTarget:
     """Where a reply to the message goes."""
 
-    flags: list[str]
+    flags: list[Literal["other_domain", "auth_failed"]]
     """Risks: `other_domain` (another organization than the sender's) and `auth_failed` (authentication failed)."""
     to: list[str]
     """The Reply-To addresses, or the sender without any."""
@@ -1061,7 +1083,7 @@ class Resend(TypedDict, total=False):
 
 
 class _ResolveEmailNeeds(TypedDict):
-    as_: str
+    as_: Literal["sent", "resend", "abandon"]
     """`sent` (the email arrived), `resend` (send the same bytes again) or `abandon` (give up)."""
     rev: int
     """The `rev` of the email that you read; the call is refused if the email has changed since."""
@@ -1089,7 +1111,7 @@ class RotateEndpoint(TypedDict, total=False):
 class RuleHit:
     """A rule that matched the message."""
 
-    actions: list[str]
+    actions: list[Literal["block", "folder", "label", "skip_agent", "mark_read", "approve", "approve_new_recipients"]]
     """Actions of the rule, such as `folder` and `label`."""
     id: str
     name: str
@@ -1119,9 +1141,9 @@ class Send(_SendNeeds, total=False):
     html: str | None
     metadata: Mapping[str, Scalar] | None
     """Your own data: strings, numbers up to 2^53-1 and booleans, by name."""
-    on_mismatch: str | None
+    on_mismatch: Literal["reject", "first_wins"] | None
     """What to do when the key was used for a different email. `reject` answers 422; `first_wins` answers with the first email. The default is `reject` for header keys and `first_wins` for intents."""
-    on_unknown: str | None
+    on_unknown: Literal["hold", "resend"] | None
     """What to do when the outcome is unknown. `hold` (default) waits for evidence or a person; `resend` sends once more, so the recipient may get it twice."""
     reply_to: Addresses
     scheduled_at: str | None
@@ -1147,16 +1169,18 @@ class SendReceipt:
     next: str
     """What this response means and what to do next, in a sentence."""
     rev: int
-    state: str
+    state: Literal["scheduled", "queued", "sending", "sent", "delivered", "bounced", "complained", "failed", "unknown", "abandoned", "held", "cancelled"]
     """`scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`"""
     distinct_token: str | None = None
     """One-time token of a held email that looks like an earlier one. If it is a different email, send the same call again with this token: the held email is released."""
     fence: int | None = None
     """The fence of that thread's latest lease."""
-    guard: str | None = None
+    guard: Literal["self", "automatic", "already_answered", "leased", "newer_message", "cap", "looks_duplicate", "overlaps", "approval", "budget", "reply_to"] | None = None
     """The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate."""
     holds: list[str] | None = None
     """The guards that hold the email. It leaves when none is left."""
+    policy: list[PolicyStep] | None = None
+    """With `Prefer: policy-trace`: what each check decided about the email when it was accepted, in order."""
     resent_as: str | None = None
     """Id of the next version, if the email was resent."""
     thread_id: str | None = None
@@ -1179,8 +1203,8 @@ class SuppressedCall:
     """A duplicate call that was answered with an earlier email."""
 
     at: str
-    channel: str
-    reason: str
+    channel: Literal["http", "batch", "cli", "resend", "usesend", "mcp", "agentmail"]
+    reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered"]
     """`key_replay payload_differs mismatch already_answered`"""
     call: CallTrace | None = None
     caller: str | None = None
@@ -1229,7 +1253,7 @@ class Thread:
 class ThreadEntry:
     """An entry of a thread: a received message or a sent email."""
 
-    type: str
+    type: Literal["message", "email"]
     message: Message | None = None
     """The message."""
     email: Email | None = None

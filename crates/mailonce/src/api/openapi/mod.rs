@@ -10,6 +10,7 @@ mod examples;
 mod vocabulary;
 mod webhooks;
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::sync::LazyLock;
@@ -26,6 +27,7 @@ const TAGS: &[(&str, &str)] = &[
     ("search", "Full text over sent and received mail."),
     ("events", "What happened, as a list and as a stream."),
     ("endpoints", "Webhooks: where events are posted to."),
+    ("claims", "Any other side effect, once."),
     ("rules", "What is blocked, filed, labelled or held, and whom the team may write to."),
     ("budgets", "How much may be sent in a period."),
     ("stops", "Switches that keep email from leaving."),
@@ -84,7 +86,7 @@ pub(super) fn served() -> &'static ServedDocument {
     static SERVED: LazyLock<ServedDocument> = LazyLock::new(|| {
         let plain = serde_json::to_vec(document()).unwrap_or_default();
         let digest = Sha256::digest(&plain);
-        let etag = format!("\"{}\"", digest[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..12]));
         ServedDocument { gzip: compress(&plain), plain, etag }
     });
     &SERVED

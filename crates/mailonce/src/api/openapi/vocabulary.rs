@@ -2,6 +2,7 @@
 
 use mailonce_core::{
     access::{call_origin::ActorKind, team::ApiKeyScope},
+    claims::ClaimState,
     control::{
         budget::{AtLimit, BudgetMeasure},
         budget_period::BudgetPeriod,
@@ -145,6 +146,14 @@ fn control_words() -> Vec<FieldWords> {
         "RuleHitBody" "actions" = words!(RuleActionKind);
         "ListEntryBody" "direction" = words!(ListDirection);
         "ListEntryBody" "type" = words!(ListType);
+        "ErasureBody" "state" = vec!["running", "done"];
+        "ClaimBody" "state" = words!(ClaimState);
+        "ClaimBody" "on_unknown" = vec!["hold", "retry"];
+        "WonClaimBody" "state" = vec!["begun", "claimed"];
+        "NewClaimBody" "begin" = vec!["now", "later"];
+        "NewClaimBody" "on_unknown" = vec!["hold", "retry"];
+        "ClaimEvidenceBody" "says" = vec!["done", "not_found"];
+        "ResolveClaimBody" "as" = vec!["done", "retry", "abandon"];
         "SuppressionBody" "scope" = vec!["all", "unsubscribable"];
         "ContentGuardBody" "keyed" = words!(ContentGuardMode);
         "ContentGuardBody" "keyless" = words!(ContentGuardMode);
