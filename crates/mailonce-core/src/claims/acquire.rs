@@ -74,13 +74,24 @@ impl NewClaim {
         let mut claim = existing;
         let mut events = claim.as_mut().map(|claim| claim.lapse(clock)).unwrap_or_default();
         let early = claim.as_ref().and_then(|claim| claim.answer_without_winning(self));
-        let refusal = early.or_else(|| self.refused_by(stops).cloned().map(AcquireAnswer::Stopped));
-        let answer = refusal.unwrap_or_else(|| {
-            let won = claim.get_or_insert_with(|| self.unclaimed(earlier_binds, clock));
-            let (token, event) = won.grant(self, clock);
-            events.push(event);
-            AcquireAnswer::Won(token)
-        });
+        let refusal = || self.refused_by(stops).cloned().map(AcquireAnswer::Stopped);
+        let answer = match (early, &mut claim) {
+            // The holder claimed it for later and asks for it now: it begins, or a stop keeps it from beginning.
+            (Some(AcquireAnswer::Won(token)), Some(own)) if self.begins_now && own.state == ClaimState::Claimed => {
+                refusal().unwrap_or_else(|| {
+                    own.state = ClaimState::Begun;
+                    events.push(own.changed(EventKind::ClaimBegun, clock.now, &json!({})));
+                    AcquireAnswer::Won(token)
+                })
+            }
+            (Some(early), _) => early,
+            (None, claim) => refusal().unwrap_or_else(|| {
+                let won = claim.get_or_insert_with(|| self.unclaimed(earlier_binds, clock));
+                let (token, event) = won.grant(self, clock);
+                events.push(event);
+                AcquireAnswer::Won(token)
+            }),
+        };
         ClaimChange { answer, claim, new_result: None, is_changed: !events.is_empty(), events }
     }
 

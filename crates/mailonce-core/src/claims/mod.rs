@@ -320,13 +320,15 @@ impl Claim {
         }
     }
 
-    /// When it is forgotten. `None` while somebody has it or its outcome is unknown. A free claim is kept for at least
-    /// the default time, so that a late completion still finds it.
+    /// When it is forgotten. `None` while somebody has it or its outcome is unknown. A claim that is free, or ended
+    /// without a completion of its only holder, is kept for at least the default time, so that a late completion still
+    /// finds it.
     pub fn forget_at(&self) -> Option<Time> {
-        if self.is_ended() {
-            return self.ttl.expires_at(self.ended_at);
-        }
         let kept = Ttl(self.ttl.0.max(ttl::DEFAULT.0));
+        if self.is_ended() {
+            let is_settled = self.state == ClaimState::Completed && self.losses == 0;
+            return if is_settled { self.ttl } else { kept }.expires_at(self.ended_at);
+        }
         kept.expires_at(self.freed_at.filter(|_| self.is_free()))
     }
 

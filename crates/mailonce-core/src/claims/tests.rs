@@ -116,6 +116,31 @@ fn a_claim_that_has_not_begun_is_freed_and_its_first_holder_cannot_begin() {
 }
 
 #[test]
+fn a_holder_that_asks_again_for_now_has_begun() {
+    let mut claim = None;
+    let token = win(&mut claim, &NewClaim { begins_now: false, ..request("a") }, 0);
+    assert_eq!(acquire(&mut claim, &request("a"), 1), AcquireAnswer::Won(token));
+    assert_eq!(claim.as_ref().unwrap().state, ClaimState::Begun);
+    // Otherwise the lease would free it, and another caller would perform the effect again.
+    assert_eq!(acquire(&mut claim, &request("b"), LEASE_MS), AcquireAnswer::Unknown);
+}
+
+#[test]
+fn what_may_still_be_completed_is_kept_beyond_a_short_ttl() {
+    let short = NewClaim { ttl: Ttl(1_000), ..request("a") };
+    let mut completed = None;
+    let token = win(&mut completed, &short, 0);
+    assert_eq!(complete(&mut completed, token, 1), APPLIED);
+    assert!(completed.unwrap().is_forgotten(Time(2_000)));
+    let mut abandoned = None;
+    win(&mut abandoned, &short, 0);
+    assert_eq!(acquire(&mut abandoned, &request("b"), LEASE_MS), AcquireAnswer::Unknown);
+    assert_eq!(resolve(&mut abandoned, ClaimResolution::Abandon, None, LEASE_MS), APPLIED);
+    let abandoned = abandoned.unwrap();
+    assert!(!abandoned.is_forgotten(Time(LEASE_MS + 2_000)) && abandoned.is_forgotten(Time(LEASE_MS + ttl::DEFAULT.0)));
+}
+
+#[test]
 fn a_late_completion_is_recorded_and_refuses_the_next_holder() {
     let mut claim = None;
     let later = |holder: &str| NewClaim { begins_now: false, ..request(holder) };

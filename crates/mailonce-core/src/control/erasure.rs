@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    address::{Address, NamedAddress},
+    address::NamedAddress,
     id::{ApiKeyId, EmailId, TeamId},
     key::InstallSecret,
     string_enum::string_enum,
@@ -98,7 +98,7 @@ impl AddressEraser {
         }
         let lower = text.to_ascii_lowercase();
         // Another address may end like this one.
-        let is_strict = Address::parse(text).is_ok();
+        let is_strict = NamedAddress::parse(text).is_ok();
         let (mut redacted, mut from) = (String::new(), 0);
         while let Some((start, end)) = self.find(&lower, from, is_strict) {
             redacted.push_str(&text[from..start]);
@@ -154,10 +154,17 @@ impl AddressEraser {
 fn find_whole(lower: &str, form: &str, mut from: usize, is_strict: bool) -> Option<(usize, usize)> {
     while let Some(at) = lower.get(from..)?.find(form) {
         let (start, end) = (from + at, from + at + form.len());
-        let before = lower[..start].chars().next_back();
+        let mut before = lower[..start].chars().rev();
         let mut after = lower[end..].chars();
-        let is_longer_local =
-            before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '+') || (is_strict && c == '-'));
+        let is_longer_local = match before.next() {
+            Some('.' | '_' | '+') => true,
+            // An apostrophe inside a name, and not a quotation mark.
+            Some('\'') => before.next().is_some_and(char::is_alphanumeric),
+            // These also separate words in a text.
+            Some('-' | '!' | '#' | '$' | '&' | '*' | '/' | '=' | '?' | '^' | '`' | '{' | '|' | '}' | '~') => is_strict,
+            Some(c) => c.is_alphanumeric(),
+            None => false,
+        };
         let is_longer_domain = match after.next() {
             Some('.') => after.next().is_some_and(char::is_alphanumeric),
             Some(c) => c.is_alphanumeric() || c == '-',
@@ -331,11 +338,28 @@ pub struct ErasedEmail {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Address;
     use serde_json::json;
     use uuid::Uuid;
 
     fn eraser() -> AddressEraser {
         AddressEraser::new(&InstallSecret([7; 32]), TeamId(Uuid::from_u128(1)), "Ann@Example.com")
+    }
+
+    #[test]
+    fn addresses_that_end_alike_are_other_people() {
+        let secret = InstallSecret([7; 32]);
+        let eraser = AddressEraser::new(&secret, TeamId(Uuid::nil()), "brien@example.com");
+        for other in
+            ["o'brien@example.com", "O'Brien <o'brien@example.com>", "mary-brien@example.com", "x=brien@example.com"]
+        {
+            assert_eq!(eraser.redact(other), None, "{other}");
+        }
+        for own in
+            ["'brien@example.com'", "mail=brien@example.com&x=1", "Brien <brien@example.com>", "(brien@example.com)"]
+        {
+            assert!(eraser.redact(own).is_some_and(|text| !text.contains("brien")), "{own}");
+        }
     }
 
     #[test]

@@ -237,6 +237,7 @@ impl EmailHead {
             erased: Some(erased),
             // Names of rules may mention people.
             policy: None,
+            held_by: self.held_by.as_ref().map(|rule| RuleRef { name: redact(&rule.name), ..*rule }),
             ..self.clone()
         }
     }

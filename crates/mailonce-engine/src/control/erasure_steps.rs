@@ -1,6 +1,12 @@
 //! The steps of an erasure: each reads one page of rows, finds those that name the person, and erases them.
 
-use crate::{control::Control, runtime::blocking::run_blocking_if_large};
+use crate::{
+    control::{
+        Control,
+        suppressions::{SuppressionDetails, SuppressionScope},
+    },
+    runtime::blocking::run_blocking_if_large,
+};
 use mailonce_core::{
     address::NamedAddress,
     control::erasure::{AddressEraser, Erasure, ErasureStage, MAX_OPEN_EMAILS, alias_of},
@@ -115,6 +121,7 @@ impl Control {
 
     /// Erases the emails that have settled by now. Waits while there are others.
     async fn erase_settled_emails(&self, eraser: &AddressEraser, erasure: &mut Erasure) -> Result<GoesOn, StoreError> {
+        let has_waited = !erasure.open.is_empty();
         for id in std::mem::take(&mut erasure.open) {
             if let Some(email) = self.ctx.store.email(eraser.team, id).await? {
                 self.erase_email(eraser, &email, erasure).await?;
@@ -125,6 +132,11 @@ impl Control {
         }
         if std::mem::take(&mut erasure.has_more_open) {
             erasure.stage = ErasureStage::Emails;
+            return Ok(true);
+        }
+        if has_waited {
+            // A bounce of what was in doubt may have suppressed the address since.
+            erasure.stage = ErasureStage::Records;
             return Ok(true);
         }
         Ok(self.continue_after(erasure, None))
@@ -261,11 +273,23 @@ impl Control {
         }
         let name = name.unwrap_or_else(|| record.name.clone());
         let taken = self.ctx.store.record_by_name(team, kind, &name).await?;
-        if taken.is_some_and(|taken| taken.id != id) {
+        if let Some(taken) = taken.filter(|taken| taken.id != id) {
             // The person was erased before, and an entry for the address was made again since.
+            let refuses_all = |json: &str| {
+                serde_json::from_str::<SuppressionDetails>(json).is_ok_and(|is| is.scope == SuppressionScope::All)
+            };
+            let is_wider =
+                kind == RecordKind::Suppression && refuses_all(&json.to_string()) && !refuses_all(&taken.json);
+            if is_wider && !self.ctx.store.replace_record(&Record { json: json.to_string(), ..taken }).await? {
+                return Err(StoreError::Unreachable("a record changed while it was erased".into()));
+            }
             self.ctx.store.remove_record(team, kind, id).await?;
         } else {
-            self.ctx.store.replace_record(&Record { name: name.clone(), json: json.to_string(), ..record }).await?;
+            let erased = Record { name: name.clone(), json: json.to_string(), ..record };
+            if !self.ctx.store.replace_record(&erased).await? {
+                // The step is repeated, and sees what another call wrote.
+                return Err(StoreError::Unreachable("a record changed while it was erased".into()));
+            }
             if kind == RecordKind::Suppression {
                 self.index_suppression(team, &name);
             }

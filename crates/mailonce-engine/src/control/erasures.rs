@@ -242,16 +242,21 @@ impl Control {
 
     /// Works on the erasures that this node knows of, with at most this many steps for each. The next call goes on.
     pub async fn run_erasures(&self, max_steps: usize) -> Result<(), StoreError> {
+        // An erasure that fails must not keep the others waiting.
+        let mut failed = None;
         for team in self.active_erasures.teams() {
             let mut is_done = true;
             for record in self.running_erasures(team).await? {
-                is_done &= self.run_erasure(record, max_steps).await?;
+                match self.run_erasure(record, max_steps).await {
+                    Ok(done) => is_done &= done,
+                    Err(error) => (is_done, failed) = (false, Some(error)),
+                }
             }
             if is_done {
                 self.active_erasures.remove(team);
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     async fn running_erasures(&self, team: TeamId) -> Result<Vec<Record>, StoreError> {

@@ -293,14 +293,18 @@ impl Control {
         found.ok_or_else(|| records::not_found(RecordKind::Suppression, address.as_str()))
     }
 
-    /// The suppression of an address, or of its alias if the person was erased.
+    /// The suppression of an address, or of its alias if the person was erased. Of two, the one that refuses more.
     async fn suppression_of(&self, team: TeamId, address: &str) -> Result<Option<Record>, StoreError> {
         let kind = RecordKind::Suppression;
+        let refuses_all = |record: &Record| {
+            records::decode::<SuppressionDetails>(record).is_ok_and(|details| details.scope == SuppressionScope::All)
+        };
         let found = self.ctx.store.record_by_name(team, kind, address).await?;
-        if found.is_some() {
+        if found.as_ref().is_some_and(refuses_all) {
             return Ok(found);
         }
-        self.ctx.store.record_by_name(team, kind, &alias_of(&self.ctx.secret, team, address)).await
+        let erased = self.ctx.store.record_by_name(team, kind, &alias_of(&self.ctx.secret, team, address)).await?;
+        Ok(erased.filter(|erased| found.is_none() || refuses_all(erased)).or(found))
     }
 
     /// Removes an address from the team's list.

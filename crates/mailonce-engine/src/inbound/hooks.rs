@@ -12,6 +12,7 @@ use crate::{
 };
 use mailonce_core::{
     address::Address,
+    control::erasure::alias_of,
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff,
         action::{HandoffAction, HandoffActionStatus},
@@ -110,11 +111,14 @@ fn rejection_problem(reject: &HookRejection) -> Problem {
     Problem::new(code, reject.to_string())
 }
 
-/// The recipient of a report, normalized, if it is a recipient of the handoff.
-fn recipient_of(handoff: &Handoff, report: &HookEvent) -> Option<Address> {
+/// The recipient of a report, normalized, if it is a recipient of the handoff. `alias` is what an erasure puts in the
+/// place of an address.
+fn recipient_of(handoff: &Handoff, report: &HookEvent, alias: impl Fn(&Address) -> String) -> Option<Address> {
     let address = Address::parse(report.recipient.as_deref()?).ok()?;
-    let is_same = |to: &String| Address::parse(to).is_ok_and(|to| to == address);
-    handoff.recipients.iter().any(is_same).then_some(address)
+    let find = |wanted: &Address| {
+        handoff.recipients.iter().any(|to| Address::parse(to).is_ok_and(|to| to == *wanted)).then(|| wanted.clone())
+    };
+    find(&address).or_else(|| find(&Address::parse(&alias(&address)).ok()?))
 }
 
 impl Inbound {
@@ -304,7 +308,8 @@ impl Inbound {
             (None, None) => None,
         };
         let Some(email) = email else { return Ok(None) };
-        let by_recipient = email.handoffs.iter().find(|handoff| recipient_of(handoff, report).is_some());
+        let alias = |address: &Address| alias_of(&self.ctx.secret, source.team, address.as_str());
+        let by_recipient = email.handoffs.iter().find(|handoff| recipient_of(handoff, report, alias).is_some());
         let remote_number = by_remote_id.filter(|(id, _)| *id == email.id).map(|(_, number)| number);
         let number = by_recipient.map(|handoff| handoff.number).or(remote_number).unwrap_or(0);
         let is_own_transport = |handoff: &Handoff| source.transport.as_ref() == Some(&handoff.transport);
@@ -362,7 +367,8 @@ impl Inbound {
             [only] if report.recipient.is_none() => Address::parse(only).ok(),
             _ => None,
         };
-        let Some(address) = recipient_of(handoff, report).or_else(only) else { return Ok(false) };
+        let alias = |address: &Address| alias_of(&self.ctx.secret, source.team, address.as_str());
+        let Some(address) = recipient_of(handoff, report, alias).or_else(only) else { return Ok(false) };
         let detail = self.ctx.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
         let report_key = dedup_key(source, report);
         let is_same_report = |fact: &Evidence| fact.once.as_deref() == Some(report_key.as_str());

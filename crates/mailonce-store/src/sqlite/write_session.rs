@@ -280,7 +280,11 @@ impl<'c> WriteSession<'c> {
 
     /// Rewrites the file and empties the log. Must not run in a transaction.
     pub(crate) fn rewrite_file(&self) -> Result<()> {
-        self.conn.execute_batch("VACUUM").map_err(store_error)?;
+        // The copy is as large as the ledger, which may not fit into memory.
+        self.conn.execute_batch("PRAGMA temp_store = FILE").map_err(store_error)?;
+        let rewritten = self.conn.execute_batch("VACUUM").map_err(store_error);
+        self.conn.execute_batch("PRAGMA temp_store = MEMORY").map_err(store_error)?;
+        rewritten?;
         install_secret::truncate_wal(self.conn)
     }
 

@@ -168,6 +168,8 @@ enum CliVerb {
     OnceChild {
         /// Process id of `once`
         parent: u32,
+        /// File to write if the command cannot be started
+        report: std::path::PathBuf,
         /// Command and its arguments
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
@@ -268,8 +270,8 @@ pub fn main() -> ExitCode {
         }
     };
     // Before the runtime starts threads, which the command does not need.
-    if let CliVerb::OnceChild { parent, command } = &cli.verb {
-        return once::become_command(*parent, command);
+    if let CliVerb::OnceChild { parent, report, command } = &cli.verb {
+        return once::become_command(*parent, report, command);
     }
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -341,7 +343,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Erase(args) => erasures::erase(&out, args).await,
         CliVerb::Erasures(verb) => erasures::erasures(&out, verb).await,
         CliVerb::Once(args) => return once::once(*args).await,
-        CliVerb::OnceChild { parent, command } => return once::become_command(parent, &command),
+        CliVerb::OnceChild { parent, report, command } => return once::become_command(parent, &report, &command),
         CliVerb::Claims(verb) => claims::claims(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,

@@ -94,6 +94,52 @@ async fn a_run_that_is_killed_half_way_is_unknown_until_a_look_up_settles_it() {
 }
 
 #[tokio::test]
+async fn a_caller_that_ignores_its_children_still_gets_the_exit_code() {
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let shell = |key: &str| {
+        let script = format!("trap '' CHLD; exec \"$0\" once --key {key} -- /bin/sh -c 'echo ran >> runs; exit 3'");
+        let once = cli.command(&[]);
+        let mut shell = tokio::process::Command::new("/bin/bash");
+        shell.current_dir(cli.path()).arg("-c").arg(script).arg(once.as_std().get_program());
+        shell
+    };
+    for _ in 0..2 {
+        assert_eq!(shell("k").status().await.unwrap().code(), Some(3));
+    }
+    assert_eq!(lines(&cli.path().join("runs")), ["ran"]);
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_leaves_the_claim_free() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let script = cli.path().join("report.sh");
+    let write = |text: &str| {
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let run = ["once", "--key", "k", "--", script.to_str().unwrap()];
+    write("#!/no/such/interpreter\n");
+    cli.run(&run).await.expect_exit(127);
+    write("#!/bin/sh\necho done\n");
+    assert_eq!(cli.run(&run).await.expect_exit(0).stdout, "done\n");
+}
+
+#[tokio::test]
+async fn a_slow_reader_gets_all_of_the_output() {
+    let cli = CliFixture::new();
+    let _server = cli.start_dev(&[]).await;
+    let command = cli.command(&args("k", &[], "head -c 300000 /dev/zero"));
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    let (program, args) = (command.as_std().get_program(), command.as_std().get_args());
+    shell.current_dir(cli.path()).args(["-c", "\"$@\" | (sleep 5; wc -c)", "sh"]).arg(program).args(args);
+    let output = shell.output().await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "300000");
+}
+
+#[tokio::test]
 async fn exit_codes_say_what_happened() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[]).await;

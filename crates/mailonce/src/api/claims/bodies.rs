@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     claims::{
-        Claim, LEASE_SECONDS, LostHolderPolicy, MAX_FINGERPRINT_CHARS, MAX_HOLDER_CHARS, MAX_REASON_CHARS,
+        Claim, ClaimState, LEASE_SECONDS, LostHolderPolicy, MAX_FINGERPRINT_CHARS, MAX_HOLDER_CHARS, MAX_REASON_CHARS,
         ResultPresence,
         period::{DEFAULT_GRACE_S, MAX_GRACE_S, PeriodLength},
     },
@@ -384,7 +384,11 @@ impl From<&Claim> for ClaimBody {
             completions: claim.completed_by.len(),
             result: None,
             result_omitted: claim.result == ResultPresence::Omitted,
-            reason: claim.failure.as_ref().map(|failure| failure.reason.clone()),
+            reason: claim
+                .failure
+                .as_ref()
+                .filter(|_| claim.state != ClaimState::Completed)
+                .map(|failure| failure.reason.clone()),
             ended_at: claim.ended_at.map(|at| at.to_string()),
             expires_at: claim.forget_at().map(|at| at.to_string()),
             resolved_as: claim.decision.as_ref().map(|decision| decision.resolution.as_str()),

@@ -14,9 +14,12 @@ use std::{
         fs::PermissionsExt as _,
         process::{CommandExt as _, ExitStatusExt as _},
     },
-    path::Path,
+    path::{Path, PathBuf},
     process::{ExitCode, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
@@ -27,7 +30,7 @@ use tokio::{
 };
 
 use super::recorded_run::{MAX_OUTPUT_BYTES, RecordedRun};
-use crate::cli::printer::print_stderr;
+use crate::{cli::printer::print_stderr, entropy::random_name};
 
 /// How long output is read after the command has ended. A background process of it may keep the pipe open.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
@@ -55,15 +58,28 @@ pub(super) fn check_command(command: &[OsString]) -> Result<(), String> {
     if is_found { Ok(()) } else { Err(format!("there is no command {}", program.to_string_lossy())) }
 }
 
+/// Why there is no exit code of the command.
+pub(super) enum RunError {
+    /// It did not run.
+    NotStarted(String),
+    /// It ran, and nobody knows how it ended.
+    Lost(String),
+}
+
 /// Runs the command to its end. Its output goes where that of this process goes, and its first part is recorded.
-pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> io::Result<RecordedRun> {
+pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> Result<RecordedRun, RunError> {
     // The same file as this process, also when it was replaced on the disk.
     let own = Path::new("/proc/self/exe");
-    let own = if own.exists() { own.to_owned() } else { std::env::current_exe()? };
+    let current = || std::env::current_exe().map_err(|error| RunError::NotStarted(error.to_string()));
+    let own = if own.exists() { own.to_owned() } else { current()? };
     let has_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
+    let not_started = StartReport(std::env::temp_dir().join(format!("mailonce-once-{}", random_name())));
+    // A caller may ignore SIGCHLD, and a process inherits that: the end of the command would be lost. A handler ends it.
+    let _ended = signal(SignalKind::child());
     let mut child = Command::new(own)
         .arg("once-child")
         .arg(std::process::id().to_string())
+        .arg(&not_started.0)
         .arg("--")
         .args(command)
         .envs(env.iter().map(|(name, value)| (name, value)))
@@ -72,16 +88,21 @@ pub(super) async fn run(command: &[OsString], env: &[(&str, String)]) -> io::Res
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
-        .spawn()?;
+        .spawn()
+        .map_err(|error| RunError::NotStarted(error.to_string()))?;
+    let lost = |error: io::Error| RunError::Lost(error.to_string());
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or(0)));
     let forwarding = forward_signals(group);
-    let stdout = child.stdout.take().map(ChildStdout::into_owned_fd).transpose()?;
-    let stderr = child.stderr.take().map(ChildStderr::into_owned_fd).transpose()?;
+    let stdout = child.stdout.take().map(ChildStdout::into_owned_fd).transpose().map_err(lost)?;
+    let stderr = child.stderr.take().map(ChildStderr::into_owned_fd).transpose().map_err(lost)?;
     let stdout = stdout.map(|from| OutputCopy::start(from, io::stdout()));
     let stderr = stderr.map(|from| OutputCopy::start(from, io::stderr()));
-    let status = child.wait().await?;
+    let status = child.wait().await.map_err(lost)?;
     let (stdout, stderr) = (finish(stdout).await, finish(stderr).await);
     forwarding.into_iter().for_each(|task| task.abort());
+    if let Some(why) = not_started.take() {
+        return Err(RunError::NotStarted(why));
+    }
     Ok(RecordedRun {
         exit_code: exit_code(status),
         is_truncated: stdout.len() > MAX_OUTPUT_BYTES || stderr.len() > MAX_OUTPUT_BYTES,
@@ -115,9 +136,23 @@ fn forward_signals(group: Option<Pid>) -> Vec<JoinHandle<()>> {
     FORWARDED.into_iter().filter_map(forward).collect()
 }
 
+/// A file that `once-child` writes if it cannot become the command.
+struct StartReport(PathBuf);
+
+impl StartReport {
+    /// Why the command did not start; `None` if it did. Removes the file.
+    fn take(&self) -> Option<String> {
+        let why = std::fs::read_to_string(&self.0).ok()?;
+        let _gone = std::fs::remove_file(&self.0);
+        Some(why)
+    }
+}
+
 /// Output that is being copied, and its beginning so far.
 struct OutputCopy {
     kept: Arc<Mutex<Vec<u8>>>,
+    /// Whether a part is being written. A reader that is slow gets the time that it needs.
+    is_writing: Arc<AtomicBool>,
     ended: oneshot::Receiver<()>,
 }
 
@@ -126,25 +161,38 @@ impl OutputCopy {
     fn start(from: OwnedFd, mut to: impl Write + Send + 'static) -> Self {
         let (kept, (ending, ended)) = (Arc::<Mutex<Vec<u8>>>::default(), oneshot::channel());
         let (shared, mut from) = (Arc::clone(&kept), File::from(from));
+        let is_writing = Arc::<AtomicBool>::default();
+        let writing = Arc::clone(&is_writing);
         std::thread::spawn(move || {
             let mut buffer = vec![0; 16 * 1024];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 let part = buffer.get(..count).unwrap_or_default();
+                writing.store(true, Ordering::Release);
+                {
+                    let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    // One byte more than is recorded, so that the end can be told.
+                    let room = (MAX_OUTPUT_BYTES + 1).saturating_sub(kept.len());
+                    kept.extend(part.iter().take(room));
+                }
                 // A closed output must not stop the command.
                 let _closed = to.write_all(part).and_then(|()| to.flush());
-                let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                // One byte more than is recorded, so that the end can be told.
-                let room = (MAX_OUTPUT_BYTES + 1).saturating_sub(kept.len());
-                kept.extend(part.iter().take(room));
+                writing.store(false, Ordering::Release);
             }
             let _gone = ending.send(());
         });
-        Self { kept, ended }
+        Self { kept, is_writing, ended }
     }
 
-    /// The beginning of the output, once it has ended or the grace is over.
-    async fn finish(self) -> Vec<u8> {
-        let _late = tokio::time::timeout(OUTPUT_GRACE, self.ended).await;
+    /// The beginning of the output, once it has ended or nothing came during the grace.
+    async fn finish(mut self) -> Vec<u8> {
+        let mut length = usize::MAX;
+        while tokio::time::timeout(OUTPUT_GRACE, &mut self.ended).await.is_err() {
+            let now = self.kept.lock().unwrap_or_else(PoisonError::into_inner).len();
+            if now == length && !self.is_writing.load(Ordering::Acquire) {
+                break;
+            }
+            length = now;
+        }
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -157,7 +205,7 @@ async fn finish(copy: Option<OutputCopy>) -> Vec<u8> {
 }
 
 /// Becomes the command of `once`, which is killed when its parent dies. Returns only if that fails.
-pub(crate) fn become_command(parent: u32, command: &[OsString]) -> ExitCode {
+pub(crate) fn become_command(parent: u32, report: &Path, command: &[OsString]) -> ExitCode {
     #[cfg(target_os = "linux")]
     {
         let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -171,6 +219,8 @@ pub(crate) fn become_command(parent: u32, command: &[OsString]) -> ExitCode {
     }
     let Some((program, args)) = command.split_first() else { return ExitCode::from(126) };
     let error = std::process::Command::new(program).args(args).exec();
+    let reported = File::create_new(report).and_then(|mut file| write!(file, "{error}"));
+    reported.unwrap_or_else(|why| print_stderr(&format!("mailonce once: {}: {why}", report.display())));
     print_stderr(&format!("mailonce once: {}: {error}", program.to_string_lossy()));
     ExitCode::from(126)
 }

@@ -65,7 +65,9 @@ Exit codes: that of the command, also when it ran before, or
  122  the key was used for another command
  123  a stop covers it
  124  wrong usage
- 125  the server did not answer, and nothing ran")]
+ 125  the server did not answer, and nothing ran
+ 127  there is no such command, or it cannot be started
+   1  the claim failed for good, or a person abandoned it")]
 pub(crate) struct OnceArgs {
     #[command(flatten)]
     reach: ServerArgs,
@@ -227,9 +229,21 @@ async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u
     let (id, token) = (text(won, "id"), text(won, "token"));
     let renewals = tokio::spawn(client.clone().renew_until_dropped(id.clone(), token.clone(), args.lease));
     let may_repeat = won["may_repeat"] == true;
-    if may_repeat && was_done(args, &id).await {
-        renewals.abort();
-        return report_evidence(client, &id, true).await;
+    let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
+    if may_repeat && args.verify.is_some() {
+        match look_up(args, &id).await {
+            LookUp::Done => {
+                renewals.abort();
+                return report_evidence(client, &id, true).await;
+            }
+            LookUp::NotFound => {}
+            LookUp::Failed(why) => {
+                renewals.abort();
+                let body = json!({ "token": token, "retryable": true, "reason": why });
+                let _unreachable = client.post(&path("fail"), &body, RECORD_TIMEOUT).await;
+                return Err(OnceError::new(exit::UNKNOWN, why));
+            }
+        }
     }
     let env = [
         ("MAILONCE_CLAIM_ID", id.clone()),
@@ -238,17 +252,21 @@ async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u
     ];
     let ran = child::run(&args.command, &env).await;
     renewals.abort();
-    let path = |verb: &str| format!("/v1/claims/{id}/{verb}");
     let (verb, body, code) = match ran {
         Ok(run) if args.retry_exit.contains(&run.exit_code) => {
             let reason = format!("exit code {}", run.exit_code);
             ("fail", json!({ "token": token, "retryable": true, "reason": reason }), run.exit_code)
         }
         Ok(run) => ("complete", json!({ "token": token, "result": run.to_result() }), run.exit_code),
-        Err(error) => {
+        Err(child::RunError::NotStarted(error)) => {
             let reason = format!("the command could not be started: {error}");
             print_stderr(&format!("mailonce once: {reason}"));
             ("fail", json!({ "token": token, "retryable": true, "reason": reason }), exit::NO_COMMAND)
+        }
+        // It ran, so that the claim must not be free again. Nothing is reported, and it becomes unknown.
+        Err(child::RunError::Lost(error)) => {
+            let detail = format!("the command ran, and its end was lost: {error}");
+            return Err(OnceError::new(exit::UNKNOWN, detail));
         }
     };
     match client.post(&path(verb), &body, RECORD_TIMEOUT).await {
@@ -284,19 +302,38 @@ async fn settle(args: &OnceArgs, client: &ClaimClient, problem: &Value) -> Resul
         return Err(OnceError::from_answer(problem));
     }
     let id = text(problem, "id");
-    if was_done(args, &id).await {
-        return report_evidence(client, &id, true).await;
+    match look_up(args, &id).await {
+        LookUp::Done => return report_evidence(client, &id, true).await,
+        LookUp::NotFound => drop(report_evidence(client, &id, false).await?),
+        LookUp::Failed(why) => print_stderr(&format!("mailonce once: {why}")),
     }
-    report_evidence(client, &id, false).await?;
     Err(OnceError::from_answer(problem))
 }
 
-/// Whether the look-up says that the work was done. False without a look-up.
-async fn was_done(args: &OnceArgs, id: &str) -> bool {
-    let Some(verify) = &args.verify else { return false };
-    let mut look_up = tokio::process::Command::new("/bin/sh");
-    look_up.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", id).stdin(std::process::Stdio::null());
-    look_up.status().await.is_ok_and(|status| status.success())
+/// What a look-up says about the work of a lost caller.
+enum LookUp {
+    Done,
+    NotFound,
+    /// It could not say.
+    Failed(String),
+}
+
+/// Runs the look-up: exit code 0 means done, 1 not done. Anything else, such as a missing program, says nothing.
+async fn look_up(args: &OnceArgs, id: &str) -> LookUp {
+    let Some(verify) = &args.verify else { return LookUp::Failed("there is no --verify".into()) };
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    shell.arg("-c").arg(verify).env("MAILONCE_CLAIM_ID", id);
+    // What it prints is not output of the command.
+    shell.stdin(std::process::Stdio::null()).stdout(std::io::stderr());
+    match shell.status().await.map(|status| status.code()) {
+        Ok(Some(0)) => LookUp::Done,
+        Ok(Some(1)) => LookUp::NotFound,
+        Ok(code) => {
+            let how = code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with exit code {code}"));
+            LookUp::Failed(format!("the look-up of --verify {how}, which says nothing; 0 means done and 1 not done"))
+        }
+        Err(error) => LookUp::Failed(format!("the look-up of --verify could not be started: {error}")),
+    }
 }
 
 async fn report_evidence(client: &ClaimClient, id: &str, done: bool) -> Result<u8, OnceError> {
