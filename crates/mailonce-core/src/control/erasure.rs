@@ -161,7 +161,7 @@ fn find_whole(lower: &str, form: &str, mut from: usize, is_strict: bool) -> Opti
             // An apostrophe inside a name, and not a quotation mark.
             Some('\'') => before.next().is_some_and(char::is_alphanumeric),
             // These also separate words in a text.
-            Some('-' | '!' | '#' | '$' | '&' | '*' | '/' | '=' | '?' | '^' | '`' | '{' | '|' | '}' | '~') => is_strict,
+            Some('-' | '!' | '#' | '$' | '&' | '*' | '=' | '?' | '^' | '`' | '{' | '|' | '}' | '~') => is_strict,
             Some(c) => c.is_alphanumeric(),
             None => false,
         };

@@ -265,8 +265,8 @@ mod tests {
         let expected = [
             ("daily", PolicyVerdict::Hold),
             ("00000000-0000-0000-0000-000000000000", PolicyVerdict::Flag),
-            ("overlaps", PolicyVerdict::Hold),
             ("looks_duplicate", PolicyVerdict::Flag),
+            ("overlaps", PolicyVerdict::Hold),
         ];
         assert_eq!(shown, expected.map(|(name, verdict)| (name.to_owned(), verdict)));
     }

@@ -37,7 +37,8 @@ async fn simulate(store: &TestStore, fixture: &EmailFixture, now: Time) -> Accep
 fn shape(answer: AcceptResult) -> String {
     match answer {
         AcceptResult::First(email) => {
-            format!("first {:?} {:?} {:?} {:?}", email.state(), email.holds, email.bind_number, email.head.policy)
+            let steps = email.head.policy.as_ref().map(|trace| trace.complete(true));
+            format!("first {:?} {:?} {:?} {steps:?}", email.state(), email.holds, email.bind_number)
         }
         AcceptResult::KeyBound(KeyBinding::Email(email)) => format!("bound to {}", email.id),
         other => format!("{other:?}"),
