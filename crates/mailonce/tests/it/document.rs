@@ -170,7 +170,11 @@ over_memory_and_sqlite! {
             assert!(answer.header("content-type").unwrap().starts_with(kind), "{path}");
             assert!(answer.text.contains(word), "{path}: {}", answer.text);
         }
-        assert_eq!(world.get("/openapi.json").await.text, mailonce::api::openapi_json());
+        let served = world.get("/openapi.json").await.expect_status(200);
+        assert!(served.body == *mailonce::api::openapi() && !served.text.contains("\n  "), "small, and the same");
+        let tag = served.header("etag").unwrap().to_owned();
+        let again = world.call(get("/openapi.json").header("if-none-match", &tag)).await;
+        assert_eq!((again.status, again.text.len()), (304, 0));
     }
 
     async fn the_metrics_count_and_contain_no_secrets(world) {

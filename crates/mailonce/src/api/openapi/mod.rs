@@ -193,3 +193,27 @@ fn for_each_property(value: &mut Value, visit: &mut impl FnMut(&str, &mut Value)
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    #[test]
+    fn the_compressed_document_is_the_same_and_small() {
+        let served = served();
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(served.gzip.as_slice()).read_to_end(&mut unpacked).unwrap();
+        assert!(unpacked == served.plain);
+        assert!(served.gzip.len() <= 60_000, "{} bytes", served.gzip.len());
+    }
+
+    #[test]
+    fn every_operation_has_a_known_tag_and_every_tag_an_operation() {
+        let mut document = document().clone();
+        let tags: std::collections::BTreeSet<String> =
+            operations(&mut document).map(|operation| operation["tags"][0].as_str().unwrap().to_owned()).collect();
+        let known: std::collections::BTreeSet<String> = TAGS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(tags, known);
+    }
+}
