@@ -146,7 +146,7 @@ export class Desk {
     return [200, told(bound, "replayed", differs.length > 0)];
   }
 
-  #suppress(bound: Bound, reason: string, call?: CallTrace): void {
+  #suppress(bound: Bound, reason: Bound["suppressed"][number]["reason"], call?: CallTrace): void {
     bound.suppressed.push({ at: now(), channel: "http", reason, ...(call && { call }) });
   }
 

@@ -97,7 +97,11 @@ const RUN: Record<ToolName, (mo: Mailonce, options: ToolOptions, input: Input, a
   },
   async take_artifact(mo, { from: own, inbox }, { type, for: consumer, from }, along) {
     const match = from === undefined ? undefined : { from };
-    const { value } = await mo.inboxes.consume(inbox ?? own, { type: type ?? "", for: consumer ?? "", match }, along);
+    const { value } = await mo.inboxes.consume(
+      inbox ?? own,
+      { type: (type ?? "") as "code" | "link", for: consumer ?? "", match },
+      along,
+    );
     return { status: "taken", value, next: "Use it once, for this account or run only." };
   },
 };

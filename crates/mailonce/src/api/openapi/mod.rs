@@ -32,6 +32,7 @@ const TAGS: &[(&str, &str)] = &[
     ("budgets", "How much may be sent in a period."),
     ("stops", "Switches that keep email from leaving."),
     ("suppressions", "Addresses that the team does not send to."),
+    ("erasures", "Removing a person's data."),
     ("audit", "Who changed what."),
     ("settings", "Settings of the team."),
     ("access", "API keys and teams."),
