@@ -445,7 +445,7 @@ pub struct EmailDetail {
     pub suppressed_calls: Vec<SuppressedCall>,
     #[serde(default)]
     pub tags: BTreeMap<String, serde_json::Value>,
-    /// Plain text body. Null when the retention period of the content is over, like the other parts of the content.
+    /// Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(default)]

@@ -287,7 +287,7 @@ export interface EmailDetail {
   /** The latest 20 suppressed duplicate calls, newest first. */
   suppressed_calls: SuppressedCall[];
   tags: Record<string, unknown>;
-  /** Plain text body. Null when the retention period of the content is over, like the other parts of the content. */
+  /** Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty. */
   text?: string | null;
   timeline: TimelineEntry[];
 }

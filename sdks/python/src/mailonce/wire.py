@@ -365,7 +365,7 @@ class EmailDetail:
     html: str | None = None
     intent: Intent | None = None
     text: str | None = None
-    """Plain text body. Null when the retention period of the content is over, like the other parts of the content."""
+    """Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts of the content are empty."""
 
 
 @dataclass(frozen=True, kw_only=True)

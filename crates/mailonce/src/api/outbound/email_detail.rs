@@ -14,7 +14,7 @@ use mailonce_engine::{
     outbound::{queries::EmailView, simulate::decided_steps},
 };
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::api::{
@@ -130,7 +130,8 @@ pub(crate) struct SentAttachmentBody {
 pub(crate) struct EmailDetailBody {
     #[serde(flatten)]
     email: EmailBody,
-    /// Plain text body. Null when the retention period of the content is over, like the other parts of the content.
+    /// Plain text body. When the retention period of the content is over, this and `html` are null, and the other parts
+    /// of the content are empty.
     text: Option<String>,
     html: Option<String>,
     reply_to: Vec<String>,
@@ -172,9 +173,9 @@ impl EmailDetailBody {
                 .map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect())
                 .unwrap_or_default(),
             attachments: files.iter().map(attachment_view).collect(),
-            tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
-            metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),
-            intent: email.head.intent.as_ref().map(|intent| serde_json::json!(intent)),
+            tags: content.map_or_else(|| json!({}), |c| json!(c.tags)),
+            metadata: content.map_or_else(|| json!({}), |c| json!(c.metadata)),
+            intent: email.head.intent.as_ref().map(|intent| json!(intent)),
             on_unknown: email.head.on_unknown.as_str(),
             handoffs: handoffs(view),
             evidence: view.detail.evidence.iter().map(EvidenceBody::of).collect(),
