@@ -9,7 +9,7 @@
 //! | [`erasures`], `erasure_steps` | erasing a person |
 //! | `retention` | deletes bodies and received mail early |
 //! | [`stops`] | switches that keep email from leaving |
-//! | `policy_trace` | collects what each check decides about an email |
+//! | [`policy_trace`] | what each check decided about an email |
 //! | `suppressions` | addresses that a team doesn't send to |
 //! | [`unsubscribe`] | links with which a recipient unsubscribes |
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
@@ -20,7 +20,7 @@ mod erasure_steps;
 pub mod erasures;
 pub mod lists;
 pub(crate) mod outbound_rule_facts;
-pub(crate) mod policy_trace;
+pub mod policy_trace;
 pub(crate) mod record_cache;
 mod retention;
 pub mod rules;

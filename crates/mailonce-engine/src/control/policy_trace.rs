@@ -1,6 +1,6 @@
-//! Policy traces: collects what each check decides about an email before it is accepted.
+//! Policy traces: collects what each check decides about an email before it is accepted, and shows it later.
 
-use crate::control::Control;
+use crate::{access::caller::Caller, control::Control};
 use mailonce_core::{
     control::{
         budget::Charge,
@@ -8,9 +8,15 @@ use mailonce_core::{
         rule::{Rule, RuleActionKind, RuleDirection, RuleEvaluation, RuleMatch, RuleMode},
     },
     id::TeamId,
+    outbound::email::Email,
     problem::Problem,
 };
 use std::collections::BTreeSet;
+
+/// What each check decided about an email, as far as the caller may see it. Empty if it went through no checks.
+pub fn decided_steps(caller: &Caller, email: &Email) -> Vec<PolicyStep> {
+    email.head.policy.as_ref().map(|trace| trace.complete(caller.may_see_rules())).unwrap_or_default()
+}
 
 /// Records the refusal of a check, and returns its result. A check that could not be made decided nothing.
 pub(crate) fn trace_refusal<T>(

@@ -2,6 +2,7 @@
 
 use crate::{
     access::caller::Caller,
+    control::policy_trace::decided_steps,
     outbound::{
         Outbound,
         keyed_send::{KeyedSend, SendRequest, differences, identify_send},
@@ -92,11 +93,6 @@ impl Outbound {
             }
         }
     }
-}
-
-/// What each check decided about an email, as far as the caller may see it. Empty if it went through no checks.
-pub fn decided_steps(caller: &Caller, email: &Email) -> Vec<PolicyStep> {
-    email.head.policy.as_ref().map(|trace| trace.complete(caller.may_see_rules())).unwrap_or_default()
 }
 
 /// What a send with a bound key would be answered with.

@@ -9,10 +9,7 @@ use mailonce_core::{
     outbound::email::Email,
     time::Time,
 };
-use mailonce_engine::{
-    Caller,
-    outbound::{queries::EmailView, simulate::decided_steps},
-};
+use mailonce_engine::{Caller, control::policy_trace::decided_steps, outbound::queries::EmailView};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;

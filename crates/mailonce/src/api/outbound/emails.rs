@@ -21,10 +21,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::{
-    Caller,
-    outbound::{send_receipt::SendReceipt, simulate::decided_steps},
-};
+use mailonce_engine::{Caller, control::policy_trace::decided_steps, outbound::send_receipt::SendReceipt};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};

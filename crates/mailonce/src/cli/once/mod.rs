@@ -240,7 +240,9 @@ async fn perform(args: &OnceArgs, client: &ClaimClient, won: &Value) -> Result<u
             LookUp::Failed(why) => {
                 renewals.abort();
                 let body = json!({ "token": token, "retryable": true, "reason": why });
-                let _unreachable = client.post(&path("fail"), &body, RECORD_TIMEOUT).await;
+                if let Err(error) = client.post(&path("fail"), &body, RECORD_TIMEOUT).await {
+                    print_stderr(&format!("mailonce once: the claim could not be given back: {error}"));
+                }
                 return Err(OnceError::new(exit::UNKNOWN, why));
             }
         }
