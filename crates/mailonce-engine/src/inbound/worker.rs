@@ -44,7 +44,10 @@ use mailonce_mail::{
     thread,
 };
 use sha2::{Digest as _, Sha256};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::{
     sync::watch,
     task::{JoinError, JoinSet},
@@ -57,9 +60,11 @@ const MAX_PARSE_ATTEMPTS: u32 = 5;
 /// How often processing may start without a recorded outcome before a delivery becomes a dead letter, so that a mail
 /// that crashes the process does so only a few times. The mail is kept and can be replayed, because the process may also
 /// crash for other reasons.
-const MAX_LOST_ATTEMPTS: u32 = 3;
+const MAX_LOST_ATTEMPTS: u32 = 5;
+/// How many further attempts are allowed because leases of this process were committed and their replies lost.
+const MAX_UNCONFIRMED_LEASES: u32 = 9;
 /// The error of a delivery that reached [`MAX_LOST_ATTEMPTS`].
-const LOST_ATTEMPTS: &str = "processing started 3 times and never finished";
+const LOST_ATTEMPTS: &str = "processing started 5 times and never finished";
 /// How often processing is started before a delivery becomes a dead letter, when errors were recorded.
 const MAX_PROCESS_ATTEMPTS: u32 = 14;
 /// How many deliveries are leased at once.
@@ -98,11 +103,13 @@ async fn block_on_worker_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(move || runtime.block_on(future)).await
 }
 
-/// Why a leased delivery is not processed again: it crashed the process too often, or failed too often.
-fn exhausted_attempts(delivery: &Delivery) -> Option<String> {
+/// Why a leased delivery is not processed again: it crashed the process too often, or failed too often. A lease whose
+/// reply was lost counts as an attempt in the store, and crashed nothing: this process, which asked for it, still runs.
+fn exhausted_attempts(delivery: &Delivery, unconfirmed_leases: u32) -> Option<String> {
     // A retry records its error. A crash records nothing, and a replay keeps the error of the dead letter.
     if delivery.last_error.as_deref().is_none_or(|error| error == LOST_ATTEMPTS) {
-        return (delivery.attempts > MAX_LOST_ATTEMPTS).then(|| LOST_ATTEMPTS.to_owned());
+        let max_attempts = MAX_LOST_ATTEMPTS + unconfirmed_leases.min(MAX_UNCONFIRMED_LEASES);
+        return (delivery.attempts > max_attempts).then(|| LOST_ATTEMPTS.to_owned());
     }
     let is_notice = delivery.details.form == DeliveryFormat::Notice;
     let max_attempts = if is_notice { MAX_FETCH_ATTEMPTS } else { MAX_PROCESS_ATTEMPTS };
@@ -320,7 +327,10 @@ impl Inbound {
             .await
         {
             Ok(leased) => leased,
-            Err(error) => return tracing::warn!(%error, "leasing due deliveries failed"),
+            Err(error) => {
+                self.ctx.inbound.unconfirmed_leases.fetch_add(1, Ordering::Relaxed);
+                return tracing::warn!(%error, "leasing due deliveries failed");
+            }
         };
         if leased.len() == LEASE_BATCH {
             self.ctx.inbound.work_available.notify_one();
@@ -378,7 +388,8 @@ impl Inbound {
 
     async fn process_delivery(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
         let is_notice = delivery.details.form == DeliveryFormat::Notice;
-        if let Some(why) = exhausted_attempts(delivery) {
+        let unconfirmed_leases = self.ctx.inbound.unconfirmed_leases.load(Ordering::Relaxed);
+        if let Some(why) = exhausted_attempts(delivery, unconfirmed_leases) {
             return self.record_delivery_outcome(delivery, DeliveryOutcome::Dead(why)).await;
         }
         let result = if is_notice {

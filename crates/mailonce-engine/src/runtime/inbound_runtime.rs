@@ -45,6 +45,8 @@ pub(crate) struct InboundRuntime {
     pub(crate) work_available: Notify,
     pub(crate) waiters: InboxWaiters,
     pub(crate) fetch_limiter: FetchLimiter,
+    /// How many leases of deliveries failed in this process. Each may have been committed.
+    pub(crate) unconfirmed_leases: std::sync::atomic::AtomicU32,
     /// Whether the store pushes a wake-up for every message. Otherwise waiting calls poll.
     pub(crate) has_push_wake_ups: std::sync::atomic::AtomicBool,
 }
@@ -61,6 +63,7 @@ impl InboundRuntime {
             work_available: Notify::new(),
             waiters: InboxWaiters::default(),
             fetch_limiter: FetchLimiter::default(),
+            unconfirmed_leases: std::sync::atomic::AtomicU32::new(0),
             has_push_wake_ups: std::sync::atomic::AtomicBool::new(false),
         }
     }
