@@ -1,6 +1,9 @@
 //! The dependencies and settings of the engine.
 
-use crate::handoff::transport_selector::{Routing, SANDBOX};
+use crate::{
+    access::settings::CompatSettings,
+    handoff::transport_selector::{Routing, SANDBOX},
+};
 use mailonce_core::{
     handoff::action::HandoffRetryPolicy,
     outbound::email::OnUnknown,
@@ -74,6 +77,8 @@ pub struct EngineDeps {
     pub seal_bodies: bool,
     /// Whether mail is indexed and can be searched.
     pub search_enabled: bool,
+    /// What happens to emails without a key through dialects where a team has no setting.
+    pub compat: CompatSettings,
     /// The URL under which recipients reach this server. Without one, email has no unsubscribe links.
     pub public_url: Option<String>,
 }
@@ -121,6 +126,7 @@ impl Default for EngineDeps {
             authenticator: None,
             seal_bodies: false,
             search_enabled: true,
+            compat: CompatSettings::default(),
             public_url: None,
         }
     }

@@ -34,6 +34,7 @@ struct ConfigFile {
     webhooks: Option<WebhooksFile>,
     secrets: Option<SecretsFile>,
     search: Option<SearchFile>,
+    compat: Option<CompatFile>,
 }
 
 /// The section `[webhooks]`: webhooks to applications.
@@ -124,6 +125,14 @@ struct ClockFile {
     trusted: Option<bool>,
 }
 
+/// The section `[compat]`: emails without a key through dialects.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompatFile {
+    pub(crate) keyless: Option<String>,
+    pub(crate) window: Option<String>,
+}
+
 /// The section `[search]`: full-text search.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -189,6 +198,7 @@ pub struct Config {
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
     pub(crate) webhooks: WebhooksFile,
+    pub(crate) compat: CompatFile,
 }
 
 impl Config {
@@ -222,6 +232,7 @@ impl Config {
             routing: file.routing.unwrap_or_default(),
             defaults: apply_defaults_env(file.defaults.unwrap_or_default(), &env)?,
             webhooks: apply_webhooks_env(file.webhooks.unwrap_or_default(), &env),
+            compat: apply_compat_env(file.compat.unwrap_or_default(), &env),
         })
     }
 
@@ -279,6 +290,14 @@ fn apply_webhooks_env(mut file: WebhooksFile, env: impl Fn(&str) -> Option<Strin
         file.ca_file = Some(path.into());
     }
     file
+}
+
+/// Overrides the section `[compat]` with environment variables.
+fn apply_compat_env(file: CompatFile, env: impl Fn(&str) -> Option<String>) -> CompatFile {
+    CompatFile {
+        keyless: env("MAILONCE_COMPAT_KEYLESS").or(file.keyless),
+        window: env("MAILONCE_COMPAT_WINDOW").or(file.window),
+    }
 }
 
 fn parse_search_enabled(text: Option<String>) -> anyhow::Result<Option<bool>> {

@@ -3,7 +3,10 @@
 
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{
-    outbound::email::OnUnknown,
+    outbound::{
+        content_guard::{IdenticalMode, MAX_IDENTICAL_WINDOW_MS},
+        email::OnUnknown,
+    },
     ports::{
         authenticator::{Authenticator, TrustLoopback},
         transport::Transport,
@@ -13,6 +16,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     EngineDeps, HandoffSettings,
+    access::settings::CompatSettings,
     handoff::transport_selector::{Routing, RoutingRule},
 };
 use mailonce_transport::{
@@ -31,7 +35,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Config, DefaultsFile, TransportFile},
+    config::{CompatFile, Config, DefaultsFile, TransportFile},
     wall_clock::WallClock,
 };
 
@@ -78,6 +82,7 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         event_formatter: Arc::new(crate::dialects::DialectEventFormatter),
         seal_bodies: config.secrets.seal_bodies,
         // `dev` indexes mail; a server does when it is told to.
+        compat: compat_settings(&config.compat)?,
         search_enabled: config.search_enabled.unwrap_or(!config.dev_domains.is_empty()),
         // Nobody but this machine reaches `dev`, and nobody else gets its mail.
         public_url: config.public_url.clone().or_else(|| (!config.dev_domains.is_empty()).then(|| config.url())),
@@ -281,6 +286,23 @@ fn check_range<T: PartialOrd + Display>(
         bail!("{field} must be from {} to {}, not {value}", bounds.start(), bounds.end());
     }
     Ok(value)
+}
+
+/// What happens to emails without a key through dialects where a team has no setting.
+fn compat_settings(file: &CompatFile) -> anyhow::Result<CompatSettings> {
+    let mode = |text: &str| {
+        let words = "compat.keyless must be `replay`, `hold` or `send`";
+        IdenticalMode::parse(text).with_context(|| format!("{words}, not `{text}`"))
+    };
+    let window = |text: &str| {
+        let ms = parse_duration_ms("compat.window", text)?;
+        ensure!((60_000..=MAX_IDENTICAL_WINDOW_MS).contains(&ms), "compat.window must be from 1m to 1h, not `{text}`");
+        Ok(ms)
+    };
+    Ok(CompatSettings {
+        keyless: file.keyless.as_deref().map(mode).transpose()?,
+        window_ms: file.window.as_deref().map(window).transpose()?,
+    })
 }
 
 fn parse_give_up_after(text: &str) -> anyhow::Result<i64> {

@@ -8,7 +8,7 @@ use crate::{
     operation::KeyedOperation,
     outbound::{
         accept_decision::FirstSend,
-        content_guard::ContentFingerprint,
+        content_guard::{ContentFingerprint, IdenticalCheck},
         digest::Digest,
         email::{Email, EmailHead, Guard},
         holds::Holds,
@@ -59,10 +59,19 @@ pub struct GuardInput {
     /// The fingerprint of the content. The transaction compares it with recent emails between the same people and holds
     /// the email when one matches. It is then stored for later comparisons.
     pub fingerprint: Option<ContentFingerprint>,
+    /// For an email without a key through a dialect: the transaction answers it with a recent identical email.
+    pub identical: Option<IdenticalCheck>,
     /// For a resend with changed content: the previous version may still be held, and is cancelled in the same commit.
     pub cancels_previous: bool,
     /// What the email adds to budget counters. Each says what happens to an email that does not fit.
     pub charges: Vec<Charge>,
+}
+
+impl GuardInput {
+    /// The fingerprints that the transaction compares, and stores if the email is accepted.
+    pub fn fingerprints(&self) -> impl Iterator<Item = &ContentFingerprint> {
+        self.fingerprint.iter().chain(self.identical.as_ref().map(|identical| &identical.fingerprint))
+    }
 }
 
 impl NewEmail {
@@ -109,6 +118,8 @@ pub enum AcceptResult {
     First(Email),
     /// The key was bound before. The engine compares the digests.
     KeyBound(KeyBinding),
+    /// It has no key and repeats this recent identical email. Nothing was written.
+    Identical(Email),
     /// The email would exceed a budget. Nothing was written, and its key stays free.
     OverBudget(Overrun),
 }

@@ -4,10 +4,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
-use crate::{id::TeamId, string_enum::string_enum};
+use crate::{
+    id::{EmailId, TeamId},
+    string_enum::string_enum,
+};
+use std::sync::Arc;
 
 /// Only emails within this interval are compared, in milliseconds.
 pub const COMPARE_WINDOW_MS: i64 = 600_000;
+/// The longest interval in which identical emails are compared, and how long fingerprints are kept, in milliseconds.
+pub const MAX_IDENTICAL_WINDOW_MS: i64 = 3_600_000;
 /// The number of recent emails to compare with.
 pub const MAX_COMPARED: usize = 8;
 /// The number of words that are compared.
@@ -22,6 +28,18 @@ string_enum! {
         Flag = "flag",
         /// Hold it until a person or its sender confirms it.
         Hold = "hold",
+    }
+}
+
+string_enum! {
+    /// What happens to an email without a key through a dialect that is identical to one just accepted.
+    IdenticalMode {
+        /// It is answered with the first email.
+        Replay = "replay",
+        /// It is held, like one that is nearly identical.
+        Hold = "hold",
+        /// It is sent.
+        Send = "send",
     }
 }
 
@@ -53,6 +71,11 @@ impl ContentFingerprint {
         Self { pair, words: words.into_iter().collect(), marks }
     }
 
+    /// The fingerprint of an email that is compared with identical ones alone. `meaning` is a hash of its meaning.
+    pub fn of_meaning(meaning: [u8; 16]) -> Self {
+        Self { pair: meaning, words: Vec::new(), marks: [0; 16] }
+    }
+
     /// Whether two emails between the same people have nearly the same content.
     pub fn is_similar_to(&self, other: &Self) -> bool {
         if self.pair != other.pair || self.marks != other.marks {
@@ -63,6 +86,42 @@ impl ContentFingerprint {
         let (both, either) = (ours.intersection(&theirs).count(), ours.union(&theirs).count());
         // At least three quarters of all words are in both.
         both * 4 >= either * 3
+    }
+}
+
+/// Asks whether an email without a key repeats a recent identical one. If so, the earlier one is the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdenticalCheck {
+    /// A fingerprint [of the meaning](ContentFingerprint::of_meaning).
+    pub fingerprint: ContentFingerprint,
+    /// How long after its acceptance an email is repeated, in milliseconds.
+    pub window_ms: i64,
+    /// The items of the same batch, which never repeat each other.
+    pub batch: Arc<[EmailId]>,
+}
+
+/// Which recent emails an email is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison<'a> {
+    /// The fingerprint of the new email.
+    pub fingerprint: &'a ContentFingerprint,
+    /// The age up to which emails are compared, in milliseconds.
+    pub window_ms: i64,
+    /// Emails that are not compared.
+    pub except: &'a [EmailId],
+}
+
+impl<'a> Comparison<'a> {
+    /// A comparison with similar emails.
+    pub fn with_similar(fingerprint: &'a ContentFingerprint) -> Self {
+        Self { fingerprint, window_ms: COMPARE_WINDOW_MS, except: &[] }
+    }
+}
+
+impl IdenticalCheck {
+    /// The comparison with identical emails.
+    pub fn comparison(&self) -> Comparison<'_> {
+        Comparison { fingerprint: &self.fingerprint, window_ms: self.window_ms, except: &self.batch }
     }
 }
 

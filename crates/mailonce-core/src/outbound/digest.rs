@@ -217,6 +217,36 @@ impl fmt::Display for Digest {
     }
 }
 
+/// The fields that make two emails without a key identical. Headers, tags, metadata and display names may hold values
+/// that a client makes anew for each attempt.
+const IDENTITY_FIELDS: [DigestField; 9] = [
+    DigestField::From,
+    DigestField::To,
+    DigestField::Cc,
+    DigestField::Bcc,
+    DigestField::Subject,
+    DigestField::Text,
+    DigestField::Html,
+    DigestField::Attachments,
+    DigestField::ScheduledAt,
+];
+
+/// A keyed hash over what two identical emails have in common: people, subject, text, HTML, attachments and schedule.
+pub fn identity_hash(content: &EmailContent, secret: &InstallSecret) -> [u8; 16] {
+    let mut whole = Sha256::new();
+    for field in IDENTITY_FIELDS {
+        let mut hash = FieldHasher::default();
+        hash_field(field, content, &mut hash);
+        whole.update([field as u8]);
+        // A field that is absent differs from an empty one.
+        whole.update(hash.finish().unwrap_or_default());
+    }
+    let mac = secret.mac("identical-email", &[&whole.finalize()]);
+    let mut half = [0; 16];
+    half.copy_from_slice(&mac[..16]);
+    half
+}
+
 /// The digest of an operation other than a send: operation, path and body.
 pub fn operation_digest(operation: &str, path: &str, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();

@@ -34,6 +34,8 @@ crate::string_enum::string_enum! {
         Mismatch = "mismatch",
         /// Another reply to a message that has its reply.
         AlreadyAnswered = "already_answered",
+        /// No key, and identical to an email that was just accepted through a dialect.
+        Identical = "identical",
     }
 }
 

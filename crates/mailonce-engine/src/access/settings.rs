@@ -12,7 +12,7 @@ use mailonce_core::{
     id::TeamId,
     inbox::message::ReplyToPolicy,
     operation::IdempotentResult,
-    outbound::content_guard::ContentGuardMode,
+    outbound::content_guard::{COMPARE_WINDOW_MS, ContentGuardMode, IdenticalMode},
     ports::store::StoreError,
     problem::Problem,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TEAM_SETTINGS},
@@ -62,6 +62,35 @@ pub struct TeamSettings {
     /// Email with one of these tags gets an unsubscribe link: names, or `name=value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unsubscribe_tags: Vec<String>,
+    /// Emails without a key through dialects.
+    #[serde(skip_serializing_if = "CompatSettings::is_default")]
+    pub compat: CompatSettings,
+}
+
+/// What a team, or the installation by default, does with emails without a key through dialects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompatSettings {
+    /// What happens to an identical email. `None`: the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keyless: Option<IdenticalMode>,
+    /// How long after its acceptance an email is repeated, in milliseconds. `None`: the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<i64>,
+}
+
+impl CompatSettings {
+    /// What happens to an identical email, and for how long, with the installation's settings where the team has none.
+    pub fn resolve(self, installation: Self) -> (IdenticalMode, i64) {
+        (
+            self.keyless.or(installation.keyless).unwrap_or(IdenticalMode::Replay),
+            self.window_ms.or(installation.window_ms).unwrap_or(COMPARE_WINDOW_MS),
+        )
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How long data is kept, in milliseconds. `None`: as long as without the setting.
@@ -106,6 +135,7 @@ impl Default for TeamSettings {
             audit_events: false,
             retention: Retention::default(),
             unsubscribe_tags: Vec::new(),
+            compat: CompatSettings::default(),
         }
     }
 }
@@ -146,6 +176,10 @@ pub struct SettingsPatch {
     pub body_retention_ms: Option<Option<i64>>,
     /// How long the bytes of received mail are kept.
     pub raw_retention_ms: Option<Option<i64>>,
+    /// What happens to an identical email without a key through a dialect.
+    pub compat_keyless: Option<Option<IdenticalMode>>,
+    /// For how long.
+    pub compat_window_ms: Option<Option<i64>>,
 }
 
 impl SettingsPatch {
@@ -165,6 +199,10 @@ impl SettingsPatch {
                 audit_ms: self.audit_retention_ms.unwrap_or(old.retention.audit_ms),
             },
             unsubscribe_tags: self.unsubscribe_tags.unwrap_or(old.unsubscribe_tags),
+            compat: CompatSettings {
+                keyless: self.compat_keyless.unwrap_or(old.compat.keyless),
+                window_ms: self.compat_window_ms.unwrap_or(old.compat.window_ms),
+            },
         }
     }
 
@@ -247,6 +285,11 @@ impl Access {
         let settings = Arc::new(settings);
         self.settings_cache.put(team, Arc::clone(&settings), boot_ms);
         Ok(settings)
+    }
+
+    /// What the installation does with emails without a key through dialects, for teams without a setting.
+    pub fn compat_defaults(&self) -> CompatSettings {
+        self.ctx.deps.compat
     }
 
     /// The settings of the caller's team.

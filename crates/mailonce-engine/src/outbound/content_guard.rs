@@ -17,8 +17,8 @@ use mailonce_core::{
     outbound::{
         accept::GuardInput,
         content::EmailContent,
-        content_guard::{self, ContentFingerprint, ContentGuardMode},
-        digest::Digest,
+        content_guard::{self, ContentFingerprint, ContentGuardMode, IdenticalCheck, IdenticalMode},
+        digest::{Digest, identity_hash},
         email::{Channel, Email, EmailState, Guard},
         email_query::EmailQuery,
         holds::Holds,
@@ -214,6 +214,11 @@ impl ComparisonSet {
     }
 }
 
+/// Whether a client of another provider's API sends without a key, as it always did.
+pub(crate) fn is_keyless_dialect_send(caller: &Caller, keyed: &KeyedSend) -> bool {
+    caller.channel.is_dialect() && !keyed.is_keyed()
+}
+
 /// The fingerprint of an email's content.
 pub(crate) fn content_fingerprint(team: TeamId, content: &EmailContent) -> ContentFingerprint {
     let from = content.from.to_address();
@@ -240,7 +245,13 @@ impl Outbound {
     ) -> Result<GuardInput, Problem> {
         let (team, content) = (caller.team.id, &keyed.request.content);
         let settings = self.access.settings_of(team).await.map_err(unavailable)?;
+        let repeats = is_keyless_dialect_send(caller, keyed).then(|| settings.compat.resolve(self.ctx.deps.compat));
+        let identical = repeats.filter(|(mode, _)| *mode == IdenticalMode::Replay).map(|(_, window_ms)| {
+            let fingerprint = ContentFingerprint::of_meaning(identity_hash(content, &self.ctx.secret));
+            IdenticalCheck { fingerprint, window_ms, batch: Arc::default() }
+        });
         let mode = match &keyed.request.intent {
+            _ if repeats.is_some_and(|(mode, _)| mode == IdenticalMode::Hold) => ContentGuardMode::Hold,
             Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
             // A model that retries may choose another intent for the same email.
             Some(_) if caller.channel == Channel::Mcp => settings.mcp,
@@ -253,13 +264,14 @@ impl Outbound {
                 let (name, why) =
                     (Guard::LooksDuplicate.as_str(), "not compared: the content guard is off for this send");
                 trace.record(PolicyStep::new(PolicyKind::Guard, name, PolicyVerdict::Pass, why));
-                Ok(GuardInput { holds, ..GuardInput::default() })
+                Ok(GuardInput { holds, identical, ..GuardInput::default() })
             }
             ContentGuardMode::Flag => {
                 let mut windows = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
                 let look_alike = windows.any(|window| window.has_look_alike(team, content, &keyed.digest, now));
                 Ok(GuardInput {
                     holds,
+                    identical,
                     flagged_by: look_alike.then_some(Guard::LooksDuplicate),
                     ..GuardInput::default()
                 })
@@ -270,7 +282,7 @@ impl Outbound {
                 let look_alike =
                     Box::pin(self.find_look_alike(&fingerprint, content, latest)).await.map_err(unavailable)?;
                 holds = holds.union(look_alike.map(|_| Guard::LooksDuplicate).into());
-                Ok(GuardInput { holds, fingerprint: Some(fingerprint), ..GuardInput::default() })
+                Ok(GuardInput { holds, identical, fingerprint: Some(fingerprint), ..GuardInput::default() })
             }
         }
     }

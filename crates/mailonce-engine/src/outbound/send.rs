@@ -5,7 +5,7 @@ use crate::{
     control::policy_trace::trace_refusal,
     outbound::{
         Outbound,
-        content_guard::ComparisonSet,
+        content_guard::{ComparisonSet, is_keyless_dialect_send},
         keyed_send::{KeyedSend, OnMismatch, ReplayComparison, SendRequest, differences, identify_send},
         replay_cache::CachedEmail,
         reply_terms::ReplyTerms,
@@ -29,6 +29,7 @@ use mailonce_core::{
         accept::{AcceptResult, BatchAcceptResult, GuardInput, NewBatch, NewEmail},
         digest::{Digest, DigestField},
         email::{Channel, Email, EmailHead, EmailState, Guard},
+        holds::Holds,
         key_binding::KeyBinding,
         suppressed_call::SuppressedReason,
     },
@@ -92,6 +93,7 @@ impl Outbound {
                 Ok(SendReceipt { tightest_budget: self.control.tightest_budget(email.team, &charges).await, ..receipt })
             }
             AcceptResult::KeyBound(bound) => self.replay_bound(caller, &keyed, bound, now),
+            AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
             AcceptResult::OverBudget(exceeded) => {
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;
                 trace.record_overrun(&exceeded);
@@ -133,7 +135,10 @@ impl Outbound {
     ) -> Result<SendReceipt, Problem> {
         match self.bound_email(caller, keyed, now).await? {
             Some(cached) => self.replay(caller, keyed, &cached, now),
-            None => Err(problem),
+            None => {
+                let repeated = self.repeated_email(caller, keyed, now).await?;
+                repeated.map(|email| self.replay_identical(caller, &email, now)).ok_or(problem)
+            }
         }
     }
 
@@ -227,6 +232,31 @@ impl Outbound {
         self.replay(caller, keyed, &CachedEmail::from(&email), now)
     }
 
+    /// The receipt for a call without a key that repeats an email just accepted.
+    pub(crate) fn replay_identical(&self, caller: &Caller, email: &Email, now: Time) -> SendReceipt {
+        let reason = SuppressedReason::Identical;
+        self.ctx.metrics.record_deduplicated(caller.channel, reason);
+        let waiting = self.suppressed_calls.record(caller.team.id, email.id, caller.suppressed_call(reason, now));
+        let receipt = self.receipt(caller, &CachedEmail::from(email), false, false, waiting);
+        SendReceipt { is_identical_repeat: true, ..receipt }
+    }
+
+    /// The recent identical email that a call without a key repeats although a check refuses it: like a retry under a
+    /// key, it is answered all the same.
+    async fn repeated_email(&self, caller: &Caller, keyed: &KeyedSend, now: Time) -> Result<Option<Email>, Problem> {
+        if !is_keyless_dialect_send(caller, keyed) {
+            return Ok(None);
+        }
+        let mut new_email = self.build_email(caller, keyed, now);
+        let (compared, trace) = (ComparisonSet::default(), &mut PolicyTrace::default());
+        new_email.guard_input =
+            self.evaluate_content_guard(caller, keyed, (Holds::NONE, &compared), now, trace).await?;
+        match self.ctx.store.simulate_accept(new_email, now).await.map_err(unavailable)? {
+            AcceptResult::Identical(email) => Ok(Some(email).filter(|email| caller.may_see_sender(&email.head.from))),
+            _ => Ok(None),
+        }
+    }
+
     /// The receipt for the call that created the email.
     pub(crate) fn first_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
         email.handoffs.iter().for_each(|handoff| self.ctx.transports.wake_one(&handoff.transport));
@@ -283,6 +313,7 @@ impl Outbound {
             expires_at: cached.expires_at,
             suppressed: cached.suppressed + waiting,
             payload_differs,
+            is_identical_repeat: false,
             distinct_token: cached.is_held_look_alike().then(|| self.distinct_token(caller.team.id, cached.id)),
             thread: cached.thread,
             fence: None,
@@ -496,6 +527,10 @@ impl Outbound {
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);
         }
+        let ids: Arc<[EmailId]> = new_emails.iter().map(|new_email| new_email.id).collect();
+        for identical in new_emails.iter_mut().filter_map(|new_email| new_email.guard_input.identical.as_mut()) {
+            identical.batch = Arc::clone(&ids);
+        }
         Ok(new_emails)
     }
 
@@ -523,6 +558,9 @@ impl Outbound {
                     Err(payload_mismatch(keyed.email_key.as_ref(), &cached, &fields))
                 }
             }
+            None if checked.is_err() && self.repeated_email(caller, &keyed, now).await?.is_some() => {
+                Ok(CheckedItem { keyed, rule: None, trace: PolicyTrace::default() })
+            }
             None => checked.map(|rule| CheckedItem { keyed, rule, trace }),
         }
     }
@@ -544,6 +582,7 @@ impl Outbound {
                     Ok(self.first_receipt(caller, &email))
                 }
                 AcceptResult::KeyBound(bound) => self.replay_bound(caller, item, bound, now),
+                AcceptResult::Identical(email) => Ok(self.replay_identical(caller, &email, now)),
                 AcceptResult::OverBudget(exceeded) => Err(self.control.quota_exceeded(caller.team.id, &exceeded).await),
             };
             match answer {

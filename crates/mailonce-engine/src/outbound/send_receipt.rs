@@ -39,6 +39,8 @@ pub struct SendReceipt {
     pub suppressed: u64,
     /// Whether this call's content differs from the first call's.
     pub payload_differs: bool,
+    /// Whether this call had no key, and was answered with an identical email just accepted.
+    pub is_identical_repeat: bool,
     /// The token with which the sender confirms a held look-alike.
     pub distinct_token: Option<String>,
     /// The thread of the email.

@@ -86,6 +86,12 @@ impl Outbound {
                 Ok(email) => simulated_replay(caller, &keyed, &email, &self.ctx.secret),
                 Err(problem) => Simulation::refused(problem, Vec::new()),
             }),
+            AcceptResult::Identical(email) => Ok(Simulation {
+                outcome: SimulatedOutcome::Replay,
+                policy: decided_steps(caller, &email),
+                email: Some(email.id),
+                problem: None,
+            }),
             AcceptResult::OverBudget(exceeded) => {
                 trace.record_overrun(&exceeded);
                 let problem = self.control.quota_exceeded(caller.team.id, &exceeded).await;

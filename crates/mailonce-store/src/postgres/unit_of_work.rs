@@ -15,7 +15,7 @@ use mailonce_core::{
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         accept_decision::{AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, batch::check_batch, decide},
-        content_guard::ContentFingerprint,
+        content_guard::Comparison,
         email::Email,
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
@@ -111,6 +111,7 @@ impl UnitOfWork {
         match decision {
             AcceptDecision::First(first) => AcceptResult::First(self.insert_first(new_email, first, now)),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
+            AcceptDecision::Identical(email) => AcceptResult::Identical(email),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
@@ -132,11 +133,11 @@ impl UnitOfWork {
     /// Records the first email of a key as the core decided.
     fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
         self.budgets.charge(new_email.team, new_email.id, &first.charges);
-        let fingerprint = new_email.guard_input.fingerprint.clone();
+        let fingerprints: Vec<_> = new_email.guard_input.fingerprints().cloned().collect();
         let key = new_email.key;
         let (email, body) = new_email.into_email(&first, now);
         self.bind(&email, key, &first.occupies);
-        if let Some(fingerprint) = fingerprint {
+        for fingerprint in fingerprints {
             self.remember_fingerprint(email.team, fingerprint, email.id, now);
         }
         self.new_emails.push((email.id, body, email.accepted_event()));
@@ -323,8 +324,13 @@ impl AcceptReader for UnitOfWork {
         Ok(self.budgets.used(team, counter))
     }
 
-    fn has_similar_content(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> Result<bool, Infallible> {
-        Ok(self.looks_duplicate(team, new, now))
+    fn similar_email(
+        &self,
+        team: TeamId,
+        comparison: Comparison<'_>,
+        now: Time,
+    ) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        Ok(self.find_similar_email(team, comparison, now).map(Cow::Borrowed))
     }
 }
 

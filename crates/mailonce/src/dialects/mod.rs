@@ -299,7 +299,7 @@ pub(crate) fn respond_to_send<C: DialectContract>(sent: &SendReceipt, success: i
     with_state_headers([sent], send_failure(sent).map_or_else(success, |problem| C::error_response(&problem)))
 }
 
-/// Adds the state of the emails, and whether they are replayed, as headers: the SDKs ignore unknown headers.
+/// Adds the state of the emails, and whether and why they are replayed, as headers: the SDKs ignore unknown headers.
 pub(crate) fn with_state_headers<'a>(
     sent: impl IntoIterator<Item = &'a SendReceipt>,
     mut response: Response,
@@ -311,6 +311,9 @@ pub(crate) fn with_state_headers<'a>(
     let headers = response.headers_mut();
     if sent.iter().all(|one| !one.first) {
         headers.insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
+    }
+    if sent.iter().any(|one| one.is_identical_repeat) {
+        headers.insert(HeaderName::from_static("mailonce-replay-reason"), HeaderValue::from_static("identical"));
     }
     let states: Vec<&str> = sent.iter().map(|one| one.state.as_str()).collect();
     if let Ok(value) = HeaderValue::from_str(&states.join(", ")) {

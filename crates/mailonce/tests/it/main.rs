@@ -72,6 +72,7 @@ mod figures;
 mod forged;
 mod forgetting;
 mod gone_inboxes;
+mod identical;
 mod inbound;
 mod inboxes;
 mod kek;

@@ -128,6 +128,8 @@ impl Act {
                 "unsubscribe_tags",
                 "retention.bodies",
                 "retention.raw",
+                "compat.keyless",
+                "compat.window_ms",
             ],
             RecordKind::ListEntry => &["list.direction", "list.type", "require_auth"],
             RecordKind::Budget => {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{AcceptReader, SendFacts, load_usage};
+use super::{AcceptReader, SendFacts, load_usage, repeated_email};
 use crate::{
     control::budget::{BudgetUsage, Overrun},
     operation::{KeyedOperation, OperationDecision},
@@ -52,7 +52,7 @@ fn exceeded_budget<R: AcceptReader>(
     let (mut usage, mut new) = (BudgetUsage::default(), Vec::new());
     for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.charges.is_empty()) {
         let bound = item.key.map(|key| reader.key(item.team, key, now)).transpose()?;
-        if !matches!(bound, Some((_, Some(_)))) {
+        if !matches!(bound, Some((_, Some(_)))) && repeated_email(reader, item, now)?.is_none() {
             load_usage(reader, item, &mut usage)?;
             new.push((index, item.key, item.charges, !item.holds.is_empty()));
         }

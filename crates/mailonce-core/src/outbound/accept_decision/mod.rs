@@ -17,7 +17,7 @@ use crate::{
     operation::IdempotentResult,
     outbound::{
         accept::{AcceptResult, NewEmail},
-        content_guard::ContentFingerprint,
+        content_guard::{Comparison, ContentFingerprint, IdenticalCheck},
         digest::Digest,
         email::{Email, EmailChangeRefusal, EmailHead, Guard},
         email_commands::EmailResendResult,
@@ -47,6 +47,8 @@ pub struct SendFacts<'a> {
     pub holds: Holds,
     /// The fingerprint of its content, if the content guard compares it.
     pub fingerprint: Option<&'a ContentFingerprint>,
+    /// Whether it may repeat an identical email.
+    pub identical: Option<&'a IdenticalCheck>,
     /// What it would use of each budget.
     pub charges: &'a [Charge],
 }
@@ -63,6 +65,7 @@ impl NewEmail {
             first_wins: self.first_wins,
             holds: self.guard_input.holds,
             fingerprint: self.guard_input.fingerprint.as_ref(),
+            identical: self.guard_input.identical.as_ref(),
             charges: &self.guard_input.charges,
         }
     }
@@ -81,13 +84,13 @@ pub trait AcceptReader {
     fn occupant(&self, team: TeamId, key: KeyHash) -> Result<Option<Cow<'_, Email>>, Self::Error>;
     /// The current usage of a budget.
     fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> Result<u64, Self::Error>;
-    /// Whether a recent email between the same sender and recipients has similar content and was or may be sent.
-    fn has_similar_content(
+    /// The latest email in the comparison's window that has similar content and was or may be sent.
+    fn similar_email(
         &self,
         team: TeamId,
-        fingerprint: &ContentFingerprint,
+        comparison: Comparison<'_>,
         now: Time,
-    ) -> Result<bool, Self::Error>;
+    ) -> Result<Option<Cow<'_, Email>>, Self::Error>;
 }
 
 /// The decision about a send.
@@ -98,6 +101,8 @@ pub enum AcceptDecision {
     First(FirstSend),
     /// The key is bound: a replay or a mismatch.
     KeyBound(KeyBinding),
+    /// It has no key and repeats this recent identical email.
+    Identical(Email),
     /// The email would exceed a budget.
     OverBudget(Overrun),
 }
@@ -133,6 +138,7 @@ impl AcceptDecision {
         match self {
             Self::First(first) => AcceptResult::First(new_email.into_email(&first, now).0),
             Self::KeyBound(bound) => AcceptResult::KeyBound(bound),
+            Self::Identical(email) => AcceptResult::Identical(email),
             Self::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
@@ -154,6 +160,9 @@ pub fn decide<R: AcceptReader>(
         }
         first.bind_number = bind_number + 1;
     }
+    if let Some(email) = repeated_email(reader, facts, now)? {
+        return Ok(AcceptDecision::Identical(email.into_owned()));
+    }
     let mut usage = BudgetUsage::default();
     load_usage(reader, facts, &mut usage)?;
     if let Some(exceeded) = usage.exceeded(facts.charges, AtLimit::Refuse) {
@@ -171,7 +180,7 @@ pub fn decide<R: AcceptReader>(
     // A resend was requested explicitly, so its content is not compared.
     if let Some(fingerprint) = facts.fingerprint.filter(|_| facts.head.resend_of.is_none())
         && !first.holds.contains(Guard::LooksDuplicate)
-        && reader.has_similar_content(facts.team, fingerprint, now)?
+        && reader.similar_email(facts.team, Comparison::with_similar(fingerprint), now)?.is_some()
     {
         first.holds.insert(Guard::LooksDuplicate);
     }
@@ -180,6 +189,20 @@ pub fn decide<R: AcceptReader>(
         first.charges = facts.charges.to_vec();
     }
     Ok(AcceptDecision::First(first))
+}
+
+/// The recent identical email that an email without a key repeats. Like a bound key, it decides before every guard and
+/// budget.
+fn repeated_email<'r, R: AcceptReader>(
+    reader: &'r R,
+    facts: &SendFacts<'_>,
+    now: Time,
+) -> Result<Option<Cow<'r, Email>>, R::Error> {
+    // A resend was requested explicitly.
+    match facts.identical.filter(|_| facts.head.resend_of.is_none()) {
+        Some(identical) => reader.similar_email(facts.team, identical.comparison(), now),
+        None => Ok(None),
+    }
 }
 
 /// Loads the counters that an email charges, except those already loaded.
@@ -289,7 +312,9 @@ impl Resend {
                 refused(EmailResendResult::Refused(EmailChangeRefusal::AnsweredByAnother, self.before.clone()))
             }
             AcceptDecision::First(first) => ControlFlow::Continue(NextVersion::First(first)),
-            AcceptDecision::KeyBound(KeyBinding::Email(email)) => ControlFlow::Continue(NextVersion::Existing(email)),
+            AcceptDecision::KeyBound(KeyBinding::Email(email)) | AcceptDecision::Identical(email) => {
+                ControlFlow::Continue(NextVersion::Existing(email))
+            }
             AcceptDecision::KeyBound(bound) => ControlFlow::Break(IdempotentResult::KeyMismatch(bound)),
         }
     }

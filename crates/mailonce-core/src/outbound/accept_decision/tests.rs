@@ -182,9 +182,9 @@ impl AcceptReader for Snapshot {
         Ok(self.budget_used)
     }
 
-    fn has_similar_content(&self, _: TeamId, _: &ContentFingerprint, _now: Time) -> Result<bool, Infallible> {
+    fn similar_email(&self, _: TeamId, _: Comparison<'_>, _now: Time) -> Result<Option<Cow<'_, Email>>, Infallible> {
         self.note("content");
-        Ok(self.is_similar)
+        Ok(self.is_similar.then(|| Cow::Owned(email("sent"))))
     }
 }
 
@@ -356,6 +356,23 @@ fn an_email_without_a_key_is_always_first() {
     assert_eq!(snapshot.decide(facts, None), (counted(0, None, CHARGE), "budget content".to_owned()));
     let snapshot = Snapshot { is_similar: true, ..snapshot };
     assert_eq!(snapshot.decide(facts, None).0, first(0, &[], Some(Guard::LooksDuplicate)));
+}
+
+#[test]
+fn an_identical_email_answers_before_every_guard_and_budget() {
+    let (new, fingerprint) = (new_email(), ContentFingerprint::of_meaning([7; 16]));
+    let identical = IdenticalCheck { fingerprint, window_ms: 1, batch: Arc::from([]) };
+    let facts = SendFacts {
+        key: None,
+        identical: Some(&identical),
+        fingerprint: Some(&FINGERPRINT),
+        charges: &[CHARGE],
+        ..new.send_facts()
+    };
+    let snapshot = Snapshot { is_similar: true, budget_used: 3, ..Snapshot::default() };
+    assert_eq!(snapshot.decide(facts, None), (AcceptDecision::Identical(email("sent")), "content".to_owned()));
+    let snapshot = Snapshot { is_similar: false, ..snapshot };
+    assert_eq!(snapshot.decide(facts, None).0, AcceptDecision::OverBudget(overrun()));
 }
 
 #[test]

@@ -17,8 +17,9 @@ use mailonce_core::{
     operation::{IdempotentResult, KeyedOperation},
     outbound::{
         accept::AcceptResult,
-        content_guard::{self, ContentFingerprint},
+        content_guard::{self, Comparison, ContentFingerprint},
         email::{Email, EmailState},
+        key_binding::KeyBinding,
     },
     ports::{conversation_store::ConversationStore, store::Result},
     time::Time,
@@ -59,6 +60,8 @@ impl Tables {
                 match self.accept(inner, now) {
                     AcceptResult::First(email) => self.save_reply_effects(&new_reply, &mut context, email, now),
                     AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
+                    // A reply is recognized by its slot and is never asked for identical emails.
+                    AcceptResult::Identical(email) => ReplyResult::KeyBound(KeyBinding::Email(email)),
                     AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
                 }
             }
@@ -133,15 +136,21 @@ impl Tables {
         }
     }
 
-    pub(crate) fn looks_duplicate(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> bool {
-        let latest = self.conversations.recent_fingerprints.get(&(team, new.pair)).map_or(&[][..], Vec::as_slice);
-        let stands = |id: &EmailId| {
-            let state = self.outbound.emails.get(id).map(Email::state);
-            !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
-        };
-        let recent = latest.iter().rev().take(content_guard::MAX_COMPARED);
-        let recent = recent.filter(|(at, id, _)| now.since(*at) < content_guard::COMPARE_WINDOW_MS && stands(id));
-        recent.map(|(_, _, other)| other).any(|other| new.is_similar_to(other))
+    pub(crate) fn find_similar_email(
+        &self,
+        team: TeamId,
+        Comparison { fingerprint, window_ms, except }: Comparison<'_>,
+        now: Time,
+    ) -> Option<&Email> {
+        let latest = self.conversations.recent_fingerprints.get(&(team, fingerprint.pair))?;
+        let is_compared = |at: &Time, id| now.since(*at) < window_ms && !except.contains(id);
+        latest
+            .iter()
+            .rev()
+            .take(content_guard::MAX_COMPARED)
+            .filter(|(at, id, other)| is_compared(at, id) && fingerprint.is_similar_to(other))
+            .filter_map(|(_, id, _)| self.outbound.emails.get(id))
+            .find(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled))
     }
 
     fn lease_thread(
@@ -261,10 +270,9 @@ impl ConversationTables {
         self.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
     }
 
-    pub(crate) fn remember_fingerprint(&mut self, fingerprint: Option<ContentFingerprint>, email: &Email, now: Time) {
-        let Some(fingerprint) = fingerprint else { return };
+    pub(crate) fn remember_fingerprint(&mut self, fingerprint: ContentFingerprint, email: &Email, now: Time) {
         let latest = self.recent_fingerprints.entry((email.team, fingerprint.pair)).or_default();
-        latest.retain(|(at, ..)| now.since(*at) < content_guard::COMPARE_WINDOW_MS);
+        latest.retain(|(at, ..)| now.since(*at) < content_guard::MAX_IDENTICAL_WINDOW_MS);
         latest.push((now, email.id, fingerprint));
     }
 

@@ -9,7 +9,7 @@ use mailonce_core::{
     outbound::{
         accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
         accept_decision::{AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, batch::check_batch, decide},
-        content_guard::ContentFingerprint,
+        content_guard::Comparison,
         email::Email,
         email_commands::EmailResendResult,
         key_binding::KeyBinding,
@@ -30,6 +30,7 @@ impl Tables {
         match decision {
             AcceptDecision::First(first) => AcceptResult::First(self.insert_first(new_email, first, now)),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
+            AcceptDecision::Identical(email) => AcceptResult::Identical(email),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
@@ -58,14 +59,16 @@ impl Tables {
     /// Stores the first email of a key as the core decided.
     fn insert_first(&mut self, new_email: NewEmail, first: FirstSend, now: Time) -> Email {
         self.control.charge(new_email.team, new_email.id, &first.charges);
-        let fingerprint = new_email.guard_input.fingerprint.clone();
+        let fingerprints: Vec<_> = new_email.guard_input.fingerprints().cloned().collect();
         let key = new_email.key;
         let (email, body) = new_email.into_email(&first, now);
         self.outbound.bind(&email, key, &first.occupies);
         self.outbound.bodies.insert(email.id, body.to_vec());
         self.reserve_id(email.id.0);
         self.save_email(&email, email.accepted_event());
-        self.conversations.remember_fingerprint(fingerprint, &email, now);
+        fingerprints
+            .into_iter()
+            .for_each(|fingerprint| self.conversations.remember_fingerprint(fingerprint, &email, now));
         email
     }
 
@@ -210,7 +213,12 @@ impl AcceptReader for Tables {
         Ok(self.control.budget_used(team, counter))
     }
 
-    fn has_similar_content(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> Result<bool, Infallible> {
-        Ok(self.looks_duplicate(team, new, now))
+    fn similar_email(
+        &self,
+        team: TeamId,
+        comparison: Comparison<'_>,
+        now: Time,
+    ) -> Result<Option<Cow<'_, Email>>, Infallible> {
+        Ok(self.find_similar_email(team, comparison, now).map(Cow::Borrowed))
     }
 }

@@ -10,7 +10,7 @@ use mailonce_core::{
         reply_guards::{self, NewReply, ReplyResult, ReplyVerdict},
     },
     id::{EmailId, TeamId},
-    outbound::{accept::AcceptResult, email::Email},
+    outbound::{accept::AcceptResult, email::Email, key_binding::KeyBinding},
     time::Time,
 };
 use std::collections::BTreeSet;
@@ -162,6 +162,8 @@ fn judge_reply(
             match work.accept(inner, now) {
                 AcceptResult::First(email) => save_reply_effects(work, context, new_reply, email, now),
                 AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
+                // A reply is recognized by its slot and is never asked for identical emails.
+                AcceptResult::Identical(email) => ReplyResult::KeyBound(KeyBinding::Email(email)),
                 AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
             }
         }

@@ -102,7 +102,7 @@ impl QueuedAccept {
     fn is_simple(&self) -> bool {
         self.shadow_keys.is_empty()
             && !self.draft.email.head.may_take_earlier_shadow_keys()
-            && self.guard_input.fingerprint.is_none()
+            && self.guard_input.fingerprints().next().is_none()
             && self.guard_input.charges.is_empty()
     }
 

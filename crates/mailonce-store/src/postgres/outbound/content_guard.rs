@@ -8,7 +8,7 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     outbound::{
         accept::NewEmail,
-        content_guard::{COMPARE_WINDOW_MS, ContentFingerprint, MAX_COMPARED},
+        content_guard::{Comparison, ContentFingerprint, MAX_COMPARED, MAX_IDENTICAL_WINDOW_MS},
         email::{Email, EmailState},
     },
     time::Time,
@@ -25,7 +25,7 @@ use crate::postgres::{
     write::{execute, query_pipelined},
 };
 
-/// A sender and its recipients, in one team, whose emails are compared with each other.
+/// Whose emails are compared with each other: those of a sender to the same recipients, or those with one meaning.
 pub(crate) type ContactPair = (TeamId, [u8; 16]);
 
 /// A recent email between them.
@@ -33,7 +33,7 @@ type RecentEmail = (Time, EmailId, ContentFingerprint);
 
 /// How long a pair's row is kept after its latest email: longer than emails are compared, because nodes' clocks
 /// differ.
-const KEPT_MS: i64 = 2 * COMPARE_WINDOW_MS;
+const KEPT_MS: i64 = 2 * MAX_IDENTICAL_WINDOW_MS;
 
 /// Inserts the missing rows and locks the others, in sorted order, as for keys.
 const LOCK_PAIRS: &str = "
@@ -63,7 +63,7 @@ pub(crate) async fn lock_recent_content<'a>(
     new_emails: impl Iterator<Item = &'a NewEmail> + Send,
 ) -> TxResult<()> {
     let pairs: BTreeSet<ContactPair> = new_emails
-        .filter_map(|new_email| Some((new_email.team, new_email.guard_input.fingerprint.as_ref()?.pair)))
+        .flat_map(|new_email| new_email.guard_input.fingerprints().map(|one| (new_email.team, one.pair)))
         .collect();
     if pairs.is_empty() {
         return Ok(());
@@ -101,16 +101,22 @@ fn pair_columns<'a>(pairs: impl Iterator<Item = &'a ContactPair>) -> (Vec<Uuid>,
 }
 
 impl UnitOfWork {
-    /// Whether a recent email between the same pair has the same content and was or may still be sent.
-    pub(crate) fn looks_duplicate(&self, team: TeamId, new: &ContentFingerprint, now: Time) -> bool {
-        let Some(said) = self.conversations.recent_content.get(&(team, new.pair)) else { return false };
-        let stands = |id: &EmailId| {
-            let state = self.emails.get(id).map(Email::state);
-            !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
-        };
-        let recent = said.latest.iter().rev().take(MAX_COMPARED);
-        let mut recent = recent.filter(|(at, id, _)| now.since(*at) < COMPARE_WINDOW_MS && stands(id));
-        recent.any(|(_, _, other)| new.is_similar_to(other))
+    /// The latest email in the window that has similar content and was or may still be sent.
+    pub(crate) fn find_similar_email(
+        &self,
+        team: TeamId,
+        Comparison { fingerprint, window_ms, except }: Comparison<'_>,
+        now: Time,
+    ) -> Option<&Email> {
+        let said = self.conversations.recent_content.get(&(team, fingerprint.pair))?;
+        let is_compared = |at: &Time, id| now.since(*at) < window_ms && !except.contains(id);
+        said.latest
+            .iter()
+            .rev()
+            .take(MAX_COMPARED)
+            .filter(|(at, id, other)| is_compared(at, id) && fingerprint.is_similar_to(other))
+            .filter_map(|(_, id, _)| self.emails.get(id))
+            .find(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled))
     }
 
     /// Remembers an email's fingerprint for its sender and recipients, and drops those that are too old to compare.
@@ -122,7 +128,7 @@ impl UnitOfWork {
         now: Time,
     ) {
         let said = self.conversations.recent_content.entry((team, fingerprint.pair)).or_default();
-        said.latest.retain(|(at, ..)| now.since(*at) < COMPARE_WINDOW_MS);
+        said.latest.retain(|(at, ..)| now.since(*at) < MAX_IDENTICAL_WINDOW_MS);
         said.latest.push((now, email, fingerprint));
         let over = said.latest.len().saturating_sub(MAX_COMPARED);
         said.latest.drain(..over);

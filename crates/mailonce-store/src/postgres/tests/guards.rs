@@ -7,14 +7,16 @@ use mailonce_core::{
         reply_guards::{NewReply, ReplyResult},
         thread::ThreadQuery,
     },
+    id::EmailId,
     outbound::{
         accept::AcceptResult,
-        content_guard::ContentFingerprint,
+        content_guard::{COMPARE_WINDOW_MS, ContentFingerprint, IdenticalCheck},
         email::{EmailState, Guard},
         email_commands::{EmailChangeResult, RescheduleRequest},
     },
     ports::{conversation_store::ConversationStore, inbound_store::InboundStore, store::Store},
 };
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     NOW, TEAM,
@@ -67,6 +69,30 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
         assert!(emails.iter().all(|(_, first)| *first));
         let held = |guard| emails.iter().filter(|(email, _)| email.guard == guard).count();
         assert_eq!((held(None), held(Some(Guard::LooksDuplicate))), (1, 23), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_identical_mails_without_a_key_on_two_nodes_one_is_created() {
+    let (_fresh, one, two) = two_nodes().await;
+    for round in 0..10 {
+        let identical = || {
+            let fingerprint = ContentFingerprint::of_meaning([round; 16]);
+            let mut email = new_email(None);
+            email.guard_input.identical =
+                Some(IdenticalCheck { fingerprint, window_ms: COMPARE_WINDOW_MS, batch: Arc::default() });
+            email
+        };
+        let answers = accept_on_both([&one, &two], (0..24).map(|_| identical()).collect()).await;
+        let ids: BTreeSet<EmailId> = answers
+            .iter()
+            .map(|answer| match answer {
+                AcceptResult::First(email) | AcceptResult::Identical(email) => email.id,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let created = answers.iter().filter(|answer| matches!(answer, AcceptResult::First(_))).count();
+        assert_eq!((created, ids.len()), (1, 1), "round {round}");
     }
 }
 

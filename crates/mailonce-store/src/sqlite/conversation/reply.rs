@@ -7,7 +7,7 @@ use mailonce_core::{
     },
     events::event::NewEvent,
     id::{EmailId, TeamId},
-    outbound::{accept::AcceptResult, email::Email},
+    outbound::{accept::AcceptResult, email::Email, key_binding::KeyBinding},
     ports::store::Result,
     time::Time,
 };
@@ -52,6 +52,8 @@ pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, new_reply: &NewReply, 
             match prepared.into_accept(said) {
                 AcceptResult::First(email) => save_reply_effects(ledger, team, new_reply, context, email, now),
                 AcceptResult::KeyBound(bound) => Ok(ReplyResult::KeyBound(bound)),
+                // A reply is recognized by its slot and is never asked for identical emails.
+                AcceptResult::Identical(email) => Ok(ReplyResult::KeyBound(KeyBinding::Email(email))),
                 AcceptResult::OverBudget(exceeded) => Ok(ReplyResult::OverBudget(exceeded)),
             }
         }

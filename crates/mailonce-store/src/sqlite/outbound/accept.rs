@@ -17,7 +17,7 @@ use mailonce_core::{
         accept_decision::{
             AcceptDecision, AcceptReader, FirstSend, NextVersion, Resend, SendFacts, batch::check_batch, decide,
         },
-        content_guard::ContentFingerprint,
+        content_guard::{Comparison, ContentFingerprint, IdenticalCheck},
         email::{Email, EmailHead, Guard},
         email_commands::EmailResendResult,
         holds::Holds,
@@ -99,6 +99,7 @@ pub(crate) struct PreparedEmail {
     first_wins: bool,
     holds: Holds,
     fingerprint: Option<ContentFingerprint>,
+    identical: Option<IdenticalCheck>,
     charges: Vec<Charge>,
     body: Arc<[u8]>,
     head: String,
@@ -112,6 +113,7 @@ impl PreparedEmail {
         let (key, slots, digest) = (new_email.key, new_email.shadow_keys.clone(), new_email.digest.to_bytes());
         let (first_wins, holds, fingerprint) =
             (new_email.first_wins, new_email.guard_input.holds, new_email.guard_input.fingerprint.take());
+        let identical = new_email.guard_input.identical.take();
         let charges = std::mem::take(&mut new_email.guard_input.charges);
         let first = FirstSend::of_free_key(&new_email);
         let (email, body) = new_email.into_email(&first, now);
@@ -125,6 +127,7 @@ impl PreparedEmail {
             first_wins,
             holds,
             fingerprint,
+            identical,
             charges,
             body,
             head,
@@ -147,6 +150,7 @@ impl PreparedEmail {
         match decision {
             AcceptDecision::First(_) => AcceptResult::First(self.email),
             AcceptDecision::KeyBound(bound) => AcceptResult::KeyBound(bound),
+            AcceptDecision::Identical(email) => AcceptResult::Identical(email),
             AcceptDecision::OverBudget(exceeded) => AcceptResult::OverBudget(exceeded),
         }
     }
@@ -166,6 +170,7 @@ impl PreparedEmail {
             first_wins: self.first_wins,
             holds: self.holds,
             fingerprint: self.fingerprint.as_ref(),
+            identical: self.identical.as_ref(),
             charges: &self.charges,
         }
     }
@@ -324,9 +329,9 @@ impl AcceptReader for SessionReader<'_, '_> {
         budgets::used(self.ledger.conn, known_team_number(self.ledger, team)?, counter)
     }
 
-    fn has_similar_content(&self, team: TeamId, fingerprint: &ContentFingerprint, now: Time) -> Result<bool> {
+    fn similar_email(&self, team: TeamId, comparison: Comparison<'_>, now: Time) -> Result<Option<Cow<'_, Email>>> {
         let number = known_team_number(self.ledger, team)?;
-        content_guard::has_recent_duplicate(self.ledger, (team, number), fingerprint, now)
+        Ok(content_guard::find_similar_email(self.ledger, (team, number), comparison, now)?.map(Cow::Owned))
     }
 }
 
@@ -365,7 +370,8 @@ fn insert_first(
     now: Time,
 ) -> Result<()> {
     prepared.apply(first, now)?;
-    if let Some(fingerprint) = prepared.fingerprint.take() {
+    let identical = prepared.identical.take().map(|identical| identical.fingerprint);
+    for fingerprint in prepared.fingerprint.take().into_iter().chain(identical) {
         content_guard::remember(ledger, team, &fingerprint, id::ordered_bits(prepared.email.id.0), now)?;
     }
     budgets::charge(ledger, team, &prepared.email, &first.charges)?;

@@ -5,8 +5,8 @@ use mailonce_core::{
     id::TeamId,
     limits,
     outbound::{
-        content_guard::{COMPARE_WINDOW_MS, ContentFingerprint, MAX_COMPARED},
-        email::EmailState,
+        content_guard::{Comparison, ContentFingerprint, MAX_COMPARED, MAX_IDENTICAL_WINDOW_MS},
+        email::{Email, EmailState},
     },
     ports::store::Result,
     time::Time,
@@ -23,25 +23,27 @@ const DELETE_OLD: &str = "DELETE FROM likenesses WHERE team = ?1 AND pair = ?2 A
 const SWEEP: &str = "DELETE FROM likenesses WHERE number IN (SELECT number FROM likenesses ORDER BY number LIMIT ?2) \
      AND at <= ?1";
 
-/// Whether a recent email between the same sender and recipients has similar content, and was or may be sent.
-pub(crate) fn has_recent_duplicate(
+/// The latest email in the window that has similar content, and was or may be sent.
+pub(crate) fn find_similar_email(
     ledger: &WriteSession<'_>,
     (id, team): (TeamId, i64),
-    fingerprint: &ContentFingerprint,
+    Comparison { fingerprint, window_ms, except }: Comparison<'_>,
     now: Time,
-) -> Result<bool> {
+) -> Result<Option<Email>> {
     let mut statement = ledger.conn.prepare_cached(RECENT).map_err(store_error)?;
     let mut rows = statement.query(params![team, fingerprint.pair, MAX_COMPARED as i64]).map_err(store_error)?;
     while let Some(row) = rows.next().map_err(store_error)? {
-        let recent = now.since(Time(row.get(0).map_err(store_error)?)) < COMPARE_WINDOW_MS;
-        if recent
-            && fingerprint.is_similar_to(&read_fingerprint(row, fingerprint.pair)?)
-            && may_have_been_sent(ledger, (id, team), row)?
-        {
-            return Ok(true);
+        let is_recent = now.since(Time(row.get(0).map_err(store_error)?)) < window_ms;
+        if !is_recent || !fingerprint.is_similar_to(&read_fingerprint(row, fingerprint.pair)?) {
+            continue;
+        }
+        let email = rows::email_by_bits(ledger.conn, id, team, row.get(1).map_err(store_error)?)?;
+        let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        if let Some(email) = email.filter(|email| stands(email) && !except.contains(&email.id)) {
+            return Ok(Some(email));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn read_fingerprint(row: &Row<'_>, pair: [u8; 16]) -> Result<ContentFingerprint> {
@@ -54,12 +56,6 @@ fn read_fingerprint(row: &Row<'_>, pair: [u8; 16]) -> Result<ContentFingerprint>
     })
 }
 
-/// Whether the email of this row was sent, or may still be sent.
-fn may_have_been_sent(ledger: &WriteSession<'_>, (id, team): (TeamId, i64), row: &Row<'_>) -> Result<bool> {
-    let email = rows::email_by_bits(ledger.conn, id, team, row.get(1).map_err(store_error)?)?;
-    Ok(email.is_some_and(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled)))
-}
-
 /// Saves the fingerprint of an email, to compare later emails with it.
 pub(crate) fn remember(
     ledger: &WriteSession<'_>,
@@ -69,11 +65,11 @@ pub(crate) fn remember(
     now: Time,
 ) -> Result<()> {
     let words: Vec<u8> = fingerprint.words.iter().flat_map(|word| word.to_be_bytes()).collect();
-    ledger.execute(DELETE_OLD, params![team, fingerprint.pair, now.plus(-COMPARE_WINDOW_MS).0])?;
+    ledger.execute(DELETE_OLD, params![team, fingerprint.pair, now.plus(-MAX_IDENTICAL_WINDOW_MS).0])?;
     ledger.execute(INSERT, params![team, fingerprint.pair, now.0, email, fingerprint.marks, words]).map(drop)
 }
 
-/// Deletes up to `SCAN_ROWS` fingerprints that are older than the comparison window.
+/// Deletes up to `SCAN_ROWS` fingerprints that are older than every comparison window.
 pub(crate) fn sweep(ledger: &WriteSession<'_>, now: Time) -> Result<()> {
-    ledger.execute(SWEEP, params![now.plus(-COMPARE_WINDOW_MS).0, limits::SCAN_ROWS as i64]).map(drop)
+    ledger.execute(SWEEP, params![now.plus(-MAX_IDENTICAL_WINDOW_MS).0, limits::SCAN_ROWS as i64]).map(drop)
 }

@@ -2,10 +2,15 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    access::team::ApiKeyScope, control::budget_period::CalendarZone, inbox::message::ReplyToPolicy,
-    limits::BODY_RETENTION_MS, outbound::content_guard::ContentGuardMode, problem::Problem, time::format_span,
+    access::team::ApiKeyScope,
+    control::budget_period::CalendarZone,
+    inbox::message::ReplyToPolicy,
+    limits::BODY_RETENTION_MS,
+    outbound::content_guard::{ContentGuardMode, IdenticalMode, MAX_IDENTICAL_WINDOW_MS},
+    problem::Problem,
+    time::{format_span, parse_span},
 };
-use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, TeamSettings};
+use mailonce_engine::access::settings::{CompatSettings, EscalationNotification, SettingsPatch, TeamSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,6 +74,48 @@ pub(crate) struct SettingsBody {
     audit_events: bool,
     retention: RetentionBody,
     unsubscribe: UnsubscribeSettingsBody,
+    compat: CompatBody,
+}
+
+/// Emails without an idempotency key through the Resend, useSend and AgentMail dialects.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CompatBody {
+    /// What happens to an email that is identical to one just accepted.
+    ///
+    /// `replay` answers with the first email, `hold` asks a person (also about nearly identical ones), `send` sends it.
+    keyless: &'static str,
+    /// How long after its acceptance an email is repeated, such as `10m`.
+    window: String,
+}
+
+/// Emails without an idempotency key through dialects. Absent fields keep their value; `null` restores the default.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompatPatchBody {
+    /// `replay`, `hold` or `send`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    keyless: Option<Option<String>>,
+    /// A duration from 1 minute to 1 hour.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    window: Option<Option<String>>,
+}
+
+impl CompatPatchBody {
+    fn mode(&self) -> Result<Option<Option<IdenticalMode>>, Problem> {
+        let Some(Some(word)) = &self.keyless else { return Ok(self.keyless.as_ref().map(|_null| None)) };
+        let mode = IdenticalMode::parse(word);
+        mode.map(|mode| Some(Some(mode)))
+            .ok_or_else(|| Problem::invalid_field("compat.keyless", "must be replay, hold or send"))
+    }
+
+    fn window_ms(&self) -> Result<Option<Option<i64>>, Problem> {
+        let Some(Some(text)) = &self.window else { return Ok(self.window.as_ref().map(|_null| None)) };
+        let ms = parse_span(text).filter(|ms| (MINUTE_MS..=MAX_IDENTICAL_WINDOW_MS).contains(ms));
+        ms.map(|ms| Some(Some(ms)))
+            .ok_or_else(|| Problem::invalid_field("compat.window", "must be a duration from 1m to 1h, such as 10m"))
+    }
 }
 
 /// Which email gets an unsubscribe link (RFC 8058).
@@ -90,8 +137,9 @@ pub(crate) struct RetentionBody {
     audit: Option<String>,
 }
 
-impl From<&TeamSettings> for SettingsBody {
-    fn from(settings: &TeamSettings) -> Self {
+impl SettingsBody {
+    fn new(settings: &TeamSettings, installation: CompatSettings) -> Self {
+        let (keyless, window_ms) = settings.compat.resolve(installation);
         let name = |mode: ContentGuardMode| Some(mode.as_str().to_owned());
         let notify = settings.notify.clone().map(|EscalationNotification { from, to }| NotifySettingsBody { from, to });
         Self {
@@ -111,6 +159,7 @@ impl From<&TeamSettings> for SettingsBody {
                 audit: settings.retention.audit_ms.map(format_span),
             },
             unsubscribe: UnsubscribeSettingsBody { tags: settings.unsubscribe_tags.clone() },
+            compat: CompatBody { keyless: keyless.as_str(), window: format_span(window_ms) },
         }
     }
 }
@@ -141,6 +190,8 @@ pub(crate) struct SettingsPatchBody {
     retention: Option<RetentionPatchBody>,
     #[serde(default, deserialize_with = "object_or_null")]
     unsubscribe: Option<UnsubscribeSettingsBody>,
+    #[serde(default, deserialize_with = "object_or_null")]
+    compat: Option<CompatPatchBody>,
 }
 
 /// How long data is kept. Absent fields keep their value.
@@ -186,6 +237,7 @@ impl SettingsPatchBody {
         };
         let guard = self.content_guard.unwrap_or_default();
         let retention = self.retention.unwrap_or_default();
+        let compat = self.compat.unwrap_or_default();
         let expire_ms = match self.held_expires_after {
             None => None,
             Some(None) => Some(None),
@@ -221,6 +273,8 @@ impl SettingsPatchBody {
                 BODY_RETENTION_MS,
             )?,
             raw_retention_ms: retention_ms("retention.raw", retention.raw, (HOUR_MS, "1 hour"), MAX_RETENTION_MS)?,
+            compat_keyless: compat.mode()?,
+            compat_window_ms: compat.window_ms()?,
             unsubscribe_tags: self.unsubscribe.map(|unsubscribe| unsubscribe.tags),
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,
@@ -238,7 +292,7 @@ impl SettingsPatchBody {
 pub(crate) async fn read(State(app): State<App>, auth: AuthedRequest) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let settings = app.engine.access.settings(&auth.caller).await?;
-    Ok(Json(SettingsBody::from(&*settings)).into_response())
+    Ok(Json(SettingsBody::new(&settings, app.engine.access.compat_defaults())).into_response())
 }
 
 /// Change the team's settings.
@@ -248,5 +302,5 @@ pub(crate) async fn change(State(app): State<App>, auth: AuthedRequest, body: Ra
     auth.caller.require_scope(ApiKeyScope::Admin)?;
     let patch = body.parse::<SettingsPatchBody>()?.validate()?;
     let settings = app.engine.access.change_settings(&auth.caller, patch).await?;
-    Ok(Json(SettingsBody::from(&*settings)).into_response())
+    Ok(Json(SettingsBody::new(&settings, app.engine.access.compat_defaults())).into_response())
 }

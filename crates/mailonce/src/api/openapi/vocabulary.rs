@@ -24,7 +24,7 @@ use mailonce_core::{
         message::{MessageFlag, MessageState, ReplyToPolicy},
     },
     outbound::{
-        content_guard::ContentGuardMode,
+        content_guard::{ContentGuardMode, IdenticalMode},
         email::{Channel, EmailState, Guard, OnUnknown},
         suppressed_call::SuppressedReason,
     },
@@ -157,6 +157,8 @@ fn control_words() -> Vec<FieldWords> {
         "SuppressionBody" "scope" = vec!["all", "unsubscribable"];
         "ContentGuardBody" "keyed" = words!(ContentGuardMode);
         "ContentGuardBody" "keyless" = words!(ContentGuardMode);
+        "CompatBody" "keyless" = words!(IdenticalMode);
+        "CompatPatchBody" "keyless" = words!(IdenticalMode);
         "ContentGuardBody" "mcp" = words!(ContentGuardMode);
         "SettingsBody" "reply_to" = words!(ReplyToPolicy);
         "SettingsPatchBody" "reply_to" = words!(ReplyToPolicy);

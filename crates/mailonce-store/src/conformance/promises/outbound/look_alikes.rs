@@ -2,15 +2,17 @@
 
 use mailonce_core::{
     handoff::reply::ReplyMeaning,
+    id::EmailId,
     operation::IdempotentResult,
     outbound::{
-        accept::AcceptResult,
+        accept::{AcceptResult, NewEmail},
         content_guard::{COMPARE_WINDOW_MS, MAX_COMPARED},
         email::{Email, EmailState, Guard},
         email_commands::EmailResendResult,
     },
     time::Time,
 };
+use std::sync::Arc;
 
 use crate::conformance::{
     EmailFixture, OTHER_TEAM, T0, TEAM, TestStore, accept_and_send, accept_batch_items, accept_email, accept_first,
@@ -58,6 +60,85 @@ pub(super) async fn emails_with_other_numbers_words_people_or_teams_are_not_look
     assert!(!is_held(&store, &comparable_email("your order 41 has shipped").team(OTHER_TEAM), T0).await);
     let plain = accept_first(&store, &keyless_email().text("your order 41 has shipped"), T0).await;
     assert_eq!(plain.state(), EmailState::Queued, "an email that is not compared is sent");
+}
+
+/// An email without a key that is answered with an identical one of the last ten minutes.
+fn repeatable_email(text: &str) -> EmailFixture {
+    keyless_email().text(text).identical_within(COMPARE_WINDOW_MS)
+}
+
+/// The id of the email that a call created or was answered with, and whether it was created.
+async fn accept_repeatable(store: &TestStore, fixture: &EmailFixture, now: Time) -> (EmailId, bool) {
+    id_of(store.accept(fixture.to_new_email(now), now).await.unwrap())
+}
+
+fn id_of(accepted: AcceptResult) -> (EmailId, bool) {
+    match accepted {
+        AcceptResult::First(email) => (email.id, true),
+        AcceptResult::Identical(email) => (email.id, false),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn an_identical_email_is_answered_with_the_first(store: TestStore) {
+    let email = repeatable_email("your order 41 has shipped");
+    let (first, _) = accept_repeatable(&store, &email, T0).await;
+    assert_eq!(accept_repeatable(&store, &email, T0.plus(COMPARE_WINDOW_MS / 2)).await, (first, false));
+    // The repetition in between extends nothing.
+    assert_eq!(accept_repeatable(&store, &email, T0.plus(COMPARE_WINDOW_MS - 1)).await, (first, false));
+    let (second, created) = accept_repeatable(&store, &email, T0.plus(COMPARE_WINDOW_MS)).await;
+    assert!(created && second != first);
+    assert_eq!(accept_repeatable(&store, &email, T0.plus(COMPARE_WINDOW_MS + 1)).await, (second, false));
+    let short = email.identical_within(1);
+    assert!(accept_repeatable(&store, &short, T0.plus(COMPARE_WINDOW_MS + 2)).await.1);
+    assert_eq!(event_kinds(&store).await, ["email.accepted"; 3]);
+}
+
+pub(super) async fn only_an_email_that_may_be_sent_is_repeated(store: TestStore) {
+    let email = repeatable_email("your order 41 has shipped");
+    let (first, _) = accept_repeatable(&store, &email, T0).await;
+    for other in [
+        repeatable_email("your order 41 has shipped."),
+        repeatable_email("your order 41 has shipped").to(&[A]),
+        repeatable_email("your order 41 has shipped").cc(&[A]),
+        repeatable_email("your order 41 has shipped").team(OTHER_TEAM),
+    ] {
+        assert!(accept_repeatable(&store, &other, T0).await.1);
+    }
+    cancel_email(&store, first, T0).await;
+    let (second, created) = accept_repeatable(&store, &email, T0).await;
+    assert!(created, "the first is not sent");
+    capture_due(&store, 10, T0).await;
+    assert_eq!(accept_repeatable(&store, &email, T0.plus(1)).await, (second, false));
+}
+
+pub(super) async fn identical_items_of_one_batch_are_all_sent_once(store: TestStore) {
+    let batch = |now: Time| {
+        let mut items: Vec<NewEmail> = (0..3).map(|_| repeatable_email("hello").to_new_email(now)).collect();
+        let ids: Arc<[EmailId]> = items.iter().map(|item| item.id).collect();
+        for item in &mut items {
+            item.guard_input.identical.as_mut().unwrap().batch = Arc::clone(&ids);
+        }
+        items
+    };
+    let created = accept_batch_items(&store, keyless_batch(&batch(T0)), T0).await;
+    let created: Vec<_> = created.into_iter().map(id_of).collect();
+    assert!(created.iter().all(|(_, is_first)| *is_first));
+    let again = accept_batch_items(&store, keyless_batch(&batch(T0.plus(1))), T0.plus(1)).await;
+    let again: Vec<_> = again.into_iter().map(id_of).collect();
+    assert!(again.iter().all(|(id, is_first)| !is_first && created.contains(&(*id, true))), "{again:?}");
+    assert_eq!(list_all(&store, TEAM).await.len(), 3);
+}
+
+pub(super) async fn of_16_concurrent_identical_emails_one_is_created(store: TestStore) {
+    let accepts = (0..16).map(|_| {
+        let (store, email) = (store.clone(), repeatable_email("hello").to_new_email(T0));
+        async move { id_of(store.accept(email, T0).await.unwrap()) }
+    });
+    let answers = all_at_once(accepts).await;
+    let created: Vec<_> = answers.iter().filter(|(_, is_first)| *is_first).collect();
+    assert_eq!(created.len(), 1);
+    assert!(answers.iter().all(|(id, _)| *id == created[0].0));
 }
 
 pub(super) async fn an_explicit_resend_is_sent_and_its_look_alikes_are_held(store: TestStore) {

@@ -308,6 +308,14 @@ promises! {
         look_alike_items_of_one_batch_are_held,
         /// Of 16 concurrent look-alikes one is sent and 15 are held.
         of_16_concurrent_look_alikes_one_is_sent,
+        /// An identical email without a key is answered with the first, in a window that counts from its acceptance.
+        an_identical_email_is_answered_with_the_first,
+        /// Only an email that was or may be sent is repeated, and only in its own team.
+        only_an_email_that_may_be_sent_is_repeated,
+        /// Identical items of one batch are all sent; a repeated batch sends none.
+        identical_items_of_one_batch_are_all_sent_once,
+        /// Of 16 concurrent identical emails without a key one is created.
+        of_16_concurrent_identical_emails_one_is_created,
         /// A reply that is a look-alike is held and counts against the cap, because its sender may release it.
         a_reply_that_is_a_look_alike_is_held,
         /// An email that a guard holds is not sent and keeps its key and due time.
