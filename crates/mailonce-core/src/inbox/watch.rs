@@ -30,6 +30,38 @@ pub struct Watch {
     pub require_auth: bool,
 }
 
+/// How long before its first call an implicit watch starts, in milliseconds: a code may arrive before its agent asks.
+pub const IMPLICIT_WATCH_HEAD_START_MS: i64 = 120_000;
+/// How long after its last call an implicit watch ends, in milliseconds.
+pub const IMPLICIT_WATCH_MS: i64 = 900_000;
+
+/// The watch of a consumer that started none: each consumer has one at each inbox from its first call on, so that it
+/// gets a new code and not one that is left from an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImplicitWatch {
+    /// Its team.
+    pub team: TeamId,
+    /// The inbox.
+    pub inbox: InboxId,
+    /// A keyed hash of the consumer's name.
+    pub consumer: [u8; 16],
+    /// Only messages with a higher number count.
+    pub after_seq: u64,
+    /// When it ends, unless its consumer calls again.
+    pub ends_at: Time,
+}
+
+impl ImplicitWatch {
+    /// The watch after another call: the one that is there and goes on, or this one, if that one has ended.
+    #[must_use]
+    pub fn continuing(self, before: Option<Self>, now: Time) -> Self {
+        match before.filter(|before| before.ends_at > now) {
+            Some(before) => Self { after_seq: before.after_seq, ..self },
+            None => self,
+        }
+    }
+}
+
 /// The result of using a resend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]

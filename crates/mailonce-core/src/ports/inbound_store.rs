@@ -16,7 +16,7 @@ use crate::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
@@ -153,6 +153,8 @@ pub trait InboundStore: Send + Sync + 'static {
         watch: Watch,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Option<Watch>>>;
+    /// Starts an implicit watch, or continues the one that its consumer has at the inbox and that has not ended.
+    async fn touch_implicit_watch(&self, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch>;
     /// One watch.
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>>;
     /// Uses one of the resends of a watch. The key of the operation is bound only when one was used.

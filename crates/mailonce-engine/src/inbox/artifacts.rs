@@ -11,6 +11,7 @@ use crate::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
+    events::event::EventCursor,
     id::{ArtifactId, InboxId, MessageId, WatchId},
     inbox::{
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
@@ -38,6 +39,15 @@ pub struct WatchRequest {
     pub require_auth: bool,
 }
 
+/// From which messages on artifacts count.
+#[derive(Clone, Copy, Debug)]
+pub enum ArtifactRange {
+    /// Since a watch started.
+    Watch(WatchId),
+    /// After a cursor, however old.
+    After(EventCursor),
+}
+
 /// Which artifact of an inbox to consume.
 #[derive(Clone, Debug)]
 pub struct ArtifactQuery {
@@ -53,7 +63,7 @@ fn artifact_not_found(id: ArtifactId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no artifact {id}"))
 }
 
-fn already_consumed(artifact: &Artifact) -> Problem {
+pub(super) fn already_consumed(artifact: &Artifact) -> Problem {
     let (at, purpose) = artifact.consumption.as_ref().map_or((Time(0), ""), |by| (by.at, by.purpose.as_str()));
     Problem::new(Code::AlreadyConsumed, format!("this {} was consumed at {at} for {purpose}", artifact.kind.as_str()))
         .with_extension("artifact", artifact.id.to_string())
@@ -137,32 +147,26 @@ impl Inboxes {
         answer
     }
 
-    /// Consumes the latest match of an inbox. When that is already consumed, an older match is never used in its place.
+    /// Consumes the latest match of an inbox in a range. When that is already consumed, an older match is never used in
+    /// its place.
     pub async fn consume_latest_match(
         &self,
         caller: &Caller,
         inbox: InboxId,
         query: &ArtifactQuery,
-        (purpose, watch): (String, Option<WatchId>),
+        (purpose, range): (String, ArtifactRange),
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
         self.inbox(caller, inbox).await?;
-        let (after, require_auth) = match watch {
-            Some(id) => {
+        let (after, require_auth, watch) = match range {
+            ArtifactRange::Watch(id) => {
                 let watch = self.watch_of_inbox(caller, id, inbox).await?;
-                (watch.after_seq, watch.require_auth)
+                (watch.after_seq, watch.require_auth, Some(id))
             }
-            None => (0, false),
+            ArtifactRange::After(cursor) => (self.ctx.seq_of(Some(cursor))?, false, None),
         };
-        let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(query.kind), after, SCAN_LIMIT).await;
-        let mut matches = Vec::new();
-        for artifact in all.map_err(unavailable)? {
-            if (artifact.authenticated || !require_auth)
-                && self.matches_artifact_query(caller, &artifact, query).await?
-            {
-                matches.push(artifact);
-            }
-        }
+        let mut matches = self.matching_artifacts(caller, inbox, query, after).await?;
+        matches.retain(|artifact| artifact.authenticated || !require_auth);
         // Within a watch, an authenticated sender is preferred.
         let authenticated = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
         let best = authenticated.or_else(|| matches.first()).ok_or_else(|| {
@@ -170,6 +174,24 @@ impl Inboxes {
             Problem::new(Code::NotFound, detail)
         })?;
         self.consume(caller, best.id, purpose, watch, keyed_call).await
+    }
+
+    /// The artifacts that match, those of the latest messages first.
+    pub(crate) async fn matching_artifacts(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        query: &ArtifactQuery,
+        after: u64,
+    ) -> Result<Vec<Artifact>, Problem> {
+        let all = self.ctx.store.artifacts(caller.team.id, inbox, Some(query.kind), after, SCAN_LIMIT).await;
+        let mut matches = Vec::new();
+        for artifact in all.map_err(unavailable)? {
+            if self.matches_artifact_query(caller, &artifact, query).await? {
+                matches.push(artifact);
+            }
+        }
+        Ok(matches)
     }
 
     async fn matches_artifact_query(

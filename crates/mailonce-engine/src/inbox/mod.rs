@@ -2,6 +2,7 @@
 
 pub mod artifacts;
 mod deletion;
+pub mod implicit_watch;
 pub mod inboxes;
 pub mod labels;
 pub mod messages;

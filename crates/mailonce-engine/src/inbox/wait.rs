@@ -37,10 +37,13 @@ pub struct WaitFilter {
     pub has: Option<ArtifactKind>,
     /// Only messages after the start of this watch. Authenticated messages are preferred, then the latest.
     pub watch: Option<WatchId>,
+    /// The consumer that waits. Without `after` and `watch`, only new messages count, with something that no other
+    /// consumer took.
+    pub purpose: Option<String>,
 }
 
 impl WaitFilter {
-    fn query(&self, position: MessagePosition) -> MessageQuery {
+    pub(super) fn query(&self, position: MessagePosition) -> MessageQuery {
         MessageQuery {
             from: self.from.clone(),
             subject: self.subject.clone(),
@@ -86,12 +89,21 @@ impl Inboxes {
             deadline = deadline.min(Instant::now() + Duration::from_millis(left as u64));
         }
         let after = filter.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
+        let purpose = filter.purpose.as_deref().filter(|_| watch.is_none() && after.is_none());
+        let new_after = match purpose {
+            Some(purpose) => self.start_of_new_messages(caller, inbox, purpose).await?,
+            None => 0,
+        };
         let mut first = true;
         loop {
             let woken = waiter.notify.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             let found = match (&watch, after) {
+                _ if purpose.is_some() => {
+                    let wanted = (&filter, purpose.unwrap_or_default());
+                    self.newest_untaken_message(caller, inbox, wanted, new_after).await?
+                }
                 (Some(watch), _) => self.best_in_watch(caller, watch, &filter, after).await?,
                 (None, Some(after)) if first => self.first_match(caller, inbox, &filter, after, &mut seen).await?,
                 (None, None) if first => self.latest_match(caller, inbox, &filter).await?,

@@ -218,7 +218,8 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
     let mut router = router
         .route("/", get(system::redirect_to_docs))
         .route("/approve/{id}", get(mcp::http::approval_page))
-        .route("/mcp", any(mcp::http::serve));
+        .route("/mcp", any(mcp::http::serve))
+        .route("/mcp/", any(mcp::http::serve));
     if echo {
         router = router.route("/bench/echo", post(bench_echo));
     }

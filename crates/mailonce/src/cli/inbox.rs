@@ -423,11 +423,14 @@ pub(crate) struct TakeArgs {
     /// Id of a watch, from `watch create`
     #[arg(long)]
     watch: Option<String>,
+    /// Take the latest one after this cursor of the inbox, however old; without it only new ones count
+    #[arg(long, conflicts_with_all = ["watch", "wait"])]
+    after: Option<String>,
     /// Seconds to wait for it to arrive
     #[arg(long)]
     wait: Option<u64>,
     /// The argument is the id of an artifact, not an inbox
-    #[arg(long, conflicts_with_all = ["from", "subject", "wait"])]
+    #[arg(long, conflicts_with_all = ["from", "subject", "after", "wait"])]
     artifact: bool,
 }
 
@@ -444,7 +447,7 @@ pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCo
     match taken {
         Ok((_, taken)) if out.is_json() => out.print_json(&taken),
         Ok((_, taken)) => out.print_line(&display_text(&taken["artifact"]["value"])),
-        Err(error) if is_missing(&error) && args.wait.is_some() => {
+        Err(error) if may_still_arrive(&error) && args.wait.is_some() => {
             let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
             return Err(CliError::timeout(detail, "try again later, or wait longer with --wait").into());
         }
@@ -457,14 +460,43 @@ fn is_missing(error: &anyhow::Error) -> bool {
     error.downcast_ref::<ServerProblem>().is_some_and(|problem| problem.0["code"] == "not_found")
 }
 
+/// Whether there is nothing to take yet: nothing arrived, or others took it.
+fn may_still_arrive(error: &anyhow::Error) -> bool {
+    let code = error.downcast_ref::<ServerProblem>().map(|problem| &problem.0["code"]);
+    code.is_some_and(|code| code == "not_found" || code == "already_consumed")
+}
+
 async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<(u16, Value)> {
     if args.kind != "code" && args.kind != "link" {
         return Err(UsageError("--type must be code or link".into()).into());
     }
-    let mut body = json!({ "type": args.kind, "for": args.purpose, "watch": args.watch });
+    let mut body = json!({ "type": args.kind, "for": args.purpose, "watch": args.watch, "after": args.after });
     body["match"] = json!({ "from": args.from, "subject": args.subject });
     let path = format!("{}/consume", inbox_path(&args.inbox));
-    let first = client.call(Method::POST, &path, None, Some(&body)).await;
+    if args.watch.is_some() {
+        return take_from_watch(client, args, &path, &body).await;
+    }
+    let mut left = args.wait.unwrap_or_default();
+    loop {
+        // The server waits for at most a minute.
+        let seconds = left.min(MAX_WAIT_PER_CALL_S);
+        body["timeout"] = json!(seconds);
+        let taken = client.call(Method::POST, &path, None, Some(&body)).await;
+        left -= seconds;
+        if left == 0 || !taken.as_ref().is_err_and(may_still_arrive) {
+            return taken;
+        }
+    }
+}
+
+/// Takes from the messages of a watch: if there is none, waits for it first.
+async fn take_from_watch(
+    client: &CliClient,
+    args: &TakeArgs,
+    path: &str,
+    body: &Value,
+) -> anyhow::Result<(u16, Value)> {
+    let first = client.call(Method::POST, path, None, Some(body)).await;
     let Some(seconds) = args.wait.filter(|_| first.as_ref().is_err_and(is_missing)) else { return first };
     let waiting = WaitArgs {
         reach: args.reach.clone(),
@@ -479,5 +511,5 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
     if wait_for(client, &waiting).await?.is_none() {
         return first;
     }
-    client.call(Method::POST, &path, None, Some(&body)).await
+    client.call(Method::POST, path, None, Some(body)).await
 }

@@ -74,6 +74,11 @@ impl IntoResponse for McpHttpError {
     }
 }
 
+/// Whether a request is for MCP. Some clients add a slash to every URL.
+pub(crate) fn is_mcp_path(path: &str) -> bool {
+    matches!(path, "/mcp" | "/mcp/")
+}
+
 /// The response to a request that the listener rejected.
 pub(crate) fn rejection_response(problem: Problem) -> Response {
     McpHttpError::from(problem).into_response()

@@ -184,7 +184,7 @@ fn misdirected_host(authority: &Authority) -> Problem {
 fn is_guarded(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let credential = headers.contains_key(header::AUTHORIZATION) || headers.contains_key(header::UPGRADE);
-    !reads || credential || uri.path() == "/mcp"
+    !reads || credential || crate::mcp::http::is_mcp_path(uri.path())
 }
 
 #[cfg(test)]

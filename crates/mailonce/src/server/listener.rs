@@ -262,7 +262,7 @@ impl HttpConnection {
         let request = Request::from_parts(head, body);
         let mut response = match checked {
             Ok(()) => shared.large_bodies.answer(shared.router.clone(), request).await?,
-            Err(problem) if request.uri().path() == "/mcp" => mcp::http::rejection_response(problem),
+            Err(problem) if mcp::http::is_mcp_path(request.uri().path()) => mcp::http::rejection_response(problem),
             Err(problem) => ApiError(problem).into_response(),
         };
         secure_headers::add_secure_headers(response.headers_mut(), info.tls);

@@ -124,7 +124,7 @@ over_every_engine! {
         assert_eq!(world.post(&applied, &json!({ "for": "run-1" })).await.expect_status(200).body, done.body);
     }
 
-    async fn consume_by_inbox_takes_the_latest_match_and_never_an_older_one(world) {
+    async fn consume_by_inbox_takes_the_newest_match_that_nobody_took(world) {
         let world = world.with_inbox_domain().await;
         let inbox = world.create_inbox("a").await;
         let code = |id: &str, code: &str, from: &str| {
@@ -141,9 +141,58 @@ over_every_engine! {
             world.post(&format!("/v1/inboxes/{inbox}/consume"), &body).await
         };
         assert_eq!(take(None, "r").await.expect_status(200).body["artifact"]["value"], "333444");
-        take(None, "other").await.expect_status(409);
+        assert_eq!(take(None, "r").await.expect_status(200).body["artifact"]["value"], "333444", "a repeat gets its own");
+        take(Some("@bank.test"), "s").await.expect_problem(409, "already_consumed");
         assert_eq!(take(Some("@shop.test"), "s").await.expect_status(200).body["artifact"]["value"], "111222");
+        take(None, "t").await.expect_problem(409, "already_consumed");
         take(Some("@nobody.test"), "s").await.expect_status(404);
+    }
+
+    async fn a_code_that_was_left_is_not_taken_for_a_new_one(world) {
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let (path, take) = (format!("/v1/inboxes/{inbox}/consume"), json!({ "type": "code", "for": "run-1" }));
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        let left = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.rows()[0]["id"].as_str().unwrap().to_owned();
+        let left = world.get(&format!("/v1/messages/{left}/artifacts")).await.rows()[0]["id"].as_str().unwrap().to_owned();
+        world.advance_clock(2 * MINUTE + 1);
+        let missing = world.post(&path, &take).await.expect_problem(404, "not_found");
+        assert!(missing.string_field("detail").contains(&left), "the older one is named: {}", missing.text);
+        world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&has=code&for=run-1")).await.expect_status(204);
+        let second = CODE_MAIL.replace("482 913", "771 204").replace("<1@", "<2@");
+        world.receive_mail(&["a@agents.test"], &second).await;
+        // A watch of 15 minutes: what arrived in it is new until then, and a repeat gets the same.
+        for _ in 0..3 {
+            world.advance_clock(10 * MINUTE);
+            world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&has=code&for=run-1")).await.expect_status(200);
+            assert_eq!(world.post(&path, &take).await.expect_status(200).body["artifact"]["value"], "771204");
+        }
+        world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&has=code&for=run-2")).await.expect_status(204);
+        world.advance_clock(15 * MINUTE);
+        world.post(&path, &take).await.expect_problem(404, "not_found");
+        let older = json!({ "type": "code", "for": "run-3", "after": world.get(&format!("/v1/inboxes/{inbox}/messages?limit=1")).await.body["next_cursor"] });
+        if older["after"].is_string() {
+            world.post(&path, &older).await.expect_problem(409, "already_consumed");
+        }
+        world.post(&format!("/v1/artifacts/{left}/consume"), &json!({ "for": "run-3" })).await.expect_status(200);
+        for wrong in [json!({ "timeout": 5, "watch": left }), json!({ "after": "x" })] {
+            let mut body = take.clone();
+            body.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+            assert!(world.post(&path, &body).await.status >= 400);
+        }
+    }
+
+    async fn a_consumer_waits_past_codes_that_others_took(world) {
+        let world = Arc::new(world.with_inbox_domain().await);
+        let inbox = world.create_inbox("a").await;
+        let path = format!("/v1/inboxes/{inbox}/consume");
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        world.post(&path, &json!({ "type": "code", "for": "run-1" })).await.expect_status(200);
+        let take = json!({ "type": "code", "for": "run-2", "timeout": 30 });
+        let waiting = tokio::spawn(owned_request(&world, post(&path).json(&take)));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("482 913", "771 204").replace("<1@", "<2@")).await;
+        assert_eq!(waiting.await.unwrap().expect_status(200).body["artifact"]["value"], "771204");
     }
 
     async fn the_same_code_received_twice_within_an_hour_is_one_artifact(world) {

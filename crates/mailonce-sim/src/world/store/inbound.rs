@@ -11,7 +11,7 @@ use mailonce_core::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     mutant,
     operation::{IdempotentResult, KeyedOperation},
@@ -83,6 +83,7 @@ arrivals! {
         fn consume_artifact(team: TeamId, id: ArtifactId, taking: ConsumeRequest, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<ConsumeResult>;
         fn mark_artifact_applied(team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> MarkAppliedResult;
         fn create_watch(watch: Watch, operation: Option<KeyedOperation>) -> IdempotentResult<Option<Watch>>;
+        fn touch_implicit_watch(watch: ImplicitWatch, now: Time) -> ImplicitWatch;
         fn spend_resend(team: TeamId, id: WatchId, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<SpendResendResult>;
     }
     reads {

@@ -16,7 +16,7 @@ use mailonce_core::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
     ports::{inbound_store::InboundStore, store::Result},
@@ -193,6 +193,10 @@ impl InboundStore for Memory {
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Option<Watch>>> {
         Ok(self.lock_tables().create_watch(watch, operation.as_ref()))
+    }
+
+    async fn touch_implicit_watch(&self, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
+        Ok(self.lock_tables().inbound.touch_implicit_watch(watch, now))
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {

@@ -7,7 +7,7 @@ use mailonce_core::{
         Inbox,
         artifact::Artifact,
         message::{KnownMessage, Message},
-        watch::Watch,
+        watch::{ImplicitWatch, Watch},
     },
     time::Time,
 };
@@ -38,6 +38,7 @@ pub(crate) struct InboundTables {
     pub(crate) threads_by_message_id: BTreeMap<(InboxId, Hash), ThreadId>,
     pub(crate) artifacts: BTreeMap<ArtifactId, (Hash, Artifact)>,
     pub(crate) watches: BTreeMap<WatchId, Watch>,
+    pub(crate) implicit_watches: BTreeMap<(TeamId, InboxId, [u8; 16]), ImplicitWatch>,
 }
 
 /// A delivery, its lease holder, and the id of its raw bytes.

@@ -5,7 +5,7 @@ use mailonce_core::{
     id::{ArtifactId, InboxId, TeamId, WatchId},
     inbox::{
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     mutant,
     operation::{IdempotentResult, KeyedOperation},
@@ -130,6 +130,14 @@ impl InboundTables {
         found.sort_by_key(|artifact| (Reverse(artifact.seq), artifact.id));
         found.truncate(limit);
         found
+    }
+
+    pub(crate) fn touch_implicit_watch(&mut self, watch: ImplicitWatch, now: Time) -> ImplicitWatch {
+        self.implicit_watches.retain(|_, other| other.ends_at > now);
+        let key = (watch.team, watch.inbox, watch.consumer);
+        let watch = watch.continuing(self.implicit_watches.get(&key).copied(), now);
+        self.implicit_watches.insert(key, watch);
+        watch
     }
 
     pub(crate) fn watch_of(&self, team: TeamId, id: WatchId) -> Option<Watch> {

@@ -31,7 +31,7 @@ use mailonce_core::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
     ports::{inbound_store::InboundStore, store::Result},
@@ -199,6 +199,10 @@ impl InboundStore for Postgres {
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Option<Watch>>> {
         when_durable!(self, call_until_final!(watches::create_watch(&self.shared, &watch, operation.as_ref())))
+    }
+
+    async fn touch_implicit_watch(&self, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
+        when_durable!(self, call_until_final!(watches::touch_implicit_watch(&self.shared, watch, now)))
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {

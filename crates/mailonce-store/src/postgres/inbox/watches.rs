@@ -2,11 +2,12 @@
 
 use mailonce_core::{
     id::{TeamId, WatchId},
-    inbox::watch::{SpendResendResult, Watch},
+    inbox::watch::{ImplicitWatch, SpendResendResult, Watch},
     operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 use crate::postgres::{
     SharedState,
@@ -36,6 +37,38 @@ const INSERT: &str = "
     INSERT INTO watches (team, id, inbox, rev, started_at, after, deadline, budget, spent, require_auth)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING";
 const SPEND: &str = "UPDATE watches SET rev = $3, spent = $4 WHERE team = $1 AND id = $2";
+
+/// Of two calls that start the same watch, the second continues the first.
+const TOUCH_IMPLICIT: &str = "
+    INSERT INTO implicit_watches AS w (team, inbox, consumer, after_seq, ends_at) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (team, inbox, consumer) DO UPDATE
+       SET after_seq = CASE WHEN w.ends_at > $6 THEN w.after_seq ELSE excluded.after_seq END,
+           ends_at = excluded.ends_at
+    RETURNING after_seq";
+/// Each call removes more rows than it adds, so the table holds little more than the watches that go on.
+const DELETE_ENDED_IMPLICIT: &str = "
+    DELETE FROM implicit_watches x
+     USING (SELECT team, inbox, consumer FROM implicit_watches
+             WHERE ends_at <= $1 AND (team, inbox, consumer) <> ($2, $3, $4) LIMIT 10 FOR UPDATE SKIP LOCKED) ended
+     WHERE x.team = ended.team AND x.inbox = ended.inbox AND x.consumer = ended.consumer";
+
+/// Starts an implicit watch, or continues it.
+pub(crate) async fn touch_implicit_watch(
+    shared: &SharedState,
+    watch: ImplicitWatch,
+    now: Time,
+) -> TxResult<ImplicitWatch> {
+    let mut client = shared.connections.client().await?;
+    let tx = client.transaction().await?;
+    let (team, inbox, consumer) = (watch.team.0, watch.inbox.0, Uuid::from_bytes(watch.consumer));
+    execute(&tx, DELETE_ENDED_IMPLICIT, &[&now.0, &team, &inbox, &consumer]).await?;
+    let after = watch.after_seq as i64;
+    let rows = query_rows(&tx, TOUCH_IMPLICIT, &[&team, &inbox, &consumer, &after, &watch.ends_at.0, &now.0]).await?;
+    let row = rows.first().ok_or_else(|| TxError::Conflict("an implicit watch was not saved".into()))?;
+    let after_seq = row.try_get::<_, i64>(0)? as u64;
+    shared.commit(tx, 1).await?;
+    Ok(ImplicitWatch { after_seq, ..watch })
+}
 
 /// Starts a watch.
 pub(crate) async fn create_watch(

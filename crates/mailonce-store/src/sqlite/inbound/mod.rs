@@ -14,7 +14,7 @@ use mailonce_core::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     operation::{IdempotentResult, KeyedOperation},
     ports::{inbound_store::InboundStore, store::Result},
@@ -210,6 +210,10 @@ impl InboundStore for Sqlite {
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Option<Watch>>> {
         self.run_write(move |ledger| watches::create(ledger, watch, operation.as_ref())).await
+    }
+
+    async fn touch_implicit_watch(&self, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
+        self.run_write(move |ledger| watches::touch_implicit(ledger, watch, now)).await
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {

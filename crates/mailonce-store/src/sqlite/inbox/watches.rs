@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     id::{InboxId, TeamId, WatchId, ordered_bits, random_bits},
-    inbox::watch::{SpendResendResult, Watch},
+    inbox::watch::{ImplicitWatch, SpendResendResult, Watch},
     operation::{IdempotentResult, KeyedOperation},
     ports::store::Result,
     time::Time,
@@ -19,6 +19,14 @@ const BY_ID: &str = "SELECT w.watch, w.tail, i.inbox, i.tail, w.rev, w.started_a
 const INSERT: &str = "INSERT INTO watches (watch, tail, team, inbox, rev, started_at, behind, deadline, budget, spent, require_auth) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 const SPEND: &str = "UPDATE watches SET rev = ?2, spent = ?3 WHERE watch = ?1";
+
+const IMPLICIT: &str =
+    "SELECT after_seq, ends_at FROM implicit_watches WHERE team = ?1 AND inbox = ?2 AND consumer = ?3";
+const SAVE_IMPLICIT: &str =
+    "INSERT OR REPLACE INTO implicit_watches (team, inbox, consumer, after_seq, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)";
+/// Each call removes more rows than it adds, so the table holds little more than the watches that go on.
+const DELETE_ENDED_IMPLICIT: &str = "DELETE FROM implicit_watches WHERE (team, inbox, consumer) IN \
+     (SELECT team, inbox, consumer FROM implicit_watches WHERE ends_at <= ?1 LIMIT 10)";
 
 fn watch_row(row: &Row<'_>, team: TeamId) -> Result<Watch> {
     Ok(Watch {
@@ -41,6 +49,26 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: WatchId) -
     let mut rows = statement.query(params![number, ordered_bits(id.0)]).map_err(store_error)?;
     let found = rows.next().map_err(store_error)?.map(|row| watch_row(row, team)).transpose()?;
     Ok(found.filter(|watch| watch.id == id))
+}
+
+/// Starts an implicit watch, or continues it.
+pub(crate) fn touch_implicit(ledger: &mut WriteSession<'_>, watch: ImplicitWatch, now: Time) -> Result<ImplicitWatch> {
+    let team = ledger.team_number(watch.team).ok_or_else(|| accept::unknown_team_error(watch.team))?;
+    let inbox = ordered_bits(watch.inbox.0);
+    let before = {
+        let mut statement = ledger.conn.prepare_cached(IMPLICIT).map_err(store_error)?;
+        let mut rows = statement.query(params![team, inbox, watch.consumer]).map_err(store_error)?;
+        let read = |row: &Row<'_>| -> Result<ImplicitWatch> {
+            let after_seq = row.get::<_, i64>(0).map_err(store_error)? as u64;
+            Ok(ImplicitWatch { after_seq, ends_at: Time(row.get(1).map_err(store_error)?), ..watch })
+        };
+        rows.next().map_err(store_error)?.map(read).transpose()?
+    };
+    let watch = watch.continuing(before, now);
+    ledger.execute(DELETE_ENDED_IMPLICIT, params![now.0])?;
+    let row = params![team, inbox, watch.consumer, watch.after_seq as i64, watch.ends_at.0];
+    ledger.execute(SAVE_IMPLICIT, row)?;
+    Ok(watch)
 }
 
 /// Creates a watch that starts after the inbox's latest message.

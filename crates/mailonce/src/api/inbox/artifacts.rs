@@ -10,12 +10,19 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     Caller,
-    inbox::artifacts::{ArtifactQuery, may_see_value},
+    inbox::{
+        artifacts::{ArtifactQuery, ArtifactRange, may_see_value},
+        implicit_watch::TakeRequest,
+    },
 };
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use utoipa::ToSchema;
 
-use super::{inboxes::find_inbox, message_body::message_id};
+use super::{
+    inboxes::{find_inbox, parse_inbox_cursor},
+    message_body::message_id,
+};
 use crate::http::{
     app::{ApiResult, App},
     extract::{AuthedRequest, RawBody},
@@ -133,6 +140,35 @@ pub(crate) struct ConsumeMatchBody {
     matching: Option<MessageMatchBody>,
     #[serde(default)]
     watch: Option<String>,
+    /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count.
+    #[serde(default)]
+    after: Option<String>,
+    /// How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`.
+    #[serde(default)]
+    timeout: Option<u64>,
+}
+
+impl ConsumeMatchBody {
+    /// The range in which the latest match counts. `None`: new artifacts, for which the call may wait.
+    fn range(&self, app: &App) -> Result<Option<ArtifactRange>, Problem> {
+        let range = match (&self.watch, &self.after) {
+            (Some(_), Some(_)) => return Err(Problem::invalid_field("after", "cannot be combined with watch")),
+            (watch, None) => watch_id(watch.as_ref())?.map(ArtifactRange::Watch),
+            (None, Some(text)) => {
+                let seq = parse_inbox_cursor(app, "after", text)?;
+                Some(ArtifactRange::After(app.engine.ctx.cursor(seq)))
+            }
+        };
+        if self.timeout.is_some_and(|seconds| seconds > 0) && range.is_some() {
+            return Err(Problem::invalid_field("timeout", "cannot be combined with watch or after; use wait"));
+        }
+        Ok(range)
+    }
+
+    /// How long to wait.
+    fn wait(&self) -> Duration {
+        Duration::from_secs(self.timeout.unwrap_or_default().min(limits::MAX_WAIT_MS as u64 / 1000))
+    }
 }
 
 /// The consumer that reports the use.
@@ -143,7 +179,7 @@ pub(crate) struct ArtifactAppliedBody {
     purpose: String,
 }
 
-fn check_purpose(purpose: &str) -> Result<(), Problem> {
+pub(crate) fn check_purpose(purpose: &str) -> Result<(), Problem> {
     check_text("for", purpose)?;
     if purpose.trim().is_empty() || purpose.chars().count() > limits::CONSUME_FOR_CHARS {
         return Err(Problem::invalid_field(
@@ -208,9 +244,11 @@ pub(crate) async fn consume(
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
-/// Consume the latest matching code or link of an inbox, once.
+/// Consume the newest matching code or link of an inbox, once.
 ///
-/// Only the latest match counts. If it was consumed already, an older one is not returned instead.
+/// Only new ones count: those that arrived since two minutes before the first call with this `for`. One that another
+/// `for` consumed is passed over, and a repeat gets its own again. With `after` or `watch` the latest match counts; if it
+/// was consumed already, an older one is not returned instead.
 #[utoipa::path(post, path = "/v1/inboxes/{id}/consume", operation_id = "consume_matching_artifact", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Idempotency key: use the same value for every retry of this call")), request_body = ConsumeMatchBody,
     responses((status = 200, description = "Consumed; `value` is shown", body = ConsumedArtifactBody),
@@ -223,7 +261,9 @@ pub(crate) async fn consume_match(
 ) -> ApiResult {
     auth.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &auth, &id).await?;
-    let ConsumeMatchBody { kind, purpose, matching, watch } = body.parse()?;
+    let parsed: ConsumeMatchBody = body.parse()?;
+    let (range, timeout) = (parsed.range(&app)?, parsed.wait());
+    let ConsumeMatchBody { kind, purpose, matching, .. } = parsed;
     let keyed_call = auth.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
     let kind = ArtifactKind::parse(&kind).ok_or_else(|| Problem::invalid_field("type", "must be code or link"))?;
@@ -231,10 +271,15 @@ pub(crate) async fn consume_match(
     [("match.from", &from), ("match.subject", &subject)]
         .into_iter()
         .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
-    let watch = watch_id(watch.as_ref())?;
     let query = ArtifactQuery { kind, from, subject };
-    let artifact =
-        app.engine.inboxes.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, watch), keyed_call).await?;
+    let inboxes = &app.engine.inboxes;
+    let artifact = if let Some(range) = range {
+        inboxes.consume_latest_match(&auth.caller, inbox.id, &query, (purpose, range), keyed_call).await?
+    } else {
+        let request = TakeRequest { query, purpose, timeout };
+        // Boxed: otherwise every connection would reserve the memory of this large future.
+        Box::pin(inboxes.take_new_artifact(&auth.caller, inbox.id, &request, keyed_call)).await?
+    };
     Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 

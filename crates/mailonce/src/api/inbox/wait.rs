@@ -8,6 +8,7 @@ use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
+    artifacts::check_purpose,
     inboxes::{artifact_kind, find_inbox, parse_inbox_cursor},
     message_body::MessageBody,
     watches::watch_id,
@@ -38,6 +39,12 @@ pub(crate) struct WaitQuery {
     has: Option<String>,
     /// Id of a watch: only messages after its start.
     watch: Option<String>,
+    /// The account, workflow or run that waits, as in `consume`: only new messages with something that nobody else took.
+    ///
+    /// New is what arrived since two minutes before its first call. Ignored with `after` or `watch`.
+    #[serde(rename = "for")]
+    #[param(rename = "for")]
+    purpose: Option<String>,
 }
 
 impl WaitQuery {
@@ -48,6 +55,7 @@ impl WaitQuery {
                 .parse()
                 .map_err(|_not_a_number| Problem::invalid_query("timeout", "timeout must be a number of seconds"))?,
         };
+        self.purpose.as_deref().map(check_purpose).transpose()?;
         let after = self.after.as_deref().map(|text| parse_inbox_cursor(app, "after", text)).transpose()?;
         let filter = WaitFilter {
             after: after.map(|seq| app.engine.ctx.cursor(seq)),
@@ -55,6 +63,7 @@ impl WaitQuery {
             subject: self.subject,
             has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
             watch: self.watch.as_deref().map(watch_id).transpose()?,
+            purpose: self.purpose,
         };
         Ok((filter, Duration::from_secs(seconds.min(limits::MAX_WAIT_MS as u64 / 1000))))
     }

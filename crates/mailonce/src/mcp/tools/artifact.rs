@@ -6,11 +6,14 @@ use mailonce_core::{
     inbox::artifact::{Artifact, ArtifactKind},
     problem::{Code, Problem},
 };
-use mailonce_engine::inbox::artifacts::ArtifactQuery;
+use mailonce_engine::inbox::{artifacts::ArtifactQuery, implicit_watch::TakeRequest};
 use serde::Deserialize;
 use serde_json::Value;
+use std::time::Duration;
 
-use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id};
+use super::{
+    DEFAULT_WAIT_S, MAX_WAIT_S, ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id,
+};
 use crate::http::json::check_text;
 
 /// The longest code that is returned without a fence.
@@ -31,6 +34,8 @@ struct TakeToolArgs {
     from: Option<String>,
     #[serde(default)]
     subject: Option<String>,
+    #[serde(default)]
+    timeout_s: Option<u64>,
 }
 
 pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
@@ -52,8 +57,12 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
     } else {
         let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
         let query = ArtifactQuery { kind, from: args.from, subject: args.subject };
-        match engine.inboxes.consume_latest_match(ctx.caller, inbox.id, &query, (args.purpose, None), None).await {
-            Err(problem) if problem.code == Code::NotFound => return Ok(nothing_found(kind, &problem)),
+        let timeout = Duration::from_secs(args.timeout_s.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S));
+        let request = TakeRequest { query, purpose: args.purpose, timeout };
+        match Box::pin(engine.inboxes.take_new_artifact(ctx.caller, inbox.id, &request, None)).await {
+            Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => {
+                return Ok(nothing_found(kind, &problem));
+            }
             taken => taken?,
         }
     };
@@ -87,10 +96,10 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
 fn nothing_found(kind: ArtifactKind, problem: &Problem) -> ToolReply {
     let next = match kind {
         ArtifactKind::Code => {
-            "No mail with a code has arrived yet. Call wait_for_message with has=code, then take_artifact again."
+            "No new mail with a code has arrived yet. Call take_artifact again with the same `for`: it waits."
         }
         ArtifactKind::Link => {
-            "No mail with a link has arrived yet. Call wait_for_message with has=link, then take_artifact again."
+            "No new mail with a link has arrived yet. Call take_artifact again with the same `for`: it waits."
         }
     };
     ToolReply::new("none", next).with("detail", &problem.detail)

@@ -9,7 +9,7 @@ use mailonce_engine::conversation::escalations::NewEscalation;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{EDGE_SPACE_ERROR, ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id};
+use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id};
 use crate::{api::MAX_QUESTION_CHARS, http::json::check_required_text};
 
 #[derive(Deserialize)]
@@ -32,15 +32,13 @@ pub(super) async fn ask_human(ctx: &ToolContext<'_>, arguments: &Value) -> ToolR
         return Err(invalid_argument("question", format!("must have 1 to {MAX_QUESTION_CHARS} characters")));
     }
     check_required_text("entity", &entity)?;
-    if entity.trim() != entity {
-        return Err(invalid_argument("entity", EDGE_SPACE_ERROR));
-    }
     let new = NewEscalation {
         question,
         message: parse_optional_id("message", message)?,
         thread: parse_optional_id("thread", thread)?,
         email: parse_optional_id("email", email)?,
-        entity: Some(entity),
+        // As in an intent, a space that a model adds makes no other question.
+        entity: Some(entity.trim().to_owned()),
     };
     let opened = ctx.app.engine.escalations.ask_person(ctx.caller, new).await?;
     let escalation = &opened.value.escalation;

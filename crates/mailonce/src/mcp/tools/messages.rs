@@ -15,15 +15,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 
-use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id};
+use super::{
+    DEFAULT_WAIT_S, MAX_WAIT_S, ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id,
+};
 use crate::{http::json::check_text, mcp::tools::message_view};
 
 /// Messages on one page.
 const PAGE_SIZE: usize = 20;
-/// How long one call may wait, in seconds. Clients time out after a minute.
-const MAX_WAIT_S: u64 = 50;
-/// How long a call without `timeout_s` waits, in seconds.
-const DEFAULT_WAIT_S: u64 = 25;
 /// Characters of body text: the default and the maximum of `max_chars`.
 const DEFAULT_CHARS: usize = 8_000;
 const MAX_CHARS: usize = 20_000;
@@ -145,12 +143,15 @@ struct WaitToolArgs {
     cursor: Option<String>,
     #[serde(default)]
     timeout_s: Option<u64>,
+    #[serde(default, rename = "for")]
+    purpose: Option<String>,
 }
 
 pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -> ToolResult {
     ctx.caller.require_scope(ApiKeyScope::Read)?;
     let args: WaitToolArgs = parse_args(arguments)?;
     check_texts([("from", &args.from), ("subject", &args.subject)])?;
+    check_text("for", args.purpose.as_deref().unwrap_or_default())?;
     let seconds = args.timeout_s.unwrap_or(DEFAULT_WAIT_S);
     if seconds > MAX_WAIT_S {
         return Err(invalid_argument("timeout_s", format!("must be at most {MAX_WAIT_S}; call again to wait longer")));
@@ -164,6 +165,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
         subject: args.subject,
         has: parse_kind(args.has)?,
         watch: None,
+        purpose: args.purpose,
     };
     // Messages that arrive during the wait have a higher sequence number than this one.
     let start_seq = after.unwrap_or(inbox.latest_seq);

@@ -30,13 +30,13 @@ use tool_reply::ToolReply;
 
 pub(super) use tool_list::list;
 
-/// Why leading and trailing spaces are rejected: they would change the derived key.
-const EDGE_SPACE_ERROR: &str =
-    "begins or ends with a space, which would make it a different value: leave the space out";
-
 /// The result of a tool, or the problem that prevented it.
 type ToolResult = Result<ToolReply, Problem>;
 
+/// How long one call may wait, in seconds. Clients time out after a minute.
+const MAX_WAIT_S: u64 = 50;
+/// How long a call without `timeout_s` waits, in seconds. Some clients give up after five.
+const DEFAULT_WAIT_S: u64 = 4;
 /// Inbox addresses listed when the caller must choose one.
 const MAX_LISTED_INBOXES: usize = 10;
 /// Characters of an unknown tool name that the error repeats.
@@ -54,6 +54,7 @@ pub(super) async fn call(ctx: &ToolContext<'_>, params: &Map<String, Value>) -> 
         Some(arguments @ Value::Object(_)) => arguments,
         Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
     };
+    let arguments = &tool_list::without_empty_values(name, arguments);
     let result = match name {
         "send_email" => send::send_email(ctx, arguments).await,
         "reply_email" => reply::reply_email(ctx, arguments).await,
@@ -113,12 +114,12 @@ fn parse_id<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem>
 
 /// Builds the intent from tool arguments and validates it.
 fn parse_intent(kind: String, entity: String, version: Option<u32>, period: Option<String>) -> Result<Intent, Problem> {
+    // A model that repeats a call may add a space, which must not make another key.
+    let trimmed = |text: String| text.trim().to_owned();
+    let (kind, entity, period) = (trimmed(kind), trimmed(entity), period.map(trimmed));
     let intent = Intent { kind, entity, version: version.unwrap_or(1), period };
     intent.validate().map_err(|error| invalid_argument(error.field, error.rule))?;
-    match intent.untrimmed_field() {
-        Some(field) => Err(invalid_argument(field, EDGE_SPACE_ERROR)),
-        None => Ok(intent),
-    }
+    Ok(intent)
 }
 
 /// The approval page of an email, if a person must decide about it.

@@ -6,7 +6,7 @@ use mailonce_core::{
     inbox::{
         Inbox,
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
-        watch::{SpendResendResult, Watch},
+        watch::{ImplicitWatch, SpendResendResult, Watch},
     },
     limits,
     operation::IdempotentResult,
@@ -247,6 +247,27 @@ async fn create_watch(store: &TestStore, watch: &Watch) -> Option<Watch> {
         IdempotentResult::Done(created) => created,
         other => panic!("{other:?}"),
     }
+}
+
+pub(super) async fn an_implicit_watch_goes_on_while_its_consumer_calls(store: TestStore) {
+    let (inbox, _) = inbox_with_code(&store).await;
+    let touch = async |consumer: u8, after_seq: u64, now: Time| {
+        let ends_at = now.plus(MINUTE);
+        let watch = ImplicitWatch { team: TEAM, inbox: inbox.id, consumer: [consumer; 16], after_seq, ends_at };
+        let touched = store.touch_implicit_watch(watch, now).await.unwrap();
+        assert_eq!(ImplicitWatch { after_seq: touched.after_seq, ..watch }, touched);
+        touched.after_seq
+    };
+    assert_eq!(touch(1, 5, T0).await, 5);
+    assert_eq!(touch(1, 9, T0.plus(MINUTE - 1)).await, 5, "it goes on");
+    assert_eq!(touch(2, 7, T0.plus(MINUTE)).await, 7, "each consumer has its own");
+    assert_eq!(touch(1, 9, T0.plus(2 * MINUTE - 2)).await, 5, "each call extends it");
+    assert_eq!(touch(1, 9, T0.plus(3 * MINUTE - 2)).await, 9, "it ended");
+    // Rows of watches that ended are removed; those that go on stay.
+    for consumer in 10..40 {
+        assert_eq!(touch(consumer, 1, T0.plus(3 * MINUTE)).await, 1);
+    }
+    assert_eq!(touch(1, 11, T0.plus(3 * MINUTE)).await, 9);
 }
 
 pub(super) async fn a_watch_starts_after_the_latest_message(store: TestStore) {

@@ -97,6 +97,8 @@ promises! {
         only_the_consumer_can_mark_an_artifact_applied_and_once,
         /// A watch starts after the latest message of its inbox.
         a_watch_starts_after_the_latest_message,
+        /// A consumer's implicit watch goes on while it calls, and starts anew after it ended.
+        an_implicit_watch_goes_on_while_its_consumer_calls,
         /// The resend budget of a watch can be spent until it is empty or the watch has ended.
         a_watchs_resend_budget_can_be_spent_until_empty,
         /// Spending a resend under an operation key is done once; a refused one binds no key.

@@ -1,0 +1,205 @@
+//! Waiting for a new code or link. Every consumer has an implicit watch at an inbox: it starts two minutes before the
+//! consumer's first call, because the mail may arrive before the agent asks, and ends 15 minutes after its last. Codes
+//! that were left by an earlier run, or that another consumer took, are passed over.
+
+use crate::{
+    access::caller::Caller,
+    inbox::{
+        Inboxes,
+        artifacts::{ArtifactQuery, already_consumed},
+        wait::WaitFilter,
+    },
+    runtime::{keyed_call::KeyedCall, problems::unavailable},
+};
+use mailonce_core::{
+    id::InboxId,
+    inbox::{
+        artifact::Artifact,
+        message::{Message, MessagePosition, MessageQuery},
+        watch::{IMPLICIT_WATCH_HEAD_START_MS, IMPLICIT_WATCH_MS, ImplicitWatch},
+    },
+    problem::{Code, Problem},
+};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often another consumer may be faster before the call is answered as if nothing had arrived.
+const MAX_LOST_RACES: usize = 8;
+/// Messages on one page, when messages are searched from the newest on.
+const PAGE_SIZE: usize = 20;
+/// How many pages are searched.
+const MAX_PAGES: usize = 10;
+/// The pause before the next look, if a message arrived that has nothing to take.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// What to take, for whom, and how long to wait for it.
+#[derive(Clone, Debug)]
+pub struct TakeRequest {
+    /// Which artifact.
+    pub query: ArtifactQuery,
+    /// The account, workflow or run that needs it.
+    pub purpose: String,
+    /// How long to wait until it arrives.
+    pub timeout: Duration,
+}
+
+impl Inboxes {
+    /// Consumes the newest artifact that no other consumer took, and waits for one if there is none. A repeat gets the
+    /// artifact that it has.
+    pub async fn take_new_artifact(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        request: &TakeRequest,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<Artifact, Problem> {
+        let deadline = Instant::now() + request.timeout;
+        loop {
+            let missing = match self.take_arrived_artifact(caller, inbox, request, keyed_call.clone()).await {
+                Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => problem,
+                taken => return taken,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let filter = WaitFilter {
+                from: request.query.from.clone(),
+                subject: request.query.subject.clone(),
+                has: Some(request.query.kind),
+                purpose: Some(request.purpose.clone()),
+                ..WaitFilter::default()
+            };
+            if left.is_zero() || Box::pin(self.wait_for_message(caller, inbox, filter, left)).await?.is_none() {
+                return Err(missing);
+            }
+            tokio::time::sleep(RETRY_PAUSE.min(left)).await;
+        }
+    }
+
+    async fn take_arrived_artifact(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        TakeRequest { query, purpose, .. }: &TakeRequest,
+        keyed_call: Option<KeyedCall>,
+    ) -> Result<Artifact, Problem> {
+        let watch = self.touch_implicit_watch(caller, inbox, purpose).await?;
+        for _ in 0..MAX_LOST_RACES {
+            let matches = self.matching_artifacts(caller, inbox, query, watch.after_seq).await?;
+            let own = matches.iter().find(|artifact| artifact.is_consumed_by(purpose, None));
+            let mut free = matches.iter().filter(|artifact| artifact.consumption.is_none());
+            let authenticated = free.clone().find(|artifact| artifact.authenticated);
+            let Some(best) = own.or(authenticated).or_else(|| free.next()) else {
+                return Err(match matches.first() {
+                    Some(consumed) => already_consumed(consumed),
+                    None => self.nothing_new(caller, inbox, query).await?,
+                });
+            };
+            match self.consume(caller, best.id, purpose.clone(), None, keyed_call.clone()).await {
+                Err(problem) if problem.code == Code::AlreadyConsumed => {}
+                taken => return taken,
+            }
+        }
+        Err(self.nothing_new(caller, inbox, query).await?)
+    }
+
+    /// Starts or continues the consumer's implicit watch.
+    async fn touch_implicit_watch(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        purpose: &str,
+    ) -> Result<ImplicitWatch, Problem> {
+        let (team, now) = (caller.team.id, self.ctx.now());
+        let mac = self.ctx.secret.mac("implicit-watch", &[purpose.as_bytes()]);
+        let mut consumer = [0; 16];
+        consumer.copy_from_slice(&mac[..16]);
+        let after_seq = self.latest_seq_before_head_start(caller, inbox).await?;
+        let watch = ImplicitWatch { team, inbox, consumer, after_seq, ends_at: now.plus(IMPLICIT_WATCH_MS) };
+        self.ctx.store.touch_implicit_watch(watch, now).await.map_err(unavailable)
+    }
+
+    /// The number of the latest message that arrived before an implicit watch that starts now.
+    async fn latest_seq_before_head_start(&self, caller: &Caller, inbox: InboxId) -> Result<u64, Problem> {
+        let start = self.ctx.now().plus(-IMPLICIT_WATCH_HEAD_START_MS);
+        let mut before = u64::MAX;
+        for _ in 0..MAX_PAGES {
+            let query =
+                MessageQuery { position: MessagePosition::Before(before), limit: PAGE_SIZE, ..MessageQuery::default() };
+            let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+            if let Some(earlier) = page.rows.iter().find(|message| message.received_at < start) {
+                return Ok(earlier.seq);
+            }
+            let Some(next) = page.next else { return Ok(0) };
+            before = next;
+        }
+        // So many messages within two minutes: the latest of them count.
+        Ok(before.saturating_sub(1))
+    }
+
+    /// Why nothing was taken, and how to take an older artifact.
+    async fn nothing_new(&self, caller: &Caller, inbox: InboxId, query: &ArtifactQuery) -> Result<Problem, Problem> {
+        let (kind, older) = (query.kind.as_str(), self.matching_artifacts(caller, inbox, query, 0).await?);
+        let detail = match older.iter().find(|artifact| artifact.consumption.is_none()) {
+            Some(older) => format!(
+                "no new {kind} has arrived in this inbox; there is an older one, {}, which can be consumed by its id",
+                older.id
+            ),
+            None => format!("no {kind} in this inbox matches"),
+        };
+        Ok(Problem::new(Code::NotFound, detail))
+    }
+
+    /// The number of the message after which a waiting consumer's messages count.
+    pub(crate) async fn start_of_new_messages(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        purpose: &str,
+    ) -> Result<u64, Problem> {
+        Ok(self.touch_implicit_watch(caller, inbox, purpose).await?.after_seq)
+    }
+
+    /// The newest message after a number that has something to take for this consumer, authenticated senders first.
+    pub(crate) async fn newest_untaken_message(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        (filter, purpose): (&WaitFilter, &str),
+        after: u64,
+    ) -> Result<Option<Message>, Problem> {
+        for only_authenticated in [true, false] {
+            let mut before = u64::MAX;
+            for _ in 0..MAX_PAGES {
+                let query = filter.query(MessagePosition::Before(before));
+                let query = MessageQuery { only_authenticated, limit: PAGE_SIZE, ..query };
+                let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
+                for message in page.rows.iter().take_while(|message| message.seq > after) {
+                    if self.has_untaken_artifact(caller, message, filter, purpose).await? {
+                        return Ok(Some(message.clone()));
+                    }
+                }
+                match page.next.filter(|next| *next > after) {
+                    Some(next) => before = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn has_untaken_artifact(
+        &self,
+        caller: &Caller,
+        message: &Message,
+        filter: &WaitFilter,
+        purpose: &str,
+    ) -> Result<bool, Problem> {
+        let Some(wanted) = filter.has else { return Ok(true) };
+        for (_, id) in message.head.artifacts.iter().filter(|(kind, _)| *kind == wanted) {
+            let found = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            if found.is_some_and(|one| one.consumption.is_none() || one.is_consumed_by(purpose, None)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
