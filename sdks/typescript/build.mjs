@@ -9,8 +9,13 @@ const compile = (...words) => execFileSync(process.execPath, [TSC, ...words], { 
 
 process.chdir(new URL(".", import.meta.url).pathname);
 rmSync("dist", { recursive: true, force: true }); // what src no longer has is not packed
-compile("--outDir", "dist/esm");
-compile("--noCheck", "--module", "commonjs", "--moduleResolution", "node10", "--outDir", "dist/cjs");
+// Editors read comments from the types, so that the code is packed without them.
+const CODE = ["--removeComments", "--declaration", "false"];
+const CJS = ["--noCheck", "--module", "commonjs", "--moduleResolution", "node10", "--outDir", "dist/cjs"];
+compile("--outDir", "dist/esm", "--emitDeclarationOnly");
+compile("--outDir", "dist/esm", "--noCheck", ...CODE);
+compile(...CJS, "--emitDeclarationOnly");
+compile(...CJS, ...CODE);
 writeFileSync("dist/cjs/package.json", '{"type":"commonjs"}\n');
 // Types mean the same from both sides, so they are packed once. ESM may name those of CommonJS; the other way round it
 // would need attributes that older compilers do not know. Adapters keep theirs: their frameworks have two of each.

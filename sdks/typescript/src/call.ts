@@ -245,7 +245,7 @@ function search(query: object = {}): string {
 }
 
 /** A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one. */
-function minted(): string {
+export function minted(): string {
   const random = (): string =>
     Math.floor(Math.random() * 2 ** 48)
       .toString(36)
