@@ -332,50 +332,38 @@ function shortened(error: unknown): string {
     .join("");
 }
 
-/** What a tool gets besides its own arguments. */
 export interface OnceToolOptions extends OnceOptions<never> {
   /** What the call is about: a key or an intent, from the tool's arguments and never from the id of a call. */
   key: (input: any) => string | ClaimIntent;
 }
 
-/** The methods by which frameworks call a tool, and which of their arguments is the input. */
-const CALLS = { execute: 0, invoke: 1, run: 0 } as const;
+type Execute = (input: unknown, ...rest: unknown[]) => unknown;
 
 /**
- * A tool that is safe to repeat: for the Vercel AI SDK (`execute`), OpenAI Agents (`invoke`) and the tools of this SDK
- * (`run`). The tool finds the run as `once` in its options. A refusal is a value, because many frameworks repeat a
- * call that throws.
+ * Makes a tool safe to repeat: its function, or the object with `execute` that the Vercel AI SDK and OpenAI Agents
+ * make a tool of. The function finds its run as `once` in its last argument. A refusal is a value, because many
+ * frameworks repeat a call that throws.
  */
 export function onceTool<T extends object>(
-  mo: {
-    once: <R>(key: string | ClaimIntent, work: (run: OnceRun) => Promise<R>, options: OnceOptions<R>) => Promise<R>;
-  },
+  mo: { once: <R>(key: string | ClaimIntent, work: (run: OnceRun) => Promise<R>, options: OnceOptions) => Promise<R> },
   tool: T,
   { key, ...options }: OnceToolOptions,
 ): T {
-  const found = (Object.keys(CALLS) as (keyof typeof CALLS)[]).find((name) => name in tool);
-  const call = found && ((tool as Record<string, unknown>)[found] as (...args: unknown[]) => unknown);
-  if (found === undefined || typeof call !== "function") throw new TypeError("the tool has no execute, invoke or run");
-  const position = CALLS[found];
-  const wrapped = async (...args: unknown[]): Promise<unknown> => {
-    const input = args[position];
-    const text = typeof input === "string";
+  const call = (typeof tool === "function" ? tool : (tool as { execute?: unknown }).execute) as Execute;
+  if (typeof call !== "function") throw new TypeError("the tool has no execute: pass what its framework makes it of");
+  const execute = async (input: unknown, ...rest: unknown[]): Promise<unknown> => {
+    const last = rest.pop() as object | undefined;
     try {
       return await mo.once<unknown>(
-        key(text ? JSON.parse(input || "{}") : input),
-        async (run) => {
-          const last = args[position + 1];
-          const rest = typeof last === "object" && last !== null ? { ...last, once: run } : (last ?? { once: run });
-          return call.apply(tool, [...args.slice(0, position + 1), rest, ...args.slice(position + 2)]);
-        },
+        key(input),
+        async (once) => call.call(tool, input, ...rest, { ...last, once }),
         options as OnceOptions,
       );
     } catch (error) {
       if (!(error instanceof MailonceError) || error.code === "aborted") throw error;
       const { code, next, retry } = error;
-      const answer = { status: code === "no_answer" ? "no_answer" : "refused", code, retry, next };
-      return text ? JSON.stringify(answer) : answer;
+      return { status: code === "no_answer" ? "no_answer" : "refused", code, retry, next };
     }
   };
-  return Object.assign(Object.create(Object.getPrototypeOf(tool) as object | null) as T, tool, { [found]: wrapped });
+  return (typeof tool === "function" ? execute : { ...tool, execute }) as T;
 }

@@ -235,5 +235,7 @@ test("a tool runs once for each key, and refusals are values", async () => {
   await assert.rejects(safe.execute({ order: "none" }, {}), /no such order/);
   const refused = await safe.execute({ order: "none" }, {});
   assert.deepEqual([refused.status, refused.code], ["refused", "claim_failed"]);
+  const bare = onceTool(mo, async ({ order }) => ran.push(order), { key: ({ order }) => `bare-${order}-${run}` });
+  assert.deepEqual([await bare({ order: "8" }), await bare({ order: "8" })], [3, 3]);
   assert.throws(() => onceTool(mo, {}, { key: () => "k" }), TypeError);
 });

@@ -13,24 +13,30 @@ from ._error import MailonceError
 class _Times:
     """When to renew, and whether a failure means that the lease is lost."""
 
-    def __init__(self, ttl: float) -> None:
+    def __init__(self, ttl: float, outlives_outages: bool) -> None:
         self.ttl = ttl
+        self.outlives_outages = outlives_outages
         self.until = time.monotonic() + ttl
         self.lost: MailonceError | None = None
 
     def idle(self) -> float:
+        if self.outlives_outages:
+            return self.ttl / 3
         return max(min(self.ttl / 3, self.until - time.monotonic()), 0)
 
     def failed(self, error: MailonceError) -> bool:
+        if self.outlives_outages:
+            # A holder of a claim that comes back has its claim back, unless the server says otherwise.
+            self.lost = error if error.retry == "never" else None
         # No answer is no loss while the time that was granted lasts.
-        if error.retry != "same" or time.monotonic() >= self.until:
+        elif error.retry != "same" or time.monotonic() >= self.until:
             self.lost = error
         return self.lost is not None
 
 
 class AsyncKeeper:
-    def __init__(self, ttl: float, renew: Callable[[], Awaitable[object]]) -> None:
-        self._times = _Times(ttl)
+    def __init__(self, ttl: float, renew: Callable[[], Awaitable[object]], *, outlives_outages: bool = False) -> None:
+        self._times = _Times(ttl, outlives_outages)
         self._renew = renew
         self._task = asyncio.create_task(self._run())
 
@@ -59,8 +65,8 @@ class AsyncKeeper:
 
 
 class Keeper:
-    def __init__(self, ttl: float, renew: Callable[[], object]) -> None:
-        self._times = _Times(ttl)
+    def __init__(self, ttl: float, renew: Callable[[], object], *, outlives_outages: bool = False) -> None:
+        self._times = _Times(ttl, outlives_outages)
         self._renew = renew
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mailonce-lease", daemon=True)
