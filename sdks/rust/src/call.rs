@@ -305,7 +305,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one.
-fn minted() -> Result<String, Error> {
+pub(crate) fn minted() -> Result<String, Error> {
     Ok(format!("sdk_{:032x}", u128::from_be_bytes(random()?)))
 }
 
@@ -329,6 +329,8 @@ pub(crate) fn naming(method: &Method, path: &str, body: &Value) -> Naming {
         "/v1/emails" if named(body) => Naming::Nature,
         "/v1/emails/batch" if body.as_array().is_some_and(|mails| mails.iter().all(named)) => Naming::Nature,
         "/v1/emails" | "/v1/emails/batch" => Naming::Nothing,
+        // The key of this call would be the key of the claim.
+        "/v1/claims" => Naming::Nature,
         // The message and the artifact are the names of these wishes.
         _ if ["/reply", "/forward", "/consume", "/applied"].iter().any(|verb| path.ends_with(verb)) => Naming::Nature,
         _ => Naming::Mint,

@@ -69,6 +69,24 @@ impl Error {
         self
     }
 
+    /// With members of an answer.
+    pub(crate) fn with_details(mut self, details: Map<String, Value>) -> Self {
+        self.0.details = details;
+        self
+    }
+
+    /// With whether the same call may be made again.
+    pub(crate) fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// With the error that led to it.
+    pub(crate) fn caused_by(mut self, cause: Self) -> Self {
+        self.0.cause = Some(Box::new(cause));
+        self
+    }
+
     /// A field that cannot be what it is.
     pub(crate) fn invalid(field: impl Into<String>, detail: &str) -> Self {
         let field = field.into();

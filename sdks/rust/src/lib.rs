@@ -4,6 +4,7 @@
 //! the same bytes until there is an answer; answers say `first` or `replayed`; errors carry `code`, `retry` and `next`.
 
 mod call;
+mod claims;
 mod double;
 mod emails;
 mod error;
@@ -27,6 +28,7 @@ use serde_json::Value;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use call::Call;
+pub use claims::{AfterError, ClaimKey, OnUnknown, OnceCall, OnceRun, UnknownClaim, step_key};
 pub use emails::{EmailQuery, Emails};
 pub use error::{Error, Fault, Retry};
 pub use events::{EventQuery, Events, Followed};
@@ -101,6 +103,11 @@ impl Client {
             webhooks: Webhooks::new(&caller),
             caller,
         }
+    }
+
+    /// A side effect other than an email, to be run once: `mo.once("invoice-4821").run(async |run| …)`.
+    pub fn once(&self, key: impl Into<ClaimKey>) -> OnceCall {
+        OnceCall::new(&self.caller, key.into())
     }
 
     /// Any other call of the API, with the same repeats and errors. A POST gets a key of its own unless what it says names it

@@ -150,7 +150,7 @@ export class OnceRun {
   }
 }
 
-/** The key of a step: the same in every SDK. Vectors: sdks/contract/keys.json. */
+/** The key of a step: the same in every SDK. Vectors: sdks/contract/steps.json. */
 export function stepKey(parent: string, name: string): string {
   const digest = sha256(new TextEncoder().encode(`${parent}\0${name}`));
   return "s1_" + Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");

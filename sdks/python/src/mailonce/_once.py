@@ -69,7 +69,7 @@ INHERITED = ("lease_s", "wait", "on_error", "on_unknown", "ttl")
 
 
 def step_key(parent: str, name: str) -> str:
-    """The key of a step: the same in every SDK. Vectors: sdks/contract/keys.json."""
+    """The key of a step: the same in every SDK. Vectors: sdks/contract/steps.json."""
     return "s1_" + hashlib.sha256(f"{parent}\0{name}".encode()).hexdigest()
 
 
