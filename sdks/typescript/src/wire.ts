@@ -214,19 +214,7 @@ export interface Email {
   expires_at?: string | null;
   from: string;
   /** The most important guard in `holds`, or the one that held or flagged the email. */
-  guard?:
-    | "self"
-    | "automatic"
-    | "already_answered"
-    | "leased"
-    | "newer_message"
-    | "cap"
-    | "looks_duplicate"
-    | "overlaps"
-    | "approval"
-    | "budget"
-    | "reply_to"
-    | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
   holds: string[];
   id: string;
@@ -240,19 +228,7 @@ export interface Email {
   /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
   settled_at?: string | null;
-  state:
-    | "scheduled"
-    | "queued"
-    | "sending"
-    | "sent"
-    | "delivered"
-    | "bounced"
-    | "complained"
-    | "failed"
-    | "unknown"
-    | "abandoned"
-    | "held"
-    | "cancelled";
+  state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
   subject: string;
@@ -274,19 +250,7 @@ export interface EmailDetail {
   expires_at?: string | null;
   from: string;
   /** The most important guard in `holds`, or the one that held or flagged the email. */
-  guard?:
-    | "self"
-    | "automatic"
-    | "already_answered"
-    | "leased"
-    | "newer_message"
-    | "cap"
-    | "looks_duplicate"
-    | "overlaps"
-    | "approval"
-    | "budget"
-    | "reply_to"
-    | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
   holds: string[];
   id: string;
@@ -300,19 +264,7 @@ export interface EmailDetail {
   /** When the email is due, while it is scheduled or held. */
   scheduled_at?: string | null;
   settled_at?: string | null;
-  state:
-    | "scheduled"
-    | "queued"
-    | "sending"
-    | "sent"
-    | "delivered"
-    | "bounced"
-    | "complained"
-    | "failed"
-    | "unknown"
-    | "abandoned"
-    | "held"
-    | "cancelled";
+  state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** Id of the stop that keeps the email from leaving. */
   stopped_by?: string | null;
   subject: string;
@@ -348,7 +300,8 @@ export interface EmailPage {
 }
 
 /** An empty object; the body may be left out. */
-export interface Empty {}
+export interface Empty {
+}
 
 /** A webhook endpoint. */
 export interface Endpoint {
@@ -430,59 +383,7 @@ export interface Event {
   id: string;
   /** Sequence number in the team, from 1 without gaps. */
   seq: number;
-  type:
-    | "email.accepted"
-    | "email.held"
-    | "email.duplicate"
-    | "email.rescheduled"
-    | "email.sent"
-    | "email.delivered"
-    | "email.bounced"
-    | "email.complained"
-    | "email.failed"
-    | "email.deferred"
-    | "email.unknown"
-    | "email.resolved"
-    | "email.cancelled"
-    | "email.resent"
-    | "handoff.orphaned"
-    | "handoff.rerouted"
-    | "message.received"
-    | "delivery.duplicate"
-    | "delivery.refused"
-    | "delivery.failed"
-    | "artifact.found"
-    | "artifact.consumed"
-    | "artifact.applied"
-    | "email.hold_removed"
-    | "email.released"
-    | "message.answered"
-    | "message.forwarded"
-    | "message.reopened"
-    | "message.skipped"
-    | "reply.refused"
-    | "thread.leased"
-    | "thread.cap_reached"
-    | "escalation.opened"
-    | "escalation.resolved"
-    | "domain.verified"
-    | "domain.failed"
-    | "endpoint.disabled"
-    | "key.extended"
-    | "key.forgotten"
-    | "transport.breaker_opened"
-    | "transport.breaker_closed"
-    | "stop.created"
-    | "stop.ended"
-    | "claim.claimed"
-    | "claim.begun"
-    | "claim.completed"
-    | "claim.failed"
-    | "claim.freed"
-    | "claim.unknown"
-    | "claim.evidence"
-    | "claim.resolved"
-    | "audit.recorded";
+  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "audit.recorded";
 }
 
 /** A page of events, oldest first. */
@@ -506,18 +407,7 @@ export interface Evidence {
   detail: string;
   handoff: number;
   /** `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost` */
-  says:
-    | "accepted"
-    | "not_found"
-    | "silent"
-    | "not_accepted"
-    | "delivered"
-    | "delayed"
-    | "bounced"
-    | "complained"
-    | "again"
-    | "abandoned"
-    | "lost";
+  says: "accepted" | "not_found" | "silent" | "not_accepted" | "delivered" | "delayed" | "bounced" | "complained" | "again" | "abandoned" | "lost";
   /** `late_reply look_up provider_event bounce person policy window crash` */
   source: "late_reply" | "look_up" | "provider_event" | "bounce" | "person" | "policy" | "window" | "crash";
 }
@@ -548,20 +438,7 @@ export interface Handoff {
   reason?: string | null;
   recipients: string[];
   /** `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled` */
-  state:
-    | "scheduled"
-    | "queued"
-    | "leased"
-    | "sending"
-    | "sent"
-    | "delivered"
-    | "bounced"
-    | "complained"
-    | "failed"
-    | "unknown"
-    | "abandoned"
-    | "held"
-    | "cancelled";
+  state: "scheduled" | "queued" | "leased" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   transport: string;
 }
 
@@ -869,59 +746,7 @@ export interface Notice {
   settled_at?: string | null;
   /** `pending delivered dead dropped`. */
   state: "pending" | "delivered" | "dead" | "dropped";
-  type:
-    | "email.accepted"
-    | "email.held"
-    | "email.duplicate"
-    | "email.rescheduled"
-    | "email.sent"
-    | "email.delivered"
-    | "email.bounced"
-    | "email.complained"
-    | "email.failed"
-    | "email.deferred"
-    | "email.unknown"
-    | "email.resolved"
-    | "email.cancelled"
-    | "email.resent"
-    | "handoff.orphaned"
-    | "handoff.rerouted"
-    | "message.received"
-    | "delivery.duplicate"
-    | "delivery.refused"
-    | "delivery.failed"
-    | "artifact.found"
-    | "artifact.consumed"
-    | "artifact.applied"
-    | "email.hold_removed"
-    | "email.released"
-    | "message.answered"
-    | "message.forwarded"
-    | "message.reopened"
-    | "message.skipped"
-    | "reply.refused"
-    | "thread.leased"
-    | "thread.cap_reached"
-    | "escalation.opened"
-    | "escalation.resolved"
-    | "domain.verified"
-    | "domain.failed"
-    | "endpoint.disabled"
-    | "key.extended"
-    | "key.forgotten"
-    | "transport.breaker_opened"
-    | "transport.breaker_closed"
-    | "stop.created"
-    | "stop.ended"
-    | "claim.claimed"
-    | "claim.begun"
-    | "claim.completed"
-    | "claim.failed"
-    | "claim.freed"
-    | "claim.unknown"
-    | "claim.evidence"
-    | "claim.resolved"
-    | "audit.recorded";
+  type: "email.accepted" | "email.held" | "email.duplicate" | "email.rescheduled" | "email.sent" | "email.delivered" | "email.bounced" | "email.complained" | "email.failed" | "email.deferred" | "email.unknown" | "email.resolved" | "email.cancelled" | "email.resent" | "handoff.orphaned" | "handoff.rerouted" | "message.received" | "delivery.duplicate" | "delivery.refused" | "delivery.failed" | "artifact.found" | "artifact.consumed" | "artifact.applied" | "email.hold_removed" | "email.released" | "message.answered" | "message.forwarded" | "message.reopened" | "message.skipped" | "reply.refused" | "thread.leased" | "thread.cap_reached" | "escalation.opened" | "escalation.resolved" | "domain.verified" | "domain.failed" | "endpoint.disabled" | "key.extended" | "key.forgotten" | "transport.breaker_opened" | "transport.breaker_closed" | "stop.created" | "stop.ended" | "claim.claimed" | "claim.begun" | "claim.completed" | "claim.failed" | "claim.freed" | "claim.unknown" | "claim.evidence" | "claim.resolved" | "audit.recorded";
 }
 
 /** A page of notices, latest events first. */
@@ -1177,19 +1002,7 @@ export interface SendReceipt {
   /** The fence of that thread's latest lease. */
   fence?: number | null;
   /** The most important guard in `holds`, or the one that held or flagged the email, or found a duplicate. */
-  guard?:
-    | "self"
-    | "automatic"
-    | "already_answered"
-    | "leased"
-    | "newer_message"
-    | "cap"
-    | "looks_duplicate"
-    | "overlaps"
-    | "approval"
-    | "budget"
-    | "reply_to"
-    | null;
+  guard?: "self" | "automatic" | "already_answered" | "leased" | "newer_message" | "cap" | "looks_duplicate" | "overlaps" | "approval" | "budget" | "reply_to" | null;
   /** The guards that hold the email. It leaves when none is left. */
   holds?: string[];
   id: string;
@@ -1203,19 +1016,7 @@ export interface SendReceipt {
   resent_as?: string | null;
   rev: number;
   /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
-  state:
-    | "scheduled"
-    | "queued"
-    | "sending"
-    | "sent"
-    | "delivered"
-    | "bounced"
-    | "complained"
-    | "failed"
-    | "unknown"
-    | "abandoned"
-    | "held"
-    | "cancelled";
+  state: "scheduled" | "queued" | "sending" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "unknown" | "abandoned" | "held" | "cancelled";
   /** The thread of a reply. */
   thread_id?: string | null;
   tightest_budget?: BudgetRoom | null;
