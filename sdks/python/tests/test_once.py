@@ -231,6 +231,10 @@ class Once(unittest.TestCase):
         error = self.refused("key_mismatch", lambda: self.mo.once(f"py-print-{RUN}", never, fingerprint="200 EUR"))
         self.assertEqual((error.status, error.retry), (422, "never"))
 
+    def test_a_claim_by_request_has_no_key_but_its_own(self) -> None:
+        body = {"key": f"py-request-{RUN}", "lease_s": 1}
+        self.assertEqual(self.mo.request("POST", "/v1/claims", body)["key"], body["key"])
+
     def test_the_period_of_an_intent_comes_from_the_server(self) -> None:
         intent = {"type": "digest", "entity": f"py-{RUN}", "period": {"every": "day", "time_zone": "Europe/Berlin"}}
         self.assertRegex(str(self.mo.once(intent, lambda run: run.period)), r"^\d{4}-\d\d-\d\d$")

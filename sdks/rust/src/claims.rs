@@ -430,13 +430,19 @@ impl Drop for Renewing {
 async fn renew(run: OnceRun, lease_s: u32, say: watch::Sender<bool>) {
     let third = Duration::from_secs(lease_s.into()) / 3;
     let (caller, body) = (&run.options.caller, json!({ "token": run.token, "lease_s": lease_s }));
+    let limit = third.max(Duration::from_secs(1));
+    let mut idle = third;
     loop {
-        sleep(third).await;
-        let renewed = report_call(caller, &run.id, "renew", &body).timeout(third).max_retries(0).await;
-        if renewed.is_err_and(|error| error.retry == Retry::Never) {
-            say.send_replace(true);
-            return std::future::pending().await;
-        }
+        sleep(idle).await;
+        idle = match report_call(caller, &run.id, "renew", &body).timeout(limit).max_retries(0).await {
+            Ok(()) => third,
+            Err(error) if error.retry == Retry::Never => {
+                say.send_replace(true);
+                return std::future::pending().await;
+            }
+            // There is time for another try before the lease ends.
+            Err(_) => third / 4,
+        };
     }
 }
 

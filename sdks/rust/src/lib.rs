@@ -42,7 +42,7 @@ pub use threads::{ThreadQuery, Threads};
 pub use webhooks::{NoticeQuery, Verifier, Webhooks, verify_webhook};
 pub use wire::{Intent, Mail, Reply};
 
-use call::{Caller, Parts, Wire, naming};
+use call::{BACKOFF, Caller, Parts, RETRIES, Wire, naming};
 use http::{Answer, Place};
 
 const USUAL_URL: &str = "http://127.0.0.1:6245";
@@ -182,7 +182,8 @@ impl Builder {
         Self { authorities: pem.into(), ..self }
     }
 
-    /// How often a call is made again when it was not answered; 4 by default.
+    /// How often a call is made again when it was not answered; 12 by default. With the usual backoff that is 32 to 64
+    /// seconds of pauses, enough for a restart of the server.
     pub fn max_retries(self, max_retries: u32) -> Self {
         Self { max_retries: Some(max_retries), ..self }
     }
@@ -192,7 +193,8 @@ impl Builder {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The pause before the first repeat, doubled for each further one up to 8 s, with full jitter; 250 ms by default.
+    /// The pause before the first repeat, doubled for each further one up to 8 s, less a random part of up to half;
+    /// 250 ms by default.
     pub fn backoff(self, backoff: Duration) -> Self {
         Self { backoff: Some(backoff), ..self }
     }
@@ -222,9 +224,9 @@ impl Builder {
         Client::over(Caller {
             wire,
             api_key,
-            max_retries: self.max_retries.unwrap_or(4),
+            max_retries: self.max_retries.unwrap_or(RETRIES),
             timeout: self.timeout.unwrap_or(Duration::from_secs(10)),
-            backoff: self.backoff.unwrap_or(Duration::from_millis(250)),
+            backoff: self.backoff.unwrap_or(BACKOFF),
         })
     }
 }

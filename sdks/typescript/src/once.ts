@@ -134,16 +134,18 @@ export class OnceRun {
   /** Renews until the end of the work. After an outage it goes on, because a holder that comes back has its claim back. */
   async #renew(leaseS: number): Promise<void> {
     const third = (leaseS * 1000) / 3;
-    const once = { maxRetries: 0, timeoutMs: third };
-    for (;;) {
+    const once = { maxRetries: 0, timeoutMs: Math.max(third, 1000) };
+    for (let idle = third; ;) {
       try {
-        await pause(third, this.#over.signal);
+        await pause(idle, this.#over.signal);
       } catch {
         return;
       }
       try {
         await this.report("renew", { lease_s: leaseS }, { ...once, signal: this.#over.signal });
+        idle = third;
       } catch (error) {
+        idle = third / 4; // there is time for another try before the lease ends
         if (error instanceof MailonceError && error.retry === "never") return this.#lost.abort(error);
       }
     }

@@ -192,6 +192,11 @@ test("another fingerprint under the key is refused", async () => {
   await assert.rejects(other, { code: "key_mismatch", status: 422, retry: "never" });
 });
 
+test("a claim by request has no key but its own", async () => {
+  const body = { key: `request-${run}`, lease_s: 1 };
+  assert.equal((await mo.request("POST", "/v1/claims", body)).key, body.key);
+});
+
 test("the period of an intent comes from the server", async () => {
   const intent = { type: "digest", entity: run, period: { every: "day", time_zone: "Europe/Berlin" } };
   assert.match(await mo.once(intent, async ({ period }) => period), /^\d{4}-\d\d-\d\d$/);

@@ -7,7 +7,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 
+from ._call import CallOptions
 from ._error import MailonceError
+
+RENEWAL: CallOptions = {"max_retries": 2}
+"""Retries of one renewal. The loop renews again anyway, and must notice in time that the lease is lost."""
 
 
 class _Times:
@@ -18,13 +22,20 @@ class _Times:
         self.outlives_outages = outlives_outages
         self.until = time.monotonic() + ttl
         self.lost: MailonceError | None = None
+        self.is_failing = False
 
     def idle(self) -> float:
         if self.outlives_outages:
-            return self.ttl / 3
+            # After a failure there is time for another try before the lease ends.
+            return self.ttl / (12 if self.is_failing else 3)
         return max(min(self.ttl / 3, self.until - time.monotonic()), 0)
 
+    def renewed(self, asked: float) -> None:
+        self.until = asked + self.ttl
+        self.is_failing = False
+
     def failed(self, error: MailonceError) -> bool:
+        self.is_failing = True
         if self.outlives_outages:
             # A holder of a claim that comes back has its claim back, unless the server says otherwise.
             self.lost = error if error.retry == "never" else None
@@ -58,7 +69,7 @@ class AsyncKeeper:
             asked = time.monotonic()
             try:
                 await self._renew()
-                self._times.until = asked + self._times.ttl
+                self._times.renewed(asked)
             except MailonceError as error:
                 if self._times.failed(error):
                     return
@@ -85,7 +96,7 @@ class Keeper:
             asked = time.monotonic()
             try:
                 self._renew()
-                self._times.until = asked + self._times.ttl
+                self._times.renewed(asked)
             except MailonceError as error:
                 if self._times.failed(error):
                     return

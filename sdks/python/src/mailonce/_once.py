@@ -98,7 +98,7 @@ def lease_of(options: OnceOptions) -> int:
 
 def renewal(options: OnceOptions) -> CallOptions:
     """The loop that renews is the retry."""
-    return {"max_retries": 0, "timeout": lease_of(options) / 3}
+    return {"max_retries": 0, "timeout": max(lease_of(options) / 3, 1)}
 
 
 class Patience:

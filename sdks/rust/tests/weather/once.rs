@@ -228,6 +228,8 @@ async fn another_fingerprint_under_the_key_is_refused_and_periods_come_from_the_
     mo.once(key.clone()).fingerprint("100 EUR").run(async |_| Ok::<_, Error>(json!(1))).await.unwrap();
     let error = mo.once(key).fingerprint("200 EUR").run(never).await.unwrap_err();
     assert_eq!((error.code.as_str(), error.status), ("key_mismatch", 422));
+    let claim = json!({ "key": format!("rs-request-{unique}"), "lease_s": 1 });
+    assert_eq!(mo.request(Method::POST, "/v1/claims", Some(&claim)).await.unwrap()["key"], claim["key"]);
     let intent = json!({ "type": "digest", "entity": unique, "period": { "every": "day" } });
     let period = mo.once(ClaimKey::intent(intent)).run(async |run| Ok::<_, Error>(run.period.clone())).await.unwrap();
     assert_eq!(period.unwrap().len(), "2026-11-18".len());

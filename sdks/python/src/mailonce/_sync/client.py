@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import httpx
 
-from .._call import Call, CallOptions, Settings
+from .._call import RETRIES, Call, CallOptions, Settings
 from .._once import ClaimKey, Finding, OnceOptions, UnknownClaim
 from .caller import Caller
 from .emails import Emails
@@ -31,7 +31,8 @@ class Mailonce:
 
     A call that was not answered is made again up to `max_retries` times, with the same bytes and the same key; one try
     takes up to `timeout` seconds without a sign of the server. The `backoff` seconds before the first repeat are
-    doubled for each further one, with full jitter.
+    doubled for each further one up to 8 s, less a random part of up to half. By default the pauses add up to 32 to 64
+    seconds, enough for a restart of the server.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Mailonce:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        max_retries: int = 4,
+        max_retries: int = RETRIES,
         timeout: float = 10.0,
         backoff: float = 0.25,
         transport: httpx.BaseTransport | None = None,
