@@ -36,12 +36,8 @@ export class Mailonce {
    * another caller runs it (see `wait`), `unknown` after a caller was lost half-way (see `verify`), `claim_failed` if it
    * failed for good, and `key_mismatch` for another fingerprint.
    */
-  once<T>(
-    key: string | ClaimIntent,
-    work: (run: OnceRun) => Promise<T>,
-    options: OnceOptions<NoInfer<T>> = {},
-  ): Promise<T> {
-    return once(this.#call, key, work, options as OnceOptions<T>);
+  once<T>(key: string | ClaimIntent, work: (run: OnceRun) => Promise<T>, options: OnceOptions<T> = {}): Promise<T> {
+    return once(this.#call, key, work, options);
   }
 
   /** Any other call of the API, with the same repeats and errors. */
