@@ -1,16 +1,26 @@
-// Builds dist from src: once as ESM, once as CommonJS. `npm pack` runs it.
+// Builds dist from src: once as ESM, once as CommonJS. `npm pack` and `npm install ../sdks/typescript` run it.
 
 import { execFileSync } from "node:child_process";
-import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
 
+process.chdir(fileURLToPath(new URL(".", import.meta.url)));
+// `npm install FOLDER` runs this without the compiler having been installed in FOLDER.
+if (!existsSync("node_modules/typescript")) {
+  execFileSync("npm", ["ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"], { stdio: "inherit" });
+}
 const TSC = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 const compile = (...words) => execFileSync(process.execPath, [TSC, ...words], { stdio: "inherit" });
 
-process.chdir(new URL(".", import.meta.url).pathname);
 rmSync("dist", { recursive: true, force: true }); // what src no longer has is not packed
-compile("--outDir", "dist/esm");
-compile("--noCheck", "--module", "commonjs", "--moduleResolution", "node10", "--outDir", "dist/cjs");
+// Editors read comments from the types, so that the code is packed without them.
+const CODE = ["--removeComments", "--declaration", "false"];
+const CJS = ["--noCheck", "--module", "commonjs", "--moduleResolution", "node10", "--outDir", "dist/cjs"];
+compile("--outDir", "dist/esm", "--emitDeclarationOnly");
+compile("--outDir", "dist/esm", "--noCheck", ...CODE);
+compile(...CJS, "--emitDeclarationOnly");
+compile(...CJS, ...CODE);
 writeFileSync("dist/cjs/package.json", '{"type":"commonjs"}\n');
 // Types mean the same from both sides, so they are packed once. ESM may name those of CommonJS; the other way round it
 // would need attributes that older compilers do not know. Adapters keep theirs: their frameworks have two of each.

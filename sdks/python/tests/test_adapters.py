@@ -11,14 +11,15 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, set_tracing_disabled
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Tool, Usage, function_tool, set_tracing_disabled
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from mailonce import AsyncMailonce, Intent, Mailonce
+from mailonce import AsyncMailonce, AsyncOnceRun, Intent, Mailonce, OnceRun, once_tool
 from mailonce.langchain import FirstResults
 from mailonce.langchain import email_tools as langchain_tools
 from mailonce.openai_agents import email_tools as openai_tools
@@ -223,6 +224,77 @@ class Adapters(unittest.TestCase):
         agent.invoke(None, before.config)
         self.assertEqual(double.calls, 2)
         expect_sent_once(double)
+
+
+class OwnTools(unittest.TestCase):
+    """Tools of your own are safe to repeat, in each framework and in both of its ways."""
+
+    TURNS: Turns = [[("refund", {"order": "7"})], [("refund", {"order": "7"})], [("refund", {"order": "8"})]]
+
+    def setUp(self) -> None:
+        self.ran: list[str] = []
+        self.unique = uuid.uuid4().hex
+
+    def key(self, order: str) -> str:
+        return f"refund-{order}-{self.unique}"
+
+    def blocking(self, mo: Mailonce) -> Callable[[str], dict[str, str]]:
+        @once_tool(mo, key=self.key)
+        def refund(order: str) -> dict[str, str]:
+            """Refunds an order."""
+            self.ran.append(OnceRun.current().key)
+            return {"refunded": order}
+
+        return refund
+
+    def awaiting(self, mo: AsyncMailonce) -> Any:
+        @once_tool(mo, key=self.key)
+        async def refund(order: str) -> dict[str, str]:
+            """Refunds an order."""
+            self.ran.append(AsyncOnceRun.current().key)
+            return {"refunded": order}
+
+        return refund
+
+    def check(self, answers: list[Any]) -> None:
+        self.assertEqual(answers, [{"refunded": "7"}, {"refunded": "7"}, {"refunded": "8"}])
+        self.assertEqual(self.ran, [self.key("7"), self.key("8")])
+
+    def test_langchain(self) -> None:
+        with Mailonce() as mo:
+            self.check(answers_of(create_agent(chat(self.TURNS), [langchain_tool(self.blocking(mo))]).invoke(GO)))
+
+    def test_a_tool_that_langchain_made(self) -> None:
+        def refund(order: str) -> dict[str, str]:
+            """Refunds an order."""
+            self.ran.append(OnceRun.current().key)
+            return {"refunded": order}
+
+        with Mailonce() as mo:
+            made = once_tool(mo, key=self.key)(langchain_tool(refund))
+            self.check(answers_of(create_agent(chat(self.TURNS), [made]).invoke(GO)))
+
+    def test_langchain_async(self) -> None:
+        async def run() -> Any:
+            async with AsyncMailonce() as mo:
+                return await create_agent(chat(self.TURNS), [langchain_tool(self.awaiting(mo))]).ainvoke(GO)
+
+        self.check(answers_of(asyncio.run(run())))
+
+    def test_openai_agents(self) -> None:
+        async def run(tool: Tool) -> list[Any]:
+            agent = Agent(name="clerk", tools=[tool], model=ScriptedModel(self.TURNS))
+            result = await Runner.run(agent, "Go.", run_config=RunConfig(tracing_disabled=True))
+            return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+        async def run_async() -> list[Any]:
+            async with AsyncMailonce() as mo:
+                return await run(function_tool(self.awaiting(mo)))
+
+        self.check(asyncio.run(run_async()))
+        self.setUp()
+        with Mailonce() as mo:
+            self.check(asyncio.run(run(function_tool(self.blocking(mo)))))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import httpx
 from play import make, make_async, misfits
 
-from mailonce import AsyncMailonce, Intent, Mailonce, MailonceError, derive_key, verify_webhook
+from mailonce import AsyncMailonce, Intent, Mailonce, MailonceError, derive_key, step_key, verify_webhook
 
 CONTRACT = Path(os.environ.get("MAILONCE_CONTRACT") or Path(__file__).parents[2] / "contract")
 
@@ -106,6 +106,11 @@ class Contract(unittest.TestCase):
                         derive_key(intent, vector["to"])
                     told = (caught.exception.code, caught.exception.field)
                     self.assertEqual(told, ("invalid_field", vector["invalid"]))
+
+    def test_steps(self) -> None:
+        for vector in load("steps"):
+            with self.subTest(name=vector["name"]):
+                self.assertEqual(step_key(vector["parent"], vector["step"]), vector["key"])
 
     def test_what_is_no_intent_is_said(self) -> None:
         wrong: Any = "order_4821"

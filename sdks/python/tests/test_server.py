@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import queue
 import subprocess
 import threading
 import time
 import unittest
+import unittest.mock
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
 
 from mailonce import Intent, Mailonce, MailonceError, derive_key, verify_webhook
 
@@ -72,6 +77,58 @@ class Server(unittest.TestCase):
         sent = self.mo.emails.send(from_="agent@mailonce.test", to=to, subject="s", text="t", intent=intent)
         self.assertEqual(sent.dedupe.key, derive_key(intent, to))
         self.assertEqual(self.mo.request("GET", f"/v1/keys/{sent.dedupe.key}")["key"], sent.dedupe.key)
+
+    def test_a_call_outlasts_a_restart_with_the_same_key_and_the_same_bytes(self) -> None:
+        seen: list[tuple[str, bytes]] = []
+
+        class Receiver(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                seen.append((self.headers["idempotency-key"], body))
+                if len(seen) == 1:
+                    return  # the connection ends without an answer
+                answer = json.dumps({"id": "e-1"}).encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as probe:
+            port = probe.server_port
+        with (
+            Mailonce(base_url=f"http://127.0.0.1:{port}", api_key="k", backoff=0.025) as mo,
+            ThreadPoolExecutor() as pool,
+        ):
+            answer = pool.submit(mo.request, "POST", "/v1/inboxes", {"username": "größe"})
+            time.sleep(3)
+            with http.server.ThreadingHTTPServer(("127.0.0.1", port), Receiver) as receiver:
+                threading.Thread(target=receiver.serve_forever, daemon=True).start()
+                self.assertEqual(answer.result(), {"id": "e-1"})
+                receiver.shutdown()
+        self.assertEqual(len(seen), 2)
+        self.assertEqual(seen[0], seen[1])
+        self.assertRegex(seen[0][0], "^sdk_")
+
+    def test_the_usual_pauses_add_up_to_more_than_thirty_seconds(self) -> None:
+        settings = self.mo._call.settings
+        for share, least, most in ((0.0, 60, 70), (0.999999, 30, 40)):
+            with unittest.mock.patch("random.random", return_value=share):
+                total = sum(settings.pause(tried) for tried in range(1, settings.max_retries + 1))
+            self.assertTrue(least <= total <= most, total)
+
+    def test_an_error_says_what_is_wrong_what_to_do_and_where_to_read_more(self) -> None:
+        with self.assertRaises(MailonceError) as caught:
+            self.mo.emails.send(from_="agent@mailonce.test", to="nobody", text="t", idempotency_key=f"w-{RUN}")
+        error = caught.exception
+        self.assertEqual(error.field, "to[0]")
+        self.assertEqual(error.docs_url, f"{os.environ['MAILONCE_URL']}/docs/errors/{error.code}")
+        assert error.docs_url is not None
+        self.assertEqual(httpx.get(error.docs_url).status_code, 200)
+        for part in (error.code, error.detail, error.docs_url, error.next):
+            self.assertIn(part, str(error))
 
 
 if __name__ == "__main__":

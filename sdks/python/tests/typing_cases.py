@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from mailonce import AsyncMailonce, Intent, Mailonce, SendReceipt, derive_key, verify_webhook
+from mailonce import AsyncMailonce, Found, Intent, Mailonce, SendReceipt, derive_key, verify_webhook
 from mailonce.testing import Double, expect_sent_once
 
 INTENT = Intent(type="order.confirmation", entity="order_4821")
+
+
+@Mailonce().runs_once(lambda order: f"invoice-{order}")
+def invoice(order: str) -> str:
+    return order
 
 
 def checks(mo: Mailonce) -> SendReceipt:
@@ -24,6 +29,9 @@ def checks(mo: Mailonce) -> SendReceipt:
     key: str = derive_key(INTENT, ["b@x"]) or derive_key({"type": "t", "entity": "e"}, "b@x")
     verify_webhook(b"{}", {}, "whsec_x").about.id.upper()
     expect_sent_once(Double(), key=key)
+    fence: int = mo.once("k", lambda run: run.fence, wait=True, verify=lambda claim: Found(claim.id))
+    text: str = mo.once(INTENT, lambda run: run.step("a", lambda _: "done"), on_error=lambda _: "retry")
+    print(invoice("7").upper(), fence, text)
     sent = mo.emails.send(from_="a@x", to="b@x", text="t", intent=INTENT)
     return sent if sent.dedupe.outcome == "first" else sent
 
@@ -46,6 +54,10 @@ def does_not_check(mo: Mailonce, maybe: str | None) -> None:
     mo.emails.send(from_="a@x", to="b@x", body="t", intent=INTENT)  # wrong: a field that does not exist
     mo.emails.batch([{"from_": "a@x", "to": "b@x", "text": "t"}])  # wrong: nothing names this mail
     mo.artifacts.consume("a")  # wrong: for whom?
+    mo.once(lambda run: run.fence)  # wrong: a side effect has a key
+    mo.once("k", lambda run: run.fence, on_error=lambda _: "later")  # wrong: there is no other meaning of an error
+    mo.once("k", lambda run: run.fence, verify=lambda _: True)  # wrong: a look-up says more than yes
+    invoice(7)  # wrong: the decorated function keeps its types
     Intent(type="t")  # wrong: an intent is about something
 
 

@@ -17,6 +17,9 @@ use crate::{
 const WIRE: &str = "2026-11-15";
 const CLIENT: &str = concat!("rust/", env!("CARGO_PKG_VERSION"));
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// With the usual backoff that is 32 to 64 seconds of pauses, enough for a restart of the server.
+pub(crate) const RETRIES: u32 = 12;
+pub(crate) const BACKOFF: Duration = Duration::from_millis(250);
 /// A longer Retry-After is for the caller to wait.
 const LONGEST_TOLD_PAUSE: Duration = Duration::from_mins(1);
 const CALL_ID_CHARS: usize = 256;
@@ -27,6 +30,8 @@ pub(crate) type Made<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(crate) trait Wire: Send + Sync {
     /// Asks once. A `fresh` request must not go out on a connection that may be closing.
     fn ask<'a>(&'a self, request: &'a Request, fresh: bool) -> Made<'a, Result<Answer, Trouble>>;
+    /// The base URL of the server.
+    fn url(&self) -> &str;
     /// Asks for an answer without an end.
     fn follow<'a>(&'a self, request: &'a Request) -> Made<'a, Result<Opened, Trouble>>;
 }
@@ -268,21 +273,26 @@ impl Caller {
         let answer =
             asked.map_err(|trouble| lost(Error::no_answer("the connection gave no answer", Some(trouble.into()))))?;
         if !(200..300).contains(&answer.status) {
-            return Err(refused(&answer));
+            return Err(refused(&answer, self.wire.url()));
         }
         read(&answer).ok_or_else(|| lost(Error::no_answer("the answer cannot be read", None)))
     }
 
-    /// Full jitter: callers that failed together do not come back together.
+    /// The pause before try `tried + 1`. Its random part keeps callers that failed together from coming back together.
     pub(crate) fn pause(&self, tried: u32) -> Result<Duration, Error> {
-        let most = self.backoff.saturating_mul(1 << tried.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+        let most = longest_pause(self.backoff, tried);
         let share = f64::from(u32::from_be_bytes(random()?)) / f64::from(u32::MAX);
-        Ok(most.mul_f64(share))
+        Ok(most.mul_f64(1.0 - share / 2.0))
     }
 }
 
-fn refused(answer: &Answer) -> Lost {
-    let error = Error::refusal(answer.status, &answer.body);
+/// The longest pause before try `tried + 1`; the shortest is half of it.
+fn longest_pause(backoff: Duration, tried: u32) -> Duration {
+    backoff.saturating_mul(1 << tried.saturating_sub(1).min(16)).min(LONGEST_PAUSE)
+}
+
+fn refused(answer: &Answer, url: &str) -> Lost {
+    let error = Error::refusal(answer.status, &answer.body, url);
     let told = answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
     let pause = told.map(|seconds| Duration::from_secs(seconds.into()));
     // "later" is for the caller to decide, save where the server only asks for a slower pace.
@@ -305,7 +315,7 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one.
-fn minted() -> Result<String, Error> {
+pub(crate) fn minted() -> Result<String, Error> {
     Ok(format!("sdk_{:032x}", u128::from_be_bytes(random()?)))
 }
 
@@ -329,8 +339,22 @@ pub(crate) fn naming(method: &Method, path: &str, body: &Value) -> Naming {
         "/v1/emails" if named(body) => Naming::Nature,
         "/v1/emails/batch" if body.as_array().is_some_and(|mails| mails.iter().all(named)) => Naming::Nature,
         "/v1/emails" | "/v1/emails/batch" => Naming::Nothing,
+        // The key of this call would be the key of the claim.
+        "/v1/claims" => Naming::Nature,
         // The message and the artifact are the names of these wishes.
         _ if ["/reply", "/forward", "/consume", "/applied"].iter().any(|verb| path.ends_with(verb)) => Naming::Nature,
         _ => Naming::Mint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_pauses_outlast_a_restart_of_thirty_seconds() {
+        let longest: Duration = (1..=RETRIES).map(|tried| longest_pause(BACKOFF, tried)).sum();
+        assert!(longest / 2 >= Duration::from_secs(30), "{longest:?}");
+        assert!(longest <= Duration::from_secs(70), "{longest:?}");
     }
 }

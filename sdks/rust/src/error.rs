@@ -34,6 +34,8 @@ pub struct Fault {
     pub retry: Retry,
     /// What to do.
     pub next: String,
+    /// The URL of the page about this code, if the server answered.
+    pub docs_url: Option<String>,
     /// The field at fault, if one is.
     pub field: Option<String>,
     /// All members of the answer, by code also `differing_fields`, `original_email`, `holder` …
@@ -51,6 +53,7 @@ impl Error {
             status: 0,
             retry: Retry::Never,
             next: next.into(),
+            docs_url: None,
             field: None,
             details: Map::new(),
             cause: None,
@@ -66,6 +69,24 @@ impl Error {
     /// With the status that it would be answered with.
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.0.status = status;
+        self
+    }
+
+    /// With members of an answer.
+    pub(crate) fn with_details(mut self, details: Map<String, Value>) -> Self {
+        self.0.details = details;
+        self
+    }
+
+    /// With whether the same call may be made again.
+    pub(crate) fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// With the error that led to it.
+    pub(crate) fn caused_by(mut self, cause: Self) -> Self {
+        self.0.cause = Some(Box::new(cause));
         self
     }
 
@@ -87,7 +108,7 @@ impl Error {
     }
 
     /// The error of an answer that is no success. Whoever stands in between may not speak RFC 9457.
-    pub(crate) fn refusal(status: u16, body: &[u8]) -> Self {
+    pub(crate) fn refusal(status: u16, body: &[u8], base_url: &str) -> Self {
         let details: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
         let said = |name: &str| details.get(name).and_then(Value::as_str).map(str::to_owned);
         let again = matches!(status, 408 | 425 | 429) || status >= 500;
@@ -109,6 +130,7 @@ impl Error {
             status,
             retry,
             next: said("next").unwrap_or_else(|| advice.to_owned()),
+            docs_url: said("type").map(|page| if page.starts_with('/') { format!("{base_url}{page}") } else { page }),
             field: said("field"),
             details,
             cause: None,
@@ -131,7 +153,11 @@ impl Deref for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.detail)
+        write!(f, "{}: {}", self.code, self.detail)?;
+        if let Some(page) = &self.docs_url {
+            write!(f, " ({page})")?;
+        }
+        write!(f, "; next: {}", self.next)
     }
 }
 

@@ -141,7 +141,7 @@ impl Followed {
         let opening = opening.map_err(|late| Error::no_answer("the stream did not open in time", Some(late.into())))?;
         match opening.map_err(|why| Error::no_answer("the stream could not be opened", Some(why.into())))? {
             Opened::Stream(open) => Ok(open),
-            Opened::Refused(answer) => Err(Error::refusal(answer.status, &answer.body)),
+            Opened::Refused(answer) => Err(Error::refusal(answer.status, &answer.body, self.caller.wire.url())),
         }
     }
 }

@@ -268,7 +268,7 @@ impl Inboxes {
         let settle = Acknowledgement { lease: lease.token.clone(), delay_s: None, ttl_s: None };
         let longer = Acknowledgement { ttl_s: Some(ttl_s), ..settle.clone() };
         let renew = move || {
-            let call = messages.extend(&name, &longer);
+            let call = messages.extend(&name, &longer).max_retries(crate::lease::RENEWAL_RETRIES);
             Box::pin(async move { call.await.map(|settled| settled.lease) }) as crate::lease::Renewal
         };
         let release = move || {

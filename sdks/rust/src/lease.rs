@@ -16,6 +16,9 @@ use crate::{
     wire::Lease,
 };
 
+/// Retries of one renewal. The loop renews again anyway, and must notice in time that the lease is lost.
+pub(crate) const RENEWAL_RETRIES: u32 = 2;
+
 pub(crate) type Renewal = Pin<Box<dyn Future<Output = Result<Option<Lease>, Error>> + Send>>;
 pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 

@@ -4,6 +4,7 @@
 //! the same bytes until there is an answer; answers say `first` or `replayed`; errors carry `code`, `retry` and `next`.
 
 mod call;
+mod claims;
 mod double;
 mod emails;
 mod error;
@@ -27,6 +28,7 @@ use serde_json::Value;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use call::Call;
+pub use claims::{AfterError, ClaimKey, OnUnknown, OnceCall, OnceRun, UnknownClaim, step_key};
 pub use emails::{EmailQuery, Emails};
 pub use error::{Error, Fault, Retry};
 pub use events::{EventQuery, Events, Followed};
@@ -40,7 +42,7 @@ pub use threads::{ThreadQuery, Threads};
 pub use webhooks::{NoticeQuery, Verifier, Webhooks, verify_webhook};
 pub use wire::{Intent, Mail, Reply};
 
-use call::{Caller, Parts, Wire, naming};
+use call::{BACKOFF, Caller, Parts, RETRIES, Wire, naming};
 use http::{Answer, Place};
 
 const USUAL_URL: &str = "http://127.0.0.1:6245";
@@ -101,6 +103,11 @@ impl Client {
             webhooks: Webhooks::new(&caller),
             caller,
         }
+    }
+
+    /// A side effect other than an email, to be run once: `mo.once("invoice-4821").run(async |run| …)`.
+    pub fn once(&self, key: impl Into<ClaimKey>) -> OnceCall {
+        OnceCall::new(&self.caller, key.into())
     }
 
     /// Any other call of the API, with the same repeats and errors. A POST gets a key of its own unless what it says names it
@@ -175,7 +182,8 @@ impl Builder {
         Self { authorities: pem.into(), ..self }
     }
 
-    /// How often a call is made again when it was not answered; 4 by default.
+    /// How often a call is made again when it was not answered; 12 by default. With the usual backoff that is 32 to 64
+    /// seconds of pauses, enough for a restart of the server.
     pub fn max_retries(self, max_retries: u32) -> Self {
         Self { max_retries: Some(max_retries), ..self }
     }
@@ -185,7 +193,8 @@ impl Builder {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The pause before the first repeat, doubled for each further one up to 8 s, with full jitter; 250 ms by default.
+    /// The pause before the first repeat, doubled for each further one up to 8 s, less a random part of up to half;
+    /// 250 ms by default.
     pub fn backoff(self, backoff: Duration) -> Self {
         Self { backoff: Some(backoff), ..self }
     }
@@ -215,9 +224,9 @@ impl Builder {
         Client::over(Caller {
             wire,
             api_key,
-            max_retries: self.max_retries.unwrap_or(4),
+            max_retries: self.max_retries.unwrap_or(RETRIES),
             timeout: self.timeout.unwrap_or(Duration::from_secs(10)),
-            backoff: self.backoff.unwrap_or(Duration::from_millis(250)),
+            backoff: self.backoff.unwrap_or(BACKOFF),
         })
     }
 }

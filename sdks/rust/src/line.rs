@@ -55,6 +55,10 @@ impl Lines {
 }
 
 impl Wire for Lines {
+    fn url(&self) -> &str {
+        self.place.url()
+    }
+
     fn ask<'a>(&'a self, request: &'a Request, fresh: bool) -> Made<'a, Result<Answer, Trouble>> {
         Box::pin(self.asked(request, fresh))
     }

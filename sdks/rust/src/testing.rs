@@ -168,6 +168,10 @@ impl Double {
 }
 
 impl Wire for Double {
+    fn url(&self) -> &'static str {
+        "http://double.mailonce.test"
+    }
+
     fn ask<'a>(&'a self, request: &'a Request, _fresh: bool) -> Made<'a, Result<Answer, Trouble>> {
         Box::pin(async move { self.answered(request) })
     }

@@ -79,7 +79,7 @@ impl Threads {
         let (threads, again) = (self.clone(), NewLease { token: Some(token.clone()), ..asked });
         let (caller, back) = (Arc::clone(&self.caller), path.clone());
         let renew = move || {
-            let call = threads.ask(&path, &again);
+            let call = threads.ask(&path, &again).max_retries(crate::lease::RENEWAL_RETRIES);
             Box::pin(async move { call.await.map(Some) }) as crate::lease::Renewal
         };
         let release = move || {

@@ -9,11 +9,14 @@ export interface ClientOptions {
   baseUrl?: string;
   /** `MAILONCE_API_KEY` by default. */
   apiKey?: string;
-  /** How often a call is made again when it was not answered; 4 by default. */
+  /**
+   * How often a call is made again when it was not answered; 12 by default. With the usual `backoffMs` that is 32 to 64
+   * seconds of pauses, enough for a restart of the server.
+   */
   maxRetries?: number;
   /** How long one try may take; 10,000 by default. What the server is asked to hold comes on top. */
   timeoutMs?: number;
-  /** The pause before the first repeat, doubled for each further one up to 8 s, with full jitter; 250 by default. */
+  /** The pause before the first repeat, doubled for each further one up to 8 s; 250 by default. A random part of up to half is left out. */
   backoffMs?: number;
   fetch?: typeof fetch;
 }
@@ -84,7 +87,7 @@ export class Caller {
     }
     this.#apiKey = key;
     this.#fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
-    this.maxRetries = options.maxRetries ?? 4;
+    this.maxRetries = options.maxRetries ?? 12;
     this.timeoutMs = options.timeoutMs ?? 10_000;
     this.backoffMs = options.backoffMs ?? 250;
   }
@@ -118,7 +121,7 @@ export class Caller {
       const told = await this.#once(request, call, options, read);
       if (!(told instanceof Lost)) return told;
       if (tried >= tries || !told.again) throw told.error;
-      await pause(told.pauseMs ?? this.#pause(tried), options.signal).catch(() => undefined); // the next round tells
+      await pause(told.pauseMs ?? this.backoff(tried), options.signal).catch(() => undefined); // the next round tells
     }
   }
 
@@ -165,7 +168,8 @@ export class Caller {
     try {
       const response = await this.#fetch(request.url, { ...request.init, signal: clock.signal });
       const bytes = new Uint8Array(await response.arrayBuffer());
-      if (!response.ok) return lost(refusal(response.status, new TextDecoder().decode(bytes)), response.headers);
+      if (!response.ok)
+        return lost(refusal(response.status, new TextDecoder().decode(bytes), this.baseUrl), response.headers);
       if (response.status !== 204) read(bytes);
       return { status: response.status, headers: response.headers, bytes };
     } catch (cause) {
@@ -177,8 +181,9 @@ export class Caller {
     }
   }
 
-  #pause(tried: number): number {
-    return Math.random() * Math.min(this.backoffMs * 2 ** (tried - 1), LONGEST_PAUSE);
+  /** The pause before try `tried + 1`. Its random part keeps callers that failed together from coming back together. */
+  backoff(tried: number): number {
+    return (1 - Math.random() / 2) * Math.min(this.backoffMs * 2 ** (tried - 1), LONGEST_PAUSE);
   }
 }
 
@@ -245,7 +250,7 @@ function search(query: object = {}): string {
 }
 
 /** A name for one call of this process. It makes repeats of that call safe and nothing else, so no send gets one. */
-function minted(): string {
+export function minted(): string {
   const random = (): string =>
     Math.floor(Math.random() * 2 ** 48)
       .toString(36)

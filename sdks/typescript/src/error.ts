@@ -13,8 +13,12 @@ export class MailonceError extends Error {
   readonly code: string;
   /** The HTTP status; 0 when there was no answer. */
   readonly status: number;
+  /** What is wrong. */
+  readonly detail: string;
   readonly retry: Retry;
   readonly next: string;
+  /** The URL of the page about this code, if the server answered. */
+  readonly docsUrl: string | undefined;
   /** The field at fault, if one is. */
   readonly field: string | undefined;
   /** Further members of the answer, by code: `differing_fields`, `original_email`, `holder` … */
@@ -27,11 +31,16 @@ export class MailonceError extends Error {
     retry?: Retry;
     status?: number;
     field?: string | undefined;
+    docsUrl?: string | undefined;
     details?: Record<string, unknown>;
     cause?: unknown;
   }) {
-    super(`${problem.code}: ${problem.detail}`, problem.cause === undefined ? undefined : { cause: problem.cause });
+    const page = problem.docsUrl ? ` (${problem.docsUrl})` : "";
+    const message = `${problem.code}: ${problem.detail}${page}; next: ${problem.next}`;
+    super(message, problem.cause === undefined ? undefined : { cause: problem.cause });
     this.code = problem.code;
+    this.detail = problem.detail;
+    this.docsUrl = problem.docsUrl;
     this.status = problem.status ?? 0;
     this.retry = problem.retry ?? "never";
     this.next = problem.next;
@@ -41,7 +50,7 @@ export class MailonceError extends Error {
 }
 
 /** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
-export function refusal(status: number, text: string): MailonceError {
+export function refusal(status: number, text: string, baseUrl: string): MailonceError {
   const body = object(text);
   const said = (name: string): string | undefined =>
     typeof body[name] === "string" ? (body[name] as string) : undefined;
@@ -56,6 +65,7 @@ export function refusal(status: number, text: string): MailonceError {
     retry: retry === "never" || retry === "same" || retry === "later" ? retry : again ? "same" : "never",
     status,
     field: said("field"),
+    docsUrl: said("type")?.replace(/^\//, `${baseUrl}/`),
     details: body,
   });
 }

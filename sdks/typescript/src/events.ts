@@ -50,7 +50,7 @@ export class Events {
         if (failed >= this.#call.maxRetries) throw error;
       }
       try {
-        await pause(Math.random() * Math.min(this.#call.backoffMs * 2 ** failed, 8_000), options.signal);
+        await pause(this.#call.backoff(failed + 1), options.signal);
       } catch {
         return; // the caller ended it
       }
@@ -73,7 +73,7 @@ export class Events {
       const response = await this.#call.open(call, control.signal).catch((cause: unknown) => {
         throw noAnswer("the stream could not be opened", cause);
       });
-      if (!response.ok) throw refusal(response.status, await response.text());
+      if (!response.ok) throw refusal(response.status, await response.text(), this.#call.baseUrl);
       if (response.body === null) throw noAnswer("the stream has no body");
       yield* frames(chunks(response.body, alive));
     } finally {

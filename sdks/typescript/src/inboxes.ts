@@ -1,7 +1,7 @@
 // Inboxes: waiting for mail, taking codes and links, taking work.
 
 import { at, type CallOptions, type Caller } from "./call.js";
-import { HeldLease } from "./lease.js";
+import { HeldLease, RENEWAL } from "./lease.js";
 import type { Messages } from "./messages.js";
 import { each } from "./page.js";
 import type {
@@ -167,7 +167,8 @@ export class Inboxes {
     work: (message: Message, lease: HeldLease) => Promise<unknown>,
   ): Promise<{ error: unknown } | undefined> {
     const { message, lease } = offer;
-    const renew = async () => (await this.#messages.extend(message.id, { lease: lease.token, ttl_s: ttl })).lease;
+    const renew = async () =>
+      (await this.#messages.extend(message.id, { lease: lease.token, ttl_s: ttl }, RENEWAL)).lease;
     const held = new HeldLease(lease, ttl, renew, () => this.#messages.ack(message.id, { lease: lease.token }));
     try {
       await work(message, held);

@@ -5,6 +5,7 @@ import { Emails } from "./emails.js";
 import { Events } from "./events.js";
 import { Inboxes } from "./inboxes.js";
 import { Artifacts, Messages } from "./messages.js";
+import { type ClaimIntent, once, type OnceOptions, type OnceRun } from "./once.js";
 import { Threads } from "./threads.js";
 import { Webhooks } from "./webhooks.js";
 
@@ -30,9 +31,20 @@ export class Mailonce {
     this.webhooks = new Webhooks(call);
   }
 
+  /**
+   * Runs `work` once, whoever calls and however often, and gives its JSON result to every caller. Throws `busy` while
+   * another caller runs it (see `wait`), `unknown` after a caller was lost half-way (see `verify`), `claim_failed` if it
+   * failed for good, and `key_mismatch` for another fingerprint.
+   */
+  once<T>(key: string | ClaimIntent, work: (run: OnceRun) => Promise<T>, options: OnceOptions<T> = {}): Promise<T> {
+    return once(this.#call, key, work, options);
+  }
+
   /** Any other call of the API, with the same repeats and errors. */
   request<T = unknown>(method: string, path: string, body?: unknown, options?: CallOptions): Promise<T> {
-    return this.#call.json({ method, path, body, name: method === "POST" ? "mint" : "nothing" }, options);
+    // The key of this call would be the key of the claim.
+    const name = method === "POST" && !/^\/v1\/claims(\?|$)/.test(path) ? "mint" : "nothing";
+    return this.#call.json({ method, path, body, name }, options);
   }
 }
 
@@ -43,6 +55,16 @@ export type { EventQuery } from "./events.js";
 export type { MessageQuery, WaitFor, WorkOptions } from "./inboxes.js";
 export { bareAddress, deriveKey } from "./key.js";
 export { HeldLease } from "./lease.js";
+export {
+  type AfterError,
+  type ClaimIntent,
+  type OnceOptions,
+  type OnceRun,
+  onceTool,
+  type OnceToolOptions,
+  stepKey,
+  type UnknownClaim,
+} from "./once.js";
 export type { ThreadQuery } from "./threads.js";
 export { verifyWebhook } from "./webhooks.js";
 export type * from "./wire.js";

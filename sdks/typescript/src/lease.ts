@@ -4,6 +4,9 @@ import { pause } from "./call.js";
 import { MailonceError } from "./error.js";
 import type { Lease } from "./wire.js";
 
+/** Retries of one renewal. The loop renews again anyway, and must notice in time that the lease is lost. */
+export const RENEWAL = { maxRetries: 2 };
+
 /** A lease in hand. `signal` fires when it is lost: stop working then, another agent may have the thread. */
 export class HeldLease implements Lease {
   readonly token: string;

@@ -1,7 +1,7 @@
 // Threads, and the right to be the one who works on them.
 
 import { at, type CallOptions, type Caller } from "./call.js";
-import { HeldLease } from "./lease.js";
+import { HeldLease, RENEWAL } from "./lease.js";
 import { each } from "./page.js";
 import type { Lease, NewLease, Thread, ThreadPage, ThreadPatch } from "./wire.js";
 
@@ -42,13 +42,16 @@ export class Threads {
   async lease(id: string, body: Wish = {}, options?: CallOptions): Promise<HeldLease> {
     const ttl = body.ttl_s ?? 60;
     const path = `/v1/threads/${at(id)}/lease`;
-    const ask = (token?: string): Promise<Lease> =>
-      this.#call.json({ method: "POST", path, body: { ...body, ttl_s: ttl, token }, name: "mint" }, options);
+    const ask = (token?: string, renewal: CallOptions = {}): Promise<Lease> =>
+      this.#call.json(
+        { method: "POST", path, body: { ...body, ttl_s: ttl, token }, name: "mint" },
+        { ...options, ...renewal },
+      );
     const lease = await ask();
     return new HeldLease(
       lease,
       ttl,
-      () => ask(lease.token),
+      () => ask(lease.token, RENEWAL),
       () => this.#call.json({ method: "DELETE", path, body: { token: lease.token } }),
     );
   }

@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Agent, Runner, setTracingDisabled, Usage } from "@openai/agents";
-import { generateText, stepCountIs } from "ai";
+import { Agent, Runner, setTracingDisabled, tool as agentTool, Usage } from "@openai/agents";
+import { generateText, stepCountIs, tool as aiTool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
-import { Mailonce } from "mailonce";
+import { Mailonce, onceTool } from "mailonce";
 import * as vercel from "mailonce/ai";
 import * as openai from "mailonce/openai-agents";
 import { Double, expectSentOnce } from "mailonce/testing";
+import { z } from "zod";
 
 setTracingDisabled(true);
 
@@ -38,7 +39,7 @@ const turnsFor = (message) => [
 ];
 
 const FRAMEWORKS = {
-  "Vercel AI SDK": async (mo, turns, calls) => {
+  "Vercel AI SDK": async (mo, turns, calls, own) => {
     let call = 0;
     const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
     const doGenerate = [
@@ -57,14 +58,14 @@ const FRAMEWORKS = {
     ];
     const result = await generateText({
       model: new MockLanguageModelV3({ doGenerate }),
-      tools: vercel.emailTools(mo, { from: FROM, calls }),
+      tools: own ? { refund: aiTool(own) } : vercel.emailTools(mo, { from: FROM, calls }),
       stopWhen: stepCountIs(20),
       prompt: "Confirm the order.",
     });
     assert.equal(result.text, "done");
     return result.steps.flatMap((step) => step.toolResults.map((one) => one.output));
   },
-  "OpenAI Agents": async (mo, turns, calls) => {
+  "OpenAI Agents": async (mo, turns, calls, own) => {
     let turn = 0;
     let call = 0;
     const model = {
@@ -95,7 +96,7 @@ const FRAMEWORKS = {
     const agent = new Agent({
       name: "clerk",
       instructions: "Confirm the order.",
-      tools: openai.emailTools(mo, { from: FROM, calls }),
+      tools: own ? [agentTool(own)] : openai.emailTools(mo, { from: FROM, calls }),
       model,
     });
     const result = await new Runner({ tracingDisabled: true }).run(agent, "Go.", { maxTurns: 20 });
@@ -200,5 +201,27 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     assert.deepEqual([unknown.status, unknown.code], ["refused", "invalid_field"]);
     assert.deepEqual([nobody.status, nobody.code], ["refused", "not_found"]);
     assert.equal(double.mails.length, 0);
+  });
+
+  test(`${name}: a tool of your own is safe to repeat`, async () => {
+    const mo = new Mailonce();
+    const unique = `${name}-${Math.random()}`.replace(/ /g, "-");
+    const ran = [];
+    const schema = z.object({ order: z.string(), words: z.string() });
+    const refund = {
+      name: "refund",
+      description: "Refunds an order.",
+      inputSchema: schema,
+      parameters: schema,
+      execute: async ({ order }, ...rest) => {
+        ran.push(rest.at(-1).once.key);
+        return { refunded: order };
+      },
+    };
+    const safe = onceTool(mo, refund, { key: ({ order }) => `refund-${order}-${unique}` });
+    const call = (order, words) => [["refund", { order, words }]];
+    const turns = [call("7", "please"), call("7", "again"), call("8", "too")];
+    assert.deepEqual(await run(mo, turns, undefined, safe), [{ refunded: "7" }, { refunded: "7" }, { refunded: "8" }]);
+    assert.deepEqual(ran, [`refund-7-${unique}`, `refund-8-${unique}`]);
   });
 }

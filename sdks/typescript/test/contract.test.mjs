@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { deriveKey, Mailonce, MailonceError, verifyWebhook } from "mailonce";
+import { deriveKey, Mailonce, MailonceError, stepKey, verifyWebhook } from "mailonce";
 import { fits, make } from "./play.mjs";
 
 const CONTRACT = process.env.MAILONCE_CONTRACT ?? new URL("../../contract", import.meta.url).pathname;
@@ -52,6 +52,10 @@ for (const vector of read("keys")) {
     if (vector.key) return assert.equal(deriveKey(vector.intent, vector.to), vector.key);
     assert.throws(() => deriveKey(vector.intent, vector.to), { code: "invalid_field", field: vector.invalid });
   });
+}
+
+for (const vector of read("steps")) {
+  test(`steps: ${vector.name}`, () => assert.equal(stepKey(vector.parent, vector.step), vector.key));
 }
 
 for (const vector of read("webhooks")) {

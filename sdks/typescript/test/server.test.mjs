@@ -64,3 +64,60 @@ test("the key that is derived here is the key there, and other calls are made by
   const found = await mo.request("GET", `/v1/keys/${sent.dedupe.key}`);
   assert.equal(found.key, sent.dedupe.key);
 });
+
+test("a call outlasts a restart, with the same key and the same bytes", async () => {
+  const seen = [];
+  const server = createServer((request, response) => {
+    const pieces = [];
+    request.on("data", (piece) => pieces.push(piece));
+    request.on("end", () => {
+      seen.push([request.headers["idempotency-key"], Buffer.concat(pieces).toString()]);
+      if (seen.length === 1) return request.socket.destroy();
+      response.writeHead(200, { "content-type": "application/json" }).end('{"id":"i-1"}');
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve)); // down
+  const client = new Mailonce({ baseUrl: `http://127.0.0.1:${port}`, apiKey: "k", backoffMs: 25 });
+  const created = client.inboxes.create({ username: "größe" });
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  await new Promise((resolve) => server.listen(port, "127.0.0.1", resolve)); // up again
+  assert.equal((await created).id, "i-1");
+  assert.equal(seen.length, 2);
+  assert.deepEqual(seen[0], seen[1]);
+  assert.match(seen[0][0], /^sdk_/);
+  server.close();
+  server.closeAllConnections();
+});
+
+test("the usual pauses add up to more than thirty seconds, and to less than seventy", async (context) => {
+  for (const [random, least, most] of [
+    [0, 60_000, 70_000],
+    [0.999999, 30_000, 40_000],
+  ]) {
+    let sum = 0;
+    context.mock.method(Math, "random", () => random);
+    const wait = globalThis.setTimeout;
+    // The time limit of a try is no pause.
+    const quick = (done, ms) => (ms === 10_000 ? wait(() => undefined, 0) : ((sum += ms), wait(done, 0)));
+    context.mock.method(globalThis, "setTimeout", quick);
+    const fetch = () => Promise.reject(new TypeError("connection refused"));
+    await assert.rejects(new Mailonce({ apiKey: "k", fetch }).emails.get("e-1"), { code: "no_answer" });
+    context.mock.restoreAll();
+    assert.ok(sum >= least && sum <= most, `${sum} ms`);
+  }
+});
+
+test("an error says what is wrong, what to do, and where to read more", async () => {
+  const wrong = mo.emails.send(
+    { from: "agent@mailonce.test", to: "nobody", text: "t" },
+    { idempotencyKey: `w-${run}` },
+  );
+  const error = await wrong.then(assert.fail, (thrown) => thrown);
+  assert.equal(error.field, "to[0]");
+  assert.equal(error.docsUrl, `${process.env.MAILONCE_URL}/docs/errors/${error.code}`);
+  assert.equal((await fetch(error.docsUrl)).status, 200);
+  assert.equal(error.message, `${error.code}: ${error.detail} (${error.docsUrl}); next: ${error.next}`);
+  assert.ok(error.detail && error.next);
+});

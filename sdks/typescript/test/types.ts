@@ -1,7 +1,7 @@
 // What must compile, and what must not: checked by `tsc --strict` against the packed package. A line that is expected to
 // be wrong and compiles is an error.
 
-import { deriveKey, Mailonce, MailonceError, verifyWebhook, type SendReceipt } from "mailonce";
+import { deriveKey, Mailonce, MailonceError, onceTool, verifyWebhook, type SendReceipt } from "mailonce";
 import { Double, expectSentOnce } from "mailonce/testing";
 
 declare const mo: Mailonce;
@@ -22,6 +22,13 @@ export async function compiles(): Promise<SendReceipt> {
   await mo.threads.withLease("t", { ttl_s: 30 }, async (lease) => lease.signal.aborted, { timeoutMs: 1000 });
   const lost: boolean = await mo.threads.withLease("t", async (lease) => lease.signal.aborted, { timeoutMs: 1000 });
   if (lost) throw new Error("lost");
+  const fence: number = await mo.once("k", async (run) => run.fence, { verify: async () => ({ result: 1 }), wait: 5 });
+  const digest = { type: "digest", entity: "u", period: { every: "day" } } as const;
+  const step: string = await mo.once(digest, (run) => run.step("a", async () => `${fence}`), {
+    onError: () => "retry",
+  });
+  const safe = onceTool(mo, async (input: { order: string }) => input.order, { key: ({ order }) => order + step });
+  await safe({ order: "7" }).then((order) => order.length);
   const key: string = deriveKey(intent, ["b@example.com"]);
   verifyWebhook("{}", new Headers(), "whsec_x").about.id.concat(key);
   expectSentOnce(new Double(), { key });
@@ -53,6 +60,14 @@ export function doesNotCompile(): void {
   void mo.emails.batch([{ ...mail, intent }, mail]);
   // @ts-expect-error a lease is for some work
   void mo.threads.withLease("t", { ttl_s: 30 });
+  // @ts-expect-error a side effect has a key
+  void mo.once(async () => 1);
+  // @ts-expect-error a look-up says more than yes
+  void mo.once("k", async () => 1, { verify: async () => true });
+  // @ts-expect-error there is no other meaning of an error
+  void mo.once("k", async () => 1, { onError: () => "later" });
+  // @ts-expect-error what is the tool's call about?
+  void onceTool(mo, async () => 1, {});
   // @ts-expect-error for whom?
   void mo.artifacts.consume("a", {});
 }

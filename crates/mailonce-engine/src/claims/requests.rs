@@ -206,7 +206,9 @@ impl Claims {
             AcquireAnswer::Busy => Err(busy_problem(&claim, clock)),
             AcquireAnswer::Unknown => {
                 self.escalate_or_log(&claim).await;
-                Err(unknown_problem(&claim))
+                // Whoever looks the side effect up searches for this key.
+                let downstream_key = tokens::downstream_key(&self.ctx.secret, &claim);
+                Err(unknown_problem(&claim).with_extension("downstream_key", downstream_key))
             }
             AcquireAnswer::Mismatch | AcquireAnswer::Stopped(_) => Err(mismatch_problem(&key, &claim)),
         }

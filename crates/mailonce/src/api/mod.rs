@@ -12,7 +12,9 @@ pub(crate) mod inbox;
 mod openapi;
 pub(crate) mod outbound;
 mod pagination;
+mod reference;
 mod search;
+mod served_file;
 mod system;
 
 use crate::{
@@ -203,7 +205,7 @@ fn system_routes() -> OpenApiRouter<App> {
         .routes(routes!(system::metrics))
         .routes(routes!(system::openapi))
         .routes(routes!(system::llms))
-        .routes(routes!(system::docs))
+        .routes(routes!(reference::page))
         .routes(routes!(system::error_page))
 }
 
@@ -217,6 +219,7 @@ pub fn router_with_options(engine: Arc<Engine>, echo: bool, options: RouterOptio
     let (router, _) = routes().split_for_parts();
     let mut router = router
         .route("/", get(system::redirect_to_docs))
+        .route("/docs/viewer.js", get(reference::viewer))
         .route("/approve/{id}", get(mcp::http::approval_page))
         .route("/mcp", any(mcp::http::serve))
         .route("/mcp/", any(mcp::http::serve));

@@ -2,10 +2,9 @@
 
 use axum::{
     Json,
-    body::Bytes,
     extract::State,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{Html, IntoResponse, Redirect, Response},
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Redirect, Response},
 };
 use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::{
@@ -16,7 +15,7 @@ use mailonce_engine::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error_pages;
+use super::{error_pages, served_file::ServedFile};
 use crate::http::{
     app::{ApiResult, App},
     params::PathParam,
@@ -97,43 +96,14 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
 #[utoipa::path(get, path = "/openapi.json", operation_id = "read_openapi", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
 pub(super) async fn openapi(headers: HeaderMap) -> Response {
     let document = super::openapi::served();
-    let is_known = headers.get(header::IF_NONE_MATCH).and_then(|tag| tag.to_str().ok());
-    let is_known = is_known.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == document.etag));
-    let encodings = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let takes_gzip = encodings.split(',').any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        name.trim().eq_ignore_ascii_case("gzip") && weight.replace(' ', "") != "q=0"
-    });
-    let mut response = match (is_known, takes_gzip) {
-        (true, _) => StatusCode::NOT_MODIFIED.into_response(),
-        (false, true) => Bytes::from_static(&document.gzip).into_response(),
-        (false, false) => Bytes::from_static(&document.plain).into_response(),
-    };
-    let answer = response.headers_mut();
-    answer.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    answer.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    answer.extend(HeaderValue::from_str(&document.etag).ok().map(|tag| (header::ETAG, tag)));
-    if takes_gzip && !is_known {
-        answer.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    response
+    let file = ServedFile { content_type: "application/json", etag: &document.etag, gzip: &document.gzip };
+    file.respond(&headers, || &document.plain)
 }
 
 /// Read a short description of this service for language models.
 #[utoipa::path(get, path = "/llms.txt", operation_id = "read_llms_text", tag = "system", security(()), responses((status = 200, description = "The description", body = String, content_type = "text/plain")))]
 pub(super) async fn llms() -> Response {
     text_response("text/plain; charset=utf-8", include_str!("llms.txt").to_owned())
-}
-
-/// Browse the API reference.
-#[utoipa::path(get, path = "/docs", operation_id = "read_docs_page", tag = "system", security(()), responses((status = 200, description = "An HTML page", body = String, content_type = "text/html")))]
-pub(super) async fn docs() -> Response {
-    let mut page = Html(include_str!("docs.html")).into_response();
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
-                  frame-ancestors 'none'";
-    page.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    page
 }
 
 /// Read the page of an error code, in Markdown.

@@ -12,6 +12,9 @@ use crate::{
     private_file,
 };
 
+/// A person waits for the answer, so that a command gives up sooner than a program would.
+const MAX_RETRIES: u32 = 4;
+
 /// The file that a running `dev` keeps in its data directory.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct DevFile {
@@ -151,7 +154,7 @@ impl CliClient {
 
     /// A builder of the SDK client for this server.
     pub(super) fn sdk(&self) -> mailonce_sdk::Builder {
-        mailonce_sdk::Client::builder().place(self.server.0.clone()).api_key(&self.api_key)
+        mailonce_sdk::Client::builder().place(self.server.0.clone()).api_key(&self.api_key).max_retries(MAX_RETRIES)
     }
 
     /// Converts an error of the SDK.
@@ -160,7 +163,7 @@ impl CliClient {
             // A proxy in between does not answer with RFC 9457 problems.
             1.. if error.details.contains_key("code") => ServerProblem(Value::Object(error.details.clone())).into(),
             status @ 1.. => anyhow::anyhow!("{} answered HTTP {status} without a reason", self.server.url()),
-            0 if error.code == "invalid_key" => UsageError(error.to_string()).into(),
+            0 if error.code == "invalid_key" => UsageError(format!("{}: {}", error.code, error.detail)).into(),
             0 => anyhow::Error::new(error).context(NoAnswer::of(self.server.url())),
         }
     }

@@ -28,11 +28,13 @@ fn body_with(key: &str, more: Value) -> Value {
 struct Won {
     id: String,
     token: String,
+    downstream_key: String,
 }
 
 async fn win(world: &World, body: &Value) -> Won {
     let won = world.post("/v1/claims", body).await.expect_status(201);
-    Won { id: won.string_field("id"), token: won.string_field("token") }
+    let field = |name| won.string_field(name);
+    Won { id: field("id"), token: field("token"), downstream_key: field("downstream_key") }
 }
 
 async fn act(world: &World, id: &str, verb: &str, body: Value) -> crate::call::TestResponse {
@@ -68,7 +70,8 @@ over_every_engine! {
         let won = win(&world, &body("a")).await;
         world.advance_clock(MINUTE);
         let unknown = world.post("/v1/claims", &body("a")).await.expect_problem(409, "unknown");
-        assert_eq!(unknown["id"], won.id.as_str());
+        let known = (&json!(won.id), &json!(won.downstream_key));
+        assert_eq!((&unknown["id"], &unknown["downstream_key"]), known, "a look-up searches for this key");
         let open = open_questions(&world).await;
         assert_eq!((open.len(), &open[0]["reason"], &open[0]["about"]["claim"]), (1, &json!("claim_unknown"), &json!(won.id)));
 

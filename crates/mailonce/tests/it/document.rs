@@ -170,6 +170,16 @@ over_memory_and_sqlite! {
             assert!(answer.header("content-type").unwrap().starts_with(kind), "{path}");
             assert!(answer.text.contains(word), "{path}: {}", answer.text);
         }
+        let page = world.call(get("/docs").anonymous()).await;
+        assert!(page.text.contains("/docs/viewer.js") && page.text.contains("/llms.txt"), "{}", page.text);
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.contains("script-src 'self';") && !policy.contains("unsafe-eval"), "{policy}");
+        let viewer = world.call(get("/docs/viewer.js").anonymous()).await.expect_status(200);
+        assert!(viewer.header("content-type").unwrap().starts_with("text/javascript"));
+        assert!(viewer.text.contains("@scalar/api-reference"), "{} bytes", viewer.text.len());
+        let tag = viewer.header("etag").unwrap().to_owned();
+        let again = world.call(get("/docs/viewer.js").anonymous().header("if-none-match", &tag)).await;
+        assert_eq!((again.status, again.text.len()), (304, 0));
         let served = world.get("/openapi.json").await.expect_status(200);
         assert!(served.body == *mailonce::api::openapi() && !served.text.contains("\n  "), "small, and the same");
         let tag = served.header("etag").unwrap().to_owned();

@@ -21,6 +21,8 @@ VERSION = "0.1.0"
 WIRE = "2026-11-15"
 """The wire format that this SDK was made for."""
 LONGEST_PAUSE = 8.0
+RETRIES = 12
+"""With the usual `backoff` that is 32 to 64 seconds of pauses, enough for a restart of the server."""
 LONGEST_TOLD_PAUSE = 60.0
 """A longer Retry-After is for the caller to wait."""
 
@@ -58,8 +60,8 @@ class Settings:
         return cls(url.rstrip("/"), key, max_retries, timeout, backoff)
 
     def pause(self, tried: int) -> float:
-        """The pause before try `tried + 1`: doubled each time, with full jitter."""
-        return random.random() * min(self.backoff * 2.0 ** (tried - 1), LONGEST_PAUSE)
+        """The pause before try `tried + 1`. Its random part keeps callers that failed together apart."""
+        return (1 - random.random() / 2) * min(self.backoff * 2.0 ** (tried - 1), LONGEST_PAUSE)
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ class Lost:
     pause: float | None = None
 
 
-def judge(response: httpx.Response, bytes_: bool = False) -> Lost | Any:
+def judge(response: httpx.Response, base_url: str, bytes_: bool = False) -> Lost | Any:
     """What an answer says: its JSON, None for 204, its bytes where they are wanted, or that it is no success."""
     if not response.is_success:
-        return _refused(response)
+        return _refused(response, base_url)
     if bytes_:
         return Download(response.headers.get("content-type", "application/octet-stream"), response.content)
     if response.status_code == 204:
@@ -150,8 +152,8 @@ def judge(response: httpx.Response, bytes_: bool = False) -> Lost | Any:
         return Lost(no_answer("the answer is no JSON", str(response.url)), True)
 
 
-def _refused(response: httpx.Response) -> Lost:
-    error = refusal(response.status_code, response.text, str(response.url))
+def _refused(response: httpx.Response, base_url: str) -> Lost:
+    error = refusal(response.status_code, response.text, str(response.url), base_url)
     try:
         told: float | None = max(float(response.headers["retry-after"]), 0)
     except (KeyError, ValueError):

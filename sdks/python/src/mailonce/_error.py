@@ -25,6 +25,7 @@ class MailonceError(Exception):
         field: str | None = None,
         details: Mapping[str, Any] | None = None,
         url: str | None = None,
+        docs_url: str | None = None,
     ) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
@@ -38,15 +39,18 @@ class MailonceError(Exception):
         """The field at fault, if one is."""
         self.url = url
         """The URL of the call, if there was one."""
+        self.docs_url = docs_url
+        """The URL of the page about this code, if the server answered."""
         self.details: Mapping[str, Any] = details or {}
         """Further members of the answer, by code: `differing_fields`, `original_email`, `holder` …"""
 
     def __str__(self) -> str:
-        where = f" ({self.url})" if self.url else ""
+        places = ", ".join(place for place in (self.url, self.docs_url and f"see {self.docs_url}") if place)
+        where = f" ({places})" if places else ""
         return f"{self.code}: {self.detail}{where}; next: {self.next}"
 
 
-def refusal(status: int, text: str, url: str | None = None) -> MailonceError:
+def refusal(status: int, text: str, url: str | None, base_url: str) -> MailonceError:
     """The error of an answer that is no success. Whoever stands in between may not speak RFC 9457."""
     try:
         body = json.loads(text)
@@ -72,6 +76,7 @@ def refusal(status: int, text: str, url: str | None = None) -> MailonceError:
         field=said("field"),
         details=body,
         url=url,
+        docs_url=base_url + kind if (kind := said("type")) and kind.startswith("/") else kind,
     )
 
 

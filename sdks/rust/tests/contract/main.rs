@@ -14,6 +14,7 @@ use hyper::Method;
 use mailonce_sdk::{
     Client, Error, Intent, Mail, Once, Verifier, derive_key,
     http::{Place, Request},
+    step_key,
 };
 use serde_json::{Value, json};
 use std::{
@@ -144,6 +145,14 @@ fn keys_are_derived_to_the_byte() {
             }
             (Err(error), _) => panic!("{name}: {error}"),
         }
+    }
+}
+
+#[test]
+fn steps_have_the_same_keys_in_every_sdk() {
+    for vector in read("steps").as_array().unwrap() {
+        let text = |name: &str| vector[name].as_str().unwrap();
+        assert_eq!(step_key(text("parent"), text("step")), text("key"), "{}", text("name"));
     }
 }
 

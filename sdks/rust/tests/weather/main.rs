@@ -8,6 +8,7 @@
 
 #[path = "../contract/behaviour.rs"]
 mod behaviour;
+mod once;
 #[path = "../contract/play.rs"]
 mod play;
 mod server;

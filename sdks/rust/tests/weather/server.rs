@@ -130,4 +130,32 @@ async fn a_refused_key_is_told_with_what_to_do() {
     let error: Error = stranger.emails.get("e-1").await.unwrap_err();
     assert_eq!((error.code.as_str(), error.status, error.retry), ("unauthorized", 401, Retry::Never));
     assert!(!error.next.is_empty());
+    let page = format!("{}/docs/errors/unauthorized", crate::env("MAILONCE_URL"));
+    assert_eq!(error.docs_url.as_deref(), Some(page.as_str()));
+    assert_eq!(error.to_string(), format!("unauthorized: {} ({page}); next: {}", error.detail, error.next));
+}
+
+#[tokio::test]
+async fn a_call_outlasts_a_restart_with_the_same_key_and_the_same_bytes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener); // down
+    let mo = Client::builder().base_url(format!("http://{address}")).api_key("k").backoff(Duration::from_millis(25));
+    let mo = mo.build().unwrap();
+    let body = serde_json::json!({ "username": "größe" });
+    let asking = tokio::spawn(async move { mo.request(Method::POST, "/v1/inboxes", Some(&body)).await });
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    // Hears the whole request and ends without an answer.
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut piece = [0; 4096];
+    let length = stream.read(&mut piece).await.unwrap();
+    drop(stream);
+    let first = piece[..length].to_vec();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let length = stream.read(&mut piece).await.unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"id\":\"i-1\"}").await.unwrap();
+    assert_eq!(asking.await.unwrap().unwrap()["id"], "i-1");
+    assert_eq!(String::from_utf8_lossy(&piece[..length]), String::from_utf8_lossy(&first));
+    assert!(String::from_utf8_lossy(&first).contains("idempotency-key: sdk_"));
 }

@@ -1,7 +1,7 @@
 //! The calls of `once` to the server, with retries.
 //!
-//! These calls do not go through the SDK: it adds a random idempotency key to a call without one, and on `/v1/claims`
-//! that would be the key of the claim.
+//! These calls do not go through the `once` of the SDK, which runs a function: a command has an exit code, outputs and
+//! signals.
 
 use hyper::Method;
 use serde_json::{Value, json};

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import httpx
 
-from .._call import Call, CallOptions, Settings
+from .._call import RETRIES, Call, CallOptions, Settings
+from .._once import ClaimKey, Finding, OnceOptions, UnknownClaim
 from .caller import AsyncCaller
 from .emails import AsyncEmails
 from .events import AsyncEvents
 from .inboxes import AsyncInboxes
 from .messages import AsyncArtifacts, AsyncMessages
+from .once import AsyncOnceRun, once, runs_once
 from .threads import AsyncThreads
 from .webhooks import AsyncWebhooks
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class AsyncMailonce:
@@ -22,7 +31,8 @@ class AsyncMailonce:
 
     A call that was not answered is made again up to `max_retries` times, with the same bytes and the same key; one try
     takes up to `timeout` seconds without a sign of the server. The `backoff` seconds before the first repeat are
-    doubled for each further one, with full jitter.
+    doubled for each further one up to 8 s, less a random part of up to half. By default the pauses add up to 32 to 64
+    seconds, enough for a restart of the server.
     """
 
     def __init__(
@@ -30,7 +40,7 @@ class AsyncMailonce:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        max_retries: int = 4,
+        max_retries: int = RETRIES,
         timeout: float = 10.0,
         backoff: float = 0.25,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -44,9 +54,36 @@ class AsyncMailonce:
         self.events = AsyncEvents(self._call)
         self.webhooks = AsyncWebhooks(self._call)
 
+    async def once(
+        self,
+        key: ClaimKey,
+        work: Callable[[AsyncOnceRun], Awaitable[T]],
+        *,
+        verify: Callable[[UnknownClaim], Awaitable[Finding]] | None = None,
+        **options: Unpack[OnceOptions],
+    ) -> T:
+        """Runs `work` once, whoever calls and however often, and gives its JSON result to every caller.
+
+        Raises `busy` while another caller runs it (see `wait`), `unknown` after a caller was lost half-way (see
+        `verify`), `claim_failed` if it failed for good, and `key_mismatch` for another fingerprint.
+        """
+        return await once(self._call, key, work, verify, options)
+
+    def runs_once(
+        self,
+        key: ClaimKey | Callable[..., ClaimKey],
+        *,
+        verify: Callable[[UnknownClaim], Awaitable[Finding]] | None = None,
+        **options: Unpack[OnceOptions],
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+        """Decorates a function: its calls with the same key are one run. `key` may be a function of its arguments."""
+        return runs_once(self._call, key, verify, options)
+
     async def request(self, method: str, path: str, body: Any = None, *, options: CallOptions | None = None) -> Any:
         """Any other call of the API, with the same repeats and errors."""
-        return await self._call.json(Call(method, path, body=body, mint=method == "POST"), options)
+        # On `/v1/claims` the key of the call would be the key of the claim.
+        mint = method == "POST" and path.partition("?")[0] != "/v1/claims"
+        return await self._call.json(Call(method, path, body=body, mint=mint), options)
 
     async def close(self) -> None:
         await self._call.http.aclose()

@@ -60,7 +60,7 @@ class AsyncEvents:
             async with self._call.http.stream(**request, follow_redirects=False) as response:
                 if not response.is_success:
                     await response.aread()
-                    raise refusal(response.status_code, response.text, str(response.url))
+                    raise refusal(response.status_code, response.text, str(response.url), self._call.settings.base_url)
                 async for piece in response.aiter_bytes():
                     for frame in frames.feed(piece):
                         yield frame

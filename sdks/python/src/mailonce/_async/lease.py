@@ -7,7 +7,7 @@ from types import TracebackType
 
 from .._call import Call, CallOptions
 from .._error import MailonceError
-from .._keep import AsyncKeeper
+from .._keep import RENEWAL, AsyncKeeper
 from ..wire import Lease
 from .caller import AsyncCaller
 
@@ -36,7 +36,8 @@ class AsyncHeldLease:
             return await call.read(Lease, Call("POST", path, body=wish, mint=True), options)
 
         async def renew(lease: Lease) -> object:
-            return await call.json(Call("POST", path, body={**wish, "token": lease.token}, mint=True), options)
+            body = {**wish, "token": lease.token}
+            return await call.json(Call("POST", path, body=body, mint=True), {**(options or {}), **RENEWAL})
 
         async def give_back(lease: Lease) -> object:
             return await call.json(Call("DELETE", path, body={"token": lease.token}))

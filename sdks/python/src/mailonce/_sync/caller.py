@@ -44,7 +44,7 @@ class Caller:
 
     def _once(self, request: httpx.Request, bytes_: bool) -> Any:
         try:
-            return judge(self.http.send(request, follow_redirects=False), bytes_)
+            return judge(self.http.send(request, follow_redirects=False), self.settings.base_url, bytes_)
         except httpx.TransportError as error:
             lost = no_answer(str(error) or type(error).__name__, str(request.url))
             lost.__cause__ = error

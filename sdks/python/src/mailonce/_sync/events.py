@@ -60,7 +60,7 @@ class Events:
             with self._call.http.stream(**request, follow_redirects=False) as response:
                 if not response.is_success:
                     response.read()
-                    raise refusal(response.status_code, response.text, str(response.url))
+                    raise refusal(response.status_code, response.text, str(response.url), self._call.settings.base_url)
                 for piece in response.iter_bytes():
                     for frame in frames.feed(piece):
                         yield frame

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .._call import Call, CallOptions, at
+from .._keep import RENEWAL
 from .._shape import read
 from ..wire import (
     Artifact,
@@ -153,7 +154,7 @@ class Inboxes:
             return offer.lease
 
         def renew(_: Lease) -> object:
-            return self._messages.extend(message.id, lease=token, ttl_s=ttl)
+            return self._messages.extend(message.id, lease=token, ttl_s=ttl, options=RENEWAL)
 
         def done(_: Lease) -> object:
             return self._messages.ack(message.id, lease=token)

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from .._call import Call, CallOptions
 from .._error import MailonceError
-from .._keep import Keeper
+from .._keep import RENEWAL, Keeper
 from ..wire import Lease
 from .caller import Caller
 
@@ -36,7 +36,8 @@ class HeldLease:
             return call.read(Lease, Call("POST", path, body=wish, mint=True), options)
 
         def renew(lease: Lease) -> object:
-            return call.json(Call("POST", path, body={**wish, "token": lease.token}, mint=True), options)
+            body = {**wish, "token": lease.token}
+            return call.json(Call("POST", path, body=body, mint=True), {**(options or {}), **RENEWAL})
 
         def give_back(lease: Lease) -> object:
             return call.json(Call("DELETE", path, body={"token": lease.token}))

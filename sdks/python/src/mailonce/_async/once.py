@@ -1,0 +1,232 @@
+"""Any side effect once: one caller runs it, everybody else gets its result. Uses the claims of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from .._error import MailonceError
+from .._keep import AsyncKeeper
+from .._once import (
+    ClaimKey,
+    Finding,
+    OnceOptions,
+    Patience,
+    UnknownClaim,
+    acquire_call,
+    as_json,
+    failure,
+    lease_of,
+    meaning,
+    not_recorded,
+    renewal,
+    replayed,
+    report_call,
+    step_key,
+    step_options,
+    unknown,
+)
+from .caller import AsyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_RUN: ContextVar[AsyncOnceRun | None] = ContextVar("mailonce_async_once_run", default=None)
+
+
+class AsyncOnceRun:
+    """The claim that a function runs under."""
+
+    def __init__(self, call: AsyncCaller, won: Mapping[str, Any], options: OnceOptions) -> None:
+        self.id: str = won["id"]
+        self.key: str = won["key"]
+        self.fence: int = won["fence"]
+        """Grows with each holder of this claim."""
+        self.downstream_key: str = won["downstream_key"]
+        """Pass it to the other system as its idempotency key: it is the same for every holder of this claim."""
+        self.may_repeat: bool = won["may_repeat"]
+        """Whether an earlier holder may have performed the side effect."""
+        self.period: str | None = won.get("period")
+        self.begun: bool = won["state"] != "claimed"
+        self._call, self._token, self._options = call, won["token"], options
+        self._keeper = AsyncKeeper(lease_of(options), self._renew, outlives_outages=True)
+
+    @property
+    def lost(self) -> MailonceError | None:
+        """Set when the claim is lost: somebody decided about it, or another caller has it."""
+        return self._keeper.lost
+
+    @staticmethod
+    def current() -> AsyncOnceRun:
+        """The run of the decorated function that calls this."""
+        run = _RUN.get()
+        if run is None:
+            raise RuntimeError("no function is being run once here")
+        return run
+
+    async def begin(self) -> None:
+        """Begins the side effect of a claim with `begin="later"`. Raises if another caller has it by now."""
+        await self._report("begin", {})
+        self.begun = True
+
+    async def step(
+        self,
+        name: str,
+        work: Callable[[AsyncOnceRun], Awaitable[T]],
+        *,
+        verify: Callable[[UnknownClaim], Awaitable[Finding]] | None = None,
+        **options: Unpack[OnceOptions],
+    ) -> T:
+        """A part with a result of its own: if the run is repeated, a finished step is not."""
+        merged = step_options(self.key, name, self._options, options)
+        return await once(self._call, step_key(self.key, name), work, verify, merged)
+
+    async def _report(self, verb: str, body: Mapping[str, Any]) -> None:
+        await self._call.json(report_call(self.id, verb, {"token": self._token, **body}))
+
+    async def _renew(self) -> object:
+        body = {"token": self._token, "lease_s": lease_of(self._options)}
+        return await self._call.json(report_call(self.id, "renew", body), renewal(self._options))
+
+
+async def once(
+    call: AsyncCaller,
+    key: ClaimKey,
+    work: Callable[[AsyncOnceRun], Awaitable[T]],
+    verify: Callable[[UnknownClaim], Awaitable[Finding]] | None,
+    options: OnceOptions,
+) -> T:
+    """Runs `work` once for this key, and gives its result to every caller."""
+    asked, patience = acquire_call(key, options), Patience(options)
+    while True:
+        try:
+            answer = await call.json(asked)
+            break
+        except MailonceError as error:
+            if error.code == "unknown":
+                settled: T = await _settle(call, error, verify)
+                return settled
+            await asyncio.sleep(patience.pause(error))
+    if "token" not in answer:
+        stored: T = replayed(answer)
+        return stored
+    run = AsyncOnceRun(call, answer, options)
+    try:
+        return await _perform(call, run, work, verify, options)
+    finally:
+        await run._keeper.stop()
+
+
+def runs_once(
+    call: AsyncCaller,
+    key: ClaimKey | Callable[..., ClaimKey],
+    verify: Callable[[UnknownClaim], Awaitable[Finding]] | None,
+    options: OnceOptions,
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+    """The decorator: a function whose calls with the same key are one run."""
+
+    def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        @functools.wraps(function)
+        async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+            async def work(run: AsyncOnceRun) -> T:
+                reset = _RUN.set(run)
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    _RUN.reset(reset)
+
+            return await once(call, key(*args, **kwargs) if callable(key) else key, work, verify, options)
+
+        return wrapped
+
+    return decorate
+
+
+async def _perform(
+    call: AsyncCaller,
+    run: AsyncOnceRun,
+    work: Callable[[AsyncOnceRun], Awaitable[T]],
+    verify: Callable[[UnknownClaim], Awaitable[Finding]] | None,
+    options: OnceOptions,
+) -> T:
+    if run.may_repeat and verify is not None:
+        try:
+            found = await _look_up(UnknownClaim(run.id, run.downstream_key), verify)
+        except MailonceError as error:
+            # Nobody has begun this time, so that the next caller may look again.
+            await _try_report(run, "fail", failure(error, retryable=True))
+            raise
+        if found is not None:
+            known: T = await _record_found(call, run.id, found.result)
+            return known
+    try:
+        result = await work(run)
+    except Exception as error:
+        # The caller's own error is the one to raise. A claim whose failure is not recorded becomes unknown.
+        after = meaning(error, options, run.begun)
+        if after != "unknown":
+            await _try_report(run, "fail", failure(error, retryable=after == "retry"))
+        raise
+    return await _record(run, result)
+
+
+async def _try_report(run: AsyncOnceRun, verb: str, body: Mapping[str, Any]) -> None:
+    try:
+        await run._report(verb, body)
+    except MailonceError:
+        return
+
+
+async def _record(run: AsyncOnceRun, result: T) -> T:
+    """Stores the result. Everybody gets what the server stores, the first caller included."""
+    stored: Any = None
+    fault: Exception | None = None
+    try:
+        stored = as_json(result)
+    except (TypeError, ValueError) as error:
+        fault = error
+    try:
+        try:
+            await run._report("complete", {"result": stored})
+        except MailonceError as error:
+            if error.status != 413:
+                raise
+            await run._report("complete", {})
+    except MailonceError as error:
+        raise not_recorded(run.id, stored) from error
+    if fault is not None:
+        raise fault
+    returned: T = stored
+    return returned
+
+
+async def _settle(
+    call: AsyncCaller, error: MailonceError, verify: Callable[[UnknownClaim], Awaitable[Finding]] | None
+) -> Any:
+    """Looks up what a lost holder did. Only a find ends the claim: not finding it may be too early."""
+    claim = UnknownClaim(error.details["id"], error.details.get("downstream_key"))
+    if verify is not None:
+        found = await _look_up(claim, verify)
+        if found is not None:
+            return await _record_found(call, claim.id, found.result)
+        await call.json(report_call(claim.id, "evidence", {"says": "not_found"}))
+    raise unknown(claim.id, error.detail, error.details)
+
+
+async def _look_up(claim: UnknownClaim, verify: Callable[[UnknownClaim], Awaitable[Finding]]) -> Finding:
+    try:
+        return await verify(claim)
+    except Exception as error:
+        raise unknown(claim.id, f"the look-up of claim {claim.id} failed: {error}") from error
+
+
+async def _record_found(call: AsyncCaller, claim: str, found: Any) -> Any:
+    result = as_json(found)
+    await call.json(report_call(claim, "evidence", {"says": "done", "result": result}))
+    return result
