@@ -1,6 +1,9 @@
 //! The dependencies and settings of the engine.
 
-use crate::handoff::transport_selector::{Routing, SANDBOX};
+use crate::{
+    handoff::transport_selector::{Routing, SANDBOX},
+    outbox::OutboxConfig,
+};
 use mailonce_core::{
     handoff::action::HandoffRetryPolicy,
     outbound::email::OnUnknown,
@@ -76,6 +79,8 @@ pub struct EngineDeps {
     pub search_enabled: bool,
     /// The URL under which recipients reach this server. Without one, email has no unsubscribe links.
     pub public_url: Option<String>,
+    /// The outboxes to drain.
+    pub outboxes: Vec<OutboxConfig>,
 }
 
 /// Local parts that represent the domain itself: those of RFC 2142, and those to which certificate authorities write
@@ -122,6 +127,7 @@ impl Default for EngineDeps {
             seal_bodies: false,
             search_enabled: true,
             public_url: None,
+            outboxes: Vec::new(),
         }
     }
 }

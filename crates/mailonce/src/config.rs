@@ -34,6 +34,7 @@ struct ConfigFile {
     webhooks: Option<WebhooksFile>,
     secrets: Option<SecretsFile>,
     search: Option<SearchFile>,
+    outboxes: Option<Vec<OutboxFile>>,
 }
 
 /// The section `[webhooks]`: webhooks to applications.
@@ -131,6 +132,20 @@ struct SearchFile {
     enabled: Option<bool>,
 }
 
+/// The schema of an outbox when the configuration or the command names none.
+pub(crate) const OUTBOX_SCHEMA: &str = "mailonce_outbox";
+
+/// An entry of `[[outboxes]]`: a schema in a database of the user.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutboxFile {
+    pub(crate) name: String,
+    pub(crate) database: Option<String>,
+    pub(crate) database_file: Option<PathBuf>,
+    pub(crate) schema: Option<String>,
+    pub(crate) team: Option<String>,
+}
+
 /// Command-line flags, each with an environment variable of the same name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
@@ -189,6 +204,7 @@ pub struct Config {
     pub(crate) routing: RoutingFile,
     pub(crate) defaults: DefaultsFile,
     pub(crate) webhooks: WebhooksFile,
+    pub(crate) outboxes: Vec<OutboxFile>,
 }
 
 impl Config {
@@ -222,6 +238,7 @@ impl Config {
             routing: file.routing.unwrap_or_default(),
             defaults: apply_defaults_env(file.defaults.unwrap_or_default(), &env)?,
             webhooks: apply_webhooks_env(file.webhooks.unwrap_or_default(), &env),
+            outboxes: file.outboxes.unwrap_or_default(),
         })
     }
 

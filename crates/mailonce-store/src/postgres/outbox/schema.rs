@@ -114,8 +114,10 @@ impl OutboxSchema {
             return Err(OutboxError::WrongVersion { found: newer, expected: SCHEMA_VERSION });
         }
         let mut steps = Vec::new();
-        if found.is_none() {
-            steps.push(format!("CREATE SCHEMA IF NOT EXISTS \"{schema}\""));
+        // A database administrator may have created the schema, because the role may not.
+        let exists = tx.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&schema]).await;
+        if !read::<bool>(&exists.map_err(|error| failed(&error))?, 0)? {
+            steps.push(format!("CREATE SCHEMA \"{schema}\""));
         }
         steps.extend(migrations.into_iter().skip(found.unwrap_or(0) as usize));
         steps.push(functions);
