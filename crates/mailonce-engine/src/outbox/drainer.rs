@@ -42,6 +42,9 @@ const REFRESH_BATCH: usize = 200;
 /// The longest pause after a failure of the database.
 const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(15);
 
+/// How long a running round may take to finish when the server shuts down.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Why a round could not run.
 enum DrainError {
     /// The user's database.
@@ -92,11 +95,17 @@ impl OutboxDrainer {
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let (mut failures, mut refresh_at) = (0, Instant::now());
         while !*stop.borrow() {
-            let mut round = self.drain_once().await;
-            if refresh_at <= Instant::now() && round.is_ok() {
+            let refreshes = refresh_at <= Instant::now();
+            if refreshes {
                 refresh_at = Instant::now() + REFRESH_INTERVAL;
-                round = self.write_back_states().await.and(round);
             }
+            let round = tokio::select! {
+                biased;
+                round = self.run_round(refreshes) => round,
+                // A database that hangs does not keep the server from stopping. What was accepted and not marked is
+                // accepted again by the next drainer.
+                () = stop_timeout(stop.clone()) => return,
+            };
             self.report(round.as_ref().err());
             let pause = match round {
                 // More rows may be due, such as the next ones of their order keys.
@@ -120,6 +129,15 @@ impl OutboxDrainer {
                 () = self.wait(pause) => {}
             }
         }
+    }
+
+    /// Drains a batch, and writes states back when it is time. Returns how many rows were leased.
+    async fn run_round(self: &Arc<Self>, refreshes: bool) -> Result<usize, DrainError> {
+        let leased = self.drain_once().await?;
+        if refreshes {
+            self.write_back_states().await?;
+        }
+        Ok(leased)
     }
 
     async fn wait(&self, pause: Option<Duration>) {
@@ -226,11 +244,11 @@ impl OutboxDrainer {
         self.outbound.send(caller, request).await
     }
 
-    /// Writes the state of accepted emails to their rows. Returns 0, because it leases none.
-    async fn write_back_states(&self) -> Result<usize, DrainError> {
+    /// Writes the state of accepted emails to their rows.
+    async fn write_back_states(&self) -> Result<(), DrainError> {
         let rows = self.config.database.rows_to_refresh(REFRESH_BATCH).await?;
         if rows.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let team = self.caller().await?.team.id;
         for (row, shown) in rows {
@@ -241,6 +259,13 @@ impl OutboxDrainer {
                 self.config.database.write_back(row, latest).await?;
             }
         }
-        Ok(0)
+        Ok(())
     }
+}
+
+/// Returns some seconds after the server began to stop.
+async fn stop_timeout(mut stop: watch::Receiver<bool>) {
+    // A closed channel means the same.
+    let _closed = stop.wait_for(|stopped| *stopped).await.is_err();
+    tokio::time::sleep(STOP_TIMEOUT).await;
 }

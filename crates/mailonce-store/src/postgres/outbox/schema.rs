@@ -114,9 +114,7 @@ impl OutboxSchema {
             return Err(OutboxError::WrongVersion { found: newer, expected: SCHEMA_VERSION });
         }
         let mut steps = Vec::new();
-        // A database administrator may have created the schema, because the role may not.
-        let exists = tx.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&schema]).await;
-        if !read::<bool>(&exists.map_err(|error| failed(&error))?, 0)? {
+        if found.is_none() && !has_empty_schema(&tx, &schema).await? {
             steps.push(format!("CREATE SCHEMA \"{schema}\""));
         }
         steps.extend(migrations.into_iter().skip(found.unwrap_or(0) as usize));
@@ -170,12 +168,15 @@ impl OutboxSchema {
         self.status().await
     }
 
-    /// Rows that are marked done, in order, after this position.
+    /// Rows that are marked done, in order, after this position. Only those whose email the ledger must still have: it
+    /// forgets an email with its key.
     pub async fn done_rows(&self, after: i64, limit: usize) -> Result<Vec<DoneRow>> {
         self.require_installed().await?;
         let sql = format!(
-            "SELECT seq, id, email_id FROM \"{}\".rows WHERE state = 'done' AND seq > $1 ORDER BY seq LIMIT $2",
-            self.schema
+            "SELECT seq, id, email_id FROM \"{}\".rows
+              WHERE state = 'done' AND seq > $1 AND done_at > now() - interval '{} days' ORDER BY seq LIMIT $2",
+            self.schema,
+            MAX_ROW_AGE_MS / 86_400_000
         );
         let rows = self.client.query(&sql, &[&after, &(limit as i64)]).await.map_err(|error| failed(&error))?;
         rows.iter().map(|row| Ok(DoneRow { seq: read(row, 0)?, id: read(row, 1)?, email: read(row, 2)? })).collect()
@@ -208,6 +209,20 @@ fn failed(error: &tokio_postgres::Error) -> OutboxError {
     let hint = error.as_db_error().and_then(|said| said.detail().or(said.hint()));
     let hint = hint.map(|hint| format!(" ({})", hint.replace('\n', "; "))).unwrap_or_default();
     OutboxError::Unreachable(format!("{}{hint}", server_message(error)))
+}
+
+/// Whether the schema exists and is empty: a database administrator may have created it, because the role may not. Refuses
+/// one with other objects, because install revokes rights and uninstall removes the schema.
+async fn has_empty_schema(client: &impl GenericClient, schema: &str) -> Result<bool> {
+    let sql = "SELECT n.oid IS NOT NULL,
+                      EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid)
+                      OR EXISTS (SELECT 1 FROM pg_proc p WHERE p.pronamespace = n.oid)
+                 FROM (SELECT to_regnamespace($1)::oid AS oid) n";
+    let row = client.query_one(sql, &[&schema]).await.map_err(|error| failed(&error))?;
+    if read::<bool>(&row, 1)? {
+        return Err(OutboxError::Unreachable(format!("the schema {schema} holds objects that are no outbox")));
+    }
+    read(&row, 0)
 }
 
 /// The version of the schema; `None` when there is no outbox.
