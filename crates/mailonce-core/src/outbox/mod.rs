@@ -201,10 +201,7 @@ mod tests {
     #[test]
     fn a_row_without_a_key_has_one_of_its_outbox() {
         let key = row(None).default_key(Uuid::from_u128(1)).unwrap();
-        assert_eq!(
-            key.as_str(),
-            "outbox-00000000-0000-0000-0000-000000000001-00000000-0000-0000-0000-000000000002"
-        );
+        assert_eq!(key.as_str(), "outbox-00000000-0000-0000-0000-000000000001-00000000-0000-0000-0000-000000000002");
         assert!(row(None).given_key().is_none());
         assert_eq!(row(Some("order-1")).given_key().unwrap().unwrap().as_str(), "order-1");
         assert!(row(Some("é")).given_key().unwrap().is_err());

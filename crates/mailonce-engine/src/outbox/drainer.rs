@@ -82,13 +82,7 @@ pub struct OutboxDrainer {
 impl OutboxDrainer {
     pub(super) fn new(ctx: &Arc<Context>, outbound: &Arc<Outbound>, config: OutboxConfig) -> Self {
         let holder = format!("mailonce-{:016x}", ctx.entropy.next_u64());
-        Self {
-            ctx: Arc::clone(ctx),
-            outbound: Arc::clone(outbound),
-            config,
-            holder,
-            last_error: Mutex::default(),
-        }
+        Self { ctx: Arc::clone(ctx), outbound: Arc::clone(outbound), config, holder, last_error: Mutex::default() }
     }
 
     /// Drains until `stop` changes. Rows that are leased by then are finished first.
@@ -218,6 +212,9 @@ impl OutboxDrainer {
         failpoint!("outbox-accepted");
         let marked = self.config.database.record_outcome(row.id, row.fence, &outcome).await?;
         failpoint!("outbox-marked");
+        if marked {
+            self.ctx.metrics.record_outbox_row(&outcome);
+        }
         let (outbox, row) = (self.config.name.as_str(), row.id);
         match outcome {
             _ if !marked => tracing::debug!(outbox, %row, "another drainer has leased the row since"),

@@ -82,12 +82,16 @@ pub(crate) enum OutboxVerb {
 
 fn outbox_error(error: OutboxError) -> anyhow::Error {
     let (code, next) = match &error {
-        OutboxError::NotInstalled(_) => ("no_outbox", "run `mailonce outbox install`, or name the schema with --schema"),
+        OutboxError::NotInstalled(_) => {
+            ("no_outbox", "run `mailonce outbox install`, or name the schema with --schema")
+        }
         OutboxError::WrongVersion { found, expected } if found > expected => {
             ("newer_outbox", "use the mailonce that installed it, or a newer one")
         }
         OutboxError::WrongVersion { .. } => ("older_outbox", "run `mailonce outbox upgrade`"),
-        OutboxError::IdentityChanged(_) => ("not_confirmed", "run `mailonce outbox confirm` when this is your database"),
+        OutboxError::IdentityChanged(_) => {
+            ("not_confirmed", "run `mailonce outbox confirm` when this is your database")
+        }
         OutboxError::Unreachable(_) => ("database", "check --database and the rights of its role"),
     };
     CliError::new(code, error.to_string(), next).into()
@@ -210,7 +214,8 @@ async fn uninstall(out: &Printer, at: &DatabaseArgs, force: bool) -> anyhow::Res
     let mut schema = at.open().await?;
     let status = schema.status().await.map_err(outbox_error)?;
     if !force && status.pending + status.parked > 0 {
-        let detail = format!("{} rows wait and {} are parked: their emails would never be sent", status.pending, status.parked);
+        let detail =
+            format!("{} rows wait and {} are parked: their emails would never be sent", status.pending, status.parked);
         let next = "let a server drain them, or remove them with --force";
         return Err(CliError::new("outbox_not_empty", detail, next).into());
     }

@@ -44,7 +44,11 @@ async fn write_orders(url: String, writer: u64, count: u64, mut random: Sequence
         let order_key = (choice % 5 < 3).then(|| format!("writer-{writer}"));
         let send = "SELECT mailonce_outbox.send($1::text::jsonb, $2, $3)";
         tx.execute(send, &[&body, &key, &order_key]).await.unwrap();
-        if n % 2 == 0 { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+        if n % 2 == 0 {
+            tx.commit().await.unwrap()
+        } else {
+            tx.rollback().await.unwrap()
+        }
         tokio::time::sleep(Duration::from_millis(random.next() % 20)).await;
     }
 }

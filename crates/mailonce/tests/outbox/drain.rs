@@ -31,7 +31,7 @@ async fn a_row_shows_the_email_and_its_latest_state() {
     wait_until("the final state is written back", async || {
         let row = rig.sql.query_one(sql, &[]).await.unwrap();
         let email = server.get(&format!("/v1/emails/{}", row.get::<_, String>(0))).await;
-        assert_eq!((&email["key"], &email["channel"]), (&"order-1".into(), &"outbox".into()), "{email}");
+        assert_eq!(email["key"], "order-1");
         let shown = (row.get::<_, String>(1), row.get::<_, i64>(2));
         shown == (email["state"].as_str().unwrap().to_owned(), email["rev"].as_i64().unwrap()) && shown.0 != "queued"
     })
@@ -131,4 +131,100 @@ async fn a_copy_of_the_database_is_not_drained() {
     let refused = refused.query("SELECT * FROM mailonce_outbox.lease('x', 1, 1000)", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "MO001");
     admin.batch_execute(&format!("DROP DATABASE {copy} WITH (FORCE)")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_wakes_the_drainer_and_polling_finds_rows_without_a_notification() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("first", None).await;
+    rig.wait_for_count("done", 1).await;
+
+    // By polling alone, each row would wait for most of a second.
+    let start = std::time::Instant::now();
+    for n in 1..=10 {
+        rig.order(&format!("woken {n}"), None).await;
+        rig.wait_for_count("done", n + 1).await;
+    }
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+
+    let silent = "INSERT INTO mailonce_outbox.rows (payload, payload_bytes) VALUES ($1::text::jsonb, 100)";
+    rig.sql.execute(silent, &[&payload("polled").to_string()]).await.unwrap();
+    rig.wait_for_count("done", 12).await;
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_drainer_connects_again_when_its_session_ends() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("before", None).await;
+    rig.wait_for_count("done", 1).await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    rig.sql.execute(end, &[]).await.unwrap();
+    rig.order("after", None).await;
+    rig.wait_for_count("done", 2).await;
+    assert_eq!(server.subjects().await, ["before", "after"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_row_that_a_stop_refuses_waits_and_is_sent_when_the_stop_ends() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    let (status, stop) = server.post("/v1/stops", "{\"scope\": {\"team\": true}, \"mode\": \"refuse\"}").await;
+    assert_eq!(status, 201, "{stop}");
+    rig.order("stopped", None).await;
+    let waiting = "SELECT count(*) FROM mailonce_outbox.rows WHERE state = 'pending' AND failure_code = 'stopped'";
+    wait_until("the row was refused", async || rig.sql.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 1)
+        .await;
+    assert!(server.subjects().await.is_empty());
+
+    let id = stop["id"].as_str().unwrap();
+    assert_eq!(server.call("DELETE", &format!("/v1/stops/{id}")).await.0, 200);
+    rig.wait_for_count("done", 1).await;
+    assert_eq!(server.subjects().await, ["stopped"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn only_the_latest_lease_records_an_outcome() {
+    let rig = Rig::installed().await;
+    rig.order("contested", None).await;
+    let lease = "SELECT fence, id FROM mailonce_outbox.lease($1, 10, 0)";
+    let first = rig.sql.query_one(lease, &[&"first"]).await.unwrap();
+    let second = rig.sql.query_one(lease, &[&"second"]).await.unwrap();
+    assert_eq!((first.get::<_, i64>(0), second.get::<_, i64>(0)), (1, 2));
+
+    let id: uuid::Uuid = first.get(1);
+    for stale in [
+        "SELECT mailonce_outbox.mark_done($1, 1, gen_random_uuid(), 'queued', 1, true)",
+        "SELECT mailonce_outbox.park($1, 1, 'code', 'detail')",
+        "SELECT mailonce_outbox.retry_later($1, 1, 0, 'code', 'detail')",
+    ] {
+        assert!(!rig.sql.query_one(stale, &[&id]).await.unwrap().get::<_, bool>(0), "{stale}");
+    }
+    assert_eq!(rig.count("pending").await, 1);
+    let latest = "SELECT mailonce_outbox.mark_done($1, 2, gen_random_uuid(), 'queued', 1, true)";
+    assert!(rig.sql.query_one(latest, &[&id]).await.unwrap().get::<_, bool>(0));
+    assert_eq!(rig.count("done").await, 1);
+}
+
+#[tokio::test]
+async fn a_leased_row_is_not_leased_again_before_its_lease_ends() {
+    let rig = Rig::installed().await;
+    for (name, order_key) in [("a1", Some("a")), ("a2", Some("a")), ("free", None)] {
+        let sql = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, $2)";
+        rig.sql.execute(sql, &[&payload(name).to_string(), &order_key]).await.unwrap();
+    }
+    let lease = "SELECT payload::jsonb->>'subject' FROM mailonce_outbox.lease('x', 10, 60000) ORDER BY 1";
+    let leased =
+        async || -> Vec<String> { rig.sql.query(lease, &[]).await.unwrap().iter().map(|row| row.get(0)).collect() };
+    assert_eq!(leased().await, ["a1", "free"], "the second row of an order key waits for the first");
+    assert!(leased().await.is_empty());
+    rig.sql.batch_execute("UPDATE mailonce_outbox.rows SET due_at = now() WHERE holder = 'x'").await.unwrap();
+    assert_eq!(leased().await, ["a1", "free"]);
+    rig.sql.batch_execute("SELECT mailonce_outbox.park(id, 2, 'x', 'x') FROM mailonce_outbox.rows").await.unwrap();
+    assert_eq!(leased().await, ["a2"], "a dead letter does not hold up its order key");
 }

@@ -48,7 +48,8 @@ async fn a_suspended_drainer_holds_no_transaction_open_and_cannot_mark_a_lost_ro
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
         AND (xact_start IS NOT NULL OR backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)";
     assert_eq!(rig.sql.query_one(open, &[]).await.unwrap().get::<_, i64>(0), 0);
-    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let sessions =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     assert!(rig.sql.query_one(sessions, &[]).await.unwrap().get::<_, i64>(0) > 0, "the drainer is connected");
 
     // Another drainer takes over. The first one is too late.

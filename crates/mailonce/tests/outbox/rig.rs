@@ -228,7 +228,12 @@ impl Server {
         self.send_request(method, path, key, "").await
     }
 
-    pub(crate) async fn send_request(&self, method: &str, path: &str, key: &str, body: &str) -> (u16, Value) {
+    /// Makes a call with a body and the API key of the test.
+    pub(crate) async fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        self.send_request("POST", path, API_KEY, body).await
+    }
+
+    async fn send_request(&self, method: &str, path: &str, key: &str, body: &str) -> (u16, Value) {
         let address = self.url.strip_prefix("http://").unwrap();
         let length = body.len();
         let request = format!(

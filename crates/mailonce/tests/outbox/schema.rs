@@ -62,7 +62,8 @@ async fn send_refuses_what_can_never_be_accepted_and_the_transaction_fails() {
         let refused = rig.sql.execute(sql, &[&payload, &key, &order_key]).await;
         assert!(refused.is_err(), "{payload} {key:?} {order_key:?}");
     }
-    let large = "SELECT mailonce_outbox.send(jsonb_build_object('from', 'a', 'to', 'b', 'text', repeat('x', 41943040)))";
+    let large =
+        "SELECT mailonce_outbox.send(jsonb_build_object('from', 'a', 'to', 'b', 'text', repeat('x', 41943040)))";
     let refused = rig.sql.execute(large, &[]).await.unwrap_err();
     assert!(refused.as_db_error().unwrap().message().contains("at most 41943040"), "{refused}");
     assert_eq!(rig.count("pending").await, 0);
