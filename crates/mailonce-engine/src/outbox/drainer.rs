@@ -7,7 +7,11 @@
 use mailonce_core::{
     access::team::Team,
     failpoint,
-    outbound::email::Channel,
+    key::Key,
+    outbound::{
+        email::Channel,
+        key_binding::{KeyBinding, KeyView},
+    },
     outbox::{LeasedRow, OutboxError, RowEmail, RowOutcome, row_ttl},
     problem::{Code, Problem},
     retry::backoff_ms,
@@ -238,7 +242,27 @@ impl OutboxDrainer {
             None => Some(row.default_key(outbox_id).map_err(invalid_key)?),
         };
         request.ttl = Some(row_ttl(request.ttl));
-        self.outbound.send(caller, request).await
+        let receipt = self.outbound.send(caller, request).await?;
+        if !receipt.first {
+            self.remember_key(caller, &receipt).await?;
+        }
+        Ok(receipt)
+    }
+
+    /// Remembers the key of an earlier email for as long as that of a row. Another call may have bound it for less, and
+    /// forgotten before the row is marked, it would be free for a second email.
+    async fn remember_key(&self, caller: &Caller, receipt: &SendReceipt) -> Result<(), Problem> {
+        let Some(key) = receipt.key.as_deref().and_then(|key| Key::parse(key).ok()) else { return Ok(()) };
+        let ttl = row_ttl(None);
+        let extended = match self.outbound.key(caller, &key).await {
+            Ok(KeyView { binding: Some(KeyBinding::Email(email)), .. }) if email.ttl.0 < ttl.0 => {
+                self.outbound.extend_key(caller, &key, ttl).await.map(drop)
+            }
+            Ok(_) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        // Forgotten in this moment: the row still belongs to the email that the receipt names.
+        extended.or_else(|problem| if problem.code == Code::NotFound { Ok(()) } else { Err(problem) })
     }
 
     /// Writes the state of accepted emails to their rows.

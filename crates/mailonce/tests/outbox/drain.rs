@@ -58,6 +58,38 @@ async fn the_same_key_and_payload_in_two_rows_is_one_email() {
 }
 
 #[tokio::test]
+async fn a_trigger_fills_the_outbox_from_a_table_of_the_debezium_router() {
+    let mut rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    // As in docs/outbox.md.
+    rig.sql
+        .batch_execute(
+            "CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb);
+             CREATE FUNCTION outbox_to_mailonce() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM mailonce_outbox.send(NEW.payload, 'outbox-' || NEW.id, NEW.aggregatetype || '/' || NEW.aggregateid);
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER mailonce AFTER INSERT ON outbox FOR EACH ROW WHEN (NEW.type = 'email.requested')
+                 EXECUTE FUNCTION outbox_to_mailonce();",
+        )
+        .await
+        .unwrap();
+    for (name, kind, commits) in
+        [("mail", "email.requested", true), ("event", "order.placed", true), ("undone", "email.requested", false)]
+    {
+        let tx = rig.sql.transaction().await.unwrap();
+        let insert = "INSERT INTO outbox VALUES (gen_random_uuid(), 'order', '4821', $1, $2::text::jsonb)";
+        tx.execute(insert, &[&kind, &payload(name).to_string()]).await.unwrap();
+        // The connector of Debezium reads the log, so many applications delete the row at once.
+        tx.execute("DELETE FROM outbox", &[]).await.unwrap();
+        if commits { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
+    }
+    rig.wait_for_count("done", 1).await;
+    assert_eq!((rig.count("pending").await, server.subjects().await), (0, vec!["mail".to_owned()]));
+    server.terminate().await;
+}
+
+#[tokio::test]
 async fn several_drainers_share_the_rows_and_keep_the_order_of_each_key() {
     let rig = Rig::installed().await;
     let insert = "SELECT mailonce_outbox.send(jsonb_build_object('from', 'shop@mailonce.test', 'to', 'ada@example.com',

@@ -96,9 +96,8 @@ impl Rig {
     pub(crate) async fn start(&self, options: &ServerOptions<'_>) -> Server {
         let data = self.temp_dir.path().join(options.name);
         let url = options.drain_url.unwrap_or(&self.database.url);
-        let config: String = (1..=options.drainers)
-            .map(|n| format!("[[outboxes]]\nname = \"shop{n}\"\ndatabase = \"{url}\"\nteam = \"default\"\n"))
-            .collect();
+        let entry = |n| format!("[[outboxes]]\nname = \"shop{n}\"\ndatabase = \"{url}\"\nteam = \"default\"\n");
+        let config = (1..=options.drainers).map(entry).collect::<Vec<_>>().concat();
         let file = data.with_extension("toml");
         std::fs::write(&file, config).unwrap();
         std::fs::remove_file(data.join("dev.json")).ok();
