@@ -115,6 +115,7 @@ async fn a_key_that_another_call_bound_is_remembered_for_35_days_once_a_row_has_
 
     let row = rig.sql.query_one("SELECT email_id::text FROM mailonce_outbox.rows", &[]).await.unwrap();
     assert_eq!(row.get::<_, String>(0), email["id"].as_str().unwrap(), "the intent is the key of both");
+    let email = server.get(&format!("/v1/emails/{}", email["id"].as_str().unwrap())).await;
     let path = format!("/v1/keys/{}", email["key"].as_str().unwrap());
     wait_until("the email is final", async || !server.get(&path).await["expires_at"].is_null()).await;
     assert!(remembered_days(&rig, &server.get(&path).await).await >= 34);
