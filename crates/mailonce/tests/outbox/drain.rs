@@ -16,7 +16,10 @@ async fn a_commit_sends_one_email_and_a_rollback_sends_none() {
 
     rig.wait_for_count("done", 2).await;
     assert_eq!((rig.count("pending").await, rig.count("parked").await), (0, 0));
-    assert_eq!(server.subjects().await, ["first", "third"]);
+    // Rows without an order key are accepted in any order.
+    let mut subjects = server.subjects().await;
+    subjects.sort();
+    assert_eq!(subjects, ["first", "third"]);
     server.terminate().await;
 }
 
