@@ -108,3 +108,33 @@ async fn the_application_and_the_drainer_have_only_the_rights_they_need() {
     let drop_roles = format!("DROP OWNED BY {app}, {drain}; DROP ROLE {app}, {drain}");
     rig.sql.batch_execute(&drop_roles).await.unwrap();
 }
+
+#[tokio::test]
+async fn an_ordinary_role_installs_an_outbox_even_where_the_server_hides_its_identity() {
+    let rig = Rig::empty().await;
+    let name = rig.database.url.rsplit_once('/').unwrap().1.to_owned();
+    let owner = format!("owner_{name}");
+    rig.sql
+        .batch_execute(&format!(
+            "CREATE ROLE {owner} LOGIN NOSUPERUSER; GRANT CREATE ON DATABASE {name} TO {owner};
+             REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC;
+             REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) FROM PUBLIC"
+        ))
+        .await
+        .unwrap();
+    let url = url_of_role(&rig, &owner);
+    let installed = rig.run(&["outbox", "install", "--database", &url]).await.expect_exit(0).json();
+    let identity = installed["current_identity"].as_str().unwrap();
+    assert!(identity.starts_with("system=unknown timeline=unknown database="), "{identity}");
+
+    let as_owner = connect_client(&url).await;
+    let body = payload("ordinary").to_string();
+    as_owner.execute("SELECT mailonce_outbox.send($1::text::jsonb)", &[&body]).await.unwrap();
+    let server = rig.start(&ServerOptions { drain_url: Some(&url), ..ServerOptions::default() }).await;
+    rig.wait_for_count("done", 1).await;
+    assert_eq!(server.subjects().await, ["ordinary"]);
+    server.terminate().await;
+    drop(as_owner);
+    rig.run(&["outbox", "uninstall", "--database", &url]).await.expect_exit(0);
+    rig.sql.batch_execute(&format!("DROP OWNED BY {owner}; DROP ROLE {owner}")).await.unwrap();
+}
