@@ -214,6 +214,7 @@ impl Server {
     }
 
     /// Waits until the process has ended at its failpoint.
+    #[cfg(feature = "failpoints")]
     pub(crate) async fn wait_for_exit(&mut self) {
         tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("the failpoint is not reached").unwrap();
     }
