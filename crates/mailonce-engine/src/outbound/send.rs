@@ -335,7 +335,7 @@ impl Outbound {
             intent: keyed.request.intent.clone(),
             created_at: now,
             on_unknown: keyed.request.on_unknown.unwrap_or(self.ctx.deps.handoff.on_unknown),
-            caller: Some(caller.key.id),
+            caller: caller.api_key_id(),
             channel: caller.channel,
             version: keyed.request.intent.as_ref().map_or(1, |intent| intent.version),
             transport: keyed.request.transport.clone(),
