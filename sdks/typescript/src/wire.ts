@@ -1040,7 +1040,7 @@ export interface SuppressedCall {
   call?: CallTrace | null;
   /** Id of the API key of the call. */
   caller?: string | null;
-  channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail";
+  channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail" | "outbox";
   /** `key_replay payload_differs mismatch already_answered` */
   reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered" | "identical";
 }

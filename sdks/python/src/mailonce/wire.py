@@ -1207,7 +1207,7 @@ class SuppressedCall:
     """A duplicate call that was answered with an earlier email."""
 
     at: str
-    channel: Literal["http", "batch", "cli", "resend", "usesend", "mcp", "agentmail"]
+    channel: Literal["http", "batch", "cli", "resend", "usesend", "mcp", "agentmail", "outbox"]
     reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered", "identical"]
     """`key_replay payload_differs mismatch already_answered`"""
     call: CallTrace | None = None
