@@ -447,10 +447,6 @@ pub(super) async fn take(out: &Printer, args: TakeArgs) -> anyhow::Result<ExitCo
     match taken {
         Ok((_, taken)) if out.is_json() => out.print_json(&taken),
         Ok((_, taken)) => out.print_line(&display_text(&taken["artifact"]["value"])),
-        Err(error) if may_still_arrive(&error) && args.wait.is_some() => {
-            let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
-            return Err(CliError::timeout(detail, "try again later, or wait longer with --wait").into());
-        }
         Err(error) => return Err(error),
     }
     Ok(ExitCode::SUCCESS)
@@ -477,6 +473,7 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
         return take_from_watch(client, args, &path, &body).await;
     }
     let mut left = args.wait.unwrap_or_default();
+    let _spinner = (left > 0).then(|| Progress::spinner(&format!("waiting up to {left} s for mail to {}", args.inbox)));
     loop {
         // The server waits for at most a minute.
         let seconds = left.min(MAX_WAIT_PER_CALL_S);
@@ -486,10 +483,18 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
         left -= seconds;
         // An answer before its time is an error of the call: the inbox does not exist.
         let has_waited = started.elapsed() + Duration::from_secs(1) >= Duration::from_secs(seconds);
-        if left == 0 || !has_waited || !taken.as_ref().is_err_and(may_still_arrive) {
+        if !has_waited || !taken.as_ref().is_err_and(may_still_arrive) {
             return taken;
         }
+        if left == 0 {
+            return if seconds == 0 { taken } else { Err(nothing_in_time(args)) };
+        }
     }
+}
+
+fn nothing_in_time(args: &TakeArgs) -> anyhow::Error {
+    let detail = format!("no {} within {} s", args.kind, args.wait.unwrap_or_default());
+    CliError::timeout(detail, "try again later, or wait longer with --wait").into()
 }
 
 /// Takes from the messages of a watch: if there is none, waits for it first.
@@ -512,7 +517,7 @@ async fn take_from_watch(
         watch: args.watch.clone(),
     };
     if wait_for(client, &waiting).await?.is_none() {
-        return first;
+        return Err(nothing_in_time(args));
     }
     client.call(Method::POST, path, None, Some(body)).await
 }
