@@ -477,7 +477,9 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
     loop {
         // The server waits for at most a minute.
         let seconds = left.min(MAX_WAIT_PER_CALL_S);
-        body["timeout"] = json!(seconds);
+        if seconds > 0 {
+            body["timeout"] = json!(seconds);
+        }
         let started = Instant::now();
         let taken = client.call(Method::POST, &path, None, Some(&body)).await;
         left -= seconds;
