@@ -51,7 +51,10 @@ export class MailonceError extends Error {
 
 /** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
 export function refusal(status: number, text: string, baseUrl: string): MailonceError {
-  const body = object(text);
+  const whole = object(text);
+  // At `/mcp` the problem is in an error of JSON-RPC.
+  const { message, data } = (whole["error"] ?? {}) as { message?: unknown; data?: object };
+  const body: Record<string, unknown> = message === undefined ? whole : { detail: message, ...data };
   const said = (name: string): string | undefined =>
     typeof body[name] === "string" ? (body[name] as string) : undefined;
   const again = status === 408 || status === 425 || status === 429 || status >= 500;
