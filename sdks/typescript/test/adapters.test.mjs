@@ -222,6 +222,20 @@ test("a model waits for a mail, reads it and takes its code, which another run d
   assert.equal((await call("ask_human", { entity: "e", question: "?" })).status, "not_in_double");
 });
 
+test("a temporary error of the server is retried, and then told", async () => {
+  let statuses = ["unavailable", "internal", "accepted"];
+  const fetch = async () => {
+    const status = statuses.shift();
+    const result = { structuredContent: { status, next: "…" }, isError: status !== "accepted" };
+    return new Response(JSON.stringify({ jsonrpc: "2.0", id: 1, result }));
+  };
+  const client = (maxRetries) => new Mailonce({ apiKey: "k", backoffMs: 0, maxRetries, fetch });
+  assert.equal((await client(2).callTool("send_email", mail)).status, "accepted");
+  statuses = ["unavailable", "unavailable"];
+  assert.equal((await client(1).callTool("send_email", mail)).status, "unavailable");
+  assert.deepEqual(statuses, []);
+});
+
 test("a result that may change is not remembered", async () => {
   const double = new Double();
   const mo = double.client();
