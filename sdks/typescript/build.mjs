@@ -24,7 +24,7 @@ compile(...CJS, ...CODE);
 writeFileSync("dist/cjs/package.json", '{"type":"commonjs"}\n');
 // Nobody edits what is packed, so that it needs no indentation. No text in src spans lines.
 for (const folder of ["dist/esm", "dist/cjs"]) {
-  for (const file of readdirSync(folder).filter((name) => name.endsWith(".js"))) {
+  for (const file of readdirSync(folder).filter((name) => /\.[jt]s$/.test(name))) {
     const lines = readFileSync(`${folder}/${file}`, "utf8");
     writeFileSync(`${folder}/${file}`, lines.replace(/^ +/gm, ""));
   }
