@@ -5,7 +5,7 @@
 //! otherwise the code that uses it does not compile. The crash test checks its table against the same list.
 
 /// All failpoints, in the order in which an email reaches them.
-pub const POINTS: [&str; 69] = [
+pub const POINTS: [&str; 72] = [
     // Opening the ledger.
     "sqlite-migrating",
     "sqlite-migrated",
@@ -82,6 +82,10 @@ pub const POINTS: [&str; 69] = [
     "after-consume",
     "before-reply",
     "after-reply",
+    // Draining an outbox.
+    "outbox-leased",
+    "outbox-accepted",
+    "outbox-marked",
     // Maintenance.
     "before-sweep",
     "after-sweep",

@@ -15,6 +15,7 @@
 //! | [`conversation`] | threads and their leases, reply-once and loop guards, caps, escalations to a person |
 //! | [`events`] | events, webhook endpoints, and the notices that deliver events to endpoints |
 //! | [`claims`] | the once-only right to any other side effect |
+//! | [`outbox`] | rows of the user's own database, each an email that is accepted once |
 //! | [`control`] | what a team limits: rules, budgets, allow and block lists |
 //! | [`access`] | teams and their API keys |
 //! | [`search`] | full-text search: documents, queries, results |
@@ -58,6 +59,7 @@ pub mod limits;
 pub mod mutant;
 pub mod operation;
 pub mod outbound;
+pub mod outbox;
 pub mod ports;
 pub mod problem;
 pub mod record;

@@ -3,6 +3,7 @@
 use crate::{
     access::settings::CompatSettings,
     handoff::transport_selector::{Routing, SANDBOX},
+    outbox::OutboxConfig,
 };
 use mailonce_core::{
     handoff::action::HandoffRetryPolicy,
@@ -81,6 +82,8 @@ pub struct EngineDeps {
     pub compat: CompatSettings,
     /// The URL under which recipients reach this server. Without one, email has no unsubscribe links.
     pub public_url: Option<String>,
+    /// The outboxes to drain.
+    pub outboxes: Vec<OutboxConfig>,
 }
 
 /// Local parts that represent the domain itself: those of RFC 2142, and those to which certificate authorities write
@@ -128,6 +131,7 @@ impl Default for EngineDeps {
             search_enabled: true,
             compat: CompatSettings::default(),
             public_url: None,
+            outboxes: Vec::new(),
         }
     }
 }

@@ -114,6 +114,13 @@
 //! | `tokens` | tokens of holders and keys for other systems |
 //! | `worker` | the loop that notices ended leases, opens escalations and forgets old claims |
 //!
+//! ## [`outbox`]: emails from the user's own database
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `drainer` | the loop of one outbox: leases rows, accepts each under its key, marks it |
+//! | [`queries`](outbox::queries) | the state of the outboxes of a team, dead letters and their replay |
+//!
 //! ## [`access`]: teams, API keys and what a team owns
 //!
 //! | file | what it holds |
@@ -158,6 +165,7 @@ pub mod handoff;
 pub mod inbound;
 pub mod inbox;
 pub mod outbound;
+pub mod outbox;
 pub mod runtime;
 pub mod search;
 
@@ -188,6 +196,7 @@ use crate::{
     inbound::{Inbound, local::LocalTransport},
     inbox::Inboxes,
     outbound::{Drafts, Outbound, replay_cache::ReplayCache},
+    outbox::Outboxes,
     runtime::{
         context::Context,
         escalation_hook::EscalationHook,
@@ -232,6 +241,8 @@ pub struct Engine {
     pub conversations: Arc<Conversations>,
     /// The once-only right to any other side effect.
     pub claims: Arc<Claims>,
+    /// Outboxes in databases of users.
+    pub outboxes: Arc<Outboxes>,
     /// Full-text search.
     pub search: Arc<Search>,
 }
@@ -304,6 +315,7 @@ impl Engine {
             Arc::clone(&inboxes),
             Arc::clone(&outbound),
         ));
+        let outboxes = Arc::new(Outboxes::new(&ctx, &outbound));
         let claims = Arc::new(Claims::new(Arc::clone(&ctx), Arc::clone(&access)));
         let escalations = Arc::new(Escalations::new(
             Arc::clone(&ctx),
@@ -336,6 +348,7 @@ impl Engine {
             escalations,
             conversations,
             claims,
+            outboxes,
             search,
         }
     }

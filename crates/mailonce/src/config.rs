@@ -35,6 +35,7 @@ struct ConfigFile {
     secrets: Option<SecretsFile>,
     search: Option<SearchFile>,
     compat: Option<CompatFile>,
+    outboxes: Option<Vec<OutboxFile>>,
 }
 
 /// The section `[webhooks]`: webhooks to applications.
@@ -140,6 +141,20 @@ struct SearchFile {
     enabled: Option<bool>,
 }
 
+/// The schema of an outbox when the configuration or the command names none.
+pub(crate) const OUTBOX_SCHEMA: &str = "mailonce_outbox";
+
+/// An entry of `[[outboxes]]`: a schema in a database of the user.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutboxFile {
+    pub(crate) name: String,
+    pub(crate) database: Option<String>,
+    pub(crate) database_file: Option<PathBuf>,
+    pub(crate) schema: Option<String>,
+    pub(crate) team: Option<String>,
+}
+
 /// Command-line flags, each with an environment variable of the same name.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
@@ -199,6 +214,7 @@ pub struct Config {
     pub(crate) defaults: DefaultsFile,
     pub(crate) webhooks: WebhooksFile,
     pub(crate) compat: CompatFile,
+    pub(crate) outboxes: Vec<OutboxFile>,
 }
 
 impl Config {
@@ -233,6 +249,7 @@ impl Config {
             defaults: apply_defaults_env(file.defaults.unwrap_or_default(), &env)?,
             webhooks: apply_webhooks_env(file.webhooks.unwrap_or_default(), &env),
             compat: apply_compat_env(file.compat.unwrap_or_default(), &env),
+            outboxes: file.outboxes.unwrap_or_default(),
         })
     }
 

@@ -18,7 +18,9 @@ use mailonce_engine::{
     EngineDeps, HandoffSettings,
     access::settings::CompatSettings,
     handoff::transport_selector::{Routing, RoutingRule},
+    outbox::OutboxConfig,
 };
+use mailonce_store::postgres::outbox::PostgresOutbox;
 use mailonce_transport::{
     authenticate::DnsSenderAuthenticator,
     collect::HttpMailCollector,
@@ -35,7 +37,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    config::{CompatFile, Config, DefaultsFile, TransportFile},
+    config::{CompatFile, Config, DefaultsFile, OUTBOX_SCHEMA, OutboxFile, TransportFile},
     wall_clock::WallClock,
 };
 
@@ -86,7 +88,35 @@ pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
         search_enabled: config.search_enabled.unwrap_or(!config.dev_domains.is_empty()),
         // Nobody but this machine reaches `dev`, and nobody else gets its mail.
         public_url: config.public_url.clone().or_else(|| (!config.dev_domains.is_empty()).then(|| config.url())),
+        outboxes: outboxes(&config.outboxes)?,
     })
+}
+
+/// The outboxes to drain, from `[[outboxes]]`. None is connected yet.
+fn outboxes(files: &[OutboxFile]) -> anyhow::Result<Vec<OutboxConfig>> {
+    let mut names = BTreeSet::new();
+    let outbox = |file: &OutboxFile| {
+        let OutboxFile { name, database, database_file, schema, team } = file;
+        ensure!(!name.is_empty() && name.len() <= 64, "an outbox needs a name of 1 to 64 characters");
+        ensure!(names.insert(name.clone()), "two outboxes are named `{name}`; each needs its own name");
+        let url = match (database, database_file) {
+            (Some(url), None) => url.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path)
+                .with_context(|| format!("outbox `{name}`: reading {}", path.display()))?
+                .trim()
+                .to_owned(),
+            _ => bail!("outbox `{name}` needs `database` or `database_file`, and not both"),
+        };
+        let schema = schema.as_deref().unwrap_or(OUTBOX_SCHEMA);
+        let database = PostgresOutbox::new(&url, schema).with_context(|| format!("outbox `{name}`"))?;
+        Ok(OutboxConfig {
+            name: name.clone(),
+            team: team.clone(),
+            database: Arc::new(database),
+            parse_payload: crate::api::parse_send,
+        })
+    };
+    files.iter().map(outbox).collect()
 }
 
 /// How handoffs are attempted, from `[defaults]`.

@@ -12,6 +12,7 @@ use mailonce_engine::{
     claims::Claims,
     events::Events,
     inbound::Inbound,
+    outbox::OutboxDrainer,
     search::Search,
 };
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
@@ -149,6 +150,9 @@ pub async fn serve(
     loops.push(spawn_loop(&engine, "control", &ended, &engine, Engine::run_control_loop));
     loops.push(spawn_loop(&engine, "erasures", &ended, &engine, Engine::run_erasure_loop));
     loops.push(spawn_loop(&engine, "claims", &ended, &engine.claims, Claims::run_claims_loop));
+    for drainer in engine.outboxes.drainers() {
+        loops.push(spawn_loop(&engine, "outbox", &ended, drainer, OutboxDrainer::run));
+    }
     loops.push(spawn_loop(&engine, "search", &ended, &engine.search, Search::run_indexer));
     loops.push(spawn_loop(&engine, "revoked_keys", &ended, &engine.access, Access::run_revocation_checks));
     loops.push(tokio::spawn(wall_clock::record_readings(Arc::clone(&engine), config.data.clone(), ended.clone())));

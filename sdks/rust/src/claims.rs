@@ -218,10 +218,10 @@ impl OnceCall {
             return Ok(read_result(stored_result(&answer)?)?);
         }
         let (run, _renewing) = self.start(answer)?;
-        if run.may_repeat {
-            if let Some(result) = self.check_repeat(&run).await? {
-                return Ok(read_result(result)?);
-            }
+        if run.may_repeat
+            && let Some(result) = self.check_repeat(&run).await?
+        {
+            return Ok(read_result(result)?);
         }
         match work(run.clone()).await {
             Ok(result) => {

@@ -46,6 +46,9 @@ pub struct WaitFor {
     /// The id of a watch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
+    /// Who takes the code or link, as in `consume`: only new mail counts, with something that nobody else took.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
 }
 
 /// Which messages.
@@ -186,10 +189,12 @@ impl Inboxes {
         }
     }
 
-    /// Takes the latest code or link that matches, once, `for` one account, workflow or run.
+    /// Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it.
     pub fn consume(&self, inbox: &str, body: &ConsumeMatch) -> Call<Artifact> {
         let path = Self::path(inbox, "/consume");
-        Call::reading(&self.caller, path.and_then(|path| Parts::post(path, Naming::Nature).body(body)), taken)
+        let hold = Duration::from_secs(body.timeout.unwrap_or_default());
+        let parts = path.and_then(|path| Parts::post(path, Naming::Nature).body(body));
+        Call::reading(&self.caller, parts, taken).hold(hold)
     }
 
     /// Begins a watch: waits and consumes that name it see only mail that comes after now.

@@ -98,9 +98,9 @@ impl Double {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client of this server. It makes no pauses between its tries.
+    /// A client of this server. It makes no pauses between its tries, and 4 retries.
     pub fn client(&self) -> Client {
-        self.client_with(Client::builder())
+        self.client_with(Client::builder().max_retries(4))
     }
 
     /// A client with settings of its own.

@@ -269,10 +269,16 @@ pub struct Consume {
 /// Which artifact of an inbox to consume, and for whom.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConsumeMatch {
+    /// Cursor of an inbox: the latest match after it, however old. When absent, only new ones count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
     #[serde(rename = "for")]
     pub for_: String,
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     pub match_: Option<MessageMatch>,
+    /// How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
     /// `code` or `link`.
     #[serde(rename = "type")]
     pub kind: String,

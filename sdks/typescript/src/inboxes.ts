@@ -32,6 +32,8 @@ export interface WaitFor {
   subject?: string;
   has?: "code" | "link" | (string & {});
   watch?: string;
+  /** Who takes the code or link, as in `consume`: only new mail counts, with something that nobody else took. */
+  for?: string;
 }
 
 export interface MessageQuery {
@@ -109,10 +111,10 @@ export class Inboxes {
     }
   }
 
-  /** Takes the latest code or link that matches, once, `for` one account, workflow or run. */
+  /** Takes the newest code or link that matches, once, `for` one account, workflow or run; `timeout` waits for it. */
   async consume(inbox: string, body: ConsumeMatch, options?: CallOptions): Promise<Artifact> {
     const taken = await this.#call.json<ConsumedArtifact>(
-      { method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body },
+      { method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body, hold: body.timeout ?? 0 },
       options,
     );
     return taken.artifact;

@@ -2,6 +2,7 @@
 
 import { at, type CallOptions, type Caller, minted, pause } from "./call.js";
 import { MailonceError } from "./error.js";
+import type { Mailonce } from "./index.js";
 import { checkKey } from "./key.js";
 import { sha256 } from "./sha256.js";
 import type { Ttl } from "./wire.js";
@@ -346,11 +347,7 @@ type Execute = (input: unknown, ...rest: unknown[]) => unknown;
  * make a tool of. The function finds its run as `once` in its last argument. A refusal is a value, because many
  * frameworks repeat a call that throws.
  */
-export function onceTool<T extends object>(
-  mo: { once: <R>(key: string | ClaimIntent, work: (run: OnceRun) => Promise<R>, options: OnceOptions) => Promise<R> },
-  tool: T,
-  { key, ...options }: OnceToolOptions,
-): T {
+export function onceTool<T extends object>(mo: Mailonce, tool: T, { key, ...options }: OnceToolOptions): T {
   const call = (typeof tool === "function" ? tool : (tool as { execute?: unknown }).execute) as Execute;
   if (typeof call !== "function") throw new TypeError("the tool has no execute: pass what its framework makes it of");
   const execute = async (input: unknown, ...rest: unknown[]): Promise<unknown> => {

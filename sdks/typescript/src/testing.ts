@@ -40,10 +40,11 @@ export class Double {
   /** How many calls came. */
   calls = 0;
 
-  /** A client of this server. It makes no pauses between its tries. */
+  /** A client of this server. It makes no pauses between its tries, and 4 retries by default. */
   client(options: Omit<ClientOptions, "baseUrl" | "apiKey" | "fetch"> = {}): Mailonce {
     return new Mailonce({
       backoffMs: 0,
+      maxRetries: 4,
       ...options,
       baseUrl: "http://double.mailonce.test",
       apiKey: "double",

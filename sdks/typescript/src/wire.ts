@@ -176,8 +176,12 @@ export interface Consume {
 
 /** Which artifact of an inbox to consume, and for whom. */
 export interface ConsumeMatch {
+  /** Cursor of an inbox: the latest match after it, however old. When absent, only new ones count. */
+  after?: string | null;
   for: string;
   match?: MessageMatch | null;
+  /** How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`. */
+  timeout?: number | null;
   /** `code` or `link`. */
   type: "code" | "link";
   watch?: string | null;
@@ -1038,7 +1042,7 @@ export interface SuppressedCall {
   caller?: string | null;
   channel: "http" | "batch" | "cli" | "resend" | "usesend" | "mcp" | "agentmail";
   /** `key_replay payload_differs mismatch already_answered` */
-  reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered";
+  reason: "key_replay" | "payload_differs" | "mismatch" | "already_answered" | "identical";
 }
 
 /** A tag: a name, or a name with a value. */

@@ -4,11 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 
-use crate::{
-    id::{EmailId, TeamId},
-    string_enum::string_enum,
-};
-use std::sync::Arc;
+use crate::{id::TeamId, string_enum::string_enum};
 
 /// Only emails within this interval are compared, in milliseconds.
 pub const COMPARE_WINDOW_MS: i64 = 600_000;
@@ -96,8 +92,6 @@ pub struct IdenticalCheck {
     pub fingerprint: ContentFingerprint,
     /// How long after its acceptance an email is repeated, in milliseconds.
     pub window_ms: i64,
-    /// The items of the same batch, which never repeat each other.
-    pub batch: Arc<[EmailId]>,
 }
 
 /// Which recent emails an email is compared with.
@@ -107,21 +101,28 @@ pub struct Comparison<'a> {
     pub fingerprint: &'a ContentFingerprint,
     /// The age up to which emails are compared, in milliseconds.
     pub window_ms: i64,
-    /// Emails that are not compared.
-    pub except: &'a [EmailId],
 }
 
 impl<'a> Comparison<'a> {
     /// A comparison with similar emails.
     pub fn with_similar(fingerprint: &'a ContentFingerprint) -> Self {
-        Self { fingerprint, window_ms: COMPARE_WINDOW_MS, except: &[] }
+        Self { fingerprint, window_ms: COMPARE_WINDOW_MS }
     }
 }
 
 impl IdenticalCheck {
+    /// Makes this the check of the n-th identical item of a batch. Items never repeat each other; each repeats the item
+    /// in the same place of an earlier run.
+    pub fn set_batch_place(&mut self, place: usize) {
+        if place > 0 {
+            let meaning = self.fingerprint.pair.map(|byte| format!("{byte:02x}")).concat();
+            self.fingerprint = ContentFingerprint::of_meaning(hash_parts([meaning.as_str(), &place.to_string()]));
+        }
+    }
+
     /// The comparison with identical emails.
     pub fn comparison(&self) -> Comparison<'_> {
-        Comparison { fingerprint: &self.fingerprint, window_ms: self.window_ms, except: &self.batch }
+        Comparison { fingerprint: &self.fingerprint, window_ms: self.window_ms }
     }
 }
 

@@ -139,6 +139,8 @@ string_enum! {
         Mcp = "mcp",
         /// The AgentMail dialect.
         Agentmail = "agentmail",
+        /// A row of an SQL outbox.
+        Outbox = "outbox",
     }
 }
 

@@ -1,9 +1,9 @@
 //! The caller of an operation: API key, team and channel.
 
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyScope, Team},
+    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     call_trace::CallTrace,
-    id::InboxId,
+    id::{ApiKeyId, InboxId},
     outbound::{
         email::Channel,
         suppressed_call::{SuppressedCall, SuppressedReason},
@@ -12,6 +12,7 @@ use mailonce_core::{
     time::Time,
 };
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// The inboxes that an API key is restricted to. Removed inboxes are not among them.
 #[derive(Debug, Default)]
@@ -62,6 +63,25 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// mailonce itself, acting for a team without an API key.
+    pub(crate) fn of_system(team: Team, channel: Channel, now: Time) -> Self {
+        let key = ApiKey {
+            id: ApiKeyId(Uuid::nil()),
+            team: team.id,
+            hash: [0; 32],
+            details: ApiKeyDetails::unrestricted("mailonce", vec![ApiKeyScope::Send]),
+            created_at: now,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        Self { key: Arc::new(key), team: Arc::new(team), channel, call: None, inbox_restriction: None }
+    }
+
+    /// The API key of the call; `None` when mailonce itself acts.
+    pub(crate) fn api_key_id(&self) -> Option<ApiKeyId> {
+        Some(self.key.id).filter(|id| !id.0.is_nil())
+    }
+
     /// Returns `wrong_scope` unless the API key has the scope.
     pub fn require_scope(&self, scope: ApiKeyScope) -> Result<(), Problem> {
         if scope == ApiKeyScope::Operator {
@@ -77,6 +97,6 @@ impl Caller {
 
     /// The record of this call, for a call that was answered with an earlier email.
     pub(crate) fn suppressed_call(&self, reason: SuppressedReason, now: Time) -> SuppressedCall {
-        SuppressedCall { at: now, caller: Some(self.key.id), channel: self.channel, reason, call: self.call.clone() }
+        SuppressedCall { at: now, caller: self.api_key_id(), channel: self.channel, reason, call: self.call.clone() }
     }
 }

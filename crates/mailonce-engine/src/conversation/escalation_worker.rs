@@ -9,13 +9,12 @@ use crate::{
 };
 use async_trait::async_trait;
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope},
     claims::Claim,
     conversation::escalation::{
         Decision, DecisionRecord, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
     handoff::{Handoff, HandoffState},
-    id::{ApiKeyId, EmailId, TeamId},
+    id::{EmailId, TeamId},
     inbox::message::MessageState,
     key::Key,
     operation::IdempotentResult,
@@ -26,9 +25,8 @@ use mailonce_core::{
     ports::store::StoreError,
     problem::Problem,
     record::{CreateRecordResult, Record, RecordKind},
-    time::Time,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use uuid::Uuid;
 
 /// Stuck emails, and escalations, that one round examines.
@@ -384,15 +382,8 @@ impl Escalations {
         let teams = self.ctx.store.teams().await.map_err(|error| error.to_string())?;
         let team = teams.into_iter().find(|team| team.id == record.team).ok_or("the team is gone")?;
         let now = self.ctx.now();
-        let caller = Caller {
-            key: Arc::new(system_api_key(record.team, now)),
-            team: Arc::new(team),
-            channel: Channel::Http,
-            call: None,
-            inbox_restriction: None,
-        };
-        let mut new_email = self.outbound.build_email(&caller, &identify_send(&caller, request, None), now);
-        new_email.head.caller = None;
+        let caller = Caller::of_system(team, Channel::Http, now);
+        let new_email = self.outbound.build_email(&caller, &identify_send(&caller, request, None), now);
         let _known = self.ctx.store.accept(new_email, now).await.map_err(|error| error.to_string())?;
         self.ctx.transports.wake_all();
         Ok(())
@@ -419,28 +410,6 @@ fn reason_sentence(reason: EscalationReason) -> &'static str {
         EscalationReason::Unanswered => "A message was offered to agents repeatedly, and none answered it.",
         EscalationReason::Asked => "An agent asks a question.",
         EscalationReason::ClaimUnknown => "The holder of a claim was lost after it began.",
-    }
-}
-
-/// A placeholder credential for email that mailonce sends on its own.
-fn system_api_key(team: TeamId, now: Time) -> ApiKey {
-    ApiKey {
-        id: ApiKeyId(Uuid::nil()),
-        team,
-        hash: [0; 32],
-        details: ApiKeyDetails {
-            name: "mailonce".into(),
-            hint: String::new(),
-            scopes: vec![ApiKeyScope::Send],
-            senders: Vec::new(),
-            inboxes: Vec::new(),
-            rate_per_s: None,
-            expires_at: None,
-            allow_ips: Vec::new(),
-        },
-        created_at: now,
-        revoked_at: None,
-        last_used_at: None,
     }
 }
 

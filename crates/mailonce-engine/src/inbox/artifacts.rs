@@ -127,8 +127,8 @@ impl Inboxes {
             }
         }
         let now = self.ctx.now();
-        let request = ConsumeRequest { purpose, watch, by: caller.key.id };
-        let operation = operation(caller, keyed_call.as_ref(), Vec::new(), now);
+        let request = ConsumeRequest { purpose: purpose.clone(), watch, by: caller.key.id };
+        let operation = operation(caller, keyed_call.as_ref(), id.0.as_bytes().to_vec(), now);
         crate::failpoint!("before-consume");
         let result =
             self.ctx.store.consume_artifact(caller.team.id, id, request, operation, now).await.map_err(unavailable)?;
@@ -140,11 +140,27 @@ impl Inboxes {
                 ("gone", Err(already_consumed(&artifact)))
             }
             IdempotentResult::Done(ConsumeResult::Missing) => ("missing", Err(artifact_not_found(id))),
-            IdempotentResult::Replayed(_) => ("again", self.artifact(caller, id).await),
+            IdempotentResult::Replayed(taken) => {
+                ("again", self.replayed_artifact(caller, &taken, (id, &purpose)).await)
+            }
             IdempotentResult::KeyMismatch(bound) => ("mismatch", Err(key_mismatch(&bound))),
         };
         self.ctx.metrics.record_artifact(outcome);
         answer
+    }
+
+    /// The artifact that the first call under this key took. It may be another than the one that matches now.
+    async fn replayed_artifact(
+        &self,
+        caller: &Caller,
+        taken: &[u8],
+        (asked, purpose): (ArtifactId, &str),
+    ) -> Result<Artifact, Problem> {
+        // An older release stored no id.
+        let id = Uuid::from_slice(taken).map_or(asked, ArtifactId);
+        let artifact = self.artifact(caller, id).await?;
+        let is_theirs = artifact.consumption.as_ref().is_some_and(|consumed| consumed.purpose == purpose);
+        if is_theirs { Ok(artifact) } else { Err(already_consumed(&artifact)) }
     }
 
     /// Consumes the latest match of an inbox in a range. When that is already consumed, an older match is never used in

@@ -29,8 +29,10 @@ const MAX_LOST_RACES: usize = 8;
 const PAGE_SIZE: usize = 20;
 /// How many pages are searched.
 const MAX_PAGES: usize = 10;
-/// The pause before the next look, if a message arrived that has nothing to take.
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// The pause before the next look, if a message arrived that has nothing to take. It doubles each time, up to the
+/// longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What to take, for whom, and how long to wait for it.
 #[derive(Clone, Debug)]
@@ -43,6 +45,11 @@ pub struct TakeRequest {
     pub timeout: Duration,
 }
 
+/// Whether the consumer took it and has not reported its use: a repeat gets it again.
+fn is_unused_own(artifact: &Artifact, purpose: &str) -> bool {
+    artifact.is_consumed_by(purpose, None) && artifact.applied_at.is_none()
+}
+
 impl Inboxes {
     /// Consumes the newest artifact that no other consumer took, and waits for one if there is none. A repeat gets the
     /// artifact that it has.
@@ -53,7 +60,7 @@ impl Inboxes {
         request: &TakeRequest,
         keyed_call: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
-        let deadline = Instant::now() + request.timeout;
+        let (deadline, mut pause) = (Instant::now() + request.timeout, FIRST_PAUSE);
         loop {
             let missing = match self.take_arrived_artifact(caller, inbox, request, keyed_call.clone()).await {
                 Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => problem,
@@ -70,7 +77,8 @@ impl Inboxes {
             if left.is_zero() || Box::pin(self.wait_for_message(caller, inbox, filter, left)).await?.is_none() {
                 return Err(missing);
             }
-            tokio::time::sleep(RETRY_PAUSE.min(left)).await;
+            tokio::time::sleep(pause.min(left)).await;
+            pause = LONGEST_PAUSE.min(2 * pause);
         }
     }
 
@@ -84,11 +92,14 @@ impl Inboxes {
         let watch = self.touch_implicit_watch(caller, inbox, purpose).await?;
         for _ in 0..MAX_LOST_RACES {
             let matches = self.matching_artifacts(caller, inbox, query, watch.after_seq).await?;
-            let own = matches.iter().find(|artifact| artifact.is_consumed_by(purpose, None));
+            let own = matches.iter().find(|artifact| is_unused_own(artifact, purpose));
             let mut free = matches.iter().filter(|artifact| artifact.consumption.is_none());
-            let authenticated = free.clone().find(|artifact| artifact.authenticated);
-            let Some(best) = own.or(authenticated).or_else(|| free.next()) else {
-                return Err(match matches.first() {
+            let best = match own.or_else(|| free.clone().find(|artifact| artifact.authenticated)) {
+                Some(best) => Some(best),
+                None => self.first_not_forged(caller, &mut free).await?,
+            };
+            let Some(best) = best else {
+                return Err(match matches.iter().find(|artifact| artifact.consumption.is_some()) {
                     Some(consumed) => already_consumed(consumed),
                     None => self.nothing_new(caller, inbox, query).await?,
                 });
@@ -99,6 +110,21 @@ impl Inboxes {
             }
         }
         Err(self.nothing_new(caller, inbox, query).await?)
+    }
+
+    /// The first artifact whose message did not fail authentication: anybody can write the others.
+    async fn first_not_forged<'a>(
+        &self,
+        caller: &Caller,
+        artifacts: &mut impl Iterator<Item = &'a Artifact>,
+    ) -> Result<Option<&'a Artifact>, Problem> {
+        for artifact in artifacts {
+            let message = self.ctx.store.message(caller.team.id, artifact.message).await.map_err(unavailable)?;
+            if message.is_some_and(|message| !message.head.auth.is_fail()) {
+                return Ok(Some(artifact));
+            }
+        }
+        Ok(None)
     }
 
     /// Starts or continues the consumer's implicit watch.
@@ -120,19 +146,21 @@ impl Inboxes {
     /// The number of the latest message that arrived before an implicit watch that starts now.
     async fn latest_seq_before_head_start(&self, caller: &Caller, inbox: InboxId) -> Result<u64, Problem> {
         let start = self.ctx.now().plus(-IMPLICIT_WATCH_HEAD_START_MS);
-        let mut before = u64::MAX;
+        let (mut before, mut latest, mut oldest_new) = (u64::MAX, 0, None);
         for _ in 0..MAX_PAGES {
             let query =
                 MessageQuery { position: MessagePosition::Before(before), limit: PAGE_SIZE, ..MessageQuery::default() };
             let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
-            if let Some(earlier) = page.rows.iter().find(|message| message.received_at < start) {
-                return Ok(earlier.seq);
+            latest = latest.max(page.rows.first().map_or(0, |message| message.seq));
+            // Mail is numbered when it is filed: an old one that waited may have a higher number than a new one.
+            let new = page.rows.iter().filter(|message| message.received_at >= start).map(|message| message.seq).min();
+            oldest_new = new.or(oldest_new);
+            match page.next.filter(|_| new.is_some()) {
+                Some(next) => before = next,
+                None => break,
             }
-            let Some(next) = page.next else { return Ok(0) };
-            before = next;
         }
-        // So many messages within two minutes: the latest of them count.
-        Ok(before.saturating_sub(1))
+        Ok(oldest_new.map_or(latest, |seq| seq - 1))
     }
 
     /// Why nothing was taken, and how to take an older artifact.
@@ -196,7 +224,7 @@ impl Inboxes {
         let Some(wanted) = filter.has else { return Ok(true) };
         for (_, id) in message.head.artifacts.iter().filter(|(kind, _)| *kind == wanted) {
             let found = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
-            if found.is_some_and(|one| one.consumption.is_none() || one.is_consumed_by(purpose, None)) {
+            if found.is_some_and(|one| one.consumption.is_none() || is_unused_own(&one, purpose)) {
                 return Ok(true);
             }
         }

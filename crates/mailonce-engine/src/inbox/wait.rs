@@ -90,7 +90,7 @@ impl Inboxes {
         }
         let after = filter.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
         let purpose = filter.purpose.as_deref().filter(|_| watch.is_none() && after.is_none());
-        let new_after = match purpose {
+        let mut new_after = match purpose {
             Some(purpose) => self.start_of_new_messages(caller, inbox, purpose).await?,
             None => 0,
         };
@@ -120,6 +120,9 @@ impl Inboxes {
                 // The sequence numbers belong to an earlier epoch.
                 epoch = self.ctx.epoch();
                 (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
+                if let Some(purpose) = purpose {
+                    new_after = self.start_of_new_messages(caller, inbox, purpose).await?;
+                }
                 continue;
             }
             if let Some(message) = found {

@@ -246,10 +246,9 @@ impl Outbound {
         let (team, content) = (caller.team.id, &keyed.request.content);
         let settings = self.access.settings_of(team).await.map_err(unavailable)?;
         let repeats = is_keyless_dialect_send(caller, keyed).then(|| settings.compat.resolve(self.ctx.deps.compat));
-        let identical = repeats.filter(|(mode, _)| *mode == IdenticalMode::Replay).map(|(_, window_ms)| {
-            let fingerprint = ContentFingerprint::of_meaning(identity_hash(content, &self.ctx.secret));
-            IdenticalCheck { fingerprint, window_ms, batch: Arc::default() }
-        });
+        let identical = repeats
+            .filter(|(mode, _)| *mode == IdenticalMode::Replay)
+            .map(|(_, window_ms)| self.identical_check(content, window_ms));
         let mode = match &keyed.request.intent {
             _ if repeats.is_some_and(|(mode, _)| mode == IdenticalMode::Hold) => ContentGuardMode::Hold,
             Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
@@ -285,6 +284,12 @@ impl Outbound {
                 Ok(GuardInput { holds, identical, fingerprint: Some(fingerprint), ..GuardInput::default() })
             }
         }
+    }
+
+    /// Asks whether an email repeats an identical one of this window.
+    pub(crate) fn identical_check(&self, content: &EmailContent, window_ms: i64) -> IdenticalCheck {
+        let fingerprint = ContentFingerprint::of_meaning(identity_hash(content, &self.ctx.secret));
+        IdenticalCheck { fingerprint, window_ms }
     }
 
     /// The latest emails of a team within the window: those before an email, or all.

@@ -240,7 +240,11 @@ impl Outbound {
             Key::parse(&intent.derive_key(&to)).ok()
         });
         // A keyless send of the same content is a duplicate of this version, so the guard needs its fingerprint.
-        let fingerprint = self.ctx.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
+        let content = self.ctx.packer.unpack(&body);
+        let fingerprint = content.as_ref().map(|content| content_fingerprint(email.team, content));
+        // So is a retry through a dialect: it is answered with this version.
+        let is_repeatable = email.head.key.is_none() && email.head.channel.is_dialect();
+        let identical = content.filter(|_| is_repeatable).map(|content| self.identical_check(&content, 0));
         let key = derived_key.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
         head.key = Some(key.clone());
         NewEmail {
@@ -254,7 +258,7 @@ impl Outbound {
             ttl: email.ttl,
             envelopes,
             due_at: None,
-            guard_input: GuardInput { fingerprint, ..GuardInput::default() },
+            guard_input: GuardInput { fingerprint, identical, ..GuardInput::default() },
             body,
         }
     }

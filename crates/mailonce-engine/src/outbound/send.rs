@@ -335,7 +335,7 @@ impl Outbound {
             intent: keyed.request.intent.clone(),
             created_at: now,
             on_unknown: keyed.request.on_unknown.unwrap_or(self.ctx.deps.handoff.on_unknown),
-            caller: Some(caller.key.id),
+            caller: caller.api_key_id(),
             channel: caller.channel,
             version: keyed.request.intent.as_ref().map_or(1, |intent| intent.version),
             transport: keyed.request.transport.clone(),
@@ -447,14 +447,17 @@ impl Outbound {
         let caller = &Caller { channel, ..caller.clone() };
         let digest = batch_digest(&items, strict);
         let mut faults = Vec::new();
-        let (mut keyed_items, mut checks) = (BTreeMap::new(), BTreeMap::new());
+        let (mut keyed_items, mut checks, mut repeated) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             self.ctx.metrics.record_send_attempt(channel);
             match self.prepare_item(caller, key.as_ref(), index, item, now).await {
-                Ok(checked) => {
+                Ok(PreparedItem::Checked(checked)) => {
                     checks.insert(index, (checked.rule, checked.trace));
                     keyed_items.insert(index, checked.keyed);
+                }
+                Ok(PreparedItem::Repeated(receipt)) => {
+                    repeated.insert(index, *receipt);
                 }
                 Err(problem) if strict => return Err(with_item_index(index, problem)),
                 Err(problem) => faults.push((index, problem)),
@@ -488,7 +491,9 @@ impl Outbound {
                         self.record_recent_send(caller, item, body, now);
                     }
                 }
-                Ok(self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await)
+                let mut receipt = self.batch_receipt(caller, (count, keyed_items), answers, faults, now).await;
+                repeated.into_iter().for_each(|(index, item)| receipt.items[index] = Some(item));
+                Ok(receipt)
             }
             BatchAcceptResult::BatchKeyMismatch(bound) => Err(batch_mismatch(&bound)),
             BatchAcceptResult::ItemKeyMismatch(position, bound) => {
@@ -527,9 +532,11 @@ impl Outbound {
             compared.record_item(caller.team.id, item, &new_email.body, now);
             new_emails.push(new_email);
         }
-        let ids: Arc<[EmailId]> = new_emails.iter().map(|new_email| new_email.id).collect();
+        let mut places: BTreeMap<[u8; 16], usize> = BTreeMap::new();
         for identical in new_emails.iter_mut().filter_map(|new_email| new_email.guard_input.identical.as_mut()) {
-            identical.batch = Arc::clone(&ids);
+            let place = places.entry(identical.fingerprint.pair).or_default();
+            identical.set_batch_place(*place);
+            *place += 1;
         }
         Ok(new_emails)
     }
@@ -542,26 +549,31 @@ impl Outbound {
         index: usize,
         item: Result<SendRequest, Problem>,
         now: Time,
-    ) -> Result<CheckedItem, Problem> {
+    ) -> Result<PreparedItem, Problem> {
         let keyed = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
         let mut trace = PolicyTrace::default();
         let checked = self.check_policy(caller, &keyed, now, &mut trace).await;
         if checked.is_ok() && keyed.request.intent.is_none() {
-            return checked.map(|rule| CheckedItem { keyed, rule, trace });
+            return checked.map(|rule| PreparedItem::Checked(Box::new(CheckedItem { keyed, rule, trace })));
         }
         match self.bound_email(caller, &keyed, now).await? {
             Some(cached) => {
                 let fields = differences(&keyed, &cached, &self.ctx.secret);
                 if fields.is_empty() || keyed.may_differ_in(&fields) {
-                    Ok(CheckedItem { keyed, rule: None, trace: PolicyTrace::default() })
+                    let trace = PolicyTrace::default();
+                    Ok(PreparedItem::Checked(Box::new(CheckedItem { keyed, rule: None, trace })))
                 } else {
                     Err(payload_mismatch(keyed.email_key.as_ref(), &cached, &fields))
                 }
             }
-            None if checked.is_err() && self.repeated_email(caller, &keyed, now).await?.is_some() => {
-                Ok(CheckedItem { keyed, rule: None, trace: PolicyTrace::default() })
-            }
-            None => checked.map(|rule| CheckedItem { keyed, rule, trace }),
+            None => match checked {
+                Ok(rule) => Ok(PreparedItem::Checked(Box::new(CheckedItem { keyed, rule, trace }))),
+                // It is answered here and not accepted below, where it would skip the check that refused it.
+                Err(problem) => match self.repeated_email(caller, &keyed, now).await? {
+                    Some(email) => Ok(PreparedItem::Repeated(Box::new(self.replay_identical(caller, &email, now)))),
+                    None => Err(problem),
+                },
+            },
         }
     }
 
@@ -574,7 +586,7 @@ impl Outbound {
         now: Time,
     ) -> BatchReceipt {
         let mut items: BTreeMap<usize, SendReceipt> = BTreeMap::new();
-        let mut replayed = !answers.is_empty();
+        let mut replayed = count > faults.len();
         for ((index, item), answer) in keyed_items.iter().zip(answers) {
             let answer = match answer {
                 AcceptResult::First(email) => {
@@ -603,6 +615,13 @@ pub(crate) fn email_of_binding(keyed: &KeyedSend, bound: KeyBinding) -> Result<E
         KeyBinding::Email(email) => Ok(email),
         KeyBinding::Operation { .. } => Err(key_used_elsewhere(keyed.email_key.as_ref())),
     }
+}
+
+/// What the checks of a batch item found.
+enum PreparedItem {
+    Checked(Box<CheckedItem>),
+    /// A check refuses it, but it repeats an email just accepted, and this is the answer.
+    Repeated(Box<SendReceipt>),
 }
 
 /// A batch item that passed the checks, with the rule that requires approval, if one does.

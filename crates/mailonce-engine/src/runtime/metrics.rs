@@ -13,6 +13,7 @@ use mailonce_core::{
     inbox::message::FileMessageResult,
     installation::{Gauges, RecoveryCounts},
     outbound::{email::Channel, suppressed_call::SuppressedReason},
+    outbox::RowOutcome,
     time::Time,
 };
 use prometheus_client::{
@@ -102,6 +103,12 @@ struct NoticeLabels {
     outcome: &'static str,
 }
 
+/// Outcomes are a closed set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutboxLabels {
+    outcome: &'static str,
+}
+
 /// Workers and loops are a closed set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PanicLabels {
@@ -170,6 +177,7 @@ pub struct Metrics {
     panics: Family<PanicLabels, Counter>,
     recovered: Family<RecoveryLabels, Counter>,
     search_indexed: Counter,
+    outbox_rows: Family<OutboxLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -183,6 +191,7 @@ impl Default for Metrics {
             panics: Family::default(),
             recovered: Family::default(),
             search_indexed: Counter::default(),
+            outbox_rows: Family::default(),
         };
         Self { registry: metrics.build_registry(), ..metrics }
     }
@@ -245,6 +254,7 @@ impl Metrics {
         );
         registry.register("artifacts", "Codes and links by outcome", metrics.inbound.artifacts.clone());
         registry.register("notice_attempts", "Webhook attempts by outcome", metrics.notice_attempts.clone());
+        registry.register("outbox_rows", "Rows of outboxes that were tried", metrics.outbox_rows.clone());
         registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
         registry.register("recovered_work", "Work taken over from dead nodes, by kind", metrics.recovered.clone());
         registry.register(
@@ -259,6 +269,16 @@ impl Metrics {
 
     pub(crate) fn record_provider_event(&self, provider: &'static str, outcome: &'static str) {
         self.handoffs.provider_events.get_or_create(&ProviderEventLabels { provider, outcome }).inc();
+    }
+
+    /// Counts a row of an outbox by what happened to it.
+    pub(crate) fn record_outbox_row(&self, outcome: &RowOutcome) {
+        let outcome = match outcome {
+            RowOutcome::Done(_) => "done",
+            RowOutcome::Parked(_) => "parked",
+            RowOutcome::Retry { .. } => "retry",
+        };
+        self.outbox_rows.get_or_create(&OutboxLabels { outcome }).inc();
     }
 
     /// Counts a panic of a worker or a loop.

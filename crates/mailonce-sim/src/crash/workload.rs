@@ -104,7 +104,8 @@ impl Workload {
             | Trigger::InboundHook
             | Trigger::InboundLarge
             | Trigger::ConsumeCode
-            | Trigger::ReplyToPerson => Vec::new(),
+            | Trigger::ReplyToPerson
+            | Trigger::Outbox => Vec::new(),
             Trigger::Send => {
                 vec![mail(if n.is_multiple_of(2) { MailVariant::Plain } else { MailVariant::ThroughWorker })]
             }

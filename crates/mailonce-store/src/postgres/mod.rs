@@ -9,6 +9,7 @@
 //! | `outbound`, `handoff`, `control`, `access` | emails, handoffs, budgets and records, teams and API keys |
 //! | `inbound`, `inbox` | received mail, its inboxes, messages, artifacts and watches |
 //! | `conversation` | threads, replies, the agents' work queue |
+//! | [`outbox`] | the outbox in the user's own database, which is not the ledger |
 //! | `events` | the event sequencer, webhook endpoints and notices |
 //! | `peers`, `upkeep` | detection of dead nodes, health checks, the sweep of expired rows |
 //! | `row` | the mapping between rows and domain values |
@@ -33,6 +34,7 @@ mod install_secret;
 mod locked_tx;
 mod meter;
 pub(crate) mod outbound;
+pub mod outbox;
 mod peers;
 mod row;
 mod schema;

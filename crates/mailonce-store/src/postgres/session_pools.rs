@@ -91,6 +91,13 @@ impl ConnectConfig {
         Ok(Self { config, tls })
     }
 
+    /// Opens a session on a database that is not the ledger. It begins with `setup`, and passes notifications to
+    /// `heard`.
+    pub(crate) async fn open_foreign_session(&self, setup: &'static str, heard: NotificationHandler) -> OpenResult {
+        let opener = SessionOpener { tls: self.tls.clone(), warnings: Arc::default(), on_notification: heard, setup };
+        opener.connect(&self.config).await
+    }
+
     /// Creates a pool. Warnings about commits are counted in `warnings`. Each new session is asked which server it is
     /// on; a session from before a server change is not reused.
     fn pool(&self, size: usize, warnings: &Arc<AtomicU64>, server: &Arc<ServerState>) -> Result<Pool, StoreError> {
@@ -98,6 +105,7 @@ impl ConnectConfig {
             tls: self.tls.clone(),
             warnings: warnings.clone(),
             on_notification: Arc::new(|_letter| {}),
+            setup: SESSION_SETUP,
         };
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), opener, recycling);
@@ -152,7 +160,7 @@ fn tls_connector(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-type OpenResult = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
+pub(crate) type OpenResult = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
 
 /// Called with the payload of each notification that a `LISTEN` session receives.
 pub(crate) type NotificationHandler = Arc<dyn Fn(&str) + Send + Sync>;
@@ -162,15 +170,22 @@ struct SessionOpener {
     tls: Option<MakeRustlsConnect>,
     warnings: Arc<AtomicU64>,
     on_notification: NotificationHandler,
+    /// The statements that every new session begins with.
+    setup: &'static str,
 }
 
 impl Connect for SessionOpener {
     fn connect(&self, config: &Config) -> Pin<Box<dyn Future<Output = OpenResult> + Send + '_>> {
         let (config, warnings, heard) = (config.clone(), self.warnings.clone(), self.on_notification.clone());
-        match self.tls.clone() {
-            Some(tls) => Box::pin(open_session(config, tls, warnings, heard)),
-            None => Box::pin(open_session(config, NoTls, warnings, heard)),
-        }
+        let setup = self.setup;
+        Box::pin(async move {
+            let opened = match self.tls.clone() {
+                Some(tls) => open_session(config, tls, warnings, heard).await?,
+                None => open_session(config, NoTls, warnings, heard).await?,
+            };
+            opened.0.batch_execute(setup).await?;
+            Ok(opened)
+        })
     }
 }
 
@@ -206,7 +221,6 @@ where
             }
         }
     });
-    client.batch_execute(SESSION_SETUP).await?;
     Ok((client, driver))
 }
 
@@ -240,6 +254,7 @@ impl SessionPools {
             tls: self.config.tls.clone(),
             warnings: warnings.clone(),
             on_notification: Arc::new(|_letter| {}),
+            setup: SESSION_SETUP,
         };
         Ok(opener.connect(&self.config.config).await?)
     }
@@ -253,6 +268,7 @@ impl SessionPools {
             tls: self.config.tls.clone(),
             warnings: self.commit_warnings.clone(),
             on_notification: heard,
+            setup: SESSION_SETUP,
         };
         Ok(opener.connect(&self.config.config).await?)
     }

@@ -11,6 +11,7 @@ pub(crate) mod inbound;
 pub(crate) mod inbox;
 mod openapi;
 pub(crate) mod outbound;
+mod outbox;
 mod pagination;
 mod reference;
 mod search;
@@ -42,7 +43,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use crate::api::conversation::{escalations::MAX_QUESTION_CHARS, replies::MAX_SEEN};
 
-/// Parses and validates the body of `POST /v1/emails` exactly as the handler does. For fuzzing.
+/// Parses and validates the body of `POST /v1/emails` exactly as the handler does. For outboxes and fuzzing.
 pub fn parse_send(body: &[u8]) -> Result<SendRequest, Problem> {
     crate::http::json_body::parse::<outbound::email_bodies::SendBody>(body)?.into_request(None)
 }
@@ -53,6 +54,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(inbox_routes())
         .merge(conversation_routes())
         .merge(claim_routes())
+        .merge(outbox_routes())
         .merge(admin_routes())
         .merge(system_routes())
 }
@@ -136,6 +138,14 @@ fn claim_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::claims::fail))
         .routes(routes!(crate::api::claims::evidence))
         .routes(routes!(crate::api::claims::resolve))
+}
+
+/// Outboxes: their state, dead letters and replays.
+fn outbox_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(crate::api::outbox::list))
+        .routes(routes!(crate::api::outbox::parked))
+        .routes(routes!(crate::api::outbox::replay))
 }
 
 /// Administration: API keys, teams, transports, domains, endpoints, budgets, rules, stops, sources and the audit log.

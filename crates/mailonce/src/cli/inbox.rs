@@ -481,9 +481,12 @@ async fn take_from_inbox(client: &CliClient, args: &TakeArgs) -> anyhow::Result<
         // The server waits for at most a minute.
         let seconds = left.min(MAX_WAIT_PER_CALL_S);
         body["timeout"] = json!(seconds);
+        let started = Instant::now();
         let taken = client.call(Method::POST, &path, None, Some(&body)).await;
         left -= seconds;
-        if left == 0 || !taken.as_ref().is_err_and(may_still_arrive) {
+        // An answer before its time is an error of the call: the inbox does not exist.
+        let has_waited = started.elapsed() + Duration::from_secs(1) >= Duration::from_secs(seconds);
+        if left == 0 || !has_waited || !taken.as_ref().is_err_and(may_still_arrive) {
             return taken;
         }
     }

@@ -21,6 +21,7 @@ mod kek_status;
 mod listing;
 mod mcp;
 mod once;
+mod outbox;
 mod policy;
 pub(crate) mod printer;
 mod progress;
@@ -177,6 +178,9 @@ enum CliVerb {
     /// List and show claims, and decide about lost ones
     #[command(subcommand)]
     Claims(claims::ClaimsVerb),
+    /// Install, inspect and confirm an outbox in your own PostgreSQL
+    #[command(subcommand)]
+    Outbox(outbox::OutboxVerb),
     /// Stop email of an inbox, an API key, the team, a transport or the installation
     Stop(stops::StopArgs),
     /// List the stops
@@ -345,6 +349,7 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Once(args) => return once::once(*args).await,
         CliVerb::OnceChild { parent, report, command } => return once::become_command(parent, &report, &command),
         CliVerb::Claims(verb) => claims::claims(&out, verb).await,
+        CliVerb::Outbox(verb) => outbox::outbox(&out, verb).await,
         CliVerb::Stop(args) => stops::stop(&out, args).await,
         CliVerb::Stops(reach) => stops::stops(&out, &reach).await,
         CliVerb::Pause(reach) => stops::pause(&out, &reach).await,

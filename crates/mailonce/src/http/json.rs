@@ -19,6 +19,18 @@ pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OneOrMany(pub(crate) Vec<String>);
 
+impl OneOrMany {
+    /// The addresses, without empty ones: clients of other providers' APIs send those for fields that they do not use.
+    pub(crate) fn non_empty(self) -> Vec<String> {
+        self.0.into_iter().filter(|text| !text.trim().is_empty()).collect()
+    }
+}
+
+/// A text that has characters. An empty one is the same as none in other providers' APIs.
+pub(crate) fn non_empty_text(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
 impl<'de> Deserialize<'de> for OneOrMany {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Visitor;

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use hyper::{
-    Request,
+    Request, Uri,
     body::Incoming,
     server::conn::{http1, http2},
     service::service_fn,
@@ -40,6 +40,8 @@ use crate::{
     write_timeout::{self, WriteTimeout},
 };
 
+/// Where the APIs of other providers are.
+const DIALECT_PREFIX: &str = "/compat/";
 /// Maximum number of open connections. Further ones wait in the kernel's accept queue.
 const MAX_CONNECTIONS: usize = 20_000;
 /// How long a client may take to send the head of its first or next request.
@@ -256,6 +258,7 @@ impl HttpConnection {
         let Self { shared, peer, info } = self;
         let client = shared.trusted_proxies.client(peer, request.headers());
         request.extensions_mut().insert(client);
+        normalize_dialect_path(&mut request);
         let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), info);
         let (head, body) = request.into_parts();
         let (body, lease) = shared.body_memory.meter(client.0, body);
@@ -268,5 +271,21 @@ impl HttpConnection {
         secure_headers::add_secure_headers(response.headers_mut(), info.tls);
         drop(lease);
         Ok(response)
+    }
+}
+/// Removes empty segments from the path of a dialect: official SDKs append `/emails` to a base URL that may end with a
+/// slash.
+fn normalize_dialect_path(request: &mut Request<Incoming>) {
+    let path = request.uri().path();
+    if !path.starts_with(DIALECT_PREFIX) || !(path.contains("//") || path.ends_with('/')) {
+        return;
+    }
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut parts = request.uri().clone().into_parts();
+    // What remains of a valid path is valid; otherwise the router answers for the path as it is.
+    parts.path_and_query = format!("/{}{query}", segments.join("/")).parse().ok();
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
     }
 }

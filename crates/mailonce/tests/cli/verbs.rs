@@ -44,6 +44,7 @@ async fn every_verb_prints_what_it_printed_before() {
     snapshot_audit_commands(&mut recorder, &cli).await;
     snapshot_erasures(&mut recorder, &cli).await;
     snapshot_claim_commands(&mut recorder, &cli, &server).await;
+    snapshot_outbox_commands(&mut recorder, &cli).await;
     server.terminate().await;
     recorder.verify();
 }
@@ -168,6 +169,15 @@ async fn snapshot_erasures(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
     let wide = SnapshotOptions { env: &[("COLUMNS", "160")], ..usual };
     recorder.record(cli, "erasures list", &["erasures", "list"], wide).await.expect_exit(0);
     recorder.record(cli, "erasures show", &["erasures", "show", &id], usual).await.expect_exit(0);
+}
+
+/// A database that does not answer. `tests/outbox` runs the verbs on a real one.
+async fn snapshot_outbox_commands(recorder: &mut SnapshotRecorder, cli: &CliFixture) {
+    for verb in ["install", "upgrade", "status", "verify", "confirm", "uninstall"] {
+        let words = ["outbox", verb, "--database", "postgres://shop@127.0.0.1:1/shop"];
+        let name = format!("outbox {verb}");
+        recorder.record(cli, &name, &words, SnapshotOptions::default()).await.expect_exit(5);
+    }
 }
 
 /// Runs a command once, and decides about a claim whose holder is lost.

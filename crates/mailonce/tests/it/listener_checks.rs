@@ -178,6 +178,19 @@ async fn guessing_api_keys_is_rate_limited_per_address() {
 }
 
 #[tokio::test]
+async fn a_base_url_of_a_dialect_may_end_with_a_slash() {
+    let server = CliFixture::new().start_dev(&[]).await;
+    let bearer = format!("Bearer {}", server.api_key);
+    let headers = [("Host", "localhost"), ("Authorization", bearer.as_str())];
+    for path in ["/compat/resend/emails", "/compat/resend//emails?limit=1", "/compat/resend/emails/"] {
+        let answer = raw_request(&server, &format!("GET {path}"), &headers).await;
+        assert_eq!(answer.status, 200, "{path} {}", answer.body);
+    }
+    assert_eq!(raw_request(&server, "GET /v1//emails", &headers).await.status, 404, "only in dialects");
+    assert_eq!(raw_request(&server, "GET /mcp/", &headers).await.status, 405);
+}
+
+#[tokio::test]
 async fn an_api_key_works_only_from_its_allowed_addresses() {
     let cli = CliFixture::new();
     let server = cli.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;

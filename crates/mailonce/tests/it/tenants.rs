@@ -117,6 +117,9 @@ pub(crate) const ROUTES: &[(&str, &str, RouteAccess)] = &[
     ("delete", "/v1/budgets/{id}", RouteAccess::ByResourceId),
     ("get", "/v1/search", RouteAccess::CallerScoped),
     ("post", "/v1/policy/simulate", RouteAccess::CallerScoped),
+    ("get", "/v1/outboxes", RouteAccess::CallerScoped),
+    ("get", "/v1/outboxes/{name}/parked", RouteAccess::ByResourceId),
+    ("post", "/v1/parked/{id}/replay", RouteAccess::ByResourceId),
     ("post", "/v1/claims", RouteAccess::CallerScoped),
     ("get", "/v1/claims", RouteAccess::CallerScoped),
     ("get", "/v1/claims/{id}", RouteAccess::ByResourceId),
@@ -316,6 +319,8 @@ impl TeamResources {
             Some("rules") => &self.rule,
             Some("budgets") => &self.budget,
             Some("claims") => &self.claim,
+            // No outbox is configured: any id will do.
+            Some("parked") => &self.email,
             Some("stops") => &self.stop,
             Some("endpoints") => &self.endpoint,
             Some("notices") => &self.notice,

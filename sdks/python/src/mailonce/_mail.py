@@ -45,6 +45,8 @@ class WaitFor(TypedDict, total=False):
     has: str
     """`code` or `link`."""
     watch: str
+    for_: str
+    """Who takes the code or link, as in `consume`: only new mail counts, with something that nobody else took."""
 
 
 class ThreadQuery(PageQuery, total=False):

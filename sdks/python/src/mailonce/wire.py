@@ -247,7 +247,11 @@ class _ConsumeMatchNeeds(TypedDict):
 class ConsumeMatch(_ConsumeMatchNeeds, total=False):
     """Which artifact of an inbox to consume, and for whom."""
 
+    after: str | None
+    """Cursor of an inbox: the latest match after it, however old. When absent, only new ones count."""
     match: MessageMatch | None
+    timeout: int | None
+    """How long to wait for a new one in seconds, at most 60; 0 by default. Not with `watch` or `after`."""
     watch: str | None
 
 
@@ -1204,7 +1208,7 @@ class SuppressedCall:
 
     at: str
     channel: Literal["http", "batch", "cli", "resend", "usesend", "mcp", "agentmail"]
-    reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered"]
+    reason: Literal["key_replay", "payload_differs", "mismatch", "already_answered", "identical"]
     """`key_replay payload_differs mismatch already_answered`"""
     call: CallTrace | None = None
     caller: str | None = None

@@ -361,7 +361,7 @@ fn an_email_without_a_key_is_always_first() {
 #[test]
 fn an_identical_email_answers_before_every_guard_and_budget() {
     let (new, fingerprint) = (new_email(), ContentFingerprint::of_meaning([7; 16]));
-    let identical = IdenticalCheck { fingerprint, window_ms: 1, batch: Arc::from([]) };
+    let identical = IdenticalCheck { fingerprint, window_ms: 1 };
     let facts = SendFacts {
         key: None,
         identical: Some(&identical),

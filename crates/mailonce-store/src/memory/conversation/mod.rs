@@ -139,16 +139,15 @@ impl Tables {
     pub(crate) fn find_similar_email(
         &self,
         team: TeamId,
-        Comparison { fingerprint, window_ms, except }: Comparison<'_>,
+        Comparison { fingerprint, window_ms }: Comparison<'_>,
         now: Time,
     ) -> Option<&Email> {
         let latest = self.conversations.recent_fingerprints.get(&(team, fingerprint.pair))?;
-        let is_compared = |at: &Time, id| now.since(*at) < window_ms && !except.contains(id);
         latest
             .iter()
             .rev()
             .take(content_guard::MAX_COMPARED)
-            .filter(|(at, id, other)| is_compared(at, id) && fingerprint.is_similar_to(other))
+            .filter(|(at, _, other)| now.since(*at) < window_ms && fingerprint.is_similar_to(other))
             .filter_map(|(_, id, _)| self.outbound.emails.get(id))
             .find(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled))
     }

@@ -45,7 +45,9 @@ const SAVE_EVIDENCE: &str = "UPDATE evidence SET once = $4, fact = $5 WHERE team
 const DELETE_OF_EMAIL: [&str; 5] = [
     "UPDATE attempts SET reply = '' WHERE team = $1 AND email = $2 AND reply <> ''",
     "DELETE FROM wires WHERE team = $1 AND email = $2",
-    "DELETE FROM likenesses WHERE team = $1 AND latest LIKE '%' || $2::uuid::text || '%'",
+    // The keyed hash of a meaning stays, so that a retry is still answered with the first email.
+    "DELETE FROM likenesses WHERE team = $1 AND latest LIKE '%' || $2::uuid::text || '%'
+        AND latest NOT LIKE '%\"words\":[],\"marks\":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]%'",
     "UPDATE suppressed SET latest = '[]' WHERE team = $1 AND email = $2",
     "DELETE FROM search_documents WHERE team = $1 AND kind = 0 AND id = $2",
 ];

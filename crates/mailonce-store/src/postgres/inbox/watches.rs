@@ -61,11 +61,12 @@ pub(crate) async fn touch_implicit_watch(
     let mut client = shared.connections.client().await?;
     let tx = client.transaction().await?;
     let (team, inbox, consumer) = (watch.team.0, watch.inbox.0, Uuid::from_bytes(watch.consumer));
-    execute(&tx, DELETE_ENDED_IMPLICIT, &[&now.0, &team, &inbox, &consumer]).await?;
     let after = watch.after_seq as i64;
     let rows = query_rows(&tx, TOUCH_IMPLICIT, &[&team, &inbox, &consumer, &after, &watch.ends_at.0, &now.0]).await?;
     let row = rows.first().ok_or_else(|| TxError::Conflict("an implicit watch was not saved".into()))?;
     let after_seq = row.try_get::<_, i64>(0)? as u64;
+    // After its own row, and without waiting: two calls that remove each other's row would wait for each other.
+    execute(&tx, DELETE_ENDED_IMPLICIT, &[&now.0, &team, &inbox, &consumer]).await?;
     shared.commit(tx, 1).await?;
     Ok(ImplicitWatch { after_seq, ..watch })
 }

@@ -105,16 +105,15 @@ impl UnitOfWork {
     pub(crate) fn find_similar_email(
         &self,
         team: TeamId,
-        Comparison { fingerprint, window_ms, except }: Comparison<'_>,
+        Comparison { fingerprint, window_ms }: Comparison<'_>,
         now: Time,
     ) -> Option<&Email> {
         let said = self.conversations.recent_content.get(&(team, fingerprint.pair))?;
-        let is_compared = |at: &Time, id| now.since(*at) < window_ms && !except.contains(id);
         said.latest
             .iter()
             .rev()
             .take(MAX_COMPARED)
-            .filter(|(at, id, other)| is_compared(at, id) && fingerprint.is_similar_to(other))
+            .filter(|(at, _, other)| now.since(*at) < window_ms && fingerprint.is_similar_to(other))
             .filter_map(|(_, id, _)| self.emails.get(id))
             .find(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled))
     }

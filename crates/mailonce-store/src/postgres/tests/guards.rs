@@ -16,7 +16,7 @@ use mailonce_core::{
     },
     ports::{conversation_store::ConversationStore, inbound_store::InboundStore, store::Store},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{
     NOW, TEAM,
@@ -79,8 +79,7 @@ async fn of_identical_mails_without_a_key_on_two_nodes_one_is_created() {
         let identical = || {
             let fingerprint = ContentFingerprint::of_meaning([round; 16]);
             let mut email = new_email(None);
-            email.guard_input.identical =
-                Some(IdenticalCheck { fingerprint, window_ms: COMPARE_WINDOW_MS, batch: Arc::default() });
+            email.guard_input.identical = Some(IdenticalCheck { fingerprint, window_ms: COMPARE_WINDOW_MS });
             email
         };
         let answers = accept_on_both([&one, &two], (0..24).map(|_| identical()).collect()).await;

@@ -43,7 +43,8 @@ const SAVE_EVIDENCE: &str = "UPDATE evidence SET once = ?3, fact = ?4 WHERE emai
 const DELETE_OF_EMAIL: [&str; 5] = [
     "DELETE FROM bodies WHERE email = ?1",
     "DELETE FROM wires WHERE email = ?1",
-    "DELETE FROM likenesses WHERE email = ?1",
+    // The keyed hash of a meaning stays, so that a retry is still answered with the first email.
+    "DELETE FROM likenesses WHERE email = ?1 AND NOT (words = x'' AND marks = zeroblob(16))",
     "DELETE FROM search_documents WHERE kind = 0 AND source = ?1",
     "UPDATE suppressed SET latest = '[]' WHERE email = ?1",
 ];

@@ -27,7 +27,7 @@ const SWEEP: &str = "DELETE FROM likenesses WHERE number IN (SELECT number FROM 
 pub(crate) fn find_similar_email(
     ledger: &WriteSession<'_>,
     (id, team): (TeamId, i64),
-    Comparison { fingerprint, window_ms, except }: Comparison<'_>,
+    Comparison { fingerprint, window_ms }: Comparison<'_>,
     now: Time,
 ) -> Result<Option<Email>> {
     let mut statement = ledger.conn.prepare_cached(RECENT).map_err(store_error)?;
@@ -39,7 +39,7 @@ pub(crate) fn find_similar_email(
         }
         let email = rows::email_by_bits(ledger.conn, id, team, row.get(1).map_err(store_error)?)?;
         let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-        if let Some(email) = email.filter(|email| stands(email) && !except.contains(&email.id)) {
+        if let Some(email) = email.filter(stands) {
             return Ok(Some(email));
         }
     }

@@ -28,6 +28,7 @@ const TAGS: &[(&str, &str)] = &[
     ("events", "What happened, as a list and as a stream."),
     ("endpoints", "Webhooks: where events are posted to."),
     ("claims", "Any other side effect, once."),
+    ("outboxes", "Emails from transactions of your own database."),
     ("rules", "What is blocked, filed, labelled or held, and whom the team may write to."),
     ("budgets", "How much may be sent in a period."),
     ("stops", "Switches that keep email from leaving."),

@@ -147,6 +147,7 @@ fn control_words() -> Vec<FieldWords> {
         "ListEntryBody" "direction" = words!(ListDirection);
         "ListEntryBody" "type" = words!(ListType);
         "ErasureBody" "state" = vec!["running", "done"];
+        "OutboxBody" "state" = vec!["draining", "stopped", "failing"];
         "ClaimBody" "state" = words!(ClaimState);
         "ClaimBody" "on_unknown" = vec!["hold", "retry"];
         "WonClaimBody" "state" = vec!["begun", "claimed"];

@@ -49,11 +49,12 @@ static UNPACKED_VIEWER: LazyLock<Vec<u8>> = LazyLock::new(|| {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mailonce_core::control::audit::chain::format_hash;
     use sha2::{Digest as _, Sha256};
 
     #[test]
     fn the_viewer_is_the_vendored_file() {
-        let digest: String = Sha256::digest(&*UNPACKED_VIEWER).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = format_hash(&Sha256::digest(&*UNPACKED_VIEWER).into());
         assert_eq!(digest, VIEWER_SHA256);
         assert!(VIEWER_GZIP.len() <= 1_300_000, "{} bytes", VIEWER_GZIP.len());
     }

@@ -141,8 +141,8 @@ impl SendMessageBody {
     fn take_reply_extras(&mut self) -> Result<ReplyOverrides, Problem> {
         Ok(ReplyOverrides {
             to: std::mem::take(&mut self.to.0),
-            cc: std::mem::take(&mut self.cc.0),
-            bcc: std::mem::take(&mut self.bcc.0),
+            cc: std::mem::take(&mut self.cc).non_empty(),
+            bcc: std::mem::take(&mut self.bcc).non_empty(),
             reply_to: std::mem::take(&mut self.reply_to.0),
             subject: None,
             html: None,

@@ -24,7 +24,7 @@ use crate::{
     },
     http::{
         app::App,
-        json::{OneOrMany, OrderedMap},
+        json::{OneOrMany, OrderedMap, non_empty_text},
         json_body::parse,
     },
 };
@@ -95,9 +95,9 @@ impl SendBody {
         let raw = RawContent {
             from: self.from.unwrap_or_default(),
             to: self.to.0,
-            cc: self.cc.0,
-            bcc: self.bcc.0,
-            reply_to: self.reply_to.0,
+            cc: self.cc.non_empty(),
+            bcc: self.bcc.non_empty(),
+            reply_to: self.reply_to.non_empty(),
             subject: self.subject.unwrap_or_default(),
             text: self.text,
             html: self.html,
@@ -110,7 +110,7 @@ impl SendBody {
                 .collect(),
             tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, Some(tag.value))).collect(),
             metadata: Vec::new(),
-            scheduled_at: self.scheduled_at,
+            scheduled_at: non_empty_text(self.scheduled_at),
         };
         let content = EmailContent::validate(raw).map_err(Problem::from).map_err(mark_file_problem)?;
         Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })

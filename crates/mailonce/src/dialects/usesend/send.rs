@@ -84,9 +84,9 @@ impl SendBody {
         let raw = RawContent {
             from: self.from.unwrap_or_default(),
             to: self.to.0,
-            cc: self.cc.0,
-            bcc: self.bcc.0,
-            reply_to: self.reply_to.0,
+            cc: self.cc.non_empty(),
+            bcc: self.bcc.non_empty(),
+            reply_to: self.reply_to.non_empty(),
             subject: self.subject.unwrap_or_default(),
             text: self.text,
             html: self.html,

@@ -70,7 +70,7 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
     let next = match kind {
         _ if already_taken => {
             "You took it before, at taken_at, and it is still assigned to you. If you used it then, do not use it \
-             again: ask the sender for a new one."
+             again: ask the sender for a new one, wait_for_message, and take it with its `message`."
         }
         ArtifactKind::Code => "The code is assigned to you: use the code once, now. Nobody else gets it.",
         ArtifactKind::Link => {

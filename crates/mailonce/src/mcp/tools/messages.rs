@@ -159,6 +159,7 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     let engine = &ctx.app.engine;
     let inbox = find_inbox(ctx, args.inbox.as_deref()).await?;
     let after = args.cursor.as_deref().map(|cursor| parse_cursor(ctx, cursor)).transpose()?;
+    let is_for_consumer = args.purpose.is_some() && after.is_none();
     let filter = WaitFilter {
         after: after.map(|seq| engine.ctx.cursor(seq)),
         from: args.from,
@@ -172,6 +173,10 @@ pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, arguments: &Value) -
     let outcome =
         Box::pin(engine.inboxes.wait_for_message(ctx.caller, inbox.id, filter, Duration::from_secs(seconds))).await?;
     let Some(arrived) = outcome else {
+        if is_for_consumer {
+            let next = "Nothing new arrived in time. Call again with the same `for` to keep waiting.";
+            return Ok(ToolReply::new("timeout", next).with("inbox", &inbox.address));
+        }
         let next = "No message arrived in time. Call again with `cursor` to keep waiting, or do other work first.";
         let cursor = engine.ctx.cursor(start_seq).to_string();
         return Ok(ToolReply::new("timeout", next).with("inbox", &inbox.address).with("cursor", cursor));

@@ -1,0 +1,35 @@
+//! The database of an outbox. It belongs to the user, not to mailonce.
+
+use async_trait::async_trait;
+use std::time::Duration;
+use uuid::Uuid;
+
+use crate::outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowOutcome};
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, OutboxError>;
+
+/// The database of an outbox. Every call is one short transaction: none stays open while mailonce does something else.
+#[async_trait]
+pub trait OutboxDatabase: Send + Sync + 'static {
+    /// The random id from the installation. It is part of the key of rows without one.
+    async fn outbox_id(&self) -> Result<Uuid>;
+    /// Leases up to `max` due rows, oldest first, and of each order key only the oldest open row. Parks rows that are
+    /// older than the memory of their key. Fails with [`OutboxError::IdentityChanged`] when the database is not the one
+    /// that an operator confirmed.
+    async fn lease(&self, holder: &str, max: usize, lease: Duration) -> Result<Vec<LeasedRow>>;
+    /// Records the outcome of a leased row. Returns false when another drainer has leased it since: then nothing changes.
+    async fn record_outcome(&self, row: Uuid, fence: i64, outcome: &RowOutcome) -> Result<bool>;
+    /// Up to `max` rows whose email may have changed since the last look, with the state that they show.
+    async fn rows_to_refresh(&self, max: usize) -> Result<Vec<(Uuid, RowEmail)>>;
+    /// Writes a later state of its email to a row. An earlier revision changes nothing.
+    async fn write_back(&self, row: Uuid, email: RowEmail) -> Result<()>;
+    /// Dead letters, newest first, before this position.
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<Vec<ParkedRow>>;
+    /// Offers a dead letter again. Returns false when there is no such row. A row that is not parked stays as it is.
+    async fn replay(&self, row: Uuid) -> Result<bool>;
+    /// What the outbox contains.
+    async fn status(&self) -> Result<OutboxStatus>;
+    /// Returns when a transaction with new rows has committed, or when the time is over.
+    async fn wait_for_rows(&self, at_most: Duration);
+}

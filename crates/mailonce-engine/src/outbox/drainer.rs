@@ -1,0 +1,292 @@
+//! The drainer of one outbox: leases rows, accepts each under its key, and marks it.
+//!
+//! Several drainers may work on one outbox, in one process or on several nodes. The lease keeps them apart, but
+//! correctness does not depend on it: two drainers that accept the same row get the same email, and only the latest lease
+//! may mark the row.
+
+use mailonce_core::{
+    access::team::Team,
+    failpoint,
+    key::Key,
+    outbound::{
+        email::Channel,
+        key_binding::{KeyBinding, KeyView},
+    },
+    outbox::{LeasedRow, OutboxError, RowEmail, RowOutcome, row_ttl},
+    problem::{Code, Problem},
+    retry::backoff_ms,
+};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
+use uuid::Uuid;
+
+use super::OutboxConfig;
+use crate::{
+    access::caller::Caller,
+    outbound::{Outbound, send_receipt::SendReceipt},
+    runtime::{context::Context, problems::unavailable},
+};
+
+/// Rows that one lease takes.
+const BATCH_SIZE: usize = 50;
+/// How long a row is leased. After a crash its rows wait this long. An accept that takes longer is harmless: the row is
+/// accepted again and gets the same email.
+const LEASE: Duration = Duration::from_secs(10);
+/// How often the outbox is read without a notification: for notifications that were lost, and for rows whose pause or
+/// lease has ended.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the state of accepted emails is written back.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// Rows that one round of writing back examines.
+const REFRESH_BATCH: usize = 200;
+/// The longest pause after a failure of the database.
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(15);
+
+/// How long a running round may take to finish when the server shuts down.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a round could not run.
+enum DrainError {
+    /// The user's database.
+    Database(OutboxError),
+    /// The ledger, or the team is not in it.
+    Ledger(Problem),
+}
+
+impl From<OutboxError> for DrainError {
+    fn from(error: OutboxError) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl fmt::Display for DrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Database(error) => error.fmt(f),
+            Self::Ledger(problem) => f.write_str(&problem.detail),
+        }
+    }
+}
+
+/// The drainer of one outbox.
+pub struct OutboxDrainer {
+    ctx: Arc<Context>,
+    outbound: Arc<Outbound>,
+    pub(super) config: OutboxConfig,
+    /// The name under which this drainer leases, for people who look at the table.
+    holder: String,
+    /// Why the last round failed. Logged once, and shown by the API.
+    pub(super) last_error: Mutex<Option<String>>,
+}
+
+impl OutboxDrainer {
+    pub(super) fn new(ctx: &Arc<Context>, outbound: &Arc<Outbound>, config: OutboxConfig) -> Self {
+        let holder = format!("mailonce-{:016x}", ctx.entropy.next_u64());
+        Self { ctx: Arc::clone(ctx), outbound: Arc::clone(outbound), config, holder, last_error: Mutex::default() }
+    }
+
+    /// Drains until `stop` changes. Rows that are leased by then are finished first.
+    pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let (mut failures, mut refresh_at) = (0, Instant::now());
+        while !*stop.borrow() {
+            let refreshes = refresh_at <= Instant::now();
+            if refreshes {
+                refresh_at = Instant::now() + REFRESH_INTERVAL;
+            }
+            let round = tokio::select! {
+                biased;
+                round = self.run_round(refreshes) => round,
+                // A database that hangs does not keep the server from stopping. What was accepted and not marked is
+                // accepted again by the next drainer.
+                () = stop_timeout(stop.clone()) => return,
+            };
+            self.report(round.as_ref().err());
+            let pause = match round {
+                // More rows may be due, such as the next ones of their order keys.
+                Ok(leased) if leased > 0 => {
+                    failures = 0;
+                    continue;
+                }
+                Ok(_) => {
+                    failures = 0;
+                    None
+                }
+                Err(_) => {
+                    failures += 1;
+                    let chance = self.ctx.entropy.next_u64();
+                    Some(Duration::from_millis(500 + backoff_ms(failures + 1, chance).cast_unsigned()))
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = stop.changed() => return,
+                () = self.wait(pause) => {}
+            }
+        }
+    }
+
+    /// Drains a batch, and writes states back when it is time. Returns how many rows were leased.
+    async fn run_round(self: &Arc<Self>, refreshes: bool) -> Result<usize, DrainError> {
+        let leased = self.drain_once().await?;
+        if refreshes {
+            self.write_back_states().await?;
+        }
+        Ok(leased)
+    }
+
+    async fn wait(&self, pause: Option<Duration>) {
+        match pause {
+            Some(pause) => tokio::time::sleep(pause.min(MAX_FAILURE_PAUSE)).await,
+            None => self.config.database.wait_for_rows(POLL_INTERVAL).await,
+        }
+    }
+
+    /// Logs an error once, and again when it has changed.
+    fn report(&self, error: Option<&DrainError>) {
+        let outbox = self.config.name.as_str();
+        let text = error.map(ToString::to_string);
+        let mut last = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last == text {
+            return;
+        }
+        match error {
+            Some(DrainError::Database(changed @ OutboxError::IdentityChanged(_))) => tracing::error!(
+                outbox,
+                "the outbox is not drained until an operator runs `mailonce outbox confirm`: {changed}"
+            ),
+            Some(error) => tracing::warn!(outbox, "the outbox cannot be drained: {error}"),
+            None => tracing::info!(outbox, "the outbox is drained again"),
+        }
+        *last = text;
+    }
+
+    /// The team that sends the emails of this outbox.
+    pub(super) async fn team(&self) -> Result<Team, Problem> {
+        let teams = self.ctx.store.teams().await.map_err(unavailable)?;
+        let found = match (&self.config.team, teams.as_slice()) {
+            (Some(name), teams) => teams.iter().find(|team| team.name == *name),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let wanted = self.config.team.as_deref().unwrap_or("which the outbox does not name");
+        found.cloned().ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team {wanted}")))
+    }
+
+    async fn caller(&self) -> Result<Caller, DrainError> {
+        let team = self.team().await.map_err(DrainError::Ledger)?;
+        Ok(Caller::of_system(team, Channel::Outbox, self.ctx.now()))
+    }
+
+    /// Leases a batch of rows, accepts them and marks them. Returns how many were leased.
+    async fn drain_once(self: &Arc<Self>) -> Result<usize, DrainError> {
+        let caller = self.caller().await?;
+        let outbox_id = self.config.database.outbox_id().await?;
+        let rows = self.config.database.lease(&self.holder, BATCH_SIZE, LEASE).await?;
+        let leased = rows.len();
+        if leased > 0 {
+            failpoint!("outbox-leased");
+        }
+        let mut tasks = JoinSet::new();
+        for row in rows {
+            let (drainer, caller) = (Arc::clone(self), caller.clone());
+            tasks.spawn(async move { drainer.process(&caller, outbox_id, row).await });
+        }
+        let mut outcome = Ok(leased);
+        while let Some(joined) = tasks.join_next().await {
+            match joined {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => outcome = Err(error.into()),
+                // The row stays leased, and is offered again when its lease ends.
+                Err(panic) => tracing::error!(outbox = self.config.name, %panic, "accepting a row failed"),
+            }
+        }
+        outcome
+    }
+
+    /// Accepts one row and records the outcome.
+    async fn process(&self, caller: &Caller, outbox_id: Uuid, row: LeasedRow) -> Result<(), OutboxError> {
+        let outcome = match self.accept(caller, outbox_id, &row).await {
+            Ok(receipt) => RowOutcome::Done(RowEmail { id: receipt.id, state: receipt.state, rev: receipt.rev }),
+            Err(problem) => RowOutcome::after_problem(&problem, row.attempts, self.ctx.entropy.next_u64()),
+        };
+        failpoint!("outbox-accepted");
+        let marked = self.config.database.record_outcome(row.id, row.fence, &outcome).await?;
+        failpoint!("outbox-marked");
+        if marked {
+            self.ctx.metrics.record_outbox_row(&outcome);
+        }
+        let (outbox, row) = (self.config.name.as_str(), row.id);
+        match outcome {
+            _ if !marked => tracing::debug!(outbox, %row, "another drainer has leased the row since"),
+            RowOutcome::Parked(failure) => {
+                tracing::warn!(outbox, %row, code = failure.code, "a row was parked: {}", failure.detail);
+            }
+            RowOutcome::Retry { failure, .. } => tracing::debug!(outbox, %row, code = failure.code, "a row waits"),
+            RowOutcome::Done(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Accepts the email of a row as a call of `POST /v1/emails` with the row's key would.
+    async fn accept(&self, caller: &Caller, outbox_id: Uuid, row: &LeasedRow) -> Result<SendReceipt, Problem> {
+        let invalid_key = |error| Problem::new(Code::InvalidKey, format!("the key of the row is not valid: {error}"));
+        let mut request = (self.config.parse_payload)(row.payload.as_bytes())?;
+        request.key = match row.given_key() {
+            Some(key) => Some(key.map_err(invalid_key)?),
+            // The key is derived from the intent, as for every other call.
+            None if request.intent.is_some() => None,
+            None => Some(row.default_key(outbox_id).map_err(invalid_key)?),
+        };
+        request.ttl = Some(row_ttl(request.ttl));
+        let receipt = self.outbound.send(caller, request).await?;
+        if !receipt.first {
+            self.remember_key(caller, &receipt).await?;
+        }
+        Ok(receipt)
+    }
+
+    /// Remembers the key of an earlier email for as long as that of a row. Another call may have bound it for less, and
+    /// forgotten before the row is marked, it would be free for a second email.
+    async fn remember_key(&self, caller: &Caller, receipt: &SendReceipt) -> Result<(), Problem> {
+        let Some(key) = receipt.key.as_deref().and_then(|key| Key::parse(key).ok()) else { return Ok(()) };
+        let ttl = row_ttl(None);
+        let extended = match self.outbound.key(caller, &key).await {
+            Ok(KeyView { binding: Some(KeyBinding::Email(email)), .. }) if email.ttl.0 < ttl.0 => {
+                self.outbound.extend_key(caller, &key, ttl).await.map(drop)
+            }
+            Ok(_) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        // Forgotten in this moment: the row still belongs to the email that the receipt names.
+        extended.or_else(|problem| if problem.code == Code::NotFound { Ok(()) } else { Err(problem) })
+    }
+
+    /// Writes the state of accepted emails to their rows.
+    async fn write_back_states(&self) -> Result<(), DrainError> {
+        let rows = self.config.database.rows_to_refresh(REFRESH_BATCH).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let team = self.caller().await?.team.id;
+        for (row, shown) in rows {
+            let found = self.ctx.store.email(team, shown.id).await;
+            let found = found.map_err(|error| DrainError::Ledger(unavailable(error)))?;
+            if let Some(email) = found.filter(|email| email.rev > shown.rev) {
+                let latest = RowEmail { id: email.id, state: email.state(), rev: email.rev };
+                self.config.database.write_back(row, latest).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns some seconds after the server began to stop.
+async fn stop_timeout(mut stop: watch::Receiver<bool>) {
+    // A closed channel means the same.
+    let _closed = stop.wait_for(|stopped| *stopped).await.is_err();
+    tokio::time::sleep(STOP_TIMEOUT).await;
+}

@@ -1,0 +1,209 @@
+-- The functions of an outbox. Install and upgrade replace all of them. They run with the rights of the owner, so that an
+-- application and a drainer need EXECUTE on them and no right to a table. search_path is fixed, because a function with
+-- the owner's rights must not call what a caller has put into another schema.
+
+-- Puts an email into the outbox, in the transaction of the caller. Returns the id of the row.
+CREATE OR REPLACE FUNCTION "{schema}".send(payload jsonb, key text DEFAULT NULL, order_key text DEFAULT NULL)
+RETURNS uuid LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    bytes integer;
+    row_id uuid;
+BEGIN
+    IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
+        RAISE EXCEPTION 'the payload of an outbox must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Pass the body of POST /v1/emails, with from, to and text or html.';
+    END IF;
+    IF NOT payload ?& ARRAY['from', 'to'] THEN
+        RAISE EXCEPTION 'the payload of an outbox must have from and to' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Pass the body of POST /v1/emails, with from, to and text or html.';
+    END IF;
+    bytes := octet_length(payload::text);
+    IF bytes > {max_payload_bytes} THEN
+        RAISE EXCEPTION 'the payload has % bytes; an outbox takes at most {max_payload_bytes}', bytes
+            USING ERRCODE = 'program_limit_exceeded', HINT = 'Send fewer or smaller attachments.';
+    END IF;
+    IF key IS NOT NULL AND (length(key) > {max_key_chars} OR btrim(key) = '' OR key ~ '[^\x20-\x7e]') THEN
+        RAISE EXCEPTION 'the key of an email must be 1 to {max_key_chars} printable ASCII characters'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Choose a key that identifies the email, such as order-4821-confirmation.';
+    END IF;
+    IF order_key IS NOT NULL AND (octet_length(order_key) > {max_key_chars} OR order_key = '') THEN
+        RAISE EXCEPTION 'order_key must have 1 to {max_key_chars} bytes' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Emails with the same order_key are accepted one after the other; pass null when order does not matter.';
+    END IF;
+    INSERT INTO "{schema}".rows (payload, payload_bytes, key, order_key)
+    VALUES (payload, bytes, key, order_key) RETURNING id INTO row_id;
+    PERFORM pg_notify('{schema}', '');
+    RETURN row_id;
+END $$;
+
+-- Identifies the server and the database. A restore, a clone and a failover change it. A part that the owner may not read
+-- is 'unknown', and then only the other parts are compared.
+CREATE OR REPLACE FUNCTION "{schema}".server_identity()
+RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    system_identifier text := 'unknown';
+    timeline text := 'unknown';
+BEGIN
+    BEGIN
+        SELECT s.system_identifier::text INTO system_identifier FROM pg_control_system() s;
+    EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+        system_identifier := 'unknown';
+    END;
+    BEGIN
+        -- From the name of the current WAL file, because the control file lags behind after a promotion.
+        timeline := left(pg_walfile_name(pg_current_wal_flush_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+        timeline := 'unknown';
+    END;
+    RETURN format('system=%s timeline=%s database=%s table=%s', system_identifier, timeline,
+        (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), '"{schema}".rows'::regclass::oid);
+END $$;
+
+-- The version of the schema and the id of the outbox.
+CREATE OR REPLACE FUNCTION "{schema}".version(OUT schema_version integer, OUT outbox_id uuid)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT i.schema_version, i.outbox_id FROM "{schema}".install i
+$$;
+
+-- Leases due rows to a drainer, oldest first; of each order key only the oldest open row.
+CREATE OR REPLACE FUNCTION "{schema}".lease(drainer text, max_rows integer, lease_ms bigint)
+RETURNS TABLE (id uuid, fence bigint, payload text, key text, attempts integer)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    confirmed text;
+    found text := "{schema}".server_identity();
+BEGIN
+    SELECT i.server_identity INTO confirmed FROM "{schema}".install i;
+    IF confirmed IS DISTINCT FROM found THEN
+        RAISE EXCEPTION 'confirmed is %, found is %', confirmed, found USING ERRCODE = 'MO001';
+    END IF;
+    -- The key of an older row may be forgotten, so accepting it could send a second email.
+    UPDATE "{schema}".rows r
+       SET state = 'parked', parked_at = now(), holder = NULL, failure_code = 'too_old',
+           failure_detail = 'the row waited for more than {max_age_days} days, and its key may be forgotten: check whether the email was sent before you replay it'
+     WHERE r.state = 'pending' AND r.due_at <= now() AND r.offered_at < now() - interval '{max_age_days} days';
+    RETURN QUERY
+    WITH candidates AS (
+        SELECT r.seq, r.payload_bytes
+          FROM "{schema}".rows r
+         WHERE r.state = 'pending' AND r.due_at <= now()
+           AND (r.order_key IS NULL OR NOT EXISTS (
+                SELECT 1 FROM "{schema}".rows o
+                 WHERE o.order_key = r.order_key AND o.state = 'pending' AND o.seq < r.seq))
+         ORDER BY r.seq LIMIT max_rows FOR UPDATE SKIP LOCKED
+    ), chosen AS (
+        SELECT c.seq FROM (
+            SELECT c.seq, sum(c.payload_bytes) OVER (ORDER BY c.seq) - c.payload_bytes AS bytes_before FROM candidates c
+        ) c WHERE c.bytes_before < {max_lease_bytes}
+    )
+    UPDATE "{schema}".rows r
+       SET holder = drainer, fence = r.fence + 1, attempts = r.attempts + 1,
+           due_at = now() + lease_ms * interval '1 millisecond'
+      FROM chosen c WHERE r.seq = c.seq
+    RETURNING r.id, r.fence, r.payload::text, r.key, r.attempts;
+END $$;
+
+-- Marks a leased row: its email was accepted.
+CREATE OR REPLACE FUNCTION "{schema}".mark_done(row_id uuid, row_fence bigint, email uuid, new_state text, new_rev bigint, may_change boolean)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE "{schema}".rows r
+       SET state = 'done', done_at = now(), holder = NULL, failure_code = NULL, failure_detail = NULL, email_id = email,
+           email_state = new_state, email_rev = new_rev, refresh_at = CASE WHEN may_change THEN now() END
+     WHERE r.id = row_id AND r.fence = row_fence AND r.state = 'pending';
+    RETURN FOUND;
+END $$;
+
+-- Makes a leased row a dead letter.
+CREATE OR REPLACE FUNCTION "{schema}".park(row_id uuid, row_fence bigint, code text, detail text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE "{schema}".rows r
+       SET state = 'parked', parked_at = now(), holder = NULL, failure_code = code, failure_detail = detail
+     WHERE r.id = row_id AND r.fence = row_fence AND r.state = 'pending';
+    RETURN FOUND;
+END $$;
+
+-- Offers a leased row again after a pause.
+CREATE OR REPLACE FUNCTION "{schema}".retry_later(row_id uuid, row_fence bigint, pause_ms bigint, code text, detail text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE "{schema}".rows r
+       SET due_at = now() + pause_ms * interval '1 millisecond', holder = NULL, failure_code = code, failure_detail = detail
+     WHERE r.id = row_id AND r.fence = row_fence AND r.state = 'pending';
+    RETURN FOUND;
+END $$;
+
+-- Rows whose email may have changed since the last look. The longer ago the accept, the rarer the look.
+CREATE OR REPLACE FUNCTION "{schema}".rows_to_refresh(max_rows integer)
+RETURNS TABLE (id uuid, email_id uuid, email_state text, email_rev bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    UPDATE "{schema}".rows r
+       SET refresh_at = CASE WHEN r.done_at > now() - interval '{follow_days} days' OR r.email_state <> 'sent'
+                             THEN now() + greatest(interval '1 second', least(interval '1 hour', (now() - r.done_at) / 4)) END
+     WHERE r.seq IN (
+        SELECT o.seq FROM "{schema}".rows o WHERE o.refresh_at <= now() ORDER BY o.refresh_at LIMIT max_rows FOR UPDATE SKIP LOCKED)
+    RETURNING r.id, r.email_id, r.email_state, r.email_rev;
+END $$;
+
+-- Writes a later state of its email to a row.
+CREATE OR REPLACE FUNCTION "{schema}".write_back(row_id uuid, new_state text, new_rev bigint, may_change boolean)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE "{schema}".rows r
+       SET email_state = new_state, email_rev = new_rev,
+           refresh_at = CASE WHEN may_change THEN coalesce(r.refresh_at, now() + interval '1 second') END
+     WHERE r.id = row_id AND r.state = 'done' AND r.email_rev < new_rev;
+    RETURN FOUND;
+END $$;
+
+-- Dead letters, newest first.
+CREATE OR REPLACE FUNCTION "{schema}".parked(before_seq bigint, max_rows integer)
+RETURNS TABLE (seq bigint, id uuid, key text, order_key text, code text, detail text, attempts integer, created_ms bigint, parked_ms bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.seq, r.id, r.key, r.order_key, r.failure_code, coalesce(r.failure_detail, ''), r.attempts,
+           (extract(epoch FROM r.created_at) * 1000)::bigint, (extract(epoch FROM r.parked_at) * 1000)::bigint
+      FROM "{schema}".rows r
+     WHERE r.state = 'parked' AND (before_seq IS NULL OR r.seq < before_seq)
+     ORDER BY r.seq DESC LIMIT max_rows
+$$;
+
+-- Offers a dead letter again. Any other row stays as it is. False when there is no such row.
+CREATE OR REPLACE FUNCTION "{schema}".replay(row_id uuid)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE "{schema}".rows r
+       SET state = 'pending', parked_at = NULL, due_at = now(), offered_at = now(), attempts = 0
+     WHERE r.id = row_id AND r.state = 'parked';
+    IF FOUND THEN
+        PERFORM pg_notify('{schema}', '');
+        RETURN true;
+    END IF;
+    RETURN EXISTS (SELECT 1 FROM "{schema}".rows r WHERE r.id = row_id);
+END $$;
+
+-- What the outbox contains, and on which server it is.
+CREATE OR REPLACE FUNCTION "{schema}".status(OUT outbox_id uuid, OUT schema_version integer, OUT confirmed_identity text,
+    OUT current_identity text, OUT pending bigint, OUT parked bigint, OUT oldest_pending_s bigint)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT i.outbox_id, i.schema_version, i.server_identity, "{schema}".server_identity(),
+           (SELECT count(*) FROM "{schema}".rows r WHERE r.state = 'pending'),
+           (SELECT count(*) FROM "{schema}".rows r WHERE r.state = 'parked'),
+           (SELECT extract(epoch FROM now() - min(r.offered_at))::bigint FROM "{schema}".rows r WHERE r.state = 'pending')
+      FROM "{schema}".install i
+$$;
+
+-- An operator confirms that this database may be drained, although it was restored, cloned or failed over.
+CREATE OR REPLACE FUNCTION "{schema}".confirm()
+RETURNS text LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE "{schema}".install SET server_identity = "{schema}".server_identity(), confirmed_at = now()
+    RETURNING server_identity
+$$;
+
+-- By default everybody may execute a new function.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA "{schema}" FROM PUBLIC;

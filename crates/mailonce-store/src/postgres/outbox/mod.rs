@@ -1,0 +1,252 @@
+//! The outbox in the user's own PostgreSQL. That database is not the ledger: mailonce has one schema there and calls only
+//! its functions.
+//!
+//! | file | contents |
+//! |---|---|
+//! | this one | the drainer's calls ([`OutboxDatabase`]) |
+//! | [`schema`] | install, upgrade, confirm and uninstall |
+//!
+//! Every call is one statement outside a transaction block, so no transaction is open between two calls.
+
+pub mod schema;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    id::EmailId,
+    outbound::email::EmailState,
+    outbox::{LeasedRow, OutboxError, OutboxStatus, ParkedRow, RowEmail, RowFailure, RowOutcome},
+    ports::outbox_database::{OutboxDatabase, Result},
+    time::Time,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{Mutex, Notify};
+use tokio_postgres::{
+    Client, Row,
+    error::SqlState,
+    types::{FromSql, ToSql},
+};
+use uuid::Uuid;
+
+use super::{error::server_message, session_pools::ConnectConfig};
+use schema::{SCHEMA_VERSION, check_schema_name};
+
+/// Settings of every session. A statement of a drainer takes milliseconds; the limits end one that hangs.
+const SESSION_SETUP: &str = "
+    SET default_transaction_isolation = 'read committed';
+    SET statement_timeout = '30s';
+    SET lock_timeout = '10s';
+    SET idle_in_transaction_session_timeout = '15s';
+    SET client_min_messages = 'warning';";
+
+/// How long a call may take. The database ends a statement after 30 s; a server that is silent for longer is gone.
+const CALL_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// The SQLSTATE with which `lease` refuses a database that was restored, cloned or failed over.
+const IDENTITY_CHANGED: &str = "MO001";
+
+/// An outbox in a PostgreSQL database. It connects at the first call, and again after a failure.
+pub struct PostgresOutbox {
+    config: ConnectConfig,
+    schema: String,
+    session: Mutex<Option<Arc<OutboxSession>>>,
+    new_rows: Arc<Notify>,
+}
+
+/// A session, and the outbox that it found.
+struct OutboxSession {
+    client: Client,
+    outbox_id: Uuid,
+}
+
+impl PostgresOutbox {
+    /// An outbox by the URL of its database and the name of its schema. Does not connect.
+    pub fn new(url: &str, schema: &str) -> Result<Self> {
+        check_schema_name(schema)?;
+        let config = ConnectConfig::parse(url).map_err(|error| OutboxError::Unreachable(error.to_string()))?;
+        Ok(Self { config, schema: schema.to_owned(), session: Mutex::default(), new_rows: Arc::default() })
+    }
+
+    /// The open session, or a new one.
+    async fn session(&self) -> Result<Arc<OutboxSession>> {
+        let mut current = self.session.lock().await;
+        if let Some(open) = current.as_ref().filter(|open| !open.client.is_closed()) {
+            return Ok(Arc::clone(open));
+        }
+        let opened = Arc::new(self.open_session().await?);
+        // Rows may have come while nobody listened.
+        self.new_rows.notify_one();
+        Ok(Arc::clone(current.insert(opened)))
+    }
+
+    async fn open_session(&self) -> Result<OutboxSession> {
+        let wake = Arc::clone(&self.new_rows);
+        let heard = Arc::new(move |_payload: &str| wake.notify_one());
+        let opening = self.config.open_foreign_session(SESSION_SETUP, heard);
+        let (client, _driver) = within_timeout(opening).await?.map_err(|error| self.describe(&error))?;
+        let found = self.version_of(&client).await?;
+        client.batch_execute(&format!("LISTEN \"{}\"", self.schema)).await.map_err(|error| self.describe(&error))?;
+        Ok(OutboxSession { client, outbox_id: found })
+    }
+
+    /// Refuses a schema of another version. Returns the id of the outbox.
+    async fn version_of(&self, client: &Client) -> Result<Uuid> {
+        let asked = client.query_one(&format!("SELECT * FROM \"{}\".version()", self.schema), &[]).await;
+        let row = asked.map_err(|error| self.describe(&error))?;
+        let found = read::<i32>(&row, 0)?.cast_unsigned();
+        if found != SCHEMA_VERSION {
+            return Err(OutboxError::WrongVersion { found, expected: SCHEMA_VERSION });
+        }
+        read(&row, 1)
+    }
+
+    /// Calls a function of the schema. `call` is its name with its parameters.
+    async fn call(&self, call: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        let session = self.session().await?;
+        let sql = format!("SELECT * FROM \"{}\".{call}", self.schema);
+        match within_timeout(session.client.query(&sql, params)).await {
+            Ok(answer) => answer.map_err(|error| self.describe(&error)),
+            Err(late) => {
+                // The session may never answer again.
+                *self.session.lock().await = None;
+                Err(late)
+            }
+        }
+    }
+
+    async fn call_one<'a, T: for<'b> FromSql<'b>>(&self, call: &str, params: &[&'a (dyn ToSql + Sync)]) -> Result<T> {
+        let rows = self.call(call, params).await?;
+        rows.first().map_or_else(|| Err(unreadable("no row")), |row| read(row, 0))
+    }
+
+    fn describe(&self, error: &tokio_postgres::Error) -> OutboxError {
+        match error.as_db_error() {
+            Some(said) if said.code().code() == IDENTITY_CHANGED => {
+                OutboxError::IdentityChanged(said.message().to_owned())
+            }
+            Some(said)
+                if [SqlState::UNDEFINED_FUNCTION, SqlState::INVALID_SCHEMA_NAME, SqlState::UNDEFINED_TABLE]
+                    .contains(said.code()) =>
+            {
+                OutboxError::NotInstalled(self.schema.clone())
+            }
+            _ => OutboxError::Unreachable(server_message(error)),
+        }
+    }
+}
+
+async fn within_timeout<T>(call: impl Future<Output = T>) -> Result<T> {
+    let late = |_elapsed| OutboxError::Unreachable(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
+    tokio::time::timeout(CALL_TIMEOUT, call).await.map_err(late)
+}
+
+fn unreadable(why: impl std::fmt::Display) -> OutboxError {
+    OutboxError::Unreachable(format!("an answer of the database cannot be read: {why}"))
+}
+
+fn read<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T> {
+    row.try_get(column).map_err(unreadable)
+}
+
+fn read_leased(row: &Row) -> Result<LeasedRow> {
+    Ok(LeasedRow {
+        id: read(row, 0)?,
+        fence: read(row, 1)?,
+        payload: read(row, 2)?,
+        key: read(row, 3)?,
+        attempts: read::<i32>(row, 4)?.cast_unsigned(),
+    })
+}
+
+fn read_parked(row: &Row) -> Result<ParkedRow> {
+    Ok(ParkedRow {
+        seq: read(row, 0)?,
+        id: read(row, 1)?,
+        key: read(row, 2)?,
+        order_key: read(row, 3)?,
+        failure: RowFailure { code: read(row, 4)?, detail: read(row, 5)? },
+        attempts: read::<i32>(row, 6)?.cast_unsigned(),
+        created_at: Time(read(row, 7)?),
+        parked_at: Time(read(row, 8)?),
+    })
+}
+
+fn read_row_email(row: &Row) -> Result<(Uuid, RowEmail)> {
+    let state: &str = read(row, 2)?;
+    let state = EmailState::parse(state).ok_or_else(|| unreadable(format!("the state {state}")))?;
+    let rev = u32::try_from(read::<i64>(row, 3)?).map_err(unreadable)?;
+    Ok((read(row, 0)?, RowEmail { id: EmailId(read(row, 1)?), state, rev }))
+}
+
+pub(super) fn read_status(row: &Row) -> Result<OutboxStatus> {
+    Ok(OutboxStatus {
+        outbox_id: read(row, 0)?,
+        schema_version: read::<i32>(row, 1)?.cast_unsigned(),
+        confirmed_identity: read(row, 2)?,
+        current_identity: read(row, 3)?,
+        pending: read::<i64>(row, 4)?.cast_unsigned(),
+        parked: read::<i64>(row, 5)?.cast_unsigned(),
+        oldest_pending_s: read(row, 6)?,
+    })
+}
+
+#[async_trait]
+impl OutboxDatabase for PostgresOutbox {
+    async fn outbox_id(&self) -> Result<Uuid> {
+        Ok(self.session().await?.outbox_id)
+    }
+
+    async fn lease(&self, holder: &str, max: usize, lease: Duration) -> Result<Vec<LeasedRow>> {
+        let (max, lease_ms) = (max as i32, lease.as_millis() as i64);
+        let rows = self.call("lease($1, $2, $3)", &[&holder, &max, &lease_ms]).await?;
+        rows.iter().map(read_leased).collect()
+    }
+
+    async fn record_outcome(&self, row: Uuid, fence: i64, outcome: &RowOutcome) -> Result<bool> {
+        match outcome {
+            RowOutcome::Done(email) => {
+                let (state, rev, may_change) = (email.state.as_str(), i64::from(email.rev), email.may_change());
+                self.call_one(
+                    "mark_done($1, $2, $3, $4, $5, $6)",
+                    &[&row, &fence, &email.id.0, &state, &rev, &may_change],
+                )
+                .await
+            }
+            RowOutcome::Parked(RowFailure { code, detail }) => {
+                self.call_one("park($1, $2, $3, $4)", &[&row, &fence, code, detail]).await
+            }
+            RowOutcome::Retry { pause_ms, failure } => {
+                let RowFailure { code, detail } = failure;
+                self.call_one("retry_later($1, $2, $3, $4, $5)", &[&row, &fence, pause_ms, code, detail]).await
+            }
+        }
+    }
+
+    async fn rows_to_refresh(&self, max: usize) -> Result<Vec<(Uuid, RowEmail)>> {
+        let rows = self.call("rows_to_refresh($1)", &[&(max as i32)]).await?;
+        rows.iter().map(read_row_email).collect()
+    }
+
+    async fn write_back(&self, row: Uuid, email: RowEmail) -> Result<()> {
+        let (state, rev, may_change) = (email.state.as_str(), i64::from(email.rev), email.may_change());
+        self.call("write_back($1, $2, $3, $4)", &[&row, &state, &rev, &may_change]).await.map(drop)
+    }
+
+    async fn parked(&self, before: Option<i64>, limit: usize) -> Result<Vec<ParkedRow>> {
+        let rows = self.call("parked($1, $2)", &[&before, &(limit as i32)]).await?;
+        rows.iter().map(read_parked).collect()
+    }
+
+    async fn replay(&self, row: Uuid) -> Result<bool> {
+        self.call_one("replay($1)", &[&row]).await
+    }
+
+    async fn status(&self) -> Result<OutboxStatus> {
+        let rows = self.call("status()", &[]).await?;
+        rows.first().map_or_else(|| Err(OutboxError::NotInstalled(self.schema.clone())), read_status)
+    }
+
+    async fn wait_for_rows(&self, at_most: Duration) {
+        // Without a notification the time is over: then the caller looks anyway.
+        let _elapsed = tokio::time::timeout(at_most, self.new_rows.notified()).await;
+    }
+}

@@ -1,0 +1,168 @@
+//! Dead letters: rows that are refused for good, their list and replay; rows that are too old; and `verify`.
+
+use serde_json::{Value, json};
+
+use crate::rig::{Rig, payload, wait_until};
+
+async fn parked(server: &crate::rig::Server) -> Vec<Value> {
+    server.get("/v1/outboxes/shop1/parked").await["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_different_payload_under_the_same_key_is_a_dead_letter() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("original", Some("order-7")).await;
+    rig.wait_for_count("done", 1).await;
+    rig.order("other", Some("order-7")).await;
+    rig.wait_for_count("parked", 1).await;
+
+    let rows = parked(&server).await;
+    assert_eq!((&rows[0]["code"], &rows[0]["key"]), (&"key_mismatch".into(), &"order-7".into()));
+    assert!(rows[0]["detail"].as_str().unwrap().contains("order-7"), "{rows:?}");
+    assert_eq!(server.subjects().await, ["original"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_replayed_when_its_cause_is_gone() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    let suppress = json!({ "address": "ada@example.com", "reason": "manual" }).to_string();
+    let (status, body) = server.post("/v1/suppressions", &suppress).await;
+    assert_eq!(status, 201, "{body}");
+    rig.order("suppressed", None).await;
+    rig.wait_for_count("parked", 1).await;
+    let row = parked(&server).await.remove(0);
+    assert_eq!(row["code"], "recipient_suppressed");
+
+    assert_eq!(server.call("DELETE", "/v1/suppressions/ada@example.com").await.0, 200);
+    let path = format!("/v1/parked/{}/replay", row["id"].as_str().unwrap());
+    assert_eq!(server.call("POST", &path).await, (200, json!({ "id": row["id"] })));
+    rig.wait_for_count("done", 1).await;
+    assert_eq!(server.call("POST", &path).await.0, 200, "a repeated replay changes nothing");
+    assert_eq!(server.subjects().await, ["suppressed"]);
+    assert_eq!(rig.count("done").await, 1);
+    let unknown = "/v1/parked/00000000-0000-4000-8000-000000000000/replay";
+    assert_eq!(server.call("POST", unknown).await.0, 404);
+    assert_eq!(server.call("POST", "/v1/parked/x/replay").await.0, 404);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn an_invalid_payload_is_parked_with_the_field_and_blocks_nothing() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    let mut bad = payload("bad");
+    bad["to"] = "nobody".into();
+    let mut unknown = payload("unknown");
+    unknown["subjct"] = "x".into();
+    for body in [bad, unknown, payload("good")] {
+        let sql = "SELECT mailonce_outbox.send($1::text::jsonb, NULL, 'one-customer')";
+        rig.sql.execute(sql, &[&body.to_string()]).await.unwrap();
+    }
+    rig.wait_for_count("done", 1).await;
+    let rows = parked(&server).await;
+    let codes: Vec<&str> = rows.iter().map(|row| row["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["unknown_field", "invalid_field"], "newest first");
+    let first = server.get("/v1/outboxes/shop1/parked?limit=1").await;
+    let next = first["next_cursor"].as_str().unwrap();
+    let second = server.get(&format!("/v1/outboxes/shop1/parked?limit=1&cursor={next}")).await;
+    assert_eq!(second["data"][0]["code"], "invalid_field");
+    assert_eq!(server.subjects().await, ["good"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_row_that_is_older_than_the_memory_of_its_key_is_parked() {
+    let rig = Rig::installed().await;
+    rig.order("old", None).await;
+    rig.order("new", None).await;
+    let age =
+        "UPDATE mailonce_outbox.rows SET offered_at = now() - interval '35 days' WHERE payload->>'subject' = 'old'";
+    rig.sql.execute(age, &[]).await.unwrap();
+    let server = rig.start_server().await;
+    rig.wait_for_count("done", 1).await;
+    assert_eq!(parked(&server).await[0]["code"], "too_old");
+    assert_eq!(server.subjects().await, ["new"]);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn the_key_of_a_row_is_remembered_for_35_days_whatever_its_payload_says() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    let mut short = payload("short");
+    short["ttl"] = "1s".into();
+    rig.sql.execute("SELECT mailonce_outbox.send($1::text::jsonb, 'brief')", &[&short.to_string()]).await.unwrap();
+    rig.wait_for_count("done", 1).await;
+    wait_until("the email is final", async || !server.get("/v1/keys/brief").await["expires_at"].is_null()).await;
+    assert!(remembered_days(&rig, &server.get("/v1/keys/brief").await).await >= 34);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn a_key_that_another_call_bound_is_remembered_for_35_days_once_a_row_has_it() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    let mut brief = payload("shared");
+    brief["ttl"] = "1h".into();
+    brief["intent"] = json!({ "type": "order.confirmation", "entity": "order_1" });
+    let (status, email) = server.post("/v1/emails", &brief.to_string()).await;
+    assert_eq!(status, 202, "{email}");
+    rig.sql.execute("SELECT mailonce_outbox.send($1::text::jsonb)", &[&brief.to_string()]).await.unwrap();
+    rig.wait_for_count("done", 1).await;
+
+    let row = rig.sql.query_one("SELECT email_id::text FROM mailonce_outbox.rows", &[]).await.unwrap();
+    assert_eq!(row.get::<_, String>(0), email["id"].as_str().unwrap(), "the intent is the key of both");
+    let email = server.get(&format!("/v1/emails/{}", email["id"].as_str().unwrap())).await;
+    let path = format!("/v1/keys/{}", email["key"].as_str().unwrap());
+    wait_until("the email is final", async || !server.get(&path).await["expires_at"].is_null()).await;
+    assert!(remembered_days(&rig, &server.get(&path).await).await >= 34);
+    server.terminate().await;
+}
+
+/// For how many days a key is still remembered.
+async fn remembered_days(rig: &Rig, key: &Value) -> i32 {
+    let sql = "SELECT floor(extract(epoch FROM $1::text::timestamptz - now()) / 86400)::integer";
+    rig.sql.query_one(sql, &[&key["expires_at"].as_str().unwrap()]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn other_teams_see_no_outbox() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    let mut bad = payload("bad");
+    bad["to"] = "nobody".into();
+    rig.sql.execute("SELECT mailonce_outbox.send($1::text::jsonb)", &[&bad.to_string()]).await.unwrap();
+    rig.wait_for_count("parked", 1).await;
+    let row = parked(&server).await.remove(0)["id"].as_str().unwrap().to_owned();
+    let (status, team) = server.post("/v1/teams", "{\"name\": \"other\"}").await;
+    assert_eq!(status, 201, "{team}");
+    let secret = team["api_key"].as_str().unwrap();
+
+    assert_eq!(server.call_with("GET", "/v1/outboxes", secret).await, (200, json!({ "data": [] })));
+    assert_eq!(server.call_with("GET", "/v1/outboxes/shop1/parked", secret).await.0, 404);
+    assert_eq!(server.call_with("POST", &format!("/v1/parked/{row}/replay"), secret).await.0, 404);
+    assert_eq!(rig.count("parked").await, 1);
+    server.terminate().await;
+}
+
+#[tokio::test]
+async fn verify_lists_rows_whose_email_the_ledger_lacks() {
+    let rig = Rig::installed().await;
+    let server = rig.start_server().await;
+    rig.order("kept", None).await;
+    rig.order("lost", None).await;
+    rig.wait_for_count("done", 2).await;
+    let data = ["--data", "node"];
+    let verified = rig.outbox(&[&["verify"], &data[..]].concat()).await.expect_exit(0).json();
+    assert_eq!(verified, json!({ "checked": 2, "missing": [] }));
+
+    let lose = "UPDATE mailonce_outbox.rows SET email_id = '00000000-0000-4000-8000-000000000000'
+        WHERE payload->>'subject' = 'lost' RETURNING id::text";
+    let row: String = rig.sql.query_one(lose, &[]).await.unwrap().get(0);
+    let verified = rig.outbox(&[&["verify"], &data[..]].concat()).await.expect_exit(5).json();
+    assert_eq!((&verified["checked"], &verified["missing"][0]["id"]), (&2.into(), &row.into()));
+    server.terminate().await;
+}
