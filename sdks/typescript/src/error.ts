@@ -84,6 +84,14 @@ export function noAnswer(detail: string, cause?: unknown): MailonceError {
   });
 }
 
+/** An error as the result of a tool: many frameworks repeat a call that throws. */
+export function toAnswer({ code, detail, field, next, retry }: MailonceError): Record<string, unknown> & {
+  status: string;
+  next: string;
+} {
+  return { status: code === "no_answer" ? code : "refused", code, detail, ...(field && { field }), retry, next };
+}
+
 /** The caller ended the call by its `signal`, whose reason is the `cause`. */
 export function aborted({ reason }: AbortSignal): MailonceError {
   const why = (reason as Partial<Error> | null | undefined)?.message ?? String(reason);

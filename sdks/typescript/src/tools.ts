@@ -2,7 +2,7 @@
 // framework's call id goes along for correlation and decides nothing.
 
 import { type Definition, type ToolName, TOOLS } from "./definitions.js";
-import { MailonceError } from "./error.js";
+import { MailonceError, toAnswer } from "./error.js";
 import type { Mailonce } from "./index.js";
 import type { ToolAnswer } from "./mcp.js";
 
@@ -97,8 +97,7 @@ async function answered(call: () => Promise<ToolAnswer>): Promise<ToolAnswer> {
   } catch (error) {
     if (!(error instanceof MailonceError)) throw error;
     if (error.code === "aborted") throw error.cause; // the framework ended it, and knows its own reason
-    const { code, detail, field, next, retry } = error;
-    return { status: code === "no_answer" ? code : "refused", code, detail, ...(field && { field }), retry, next };
+    return toAnswer(error);
   }
 }
 
