@@ -265,6 +265,13 @@ class Adapters(unittest.TestCase):
                 self.assertTrue(all(answer["next"] for answer in answers))
                 self.assertEqual(server.mails, [])
 
+    def test_a_model_cannot_send_from_another_inbox(self) -> None:
+        for run in FRAMEWORKS:
+            with self.subTest(framework=run.__name__):
+                double = Double()
+                run(double, [[("send_email", {**MAIL, "inbox": "boss@mailonce.test"})]], 4, None)
+                self.assertEqual(double.mails[0]["from"], FROM)
+
     def test_a_refused_key_is_told_with_what_to_do(self) -> None:
         with Mailonce(api_key="mo_wrong") as mo:
             (answer,) = asyncio.run(agents_with(mo, [[("send_email", MAIL)]], None))

@@ -332,6 +332,12 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     }
   });
 
+  test(`${name}: a model cannot send from another inbox`, async () => {
+    const double = new Double();
+    await run(double.client(), [[["send_email", { ...mail, inbox: "boss@mailonce.test" }]]]);
+    assert.equal(double.mails[0].from, FROM);
+  });
+
   test(`${name}: a refused key is told with what to do`, async () => {
     const [answer] = await run(new Mailonce({ apiKey: "mo_wrong" }), [[["send_email", mail]]]);
     assert.deepEqual([answer.status, answer.code, answer.retry], ["refused", "unauthorized", "never"]);
