@@ -16,7 +16,7 @@ export interface ToolOptions {
   inbox?: string;
   /** The tools that the model gets; all by default. */
   tools?: readonly ToolName[];
-  /** The tools before which the framework asks a person. */
+  /** The tools before which the framework asks a person. The Vercel AI SDK does so since version 6. */
   needsApproval?: readonly ToolName[];
   /** One of these for each loop of an agent: a repeated identical call is answered from its first result. */
   calls?: FirstResults;
