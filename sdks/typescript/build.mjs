@@ -1,7 +1,7 @@
 // Builds dist from src: once as ESM, once as CommonJS. `npm pack` and `npm install ../sdks/typescript` run it.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
@@ -22,6 +22,15 @@ compile("--outDir", "dist/esm", "--noCheck", ...CODE);
 compile(...CJS, "--emitDeclarationOnly");
 compile(...CJS, ...CODE);
 writeFileSync("dist/cjs/package.json", '{"type":"commonjs"}\n');
+// Nobody edits what is packed, so that it needs no indentation. No text in src spans lines.
+for (const folder of ["dist/esm", "dist/cjs"]) {
+  for (const file of readdirSync(folder).filter((name) => /\.[jt]s$/.test(name))) {
+    const lines = readFileSync(`${folder}/${file}`, "utf8");
+    writeFileSync(`${folder}/${file}`, lines.replace(/^ +/gm, ""));
+  }
+}
+// Types that no exported type names are not packed.
+for (const name of ["double", "double-tools", "double-words", "sha256"]) rmSync(`dist/cjs/${name}.d.ts`);
 // Types mean the same from both sides, so they are packed once. ESM may name those of CommonJS; the other way round it
 // would need attributes that older compilers do not know. Adapters keep theirs: their frameworks have two of each.
 const OWN = ["ai.d.ts", "openai-agents.d.ts"];

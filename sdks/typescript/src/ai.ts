@@ -4,14 +4,15 @@ import { jsonSchema, tool, type Tool, type ToolSet } from "ai";
 import type { Mailonce } from "./index.js";
 import { emailTools as definitions, type ToolAnswer, type ToolOptions } from "./tools.js";
 
-export { FirstResults, type ToolAnswer, type ToolOptions } from "./tools.js";
+export { FirstResults, type ToolAnswer, type ToolName, type ToolOptions } from "./tools.js";
 
-export function emailTools(mo: Mailonce, options: ToolOptions): ToolSet {
+export function emailTools(mo: Mailonce, options: ToolOptions = {}): ToolSet {
   const tools: Record<string, Tool<Record<string, unknown>, ToolAnswer>> = {};
-  for (const { name, description, parameters, run } of definitions(mo, options)) {
+  for (const { name, description, parameters, needsApproval, run } of definitions(mo, options)) {
     tools[name] = tool({
       description,
-      inputSchema: jsonSchema<Record<string, unknown>>(parameters),
+      inputSchema: jsonSchema<Record<string, unknown>>(parameters as object),
+      needsApproval,
       execute: (input: Record<string, unknown>, { toolCallId, abortSignal }) => run(input, toolCallId, abortSignal),
     });
   }

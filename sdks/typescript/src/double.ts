@@ -17,6 +17,7 @@ import {
   told,
   WORDS,
 } from "./double-words.js";
+import { tool } from "./double-tools.js";
 import type { Arrival, Gone } from "./testing.js";
 import type { CallTrace, Intent, Send } from "./wire.js";
 
@@ -29,6 +30,7 @@ export class Desk {
   #last = 0;
 
   act(method: string, url: URL, headers: Headers, body: unknown): [number, unknown] {
+    if (url.pathname === "/mcp") return tool(this, headers, body as Body);
     const [, , what, id = "", verb = ""] = url.pathname.split("/").map(decodeURIComponent);
     const key = headers.get("idempotency-key");
     const said = (body ?? {}) as Body;

@@ -51,7 +51,10 @@ export class MailonceError extends Error {
 
 /** The error of an answer that is no success. Whoever stands in between may not speak RFC 9457. */
 export function refusal(status: number, text: string, baseUrl: string): MailonceError {
-  const body = object(text);
+  const whole = object(text);
+  // At `/mcp` the problem is in an error of JSON-RPC.
+  const { message, data } = (whole["error"] ?? {}) as { message?: unknown; data?: object };
+  const body: Record<string, unknown> = message === undefined ? whole : { detail: message, ...data };
   const said = (name: string): string | undefined =>
     typeof body[name] === "string" ? (body[name] as string) : undefined;
   const again = status === 408 || status === 425 || status === 429 || status >= 500;
@@ -79,6 +82,14 @@ export function noAnswer(detail: string, cause?: unknown): MailonceError {
     next: "Make the same call again with the same key; whatever was accepted before will be found.",
     cause,
   });
+}
+
+/** An error as the result of a tool: many frameworks repeat a call that throws. */
+export function toAnswer({ code, detail, field, next, retry }: MailonceError): Record<string, unknown> & {
+  status: string;
+  next: string;
+} {
+  return { status: code === "no_answer" ? code : "refused", code, detail, ...(field && { field }), retry, next };
 }
 
 /** The caller ended the call by its `signal`, whose reason is the `cause`. */

@@ -4,6 +4,7 @@ import { Caller, type CallOptions, type ClientOptions } from "./call.js";
 import { Emails } from "./emails.js";
 import { Events } from "./events.js";
 import { Inboxes } from "./inboxes.js";
+import { callTool, type ToolAnswer } from "./mcp.js";
 import { Artifacts, Messages } from "./messages.js";
 import { type ClaimIntent, once, type OnceOptions, type OnceRun } from "./once.js";
 import { Threads } from "./threads.js";
@@ -40,6 +41,11 @@ export class Mailonce {
     return once(this.#call, key, work, options);
   }
 
+  /** Calls a tool of `/mcp` as a model would. Its errors are results; calls that fail otherwise throw. */
+  callTool(name: string, input: Record<string, unknown>, options?: CallOptions): Promise<ToolAnswer> {
+    return callTool(this.#call, name, input, options);
+  }
+
   /** Any other call of the API, with the same repeats and errors. */
   request<T = unknown>(method: string, path: string, body?: unknown, options?: CallOptions): Promise<T> {
     // The key of this call would be the key of the claim.
@@ -55,6 +61,7 @@ export type { EventQuery } from "./events.js";
 export type { MessageQuery, WaitFor, WorkOptions } from "./inboxes.js";
 export { bareAddress, deriveKey } from "./key.js";
 export { HeldLease } from "./lease.js";
+export type { ToolAnswer } from "./mcp.js";
 export {
   type AfterError,
   type ClaimIntent,

@@ -1,7 +1,7 @@
 // Any side effect once: one caller runs it, everybody else gets its result. Uses the claims of the server.
 
 import { at, type CallOptions, type Caller, minted, pause } from "./call.js";
-import { MailonceError } from "./error.js";
+import { MailonceError, toAnswer } from "./error.js";
 import type { Mailonce } from "./index.js";
 import { checkKey } from "./key.js";
 import { sha256 } from "./sha256.js";
@@ -360,8 +360,7 @@ export function onceTool<T extends object>(mo: Mailonce, tool: T, { key, ...opti
       );
     } catch (error) {
       if (!(error instanceof MailonceError) || error.code === "aborted") throw error;
-      const { code, next, retry } = error;
-      return { status: code === "no_answer" ? "no_answer" : "refused", code, retry, next };
+      return toAnswer(error);
     }
   };
   return (typeof tool === "function" ? execute : { ...tool, execute }) as T;

@@ -1,6 +1,8 @@
-// The adapters, driven by scripted models that repeat, re-word and run tools twice: one mail, one reply.
+// The adapters, driven by scripted models that repeat, re-word, rename and run tools twice: one mail, one reply. With the
+// real server the sink behind it counts. Needs MAILONCE_WEATHER, MAILONCE_URL and a key.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Agent, Runner, setTracingDisabled, tool as agentTool, Usage } from "@openai/agents";
 import { generateText, stepCountIs, tool as aiTool } from "ai";
@@ -14,6 +16,8 @@ import { z } from "zod";
 setTracingDisabled(true);
 
 const FROM = "agent@mailonce.test";
+const { MAILONCE_CONTRACT, MAILONCE_URL: SERVER, MAILONCE_WEATHER: CONTROL } = process.env;
+const LISTED = JSON.parse(readFileSync(`${MAILONCE_CONTRACT}/tools.json`, "utf8"));
 const mail = {
   to: "ada@example.com",
   subject: "Order 4821",
@@ -118,6 +122,131 @@ async function told(mo, id) {
   }
 }
 
+const ALREADY = /^already_(accepted|sent)$/;
+
+/** A mail about an order of its own, to a recipient of its own. */
+function unique() {
+  const id = Math.random().toString(36).slice(2);
+  return { ...mail, to: `ada-${id}@example.com`, entity: `order_${id}`, text: "Thank you, it is on its way." };
+}
+
+async function weather(path, body) {
+  return (await fetch(CONTROL + path, body && { method: "POST", body: JSON.stringify(body) })).json();
+}
+
+/** A client behind a proxy that plays these faults. */
+async function through(faults) {
+  const { url } = await weather("/proxy", { to: SERVER, faults });
+  return new Mailonce({ baseUrl: url, backoffMs: 5, timeoutMs: 2000 });
+}
+
+/** How many mails for `to` the sink has, a while after the first. */
+async function mailsFor(to) {
+  const count = async () => (await weather(`/mails?to=${encodeURIComponent(to)}`)).count;
+  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  for (let tries = 0; tries < 100 && (await count()) === 0; tries++) await pause(50);
+  await pause(150);
+  return count();
+}
+
+/** What a framework tells a model of each tool. */
+const SHOWN = {
+  "Vercel AI SDK": (options) =>
+    Object.entries(vercel.emailTools(new Double().client(), options)).map(([name, tool]) => ({
+      name,
+      description: tool.description,
+      schema: tool.inputSchema.jsonSchema,
+    })),
+  "OpenAI Agents": (options) =>
+    openai.emailTools(new Double().client(), options).map(({ name, description, parameters, strict }) => {
+      assert.equal(strict, true);
+      assert.deepEqual(parameters.required, Object.keys(parameters.properties));
+      return { name, description, schema: parameters };
+    }),
+};
+
+for (const [name, shown] of Object.entries(SHOWN)) {
+  test(`${name}: a model gets the tools of the server`, () => {
+    const tools = shown();
+    assert.equal(tools.length, 10);
+    for (const [n, { name, description, inputSchema }] of LISTED.entries()) {
+      assert.deepEqual([tools[n].name, tools[n].description], [name, description]);
+      assert.deepEqual(tools[n].schema.properties, inputSchema.properties);
+      assert.equal(tools[n].schema.additionalProperties, false);
+      for (const field of inputSchema.required ?? []) assert.ok(tools[n].schema.required.includes(field));
+      // What a strict mode makes a model fill in may be null.
+      for (const field of Object.keys(inputSchema.properties)) {
+        const optional = !inputSchema.required?.includes(field);
+        assert.equal(inputSchema.properties[field].type.includes("null"), optional, `${name} ${field}`);
+      }
+    }
+  });
+
+  test(`${name}: a choice of tools, and an inbox that the model does not choose`, () => {
+    const tools = shown({ from: FROM, tools: ["get_outcome", "send_email"] });
+    assert.deepEqual(
+      tools.map((tool) => tool.name),
+      ["send_email", "get_outcome"],
+    );
+    assert.ok(!("inbox" in tools[0].schema.properties));
+    assert.throws(() => shown({ tools: ["send_mail"] }), TypeError);
+  });
+}
+
+test("the framework asks a person before the tools that need it", async () => {
+  const options = { needsApproval: ["send_email"] };
+  const tools = vercel.emailTools(new Double().client(), options);
+  assert.deepEqual([tools.send_email.needsApproval, tools.read_message.needsApproval], [true, false]);
+  const [send, reply] = openai.emailTools(new Double().client(), options);
+  assert.deepEqual([await send.needsApproval(), await reply.needsApproval()], [true, false]);
+});
+
+test("a model waits for a mail, reads it and takes its code, which another run does not get", async () => {
+  const double = new Double();
+  const mo = double.client();
+  const tools = vercel.emailTools(mo, { inbox: FROM });
+  const call = (name, input) => tools[name].execute(input, { toolCallId: "c" });
+  await mo.inboxes.create({ address: FROM });
+  assert.equal((await call("wait_for_message", { has: "code" })).status, "timeout");
+  const message = double.receive({ to: FROM, subject: "Your code", text: "It is 123456.", code: "123456" });
+  const arrived = await call("wait_for_message", { has: "code", timeout_s: null });
+  assert.deepEqual([arrived.status, arrived.message], ["arrived", message]);
+  assert.equal((await call("read_message", { message })).text, "It is 123456.");
+  for (const [who, status] of [
+    ["a", "taken"],
+    ["b", "none"],
+    ["a", "taken"],
+  ]) {
+    assert.equal((await call("take_artifact", { type: "code", for: who })).status, status);
+  }
+  assert.equal((await call("ask_human", { entity: "e", question: "?" })).status, "not_in_double");
+});
+
+test("a temporary error of the server is retried, and then told", async () => {
+  let statuses = ["unavailable", "internal", "accepted"];
+  const fetch = async () => {
+    const status = statuses.shift();
+    const result = { structuredContent: { status, next: "…" }, isError: status !== "accepted" };
+    return new Response(JSON.stringify({ jsonrpc: "2.0", id: 1, result }));
+  };
+  const client = (maxRetries) => new Mailonce({ apiKey: "k", backoffMs: 0, maxRetries, fetch });
+  assert.equal((await client(2).callTool("send_email", mail)).status, "accepted");
+  statuses = ["unavailable", "unavailable"];
+  assert.equal((await client(1).callTool("send_email", mail)).status, "unavailable");
+  assert.deepEqual(statuses, []);
+});
+
+test("a result that may change is not remembered", async () => {
+  const double = new Double();
+  const mo = double.client();
+  await mo.inboxes.create({ address: FROM });
+  const tools = vercel.emailTools(mo, { from: FROM, calls: new vercel.FirstResults() });
+  const take = () => tools.take_artifact.execute({ type: "code", for: "a" }, { toolCallId: "c" });
+  assert.equal((await take()).status, "none");
+  double.receive({ to: FROM, code: "123456" });
+  assert.equal((await take()).value, "123456");
+});
+
 for (const [name, run] of Object.entries(FRAMEWORKS)) {
   test(`${name}: repeated, re-worded and doubled calls send one mail and one reply`, async () => {
     const double = new Double();
@@ -127,15 +256,15 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     expectSentOnce(double, { to: "ada@example.com", intent: { entity: "order_4821" } });
     expectSentOnce(double, { reply_to_message: message });
     assert.equal(double.mails.length, 2);
-    assert.equal(new Set(answers.slice(0, 4).map((answer) => answer.id)).size, 1);
+    assert.equal(new Set(answers.slice(0, 4).map((answer) => answer.email)).size, 1);
     assert.deepEqual(answers.map((answer) => answer.status).sort(), [
       "accepted",
       "accepted",
-      "replayed",
-      "replayed",
-      "replayed",
-      "replayed",
-      "replayed",
+      "already_answered",
+      "already_answered",
+      "already_sent",
+      "already_sent",
+      "already_sent",
     ]);
     assert.deepEqual(double.mails[0].call, { id: "call_1" }); // for correlation
     assert.equal(double.mails[0].metadata, undefined); // it is no part of the key, nor of what the mail means
@@ -144,13 +273,11 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
 
   test(`${name}: a repeated call under another id is the same call, and both ids are kept`, async () => {
     for (const mo of [new Double().client(), new Mailonce()]) {
-      const own = { ...mail, entity: `${name} ${Math.random()}` };
+      const own = unique();
       const answers = await run(mo, [[["send_email", own]], [["send_email", own]]]);
-      assert.deepEqual(
-        answers.map((answer) => answer.status),
-        ["accepted", "replayed"],
-      );
-      const email = await told(mo, answers[0].id);
+      assert.equal(answers[0].status, "accepted");
+      assert.match(answers[1].status, ALREADY);
+      const email = await told(mo, answers[0].email);
       assert.deepEqual(email.call, { id: "call_1" });
       const [again] = email.suppressed_calls;
       assert.deepEqual([again.reason, again.call], ["key_replay", { id: "call_2" }]); // not payload_differs
@@ -175,7 +302,7 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
     const answers = await run(mo, [[["send_email", mail]], [["send_email", mail]]]);
     assert.deepEqual(
       answers.map((answer) => answer.status),
-      ["no_answer", "replayed"],
+      ["no_answer", "already_sent"],
     );
     await run(double.client(), [[["send_email", reworded]]]); // another run, other words
     expectSentOnce(double);
@@ -190,17 +317,60 @@ for (const [name, run] of Object.entries(FRAMEWORKS)) {
   });
 
   test(`${name}: what a model gets wrong is told, not thrown`, async () => {
-    const double = new Double();
     const { entity, ...without } = mail;
-    const [missing, unknown, nobody] = await run(double.client(), [
-      [["send_email", without]],
-      [["send_email", { ...mail, key: "random" }]],
-      [["reply_email", { message: "m-404", text: "t" }]],
-    ]);
-    assert.deepEqual([missing.status, missing.code], ["refused", "invalid_field"]);
-    assert.deepEqual([unknown.status, unknown.code], ["refused", "invalid_field"]);
-    assert.deepEqual([nobody.status, nobody.code], ["refused", "not_found"]);
-    assert.equal(double.mails.length, 0);
+    for (const mo of [new Double().client(), new Mailonce()]) {
+      const [missing, unknown, nobody] = await run(mo, [
+        [["send_email", without]],
+        [["send_email", { ...mail, key: "random" }]],
+        [["reply_email", { message: "00000000-0000-7000-8000-000000000404", text: "t" }]],
+      ]);
+      const of = ({ status, field, detail }) => [status, field, detail];
+      assert.deepEqual(of(missing), ["invalid_type", "entity", "missing field `entity`"]);
+      assert.deepEqual(of(unknown), ["unknown_field", "key", "there is no field `key`"]);
+      assert.equal(nobody.status, "not_found");
+      for (const { next, detail } of [missing, unknown, nobody]) assert.ok(next && detail);
+    }
+  });
+
+  test(`${name}: a model cannot send from another inbox`, async () => {
+    const double = new Double();
+    await run(double.client(), [[["send_email", { ...mail, inbox: "boss@mailonce.test" }]]]);
+    assert.equal(double.mails[0].from, FROM);
+  });
+
+  test(`${name}: a refused key is told with what to do`, async () => {
+    const [answer] = await run(new Mailonce({ apiKey: "mo_wrong" }), [[["send_email", mail]]]);
+    assert.deepEqual([answer.status, answer.code, answer.retry], ["refused", "unauthorized", "never"]);
+    assert.ok(answer.detail && answer.next);
+  });
+
+  test(`${name}: answers are lost on the way, and the call is made again`, async () => {
+    const own = unique();
+    const answers = await run(await through(["503", "lose", "cut"]), [[["send_email", own]], [["send_email", own]]]);
+    assert.deepEqual(new Set(answers.map((answer) => answer.email)).size, 1);
+    for (const answer of answers) assert.match(answer.status, ALREADY);
+    assert.equal(await mailsFor(own.to), 1);
+  });
+
+  test(`${name}: other words, spaces, cases and spellings of a name send one mail`, async () => {
+    const own = unique();
+    const types = ["dup.x", " dup.x", "dup.x ", "Dup.X", "dup_x", "dup-x", "dup x"];
+    const turns = types.map((type) => [["send_email", { ...own, type }]]);
+    turns.push([["send_email", { ...own, type: "dup.x", subject: "Your order", text: "It is on its way to you." }]]);
+    turns.push([["send_email", { ...own, type: "dup.x", entity: own.entity.toUpperCase() }]]);
+    const answers = await run(new Mailonce(), turns);
+    assert.equal(answers[0].status, "accepted");
+    for (const n of [1, 2, 7]) assert.match(answers[n].status, ALREADY);
+    for (const n of [3, 4, 5, 6, 8]) assert.deepEqual([n, answers[n].status], [n, "looks_duplicate"]);
+    assert.equal(await mailsFor(own.to), 1);
+  });
+
+  test(`${name}: empty values of a strict schema say nothing`, async () => {
+    const own = unique();
+    const filled = { ...own, html: "", version: 0, period: null, distinct_token: "", inbox: null };
+    const answers = await run(new Mailonce(), [[["send_email", filled]], [["send_email", own]]]);
+    assert.equal(answers[0].email, answers[1].email);
+    assert.equal(await mailsFor(own.to), 1);
   });
 
   test(`${name}: a tool of your own is safe to repeat`, async () => {

@@ -19,5 +19,6 @@ export const answer = generateText({
     calls: new vercel.FirstResults(),
   }),
 });
-// @ts-expect-error from whom?
-export const nobody = vercel.emailTools(mo, {});
+export const some = vercel.emailTools(mo, { tools: ["send_email"], needsApproval: ["send_email"] });
+// @ts-expect-error there is no such tool
+export const none = openai.emailTools(mo, { tools: ["send_mail"] });

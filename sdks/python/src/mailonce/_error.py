@@ -58,6 +58,9 @@ def refusal(status: int, text: str, url: str | None, base_url: str) -> MailonceE
         body = {}
     if not isinstance(body, dict):
         body = {}
+    if isinstance(rpc := body.get("error"), dict):
+        # At `/mcp` the problem is in an error of JSON-RPC.
+        body = {"detail": rpc.get("message"), **(rpc.get("data") or {})}
 
     def said(name: str) -> str | None:
         return body[name] if isinstance(body.get(name), str) else None

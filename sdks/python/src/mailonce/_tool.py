@@ -11,7 +11,7 @@ from ._async.client import AsyncMailonce
 from ._error import MailonceError
 from ._once import ClaimKey, OnceOptions
 from ._sync.client import Mailonce
-from ._told import refused
+from ._tools import refused
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

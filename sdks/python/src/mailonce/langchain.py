@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextvars import ContextVar
 from typing import Any
 
@@ -10,10 +11,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from ._async.client import AsyncMailonce
 from ._async.tools import AsyncEmailTools
-from ._definitions import TOOLS
+from ._definitions import ToolName
 from ._first import FirstResults
 from ._sync.client import Mailonce
 from ._sync.tools import EmailTools
+from ._tools import Definition
 
 __all__ = ["FirstResults", "email_tools"]
 
@@ -39,36 +41,39 @@ class _Tool(StructuredTool):
 
 
 def email_tools(
-    mo: Mailonce | AsyncMailonce, *, from_: str, inbox: str | None = None, calls: FirstResults | None = None
-) -> list[BaseTool]:
-    """Tools whose keys come from the intent. With `Mailonce` they work in `invoke` and `ainvoke`, with `AsyncMailonce`
-    in `ainvoke`. Give them one `calls` for each loop, and a repeated identical call is answered from its first result.
-    """
-    return [_tool(definition, mo, from_, inbox, calls) for definition in TOOLS]
-
-
-def _tool(
-    definition: dict[str, Any],
     mo: Mailonce | AsyncMailonce,
-    from_: str,
-    inbox: str | None,
-    calls: FirstResults | None,
-) -> BaseTool:
-    name = definition["name"]
-    functions: dict[str, Any] = {}
+    *,
+    from_: str | None = None,
+    inbox: str | None = None,
+    tools: Collection[ToolName] | None = None,
+    calls: FirstResults | None = None,
+) -> list[BaseTool]:
+    """The tools of the server, or those named in `tools`. With `Mailonce` they work in `invoke` and `ainvoke`, with
+    `AsyncMailonce` in `ainvoke`. `from_` is the inbox that sends and is read, `inbox` the one that is read if it is
+    another one; without them, a model with several inboxes names one. Give them one `calls` for each loop, and a
+    repeated identical call is answered from its first result.
+    """
+    offer: EmailTools | AsyncEmailTools
     if isinstance(mo, Mailonce):
-        tools = EmailTools(mo, from_=from_, inbox=inbox, calls=calls)
+        offer = EmailTools(mo, from_=from_, inbox=inbox, tools=tools, calls=calls)
+    else:
+        offer = AsyncEmailTools(mo, from_=from_, inbox=inbox, tools=tools, calls=calls)
+    return [_tool(definition, offer) for definition in offer.definitions.values()]
+
+
+def _tool(definition: Definition, offer: EmailTools | AsyncEmailTools) -> BaseTool:
+    functions: dict[str, Any] = {}
+    if isinstance(offer, EmailTools):
 
         def run(**arguments: Any) -> str:
-            return json.dumps(tools.run(name, arguments, _CALL_ID.get()), ensure_ascii=False)
+            return json.dumps(offer.run(definition.name, arguments, _CALL_ID.get()), ensure_ascii=False)
 
         functions["func"] = run
     else:
-        async_tools = AsyncEmailTools(mo, from_=from_, inbox=inbox, calls=calls)
 
         async def arun(**arguments: Any) -> str:
-            return json.dumps(await async_tools.run(name, arguments, _CALL_ID.get()), ensure_ascii=False)
+            return json.dumps(await offer.run(definition.name, arguments, _CALL_ID.get()), ensure_ascii=False)
 
         functions["coroutine"] = arun
-    description, schema = definition["description"], definition["parameters"]
-    return _Tool(name=name, description=description, args_schema=schema, **functions)
+    description, schema = definition.description, definition.parameters
+    return _Tool(name=definition.name, description=description, args_schema=schema, **functions)

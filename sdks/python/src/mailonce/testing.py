@@ -15,6 +15,7 @@ import httpx
 
 from ._async.client import AsyncMailonce
 from ._double import Desk, Marks, Refused
+from ._double_tools import use_tool
 from ._sync.client import Mailonce
 
 URL = "http://double.mailonce.test"
@@ -100,6 +101,8 @@ class Double:
             path = request.url.raw_path.decode().partition("?")[0]
             call_id = unquote(request.headers.get("mailonce-call-id", ""))
             marks = Marks(request.headers.get("idempotency-key"), {"id": call_id} if call_id else None)
+            if path == "/mcp":
+                return use_tool(self._desk, marks, body)
             return self._desk.act(request.method, path, dict(request.url.params), marks, body)
         except Refused as refused:
             return refused.status, refused.problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import httpx
 
 from .._call import RETRIES, Call, CallOptions, Settings
+from .._mcp import tool_answer, tool_call
 from .._once import ClaimKey, Finding, OnceOptions, UnknownClaim
 from .caller import AsyncCaller
 from .emails import AsyncEmails
@@ -78,6 +80,18 @@ class AsyncMailonce:
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
         """Decorates a function: its calls with the same key are one run. `key` may be a function of its arguments."""
         return runs_once(self._call, key, verify, options)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], *, options: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Calls a tool of `/mcp` as a model would. Its errors are results; calls that fail otherwise raise."""
+        call, tried = tool_call(name, arguments), 0
+        while True:
+            tried += 1
+            answer, passes = tool_answer(await self._call.json(call, options))
+            if not passes or tried >= call.tries(self._call.settings, options or {}):
+                return answer
+            await asyncio.sleep(self._call.settings.pause(tried))
 
     async def request(self, method: str, path: str, body: Any = None, *, options: CallOptions | None = None) -> Any:
         """Any other call of the API, with the same repeats and errors."""

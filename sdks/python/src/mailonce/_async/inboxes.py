@@ -97,7 +97,10 @@ class AsyncInboxes:
     async def consume(
         self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[ConsumeMatch]
     ) -> Artifact:
-        """Takes the newest code or link that matches, once, `for_` one account, workflow or run. `timeout` waits for it."""
+        """Takes the newest code or link that matches, once, `for_` one account, workflow or run.
+
+        `timeout` waits for it.
+        """
         hold = body.get("timeout") or 0
         call = Call("POST", f"/v1/inboxes/{at(inbox)}/consume", body=body, hold=hold)
         return (await self._call.read(ConsumedArtifact, call, options)).artifact
