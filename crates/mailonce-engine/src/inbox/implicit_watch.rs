@@ -176,22 +176,24 @@ impl Inboxes {
         Ok(Problem::new(Code::NotFound, detail))
     }
 
-    /// The number of the message after which a waiting consumer's messages count.
+    /// The number of the message after which a waiting consumer's messages count. 0 without a consumer.
     pub(crate) async fn start_of_new_messages(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        purpose: &str,
+        purpose: Option<&str>,
     ) -> Result<u64, Problem> {
+        let Some(purpose) = purpose else { return Ok(0) };
         Ok(self.touch_implicit_watch(caller, inbox, purpose).await?.after_seq)
     }
 
-    /// The newest message after a number that has something to take for this consumer, authenticated senders first.
+    /// The newest message after a number that has something to take for the consumer that waits, authenticated senders
+    /// first.
     pub(crate) async fn newest_untaken_message(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        (filter, purpose): (&WaitFilter, &str),
+        filter: &WaitFilter,
         after: u64,
     ) -> Result<Option<Message>, Problem> {
         for only_authenticated in [true, false] {
@@ -201,7 +203,7 @@ impl Inboxes {
                 let query = MessageQuery { only_authenticated, limit: PAGE_SIZE, ..query };
                 let page = self.ctx.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
                 for message in page.rows.iter().take_while(|message| message.seq > after) {
-                    if self.has_untaken_artifact(caller, message, filter, purpose).await? {
+                    if self.has_untaken_artifact(caller, message, filter).await? {
                         return Ok(Some(message.clone()));
                     }
                 }
@@ -219,9 +221,9 @@ impl Inboxes {
         caller: &Caller,
         message: &Message,
         filter: &WaitFilter,
-        purpose: &str,
     ) -> Result<bool, Problem> {
         let Some(wanted) = filter.has else { return Ok(true) };
+        let purpose = filter.purpose.as_deref().unwrap_or_default();
         for (_, id) in message.head.artifacts.iter().filter(|(kind, _)| *kind == wanted) {
             let found = self.ctx.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
             if found.is_some_and(|one| one.consumption.is_none() || is_unused_own(&one, purpose)) {

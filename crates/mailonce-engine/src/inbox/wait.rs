@@ -90,20 +90,14 @@ impl Inboxes {
         }
         let after = filter.after.map(|cursor| self.ctx.seq_of(Some(cursor))).transpose()?;
         let purpose = filter.purpose.as_deref().filter(|_| watch.is_none() && after.is_none());
-        let mut new_after = match purpose {
-            Some(purpose) => self.start_of_new_messages(caller, inbox, purpose).await?,
-            None => 0,
-        };
+        let mut new_after = self.start_of_new_messages(caller, inbox, purpose).await?;
         let mut first = true;
         loop {
             let woken = waiter.notify.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             let found = match (&watch, after) {
-                _ if purpose.is_some() => {
-                    let wanted = (&filter, purpose.unwrap_or_default());
-                    self.newest_untaken_message(caller, inbox, wanted, new_after).await?
-                }
+                _ if purpose.is_some() => self.newest_untaken_message(caller, inbox, &filter, new_after).await?,
                 (Some(watch), _) => self.best_in_watch(caller, watch, &filter, after).await?,
                 (None, Some(after)) if first => self.first_match(caller, inbox, &filter, after, &mut seen).await?,
                 (None, None) if first => self.latest_match(caller, inbox, &filter).await?,
@@ -120,9 +114,7 @@ impl Inboxes {
                 // The sequence numbers belong to an earlier epoch.
                 epoch = self.ctx.epoch();
                 (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
-                if let Some(purpose) = purpose {
-                    new_after = self.start_of_new_messages(caller, inbox, purpose).await?;
-                }
+                new_after = self.start_of_new_messages(caller, inbox, purpose).await?;
                 continue;
             }
             if let Some(message) = found {

@@ -133,13 +133,11 @@ impl Outbound {
         problem: Problem,
         now: Time,
     ) -> Result<SendReceipt, Problem> {
-        match self.bound_email(caller, keyed, now).await? {
-            Some(cached) => self.replay(caller, keyed, &cached, now),
-            None => {
-                let repeated = self.repeated_email(caller, keyed, now).await?;
-                repeated.map(|email| self.replay_identical(caller, &email, now)).ok_or(problem)
-            }
+        if let Some(cached) = self.bound_email(caller, keyed, now).await? {
+            return self.replay(caller, keyed, &cached, now);
         }
+        let repeated = self.repeated_email(caller, keyed, now).await?;
+        repeated.map(|email| self.replay_identical(caller, &email, now)).ok_or(problem)
     }
 
     /// Replays an email whose request can't be rebuilt because its subject was deleted, such as the message it

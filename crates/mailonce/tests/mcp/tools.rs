@@ -130,7 +130,7 @@ async fn conflicts_are_results_and_mistakes_are_errors() {
         (json!({ "to": "nobody" }), "to"),
         (json!({ "entity": "" }), "entity"),
         (json!({ "entitty": "x" }), "entity"),
-        (json!({ "version": 0 }), "version"),
+        (json!({ "version": -1 }), "version"),
         (json!({ "inbox": "stranger@mailonce.test", "entity": "o_2" }), "stranger"),
         (json!({ "distinct_token": "dt_forged", "entity": "o_2" }), "distinct_token"),
     ] {
@@ -305,7 +305,7 @@ async fn a_missing_or_consumed_code_is_reported() {
     let take = json!({ "type": "code", "for": "signup-9" });
     let early = fixture.call_tool("take_artifact", take.clone()).await;
     assert_eq!(early["status"], "none");
-    assert!(early["next"].as_str().unwrap().contains("wait_for_message with has=code"), "{early}");
+    assert!(early["next"].as_str().unwrap().contains("Call take_artifact again"), "{early}");
     fixture.receive_text("shop@people.test", "Your code", "Your verification code is 402626.").await;
     fixture.call_tool("wait_for_message", json!({ "has": "code", "timeout_s": 20 })).await;
     let first = fixture.call_tool("take_artifact", take.clone()).await;
@@ -360,14 +360,15 @@ async fn approval_url_is_mentioned_only_when_it_exists() {
 }
 
 #[tokio::test]
-async fn an_entity_with_surrounding_spaces_is_refused() {
+async fn spaces_around_an_entity_make_no_other_email_and_no_other_question() {
     let fixture = McpFixture::start().await;
-    fixture.call_tool("send_email", order_email("o_5", ORDER_TEXT)).await;
+    let ask = |entity: &str| json!({ "entity": entity, "question": "May I?" });
+    let first = fixture.call_tool("send_email", order_email("o_5", ORDER_TEXT)).await;
+    let asked = fixture.call_tool("ask_human", ask("o_5")).await;
     for entity in [" o_5", "o_5 ", "o_5\u{a0}"] {
-        let refused = fixture.call_tool_expect_error("send_email", order_email(entity, ORDER_TEXT)).await;
-        assert!(refused["detail"].as_str().unwrap().contains("entity begins or ends with a space"), "{refused}");
-        let question = json!({ "entity": entity, "question": "May I?" });
-        assert_eq!(fixture.call_tool_expect_error("ask_human", question).await["field"], "entity");
+        let again = fixture.call_tool("send_email", order_email(entity, ORDER_TEXT)).await;
+        assert_eq!(again["email"], first["email"]);
+        assert_eq!(fixture.call_tool("ask_human", ask(entity)).await["escalation"], asked["escalation"]);
     }
     assert_eq!(fixture.wait_for_mail_count("ann@people.test", 1).await, 1);
 }

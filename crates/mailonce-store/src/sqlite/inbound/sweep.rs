@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::sqlite::{Sqlite, schema};
     use mailonce_core::{
-        conversation::caps::DAY_MS, outbound::content_guard::COMPARE_WINDOW_MS, ports::store::Store as _,
+        conversation::caps::DAY_MS, outbound::content_guard::MAX_IDENTICAL_WINDOW_MS, ports::store::Store as _,
     };
 
     /// Counts rows. `from` is a table name, optionally with a `WHERE` clause.
@@ -181,7 +181,7 @@ mod tests {
             }
         }
         for (n, ago) in [(1_u8, 0), (2, 1)] {
-            let (day, window) = (now.0 - DAY_MS + ago, now.0 - COMPARE_WINDOW_MS + ago);
+            let (day, window) = (now.0 - DAY_MS + ago, now.0 - MAX_IDENTICAL_WINDOW_MS + ago);
             conn.execute("INSERT INTO tallies VALUES (1, ?1, ?2, '[]')", params![[n; 16], day]).unwrap();
             conn.execute("INSERT INTO likenesses VALUES (NULL, 1, ?1, ?2, 1, x'', x'')", params![[n; 16], window])
                 .unwrap();

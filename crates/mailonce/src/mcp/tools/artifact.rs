@@ -60,7 +60,7 @@ pub(super) async fn take_artifact(ctx: &ToolContext<'_>, arguments: &Value) -> T
         let timeout = Duration::from_secs(args.timeout_s.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S));
         let request = TakeRequest { query, purpose: args.purpose, timeout };
         match Box::pin(engine.inboxes.take_new_artifact(ctx.caller, inbox.id, &request, None)).await {
-            Err(problem) if matches!(problem.code, Code::NotFound | Code::AlreadyConsumed) => {
+            Err(problem) if problem.code == Code::NotFound => {
                 return Ok(nothing_found(kind, &problem));
             }
             taken => taken?,
