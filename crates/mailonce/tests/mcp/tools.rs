@@ -130,7 +130,6 @@ async fn conflicts_are_results_and_mistakes_are_errors() {
         (json!({ "to": "nobody" }), "to"),
         (json!({ "entity": "" }), "entity"),
         (json!({ "entitty": "x" }), "entity"),
-        (json!({ "version": -1 }), "version"),
         (json!({ "inbox": "stranger@mailonce.test", "entity": "o_2" }), "stranger"),
         (json!({ "distinct_token": "dt_forged", "entity": "o_2" }), "distinct_token"),
     ] {
