@@ -13,7 +13,7 @@ use crate::{
     handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
-    outbound::email::{Email, EmailState},
+    outbound::email::Email,
     string_enum::string_enum,
     time::Time,
 };
@@ -248,8 +248,7 @@ impl ChargeMove {
 /// Whether an email gives its charges back: it surely was not sent, which was not certain before. Only stored charges
 /// are given back, and they are deleted then, so it happens once.
 pub fn gives_back_charges(before: &Email, after: &Email) -> bool {
-    let is_unsent = |email: &Email| matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-    !is_unsent(before) && is_unsent(after)
+    !before.is_surely_unsent() && after.is_surely_unsent()
 }
 
 /// The first budget that an email would exceed.

@@ -67,10 +67,9 @@ pub fn effective_version(earlier: Email, later: Email) -> Email {
     if left { earlier } else { later }
 }
 
-/// Whether surely nothing of an email was sent.
+/// Whether surely nothing of a reply was sent, so that its message can be answered again.
 pub fn is_surely_unsent(email: &Email) -> bool {
-    matches!(email.state(), EmailState::Failed | EmailState::Cancelled)
-        || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
+    email.is_surely_unsent() || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
 }
 
 /// Whether a held reply may be sent now, itself or in a changed version.

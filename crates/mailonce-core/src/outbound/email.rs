@@ -438,7 +438,12 @@ impl Email {
 
     /// Whether it still occupies the keys of its recipients: it is remembered, and it was sent or may be.
     pub fn holds_shadow_keys(&self, now: Time) -> bool {
-        !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
+        !self.is_forgotten(now) && !self.is_surely_unsent()
+    }
+
+    /// Whether surely nothing of it was sent.
+    pub fn is_surely_unsent(&self) -> bool {
+        matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
     }
 
     /// Whether its sender may confirm that it is no duplicate. A resend needs a person: it is held because a person

@@ -19,7 +19,7 @@ use mailonce_core::{
         content::EmailContent,
         content_guard::{self, ContentFingerprint, ContentGuardMode, IdenticalCheck, IdenticalMode},
         digest::{Digest, identity_hash},
-        email::{Channel, Email, EmailState, Guard},
+        email::{Channel, Email, Guard},
         email_query::EmailQuery,
         holds::Holds,
     },
@@ -313,9 +313,9 @@ impl Outbound {
     ) -> Result<Option<&'a Email>, StoreError> {
         let from = content.from.to_address();
         let recipients: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
-        let counts = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-        let is_comparable =
-            |email: &&Email| email.head.from == from.as_str() && email.head.to == recipients && counts(email);
+        let is_comparable = |email: &&Email| {
+            email.head.from == from.as_str() && email.head.to == recipients && !email.is_surely_unsent()
+        };
         for email in latest.iter().filter(is_comparable).take(content_guard::MAX_COMPARED) {
             if self.stored_fingerprint(email).await?.is_some_and(|other| other.is_similar_to(fingerprint)) {
                 return Ok(Some(email));

@@ -166,8 +166,7 @@ impl Outbound {
         if caller.require_scope(ApiKeyScope::Admin).is_ok() {
             return Ok((rule, approval));
         }
-        let unsent = matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-        if email.head.answers.is_some() && !unsent && email.state().is_terminal() {
+        if email.head.answers.is_some() && !email.is_surely_unsent() && email.state().is_terminal() {
             let detail = format!("the message was already answered by email {}, which was sent", email.id);
             return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string()));
         }

@@ -18,7 +18,7 @@ use mailonce_core::{
     outbound::{
         accept::AcceptResult,
         content_guard::{self, Comparison, ContentFingerprint},
-        email::{Email, EmailState},
+        email::Email,
         key_binding::KeyBinding,
     },
     ports::{conversation_store::ConversationStore, store::Result},
@@ -149,7 +149,7 @@ impl Tables {
             .take(content_guard::MAX_COMPARED)
             .filter(|(at, _, other)| now.since(*at) < window_ms && fingerprint.is_similar_to(other))
             .filter_map(|(_, id, _)| self.outbound.emails.get(id))
-            .find(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled))
+            .find(|email| !email.is_surely_unsent())
     }
 
     fn lease_thread(

@@ -9,7 +9,7 @@ use mailonce_core::{
     outbound::{
         accept::NewEmail,
         content_guard::{Comparison, ContentFingerprint, MAX_COMPARED, MAX_IDENTICAL_WINDOW_MS},
-        email::{Email, EmailState},
+        email::Email,
     },
     time::Time,
 };
@@ -115,7 +115,7 @@ impl UnitOfWork {
             .take(MAX_COMPARED)
             .filter(|(at, _, other)| now.since(*at) < window_ms && fingerprint.is_similar_to(other))
             .filter_map(|(_, id, _)| self.emails.get(id))
-            .find(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled))
+            .find(|email| !email.is_surely_unsent())
     }
 
     /// Remembers an email's fingerprint for its sender and recipients, and drops those that are too old to compare.

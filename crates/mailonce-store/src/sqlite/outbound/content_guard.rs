@@ -6,7 +6,7 @@ use mailonce_core::{
     limits,
     outbound::{
         content_guard::{Comparison, ContentFingerprint, MAX_COMPARED, MAX_IDENTICAL_WINDOW_MS},
-        email::{Email, EmailState},
+        email::Email,
     },
     ports::store::Result,
     time::Time,
@@ -38,8 +38,7 @@ pub(crate) fn find_similar_email(
             continue;
         }
         let email = rows::email_by_bits(ledger.conn, id, team, row.get(1).map_err(store_error)?)?;
-        let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
-        if let Some(email) = email.filter(stands) {
+        if let Some(email) = email.filter(|email| !email.is_surely_unsent()) {
             return Ok(Some(email));
         }
     }
