@@ -27,7 +27,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
-use tokio_postgres::{Row, error::SqlState};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{Postgres, SharedState, into_store_result, when_durable};
@@ -78,35 +78,29 @@ fn read_mail(row: &Row, at: usize) -> TxResult<SearchRef> {
     Ok(SearchRef { kind, id: row.try_get(at + 1)? })
 }
 
-/// Documents that match, newest first. `None` when the statement was cancelled because it took too long.
+/// Documents that match, newest first.
 async fn read_documents(
     tx: &Transaction<'_>,
     team: TeamId,
     query: &SearchQuery,
     (from, to): (SearchPosition, SearchPosition),
     limit: usize,
-) -> TxResult<Option<Vec<Row>>> {
+) -> TxResult<Vec<Row>> {
     let (words, limit) = (vector::tsquery(team, query), limit as i64);
-    let rows = match &query.only {
+    match &query.only {
         None => {
             let (walk, search) = (tx.prepare_cached(WALK).await?, tx.prepare_cached(SEARCH).await?);
-            match tx.query(&walk, &[&team.0, &from.0, &to.0, &words, &limit]).await {
-                Ok(rows) if (rows.len() as i64) < limit => {
-                    tx.query(&search, &[&team.0, &from.0, &to.0, &words, &limit]).await
-                }
-                other => other,
+            let rows = tx.query(&walk, &[&team.0, &from.0, &to.0, &words, &limit]).await?;
+            if rows.len() as i64 == limit {
+                return Ok(rows);
             }
+            Ok(tx.query(&search, &[&team.0, &from.0, &to.0, &words, &limit]).await?)
         }
         Some(only) => {
             let (kinds, ids): (Vec<i16>, Vec<Uuid>) = only.iter().map(|mail| (kind_number(mail.kind), mail.id)).unzip();
             let statement = tx.prepare_cached(SEARCH_ONLY).await?;
-            tx.query(&statement, &[&team.0, &from.0, &to.0, &words, &limit, &kinds, &ids]).await
+            Ok(tx.query(&statement, &[&team.0, &from.0, &to.0, &words, &limit, &kinds, &ids]).await?)
         }
-    };
-    match rows {
-        Ok(rows) => Ok(Some(rows)),
-        Err(error) if error.code() == Some(&SqlState::QUERY_CANCELED) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -145,24 +139,38 @@ async fn wanted_mails(
 }
 
 async fn search(shared: &SharedState, team: TeamId, query: &SearchQuery, timeout: Duration) -> TxResult<SearchResult> {
-    let (mut page, mut looked) = (SearchPage::default(), 0);
-    let (from, mut to) = query.position_range();
+    let (from, to) = query.position_range();
     if query.is_empty() || from >= to {
-        return Ok(SearchResult::Page(page));
+        return Ok(SearchResult::Page(SearchPage::default()));
     }
     let started = Instant::now();
     let mut client = shared.connections.client().await?;
     let tx = client.build_transaction().read_only(true).start().await?;
     tx.batch_execute(&format!("{SETTINGS}; SET LOCAL statement_timeout = {}", timeout.as_millis())).await?;
+    match tokio::time::timeout(timeout, read_page(&tx, team, query, (from, to))).await {
+        Ok(Ok(page)) => Ok(SearchResult::Page(page)),
+        // The database cancels whichever statement is running, also one that only prepares another.
+        Ok(Err(TxError::Rejected(_))) if started.elapsed() >= timeout => Ok(SearchResult::TimedOut),
+        Ok(Err(error)) => Err(error),
+        Err(_late) => Ok(SearchResult::TimedOut),
+    }
+}
+
+async fn read_page(
+    tx: &Transaction<'_>,
+    team: TeamId,
+    query: &SearchQuery,
+    (from, mut to): (SearchPosition, SearchPosition),
+) -> TxResult<SearchPage> {
+    let (mut page, mut looked) = (SearchPage::default(), 0);
     loop {
         let chunk = if looked == 0 { query.limit + 1 } else { DOCUMENTS_PER_READ };
-        let rows = read_documents(&tx, team, query, (from, to), chunk).await?;
-        let Some(rows) = rows.filter(|_| started.elapsed() < timeout) else { return Ok(SearchResult::TimedOut) };
+        let rows = read_documents(tx, team, query, (from, to), chunk).await?;
         let mails = rows.iter().map(|row| read_mail(row, 1)).collect::<TxResult<Vec<_>>>()?;
-        let wanted = wanted_mails(&tx, team, &mails, query.state).await?;
+        let wanted = wanted_mails(tx, team, &mails, query.state).await?;
         for (row, mail) in rows.iter().zip(mails) {
             if page.hits.len() == query.limit || looked == limits::SCAN_ROWS {
-                return Ok(SearchResult::Page(page));
+                return Ok(page);
             }
             to = SearchPosition(row.try_get(0)?);
             (page.next, looked) = (Some(to), looked + 1);
@@ -173,7 +181,7 @@ async fn search(shared: &SharedState, team: TeamId, query: &SearchQuery, timeout
         }
         if rows.len() < chunk {
             page.next = None;
-            return Ok(SearchResult::Page(page));
+            return Ok(page);
         }
     }
 }
