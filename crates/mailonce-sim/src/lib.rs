@@ -4,7 +4,7 @@
 //!   `tests/crash`).
 //! - [`failover`] fails over to a synchronous standby under load (`mailonce-failover`, `tests/faults`).
 //! - [`load`] is the load generator of the benchmarks (`scripts/bench`, `mailonce-bench`) and tests.
-//! - [`proof`] checks recorded histories against the invariants P1 to P16.
+//! - [`proof`] checks recorded histories against the invariants P1 to P17.
 //! - [`fuzz`] mutates the input of every parser of outside bytes (`mailonce-fuzz`, `tests/fuzz`, `fuzz/`).
 //! - [`model`] explores every order of events of a small system (`mailonce-model`, `tests/model`).
 //! - [`protocol`] is an example: recommended protocols that a model checker breaks (`docs/protocols.md`).

@@ -9,6 +9,7 @@ use crate::{
     id::{ApiKeyId, ClaimId, TeamId},
     intent::Intent,
     key::{Key, KeyHash},
+    mutant,
     ttl::Ttl,
 };
 
@@ -159,19 +160,21 @@ impl Claim {
     /// The answer for a caller that does not get a new lease. `None` when the claim is free.
     fn answer_without_winning(&self, request: &NewClaim) -> Option<AcquireAnswer> {
         let differs = |own: &String| request.fingerprint.as_ref().is_some_and(|other| other != own);
-        if self.fingerprint.as_ref().is_some_and(differs) {
+        if self.fingerprint.as_ref().is_some_and(differs) && !mutant!("claim-fingerprint-ignored") {
             return Some(AcquireAnswer::Mismatch);
         }
         if self.is_ended() {
             return Some(AcquireAnswer::Ended);
         }
-        if self.is_free() {
+        if self.is_free() || mutant!("claim-taken-while-busy") {
             return None;
         }
         match (self.state, &self.lease) {
             (ClaimState::Unknown, _) => Some(AcquireAnswer::Unknown),
             // A repeated call of the same holder, whose first answer was lost.
-            (_, Some(lease)) if lease.holder.is_some() && lease.holder == request.holder => {
+            (_, Some(lease))
+                if (lease.holder.is_some() && lease.holder == request.holder) || mutant!("claim-holder-ignored") =>
+            {
                 Some(AcquireAnswer::Won(ClaimToken { fence: self.fence, issued_at: lease.issued_at }))
             }
             _ => Some(AcquireAnswer::Busy),
@@ -180,7 +183,7 @@ impl Claim {
 
     /// Gives the claim to a caller.
     fn grant(&mut self, request: &NewClaim, clock: ClaimClock) -> (ClaimToken, NewEvent) {
-        self.fence += 1;
+        self.fence += u64::from(!mutant!("claim-fence-stands"));
         let lease = request.lease(clock);
         let token = ClaimToken { fence: self.fence, issued_at: lease.issued_at };
         let label = lease.label.clone();

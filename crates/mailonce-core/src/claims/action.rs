@@ -13,6 +13,7 @@ use crate::{
     },
     events::event::{EventKind, NewEvent},
     id::ApiKeyId,
+    mutant,
 };
 
 /// A result that a caller reports.
@@ -161,6 +162,9 @@ impl Claim {
         if !self.is_latest(token) {
             return refuse(ClaimRefusal::StaleToken);
         }
+        if mutant!("claim-beginning-unsaved") {
+            return (Applied, None, None);
+        }
         match self.state {
             ClaimState::Begun => return (Applied, None, None),
             ClaimState::Claimed => {}
@@ -202,6 +206,12 @@ impl Claim {
         let is_known = self.completed_by.contains(&token.fence);
         let is_in_time = self.is_latest(token) && matches!(self.state, ClaimState::Claimed | ClaimState::Begun);
         let was_completed = self.state == ClaimState::Completed;
+        if !is_in_time && mutant!("claim-late-completion-refused") {
+            return refuse(ClaimRefusal::StaleToken);
+        }
+        if !is_in_time && mutant!("claim-late-completion-dropped") {
+            return (Applied, None, None);
+        }
         let new_result = self.keep_result(result);
         if was_completed && is_known && new_result.is_none() {
             return (Applied, None, None);
@@ -221,7 +231,9 @@ impl Claim {
     /// Keeps the first result that was reported. Returns the bytes to store.
     fn keep_result(&mut self, result: ReportedResult) -> Option<Vec<u8>> {
         match (self.result, result) {
-            (ResultPresence::None, ReportedResult::Stored(bytes)) => {
+            (presence, ReportedResult::Stored(bytes))
+                if presence == ResultPresence::None || mutant!("claim-result-replaced") =>
+            {
                 self.result = ResultPresence::Stored;
                 Some(bytes)
             }
@@ -243,6 +255,7 @@ impl Claim {
         if !self.is_latest(token) {
             return refuse(ClaimRefusal::StaleToken);
         }
+        let retryable = retryable || mutant!("claim-failure-always-frees");
         self.failure = Some(ClaimFailure { fence: token.fence, retryable, reason, at: clock.now });
         if retryable {
             self.state = ClaimState::Failed;

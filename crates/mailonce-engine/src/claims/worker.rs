@@ -3,6 +3,7 @@
 use mailonce_core::{
     claims::{Claim, ClaimState},
     conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
+    mutant,
     ports::store::StoreError,
     record::RecordKind,
 };
@@ -91,7 +92,7 @@ impl Claims {
     }
 
     async fn escalate(&self, claim: &Claim) -> Result<(), StoreError> {
-        if !claim.needs_decision() {
+        if !claim.needs_decision() || mutant!("claim-loss-unasked") {
             return Ok(());
         }
         self.ctx.ensure_open_escalation(claim.team, escalation_of(claim)).await

@@ -4,6 +4,7 @@
 //! that a history can come from the API or be written by hand. Fields that a test cannot observe stay empty; the
 //! invariants that need them are not checked then.
 
+pub use crate::proof::claim_history::{ClaimCall, ClaimCallKind, ClaimEffect, ClaimHistory, ClaimReply, ClaimRow};
 pub use crate::proof::conversation_history::{
     ConversationChange, ConversationCommit, ConversationHistory, EscalationRow, ReplyLimits, ReplyRecord,
 };
@@ -43,6 +44,9 @@ pub struct History {
     pub inbound: InboundHistory,
     /// Conversations about received mail.
     pub conversations: ConversationHistory,
+    /// Claims of side effects.
+    #[serde(default)]
+    pub claims: ClaimHistory,
     /// Whether the end was read after all faults ended and enough time passed.
     pub healed: bool,
 }

@@ -37,11 +37,13 @@ pub enum Invariant {
     P15,
     /// Teams are isolated.
     P16,
+    /// A claimed side effect begins once, unless somebody allowed another, and its result is kept.
+    P17,
 }
 
 impl Invariant {
     /// The invariants that are checked.
-    pub const CHECKED: [Self; 16] = [
+    pub const CHECKED: [Self; 17] = [
         Self::P1,
         Self::P2,
         Self::P3,
@@ -58,6 +60,7 @@ impl Invariant {
         Self::P14,
         Self::P15,
         Self::P16,
+        Self::P17,
     ];
 }
 
@@ -272,6 +275,32 @@ rules! {
     P16 {
         /// A team saw or changed something of another.
         Crossed,
+    }
+    P17 {
+        /// A side effect began although an earlier holder of the claim had begun, and nobody allowed another.
+        EffectTwice,
+        /// Two holders have one lease of a claim.
+        ClaimShared,
+        /// The policy freed a claim before its pause was over.
+        FreedTooSoon,
+        /// A holder was not told that an earlier one may have performed the side effect.
+        RepeatUnflagged,
+        /// A command under an old fence, or about a completed claim, was obeyed.
+        StaleClaimObeyed,
+        /// A claim was given out after a final failure.
+        FailureIgnored,
+        /// A completion was refused.
+        FactRefused,
+        /// A claim that was completed is not completed, or does not exist.
+        CompletionLost,
+        /// Two callers got different results of a claim, or one that nobody reported.
+        OtherResult,
+        /// Another fingerprint got the claim, or the right one did not.
+        WrongFingerprint,
+        /// A lease that ended was not noticed, or nobody is asked about a lost holder.
+        ClaimStuck,
+        /// The events of a claim do not fit its changes.
+        ClaimEvents,
     }
 }
 

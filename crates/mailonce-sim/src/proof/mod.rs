@@ -1,4 +1,4 @@
-//! The checker of the invariants P1 to P16: takes a history and returns violations with the lines that explain them.
+//! The checker of the invariants P1 to P17: takes a history and returns violations with the lines that explain them.
 //!
 //! - [`history`] is what a test observed: calls with their outcomes, arrivals at next hops, injected faults, and the
 //!   final ledger.
@@ -8,6 +8,8 @@
 //! The checker does not depend on how a history was made. The simulation and the tests of the real binary share it.
 
 mod accepts;
+mod claim_history;
+mod claims;
 mod conversation_end;
 mod conversation_history;
 mod conversations;
@@ -38,6 +40,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     let view = HistoryIndex::new(history);
     let mut found = Vec::new();
     accepts::check(&view, &mut found);
+    claims::check(&view, &mut found);
     tenant_isolation::check(&view, &mut found);
     copies::check(&view, &mut found);
     ledger_decisions::check(&view, &mut found);

@@ -77,6 +77,15 @@ pub(super) fn lines_about(history: &History, subject: &StorySubject<'_>) -> Vec<
     }
     let given = |take: &&ConsumeTry| take.consumed.as_ref().is_some_and(|consumed| has(&consumed.artifact));
     lines.extend(history.inbound.consume_tries.iter().filter(given).map(|take| (take.at, describe_consume(take))));
+    if let Some((team, key)) = subject.key {
+        for call in history.claims.calls.iter().filter(|call| call.team == team && call.key == key) {
+            lines.push((call.at, format!("{} asks for {:?}", call.caller, call.kind)));
+            lines.extend(call.ended.map(|at| (at, format!("{} gets {:?}", call.caller, call.reply))));
+        }
+        for effect in history.claims.effects.iter().filter(|effect| effect.team == team && effect.key == key) {
+            lines.push((effect.at, format!("{} begins the side effect under fence {}", effect.worker, effect.fence)));
+        }
+    }
     for email in history.emails.iter().filter(|email| has(&email.id)) {
         lines.push((u64::MAX, describe_email(email)));
     }

@@ -72,6 +72,9 @@ pub struct WorldSummary {
     /// Events in conversations: refusals by guard, and actions of agents.
     #[serde(default)]
     pub conversations: BTreeMap<String, u64>,
+    /// Side effects that began, and final states of claims.
+    #[serde(default)]
+    pub claims: BTreeMap<String, u64>,
     /// Worlds with a violation.
     pub violations: u64,
     /// Some of them.
@@ -181,6 +184,7 @@ impl WorldSummary {
             (&mut self.states, part.states),
             (&mut self.moves, part.moves),
             (&mut self.conversations, part.conversations),
+            (&mut self.claims, part.claims),
         ];
         for (sum, part) in pairs {
             part.into_iter().for_each(|(name, count)| *sum.entry(name).or_default() += count);
@@ -202,6 +206,9 @@ impl WorldSummary {
         }
         for (what, count) in history.conversations.count_by_kind() {
             *self.conversations.entry(what).or_default() += count;
+        }
+        for (what, count) in history.claims.count_by_kind() {
+            *self.claims.entry(what).or_default() += count;
         }
         for step in history.moves.iter().filter(|step| !step.from.is_empty()) {
             *self.moves.entry(format!("{} -> {}", step.from, step.to)).or_default() += 1;

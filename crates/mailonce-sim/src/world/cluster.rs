@@ -122,7 +122,10 @@ impl SimulatedCluster {
             tokio::spawn(Arc::clone(&engine).run_maintenance(stopped.clone())),
         ];
         if shared.plan.has_inbound_mail() {
-            loops.push(tokio::spawn(Arc::clone(&engine.inbound).run_inbound_worker(stopped)));
+            loops.push(tokio::spawn(Arc::clone(&engine.inbound).run_inbound_worker(stopped.clone())));
+        }
+        if shared.plan.claims > 0 {
+            loops.push(tokio::spawn(Arc::clone(&engine.claims).run_claims_loop(stopped)));
         }
         shared.trace(|| format!("{} starts", body.name));
         Ok(SimulatedNode { engine, process: body, skew, restarts: life, loops, _stop: stop })

@@ -4,6 +4,7 @@ use super::plan::{FaultKind, HopProfile};
 use crate::{
     proof::history::{self, Attempt, Event, Evidence, Handoff},
     world::{
+        claim_workers,
         clients::{SimulatedClients, team_name},
         cluster::SimulatedCluster,
         code_mail, conversation_mail,
@@ -62,10 +63,12 @@ pub(super) async fn pending_work(cluster: &SimulatedCluster) -> Result<PendingWo
             }
         }
     }
-    let due = [due, code_mail::next_due(cluster).await?, conversation_mail::next_due(cluster).await?]
-        .into_iter()
-        .flatten()
-        .min();
+    let others = [
+        code_mail::next_due(cluster).await?,
+        conversation_mail::next_due(cluster).await?,
+        claim_workers::next_due(cluster).await?,
+    ];
+    let due = others.into_iter().chain([due]).flatten().min();
     Ok(match (due, held) {
         (Some(due), _) => PendingWork::DueAt(due),
         (None, true) => PendingWork::Leased,
@@ -143,6 +146,7 @@ pub(super) async fn read_final_state(cluster: &SimulatedCluster, clients: &Simul
         .collect();
     cluster.shared.record_inboxes(code_mail::read_inboxes(cluster).await?);
     cluster.shared.record_escalations(conversation_mail::read_escalations(cluster).await?);
+    cluster.shared.record_claims(claim_workers::read_claims(cluster).await?);
     cluster.shared.record_final_state(hops, rows, events, known_accepted);
     Ok(())
 }

@@ -15,6 +15,7 @@
 //! | `planned_sends`, `clients` | sends, and the clients that make them |
 //! | `code_mail` | received mail with codes, and the agents that consume them |
 //! | `conversation_mail`, `reply_agents` | received mail that needs a reply, and the agents that reply |
+//! | `claim_workers` | workers that claim side effects, and people who decide about lost ones |
 //! | `conversation_log` | the commits about conversations |
 //! | `cluster` | the nodes, and faults that affect them |
 //! | `simulation` | a world from its start to the check |
@@ -24,6 +25,7 @@
 //! | `report` | the totals in the format of `docs/proof.md` |
 
 pub mod campaign;
+mod claim_workers;
 mod clients;
 mod cluster;
 mod code_mail;

@@ -140,6 +140,8 @@ pub struct WorldPlan {
     pub code_mails: usize,
     /// Number of received mails that need a reply. Most worlds have none.
     pub conversation_mails: usize,
+    /// Number of side effects that workers claim. Most worlds have none.
+    pub claims: usize,
     /// Steps until all faults end.
     pub steps: usize,
     /// Possible faults.
@@ -172,6 +174,8 @@ impl WorldPlan {
         let mails = if post.below(2) == 0 { 0 } else { post.between(1, 4) as usize };
         let mut conversation_rng = SeededRng::derive(seed, &[6]);
         let letters = if conversation_rng.below(3) == 0 { conversation_rng.between(2, 7) as usize } else { 0 };
+        let mut claim_rng = SeededRng::derive(seed, &[8]);
+        let claims = if claim_rng.below(4) == 0 { claim_rng.between(1, 3) as usize } else { 0 };
         let pick = |rng: &mut SeededRng| FaultKind::ALL[rng.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,
@@ -181,6 +185,7 @@ impl WorldPlan {
             sends: rng.between(1, 3) as usize,
             code_mails: mails,
             conversation_mails: letters,
+            claims,
             steps: rng.between(3, 8) as usize,
             faults: (0..wanted).map(|_| pick(&mut rng)).collect(),
             fault_percent: [15, 35, 60][rng.below(3) as usize],
@@ -205,6 +210,14 @@ impl WorldPlan {
     pub fn with_conversations(mut self) -> Self {
         self.conversation_mails = self.conversation_mails.max(6);
         self.steps = self.steps.max(6);
+        self
+    }
+
+    /// Adds claims, and time to work on them.
+    #[must_use]
+    pub fn with_claims(mut self) -> Self {
+        self.claims = self.claims.max(2);
+        self.steps = self.steps.max(8);
         self
     }
 

@@ -28,6 +28,7 @@ pub fn worlds_report(run: &TestRun, sum: &WorldSummary) -> serde_json::Result<Re
     report.table.extend(
         sum.conversations.iter().map(|(what, count)| row([&format!("conversation: {what}"), &count.to_string()])),
     );
+    report.table.extend(sum.claims.iter().map(|(what, count)| row([&format!("claim: {what}"), &count.to_string()])));
     report.violations = sum.failures.iter().map(|failure| failure.to_string().into()).collect();
     let untold = sum.violations.saturating_sub(sum.failures.len() as u64);
     if untold > 0 {

@@ -4,6 +4,7 @@ use super::WorldOutcome;
 use super::plan::{FaultKind, WorldPlan};
 use crate::proof;
 use crate::proof::{Rule, Violation};
+use crate::world::claim_workers::ClaimWorkers;
 use crate::world::clients::{EmailOperation, SimulatedClients, team_name};
 use crate::world::cluster::SimulatedCluster;
 use crate::world::code_mail;
@@ -93,6 +94,7 @@ async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
     let mails = code_mail::draw_code_mail(shared, &cluster.inboxes);
     let (letters, agents) =
         (conversation_mail::draw_conversation_mail(shared, &cluster.inboxes), ReplyAgents::new(&clients));
+    let workers = ClaimWorkers::new(&clients);
     for step in 0..shared.plan.steps {
         spawn_sends(&cluster, &clients, &sends, step);
         if !mails.is_empty() {
@@ -102,6 +104,7 @@ async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
             conversation_mail::deliver_due_mail(&cluster, &letters, step);
             agents.run_step(&cluster).await?;
         }
+        workers.run_step(&cluster, step);
         spawn_email_operation(&cluster, &clients);
         spawn_reports(&cluster, &clients, false);
         cluster.inject_node_faults().await?;
@@ -111,6 +114,7 @@ async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
     cluster.heal_all().await?;
     code_mail::redeliver_unacknowledged(&cluster, &clients, &mails).await;
     conversation_mail::redeliver_unacknowledged(&cluster, &letters).await;
+    workers.finish().await;
     run_until_settled(&mut cluster, &clients, &agents, &sends).await?;
     final_state::read_final_state(&cluster, &clients).await
 }

@@ -4,9 +4,9 @@ use super::plan::{FaultKind, WorldPlan};
 use crate::harness::rng::SeededRng;
 use crate::proof::History;
 use crate::proof::history::{
-    self, CallOutcome, CallRecord, ConsumeTry, ConsumedCode, ConversationChange, ConversationCommit, DeliveryTry,
-    EscalationRow, Event, FaultRecord, HandoffTransition, HopArrival, HopCapability, InboundHistory, ReplyLimits,
-    ReportedTime,
+    self, CallOutcome, CallRecord, ClaimCall, ClaimEffect, ClaimReply, ClaimRow, ConsumeTry, ConsumedCode,
+    ConversationChange, ConversationCommit, DeliveryTry, EscalationRow, Event, FaultRecord, HandoffTransition,
+    HopArrival, HopCapability, InboundHistory, ReplyLimits, ReportedTime,
 };
 use mailonce_core::handoff::HandoffState;
 use mailonce_core::id::{EmailId, NodeId};
@@ -296,6 +296,44 @@ impl WorldState {
         self.trace(|| format!("in the end {messages} messages, {artifacts} artifacts"));
         let inbound = &mut self.lock().history.inbound;
         (inbound.messages, inbound.artifacts, inbound.deliveries) = (shown.messages, shown.artifacts, shown.deliveries);
+    }
+
+    /// Records the start of a call about a claim and returns its index.
+    pub(super) fn begin_claim_call(&self, call: ClaimCall) -> usize {
+        self.trace(|| format!("{} asks about {}: {:?}", call.caller, call.key, call.kind));
+        let at = self.next_position();
+        let all = &mut self.lock().history.claims.calls;
+        all.push(ClaimCall { at, ..call });
+        all.len() - 1
+    }
+
+    /// Records the reply to a call about a claim.
+    pub(super) fn end_claim_call(&self, index: usize, reply: ClaimReply) {
+        self.trace(|| format!("call {index} about a claim ends: {reply:?}"));
+        let (at, now) = (self.next_position(), self.now());
+        if let Some(call) = self.lock().history.claims.calls.get_mut(index) {
+            (call.ended, call.ended_ms, call.reply) = (Some(at), now, reply);
+        }
+    }
+
+    /// Records the beginning of a claimed side effect.
+    pub(super) fn record_claim_effect(&self, effect: ClaimEffect) {
+        self.trace(|| format!("{} begins {}", effect.worker, effect.key));
+        let at = self.next_position();
+        self.lock().history.claims.effects.push(ClaimEffect { at, ..effect });
+    }
+
+    /// The first worker that began a side effect, if one did.
+    pub(super) fn claim_effect_worker(&self, team: &str, key: &str) -> Option<String> {
+        let inner = self.lock();
+        let effect = inner.history.claims.effects.iter().find(|effect| effect.team == team && effect.key == key);
+        effect.map(|effect| effect.worker.clone())
+    }
+
+    /// Records the claims at the end.
+    pub(super) fn record_claims(&self, claims: Vec<ClaimRow>) {
+        self.trace(|| format!("in the end {claims:?}"));
+        self.lock().history.claims.claims = claims;
     }
 
     /// Records a process's clock.

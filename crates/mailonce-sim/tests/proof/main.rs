@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod accepts;
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod copies;

@@ -189,6 +189,7 @@ pub(crate) fn valid_history() -> HistoryBuilder {
     handoff.evidence.push(Evidence { source: "policy".into(), says: "again".into(), ..Evidence::default() });
     history.healed = true;
     crate::inbound::add_inbound(&mut scribe);
+    crate::claims::add_claims(&mut scribe);
     scribe
 }
 
@@ -215,7 +216,7 @@ fn every_rule_detects_a_forged_history() {
     let (accepts, copies, settled) = (crate::accepts::FORGED, crate::copies::FORGED, crate::unfinished_work::FORGED);
     let (events, inbound, conversations) =
         (crate::events::FORGED, crate::inbound::FORGED, crate::conversations::FORGED);
-    let forged = [accepts, copies, settled, events, inbound, conversations].concat();
+    let forged = [accepts, copies, settled, events, inbound, conversations, crate::claims::FORGED].concat();
     let forged: BTreeSet<Rule> = forged.into_iter().collect();
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
     assert!(missing.is_empty(), "nothing is forged for {missing:?}");

@@ -37,6 +37,15 @@ const CONVERSATION_COUNTS: [&str; 22] = [
     "asked about unanswered",
     "asked about unknown",
 ];
+/// What happens to claims.
+const CLAIM_COUNTS: [&str; 6] = [
+    "begun",
+    "begun under a later lease",
+    "ended as completed",
+    "ended as failed",
+    "ended as unknown",
+    "ended as abandoned",
+];
 /// Failures that are shown.
 const SHOWN: usize = 3;
 
@@ -48,6 +57,7 @@ fn worlds_have_no_violations() {
     let summary = WorldCampaign { seed, worlds, jobs, mutant: None, stop_at_first: false }.run();
     println!("{} (from seed {})", summary.headline(), summary.seed);
     println!("conversations: {:?}", summary.conversations);
+    println!("claims: {:?}", summary.claims);
     let shown: Vec<String> = summary.failures.iter().take(SHOWN).map(ToString::to_string).collect();
     assert_eq!(summary.violations, 0, "\n{}", shown.join("\n"));
     if worlds >= WORLDS {
@@ -69,5 +79,7 @@ fn assert_everything_occurs(summary: &WorldSummary) {
     let silent: Vec<&&str> =
         CONVERSATION_COUNTS.iter().filter(|word| seldom(summary.conversations.get(**word))).collect();
     assert!(silent.is_empty(), "{silent:?} hardly happened in conversations: {:?}", summary.conversations);
+    let unclaimed: Vec<&&str> = CLAIM_COUNTS.iter().filter(|word| seldom(summary.claims.get(**word))).collect();
+    assert!(unclaimed.is_empty(), "{unclaimed:?} hardly happened to claims: {:?}", summary.claims);
     assert!(summary.replayed >= WORLDS / 100, "{} worlds were run twice", summary.replayed);
 }

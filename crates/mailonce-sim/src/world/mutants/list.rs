@@ -15,6 +15,7 @@ const fn found_by_worlds(name: &'static str, what: &'static str) -> Mutant {
             rate: 0,
             mail: false,
             conversations: false,
+            claims: false,
             failpoint: None,
         },
     }
@@ -54,6 +55,12 @@ impl Mutant {
     /// With mail that needs a reply.
     const fn with_conversations(mut self) -> Self {
         self.overrides.conversations = true;
+        self
+    }
+
+    /// With workers that claim side effects.
+    const fn with_claims(mut self) -> Self {
+        self.overrides.claims = true;
         self
     }
 
@@ -310,6 +317,29 @@ pub const MUTANTS: &[Mutant] = &[
     found_by_worlds("refusal-untold", "a refused answer is not told").with_conversations(),
     found_by_worlds("answer-untold", "an answer is not told").with_conversations(),
     found_by_worlds("likeness-ignored", "a mail without a key that says the same again is let go"),
+    // Claims
+    found_by_worlds("claim-taken-while-busy", "a claim that somebody has is given to the next").with_claims(),
+    found_by_worlds("claim-holder-ignored", "anybody gets the lease of the first again").with_claims(),
+    found_by_worlds("claim-fence-stands", "a lease of a claim does not raise its fence").with_claims(),
+    found_by_worlds("claim-fingerprint-ignored", "another content gets the claim or its result").with_claims(),
+    found_by_worlds("claim-any-token", "a holder that lost its lease is obeyed").with_claims(),
+    found_by_worlds("claim-beginning-unsaved", "a beginning is answered and not written down").with_claims(),
+    found_by_worlds("claim-late-completion-refused", "a completion after the lease is refused").with_claims(),
+    found_by_worlds("claim-late-completion-dropped", "a completion after the lease is answered and not written down")
+        .with_claims(),
+    found_by_worlds("claim-result-replaced", "a later result replaces the first").with_claims(),
+    found_by_worlds("claim-failure-always-frees", "a final failure lets the next one try").with_claims(),
+    found_by_worlds("claim-lease-never-ends", "a holder that was lost keeps its claim").with_claims(),
+    found_by_worlds("claim-freed-after-beginning", "a claim that has begun is freed with its lease").with_claims(),
+    found_by_worlds("claim-hold-is-retry", "every claim is tried again when its holder is lost").with_claims(),
+    found_by_worlds("claim-policy-again-and-again", "the policy frees a claim more than once")
+        .with_faults(&[FaultKind::Leap])
+        .with_claims()
+        .with_frequent_faults(),
+    found_by_worlds("claim-policy-without-pause", "the policy frees a claim when its lease ends").with_claims(),
+    found_by_worlds("claim-repeat-unflagged", "nothing says that the side effect may be repeated").with_claims(),
+    found_by_worlds("claim-loss-untold", "a lost holder is not told").with_claims(),
+    found_by_worlds("claim-loss-unasked", "nobody is asked about a claim whose holder was lost").with_claims(),
     // Time
     found_by_worlds("jump-followed", "a clock that jumps is followed").with_faults(&[FaultKind::ClockJump]),
     found_by_worlds("time-goes-back", "ledger time goes back")

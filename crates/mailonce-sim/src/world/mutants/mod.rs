@@ -54,6 +54,8 @@ pub struct PlanOverrides {
     pub mail: bool,
     /// Whether mail that needs a reply is received in any case.
     pub conversations: bool,
+    /// Whether workers claim side effects in any case.
+    pub claims: bool,
     /// The failpoint at which a node pauses or dies, and the hit, in place of the drawn ones.
     pub failpoint: Option<(&'static str, u64)>,
 }
@@ -76,6 +78,9 @@ impl PlanOverrides {
         }
         if self.conversations {
             plan = plan.with_conversations();
+        }
+        if self.claims {
+            plan = plan.with_claims();
         }
         plan.failpoint = self.failpoint.unwrap_or(plan.failpoint);
         plan
